@@ -1,0 +1,105 @@
+"""Who may see what, and who did what: membership, API keys, one-time sign-in tokens, the audit trail."""
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+
+class Membership(models.Model):
+    """A person's role in a project."""
+
+    class Role(models.TextChoices):
+        VIEWER = "viewer"
+        CURATOR = "curator"
+        OWNER = "owner"
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships", db_constraint=False)
+    project = models.ForeignKey("memories.Project", models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "project"], name="membership_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.user} {self.role} of {self.project}"
+
+
+class ApiKey(models.Model):
+    """A bearer key. Only its hash is stored; the prefix is what people recognise it by."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=200)
+    prefix = models.CharField(max_length=12)
+    key_hash = models.CharField(max_length=64)
+    scopes = ArrayField(models.CharField(max_length=10), default=list)
+    projects = models.ManyToManyField("memories.Project", blank=True, help_text="None means every project.")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["key_hash"], name="apikey_hash_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+
+class SignInToken(models.Model):
+    """The one-time token in the link that `up` prints."""
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_constraint=False)
+    token_hash = models.CharField(max_length=64)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["token_hash"], name="signintoken_hash_unique")]
+
+    def __str__(self) -> str:
+        return f"token of {self.user}"
+
+
+class AuditEvent(models.Model):
+    """One change: who made it, through which door, what stood before and what after."""
+
+    class Door(models.TextChoices):
+        PAGE = "page"
+        API = "api"
+        MCP = "mcp"
+        ADMIN = "admin"
+        COMMAND = "command"
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField(default=timezone.now)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
+    )
+    api_key = models.ForeignKey(ApiKey, models.SET_NULL, null=True, blank=True, related_name="+")
+    door = models.CharField(max_length=10, choices=Door)
+    verb = models.CharField(max_length=50)
+    subject_type = models.CharField(max_length=50)
+    subject_id = models.BigIntegerField()
+    before = models.JSONField(null=True, blank=True)
+    after = models.JSONField(null=True, blank=True)
+    batch = models.ForeignKey("memories.ImportBatch", models.SET_NULL, null=True, blank=True, related_name="events")
+    note = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["subject_type", "subject_id", "-id"], name="auditevent_subject_idx"),
+            models.Index(fields=["-at"], name="auditevent_at_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.subject_type} {self.subject_id}"

@@ -1,0 +1,157 @@
+"""How memories are organised: the category tree, concepts, entities, relationships, and their links to memories."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models.functions import Lower
+from django.utils import timezone
+
+
+class MadeBy(models.TextChoices):
+    """Who made a link."""
+
+    HUMAN = "human"
+    IMPORT = "import"
+    MODEL = "model"
+
+
+class Category(models.Model):
+    """A node of the category tree. `path` is the slug path that URLs use; it is unique and spells the ancestors."""
+
+    id = models.BigAutoField(primary_key=True)
+    parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")
+    name = models.CharField(max_length=300)
+    path = models.CharField(max_length=1500)
+    depth = models.SmallIntegerField(default=1)
+    aliases = ArrayField(models.TextField(), default=list, blank=True)
+    description = models.TextField(blank=True)
+    related_ids = ArrayField(models.IntegerField(), default=list, blank=True)
+    batch = models.ForeignKey("memories.ImportBatch", models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "categories"
+        ordering = ["path"]
+        constraints = [models.UniqueConstraint(fields=["path"], name="category_path_unique")]
+        indexes = [
+            models.Index(Lower("name"), name="category_name_lower_idx"),
+            GinIndex(fields=["aliases"], name="category_aliases_gin"),
+            GinIndex(fields=["name"], name="category_name_trgm", opclasses=["gin_trgm_ops"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Concept(models.Model):
+    """An idea that memories are about."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=300)
+    concept_type = models.CharField(max_length=100, blank=True)
+    aliases = ArrayField(models.TextField(), default=list, blank=True)
+    description = models.TextField(blank=True)
+    broader_ids = ArrayField(models.IntegerField(), default=list, blank=True)
+    narrower_ids = ArrayField(models.IntegerField(), default=list, blank=True)
+    related_ids = ArrayField(models.IntegerField(), default=list, blank=True)
+    weight = models.FloatField(null=True, blank=True)
+    batch = models.ForeignKey("memories.ImportBatch", models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(Lower("name"), name="concept_name_unique")]
+        indexes = [
+            GinIndex(fields=["aliases"], name="concept_aliases_gin"),
+            GinIndex(fields=["name"], name="concept_name_trgm", opclasses=["gin_trgm_ops"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Entity(models.Model):
+    """A thing that memories speak of: a person, a module, a host. Written `type:name` where the type must be said."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=500)
+    entity_type = models.CharField(max_length=100)
+    aliases = ArrayField(models.TextField(), default=list, blank=True)
+    description = models.TextField(blank=True)
+    batch = models.ForeignKey("memories.ImportBatch", models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "entities"
+        ordering = ["name", "entity_type"]
+        constraints = [models.UniqueConstraint(Lower("name"), "entity_type", name="entity_name_type_unique")]
+        indexes = [
+            GinIndex(fields=["aliases"], name="entity_aliases_gin"),
+            GinIndex(fields=["name"], name="entity_name_trgm", opclasses=["gin_trgm_ops"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.entity_type}:{self.name}"
+
+
+class Relationship(models.Model):
+    """A fact between two entities, with the memories that bear it out."""
+
+    id = models.BigAutoField(primary_key=True)
+    source = models.ForeignKey(Entity, models.CASCADE, related_name="relationships_out", db_index=False)
+    relationship_type = models.CharField(max_length=100)
+    target = models.ForeignKey(Entity, models.CASCADE, related_name="relationships_in")
+    fact = models.TextField(blank=True)
+    confidence = models.FloatField(null=True, blank=True)
+    valid_from = models.DateTimeField(null=True, blank=True)
+    valid_to = models.DateTimeField(null=True, blank=True)
+    evidence_ids = ArrayField(models.BigIntegerField(), default=list, blank=True)
+    batch = models.ForeignKey("memories.ImportBatch", models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["source", "relationship_type", "target"], name="relationship_unique")
+        ]
+        indexes = [GinIndex(fields=["evidence_ids"], name="relationship_evidence_gin")]
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.relationship_type} {self.target}"
+
+
+class VocabularyLink(models.Model):
+    """What the three link tables share: who made the link, with what weight, and when."""
+
+    made_by = models.CharField(max_length=10, choices=MadeBy, default=MadeBy.HUMAN)
+    weight = models.FloatField(default=1.0)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        abstract = True
+
+
+class CategoryLink(VocabularyLink):
+    pk = models.CompositePrimaryKey("memory_id", "category_id")
+    memory = models.ForeignKey("memories.Memory", models.CASCADE, related_name="category_links", db_index=False)
+    category = models.ForeignKey(Category, models.PROTECT, related_name="links")
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id} in {self.category_id}"
+
+
+class ConceptLink(VocabularyLink):
+    pk = models.CompositePrimaryKey("memory_id", "concept_id")
+    memory = models.ForeignKey("memories.Memory", models.CASCADE, related_name="concept_links", db_index=False)
+    concept = models.ForeignKey(Concept, models.PROTECT, related_name="links")
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id} about {self.concept_id}"
+
+
+class EntityLink(VocabularyLink):
+    pk = models.CompositePrimaryKey("memory_id", "entity_id")
+    memory = models.ForeignKey("memories.Memory", models.CASCADE, related_name="entity_links", db_index=False)
+    entity = models.ForeignKey(Entity, models.PROTECT, related_name="links")
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id} names {self.entity_id}"

@@ -1,0 +1,231 @@
+"""What is remembered: projects, sessions, memories and their chunks, and the batches that imports arrive in.
+
+Schema rules that keep this fit for a distributed Postgres: ids are drawn by the application, every child is led by
+`memory_id` in a composite primary key, look-ups are small tables, and facet values stand in arrays on the memory.
+"""
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+from django.utils import timezone
+from pgvector.django import HalfVectorField, HnswIndex
+
+
+class Project(models.Model):
+    """A body of memories with its own members and its own language."""
+
+    id = models.BigAutoField(primary_key=True)
+    slug = models.CharField(max_length=100)
+    name = models.CharField(max_length=200)
+    description = models.TextField(blank=True)
+    language = models.CharField(max_length=20, default="english", help_text="The Snowball stemmer for its texts.")
+    batch = models.ForeignKey("ImportBatch", models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["slug"]
+        constraints = [models.UniqueConstraint(fields=["slug"], name="project_slug_unique")]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Session(models.Model):
+    """One run of an agent, or one sitting of a person, that memories came out of."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, models.CASCADE, related_name="sessions")
+    external_id = models.CharField(max_length=200)
+    agent = models.CharField(max_length=200, blank=True)
+    title = models.CharField(max_length=500, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    batch = models.ForeignKey("ImportBatch", models.SET_NULL, null=True, blank=True, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "external_id"], name="session_external_unique")]
+
+    def __str__(self) -> str:
+        return self.external_id
+
+
+class ImportBatch(models.Model):
+    """One import: what came from where, and the report of it. A batch can be undone as a whole."""
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+        UNDONE = "undone"
+
+    id = models.BigAutoField(primary_key=True)
+    origin = models.TextField(help_text="The path it was read from.")
+    format = models.CharField(max_length=40)
+    state = models.CharField(max_length=10, choices=State, default=State.RUNNING)
+    started_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    read = models.IntegerField(default=0)
+    created = models.IntegerField(default=0)
+    updated = models.IntegerField(default=0)
+    unchanged = models.IntegerField(default=0)
+    refused = models.IntegerField(default=0)
+    report = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        verbose_name_plural = "import batches"
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"batch {self.pk}: {self.origin}"
+
+
+class Memory(models.Model):
+    """One thing remembered.
+
+    `id` is drawn from the sequence `memory_id_seq` before the insert. The facet columns repeat the link tables in
+    arrays, kept in the same transaction by `memories.services`, so that a facet count is one flat scan.
+    """
+
+    class State(models.TextChoices):
+        ACTIVE = "active"
+        PROPOSED = "proposed"
+        ARCHIVED = "archived"
+        SUPERSEDED = "superseded"
+        DELETED = "deleted"
+
+    id = models.BigIntegerField(primary_key=True)
+    project = models.ForeignKey(Project, models.PROTECT, related_name="memories", db_index=False)
+    memory_type = models.CharField(max_length=100, default="note")
+    title = models.TextField(blank=True)
+    summary = models.TextField(blank=True)
+    content = models.TextField()
+    tags = ArrayField(models.TextField(), default=list, blank=True)
+    state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
+    state_reason = models.TextField(blank=True)
+    importance = models.FloatField(null=True, blank=True, help_text="0 to 1, empty where nobody said.")
+    confidence = models.FloatField(null=True, blank=True, help_text="0 to 1, empty where nobody said.")
+    pinned = models.BooleanField(default=False)
+    authors = ArrayField(models.TextField(), default=list, blank=True)
+    agent = models.CharField(max_length=200, blank=True)
+    session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="memories", db_index=False)
+    source = models.CharField(max_length=200, blank=True, help_text="The system it came from.")
+    external_id = models.CharField(max_length=500, blank=True, help_text="Its id there.")
+    source_uri = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    happened_at = models.DateTimeField(null=True, blank=True)
+    updated_at = models.DateTimeField(default=timezone.now)
+    valid_from = models.DateTimeField(null=True, blank=True)
+    valid_to = models.DateTimeField(null=True, blank=True)
+    superseded_by = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, related_name="supersedes", db_constraint=False, db_index=False
+    )
+    content_hash = models.CharField(max_length=32, help_text="Of title and content, to know a repeat by.")
+    record_hash = models.CharField(max_length=32, blank=True, help_text="Of the record as it was imported.")
+    raw = models.JSONField(null=True, blank=True, help_text="The record as it was imported.")
+    batch = models.ForeignKey(
+        ImportBatch, models.SET_NULL, null=True, blank=True, related_name="memories", db_index=False
+    )
+    terms = SearchVectorField(null=True, editable=False)
+    category_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)
+    category_path_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)
+    concept_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)
+    entity_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)
+
+    class Meta:
+        verbose_name_plural = "memories"
+        indexes = [
+            GinIndex(fields=["terms"], name="memory_terms_gin"),
+            GinIndex(fields=["tags"], name="memory_tags_gin"),
+            GinIndex(fields=["authors"], name="memory_authors_gin"),
+            GinIndex(fields=["category_ids"], name="memory_category_gin"),
+            GinIndex(fields=["category_path_ids"], name="memory_category_path_gin"),
+            GinIndex(fields=["concept_ids"], name="memory_concept_gin"),
+            GinIndex(fields=["entity_ids"], name="memory_entity_gin"),
+            models.Index(fields=["-created_at", "-id"], name="memory_created_idx"),
+            models.Index(fields=["project", "-created_at", "-id"], name="memory_project_created_idx"),
+            models.Index(fields=["memory_type"], name="memory_type_idx"),
+            models.Index(fields=["project", "external_id"], name="memory_external_idx"),
+            models.Index(fields=["project", "content_hash"], name="memory_content_hash_idx"),
+            models.Index(fields=["batch"], name="memory_batch_idx", condition=models.Q(batch__isnull=False)),
+            models.Index(fields=["session"], name="memory_session_idx", condition=models.Q(session__isnull=False)),
+            models.Index(
+                fields=["superseded_by"], name="memory_superseded_idx", condition=models.Q(superseded_by__isnull=False)
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(state__in=["active", "proposed", "archived", "superseded", "deleted"]),
+                name="memory_state_known",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(importance__isnull=True) | models.Q(importance__range=(0, 1)),
+                name="memory_importance_range",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(confidence__isnull=True) | models.Q(confidence__range=(0, 1)),
+                name="memory_confidence_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.pk} {self.title or self.content[:60]}"
+
+
+class Chunk(models.Model):
+    """A window of a memory's text, and its vector. Vectors are searched by chunk and shown by memory."""
+
+    pk = models.CompositePrimaryKey("memory_id", "ordinal")
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="chunks", db_index=False)
+    ordinal = models.SmallIntegerField()
+    text = models.TextField()
+    embedding = HalfVectorField(dimensions=settings.EMBEDDING_DIMENSIONS, null=True)
+    embedding_model = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        indexes = [
+            HnswIndex(fields=["embedding"], name="chunk_embedding_hnsw", opclasses=["halfvec_cosine_ops"]),
+            models.Index(fields=["embedding_model"], name="chunk_model_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id}/{self.ordinal}"
+
+
+class MemoryLink(models.Model):
+    """A link that a memory's record names: to another memory, or to something outside."""
+
+    pk = models.CompositePrimaryKey("memory_id", "ordinal")
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="links", db_index=False)
+    ordinal = models.SmallIntegerField()
+    rel = models.CharField(max_length=100)
+    target = models.CharField(max_length=500, help_text="The name it was linked by.")
+    url = models.TextField(blank=True)
+    target_memory = models.ForeignKey(
+        Memory, models.SET_NULL, null=True, blank=True, related_name="backlinks", db_constraint=False, db_index=False
+    )
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["target_memory"], name="memorylink_target_idx"),
+            models.Index(
+                fields=["target"], name="memorylink_dangling_idx", condition=models.Q(target_memory__isnull=True)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id} {self.rel} {self.target}"
+
+
+class Corpus(models.Model):
+    """One row whose revision rises with every change, so that what is derived from all memories can be cached."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    revision = models.BigIntegerField(default=0)
+
+    class Meta:
+        verbose_name_plural = "corpus"
+
+    def __str__(self) -> str:
+        return f"revision {self.revision}"
