@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The stock Django entry point."""
+"""The stock Django entry point, except that a wrong setting or a database that is down is told in words."""
 
 import os
 import sys
@@ -7,9 +7,22 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
+    from django.db.utils import InterfaceError, OperationalError
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        if "--traceback" in sys.argv:
+            raise
+        sys.exit(f"A setting is wrong. {error}")
+    except (OperationalError, InterfaceError) as error:
+        if "--traceback" in sys.argv:
+            raise
+        sys.exit(f"The database does not answer: {error}\nTo see why: python manage.py check --database default")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

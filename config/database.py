@@ -1,15 +1,82 @@
-"""Which Postgres: DATABASE_URL, or the embedded one."""
+"""Which Postgres: the one that DATABASE_URL names, or the embedded one that is started on first use.
+
+Nothing here opens a connection or starts a server, so that settings can be imported for any purpose.
+"""
+
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import urlsplit
+
+import psycopg
+from django.core.exceptions import ImproperlyConfigured
+from psycopg.conninfo import conninfo_to_dict
+
+EMBEDDED_ENGINE = "config.embedded"
+EMBEDDED_DATABASE = "mnemoscope"
+EXAMPLE = "postgresql://user:password@host:5432/name?sslmode=require"
+
+# Threads of one process share at most eight connections; a request that cannot get one within five seconds is told so.
+POOL = {"min_size": 1, "max_size": 8, "timeout": 5}
 
 
-def database_settings(home: Path) -> dict[str, Any]:
-    parts = urlsplit(os.environ["DATABASE_URL"])
+def database_settings(home: Path, *, durable: bool = True) -> dict[str, Any]:
+    """The value of DATABASES["default"]. `durable=False` is for tests: a crash of the machine may lose their data."""
+    url = os.environ.get("DATABASE_URL", "").strip()
+    chosen = _named(url) if url else _embedded(home, durable)
+    # The pool hands out a connection only after it has answered, so a restarted server costs no request.
+    return {**chosen, "CONN_HEALTH_CHECKS": True}
+
+
+def _embedded(home: Path, durable: bool) -> dict[str, Any]:
+    return {
+        "ENGINE": EMBEDDED_ENGINE,
+        "NAME": EMBEDDED_DATABASE,
+        "OPTIONS": {"pool": dict(POOL)},
+        "EMBEDDED": {"data": home / "postgres", "durable": durable},
+    }
+
+
+def _named(url: str) -> dict[str, Any]:
+    scheme = url.partition("://")[0]
+    if "://" not in url or scheme not in {"postgres", "postgresql"}:
+        raise ImproperlyConfigured(
+            f"DATABASE_URL starts with {scheme[:20]!r}; it must start with postgresql:// (or postgres://). "
+            f"Write it like {EXAMPLE}, or unset it to use the embedded Postgres."
+        )
+    try:
+        # libpq's own reader: it knows every option and refuses the others.
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise ImproperlyConfigured(
+            f"DATABASE_URL is not understood: {_without_password(url, str(error).strip())}. Write it like {EXAMPLE}; "
+            "special characters in the password are percent-encoded (@ is %40, / is %2F, % is %25)."
+        ) from None
+    host, port = str(parts.pop("host", "")), str(parts.pop("port", ""))
+    if not all(not one or (one.isdigit() and 0 < int(one) < 65536) for one in port.split(",")):
+        raise ImproperlyConfigured(
+            "DATABASE_URL has a port that is not a number from 1 to 65535. Write it like "
+            f"{EXAMPLE}; a / or # in the password is written %2F or %23."
+        )
+    if "@" in host:
+        raise ImproperlyConfigured("DATABASE_URL has two @: an @ in the user name or the password is written %40.")
+    name = str(parts.pop("dbname", ""))
+    if not name and "service" not in parts:
+        raise ImproperlyConfigured(f"DATABASE_URL names no database: add its name after the host, like {EXAMPLE}.")
+    user, password = str(parts.pop("user", "")), str(parts.pop("password", ""))
     return {
         "ENGINE": "django.db.backends.postgresql",
-        "NAME": parts.path.lstrip("/") or "postgres", "USER": unquote(parts.username or ""), "PASSWORD": unquote(parts.password or ""),
-        "HOST": dict(parse_qsl(parts.query)).get("host") or parts.hostname or "", "PORT": parts.port or "",
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 8, "timeout": 5}},
+        "NAME": name,
+        "USER": user,
+        "PASSWORD": password,
+        "HOST": host,
+        "PORT": port,
+        # A host that swallows packets must not hold a connecting thread for minutes.
+        "OPTIONS": {"connect_timeout": 10, **parts, "pool": dict(POOL)},
     }
+
+
+def _without_password(url: str, message: str) -> str:
+    """libpq quotes the part it stumbled over, and that may be the password."""
+    password = urlsplit(url).password or ""
+    return message.replace(password, "…") if password else message

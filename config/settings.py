@@ -1,4 +1,4 @@
-"""The one settings file. Every setting a user may change is an environment variable, read by a reader that fails loudly."""
+"""The one settings file. What a user may change is an environment variable, read by a reader that fails loudly."""
 
 import os
 from pathlib import Path
@@ -39,6 +39,14 @@ def env_list(name: str, default: list[str]) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()] or default
 
 
+def env_choice(name: str, default: str, choices: list[str]) -> str:
+    """Read one of a few words, in any case."""
+    value = os.environ.get(name, "").strip().upper()
+    if value and value not in choices:
+        raise ImproperlyConfigured(f"{name}={value!r} is not one of {', '.join(choices)}.")
+    return value or default
+
+
 # Where data lives: the embedded Postgres, collected static files, the secret key of a laptop.
 HOME = Path(os.environ.get("MNEMOSCOPE_HOME") or BASE_DIR / "var").expanduser().resolve()
 
@@ -56,18 +64,26 @@ def secret_key() -> str:
     if not path.exists():
         from django.core.management.utils import get_random_secret_key
 
-        HOME.mkdir(parents=True, exist_ok=True)
-        # Two processes may start at once: the first link wins, and both read the same key afterwards.
-        draft = path.with_name(f"secret_key.{os.getpid()}")
-        draft.touch(mode=0o600)
-        draft.write_text(get_random_secret_key())
         try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
-    return path.read_text().strip()
+            HOME.mkdir(parents=True, exist_ok=True)
+            # Two processes may start at once: the first link wins, and both read the same key afterwards.
+            draft = path.with_name(f"secret_key.{os.getpid()}")
+            draft.touch(mode=0o600)
+            draft.write_text(get_random_secret_key())
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        except OSError as error:
+            raise ImproperlyConfigured(
+                f"Data cannot be kept in {HOME}: {error}. Set MNEMOSCOPE_HOME to a folder that you may write."
+            ) from error
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise ImproperlyConfigured(f"{path} cannot be read: {error}. Run this as the user who made it.") from error
 
 
 SECRET_KEY = secret_key()
@@ -81,6 +97,7 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    "ninja",  # for the files of its API page, which it would otherwise fetch from another host
     "django_htmx",
     "template_partials",
     "access",
@@ -91,18 +108,22 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "config.middleware.StaticFiles",
     "config.middleware.policy_headers",
     "config.middleware.database_outage",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "config.middleware.sign_in_redirect_for_htmx",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    # Last, and synchronous: all of Django's own middleware then runs in the thread of the view, without hops between.
+    "config.middleware.sign_in_redirect_for_htmx",
 ]
+
+# Where `up` listens.
+PORT = env_int("PORT", 8000, low=1, high=65535)
 
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
@@ -161,12 +182,14 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 # The vector column is as wide as the packaged all-MiniLM-L6-v2.
 EMBEDDING_DIMENSIONS = 384
 
-SEARCH_ENGINE = "postgres"
+# Facets that take longer are reported as unavailable; the hits come all the same.
+SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
 
+LOG_LEVEL = env_choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": os.environ.get("LOG_LEVEL") or "WARNING"},
+    "root": {"handlers": ["console"], "level": LOG_LEVEL},
 }

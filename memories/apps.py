@@ -1,6 +1,12 @@
 from django.apps import AppConfig
+from django.core.checks import Tags, register
 
 
 class MemoriesConfig(AppConfig):
     name = "memories"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from memories.checks import database_is_fit
+
+        register(database_is_fit, Tags.database)

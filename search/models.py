@@ -16,9 +16,7 @@ class SavedView(models.Model):
     description = models.TextField(blank=True)
     query = models.TextField(blank=True, help_text="The canonical query string.")
     visibility = models.CharField(max_length=10, choices=Visibility, default=Visibility.PRIVATE)
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, related_name="saved_views", db_constraint=False
-    )
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="saved_views", db_constraint=False)
     pinned = models.BooleanField(default=False)
     is_default = models.BooleanField(default=False)
     watched = models.BooleanField(default=False)

@@ -1,0 +1,37 @@
+# The commands of this project. `make` alone lists them.
+PYTHON ?= python3
+PYTEST_ARGS ?= -n 2
+BENCH_ARGS ?=
+RUN = .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## install what is missing, start the database, load a sample, serve, and print a link that signs you in (PORT=8000)
+	@$(PYTHON) bootstrap.py
+	@$(RUN) manage.py up
+
+test: ## install what tests need (a browser too) and run them all (PYTEST_ARGS="-n 2")
+	@$(PYTHON) bootstrap.py dev
+	@$(RUN) -m tests.browser.chromium
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+lint: ## check style, types, migrations and settings
+	@$(PYTHON) bootstrap.py dev
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+	$(RUN) manage.py makemigrations --check --dry-run
+	$(RUN) manage.py check
+
+format: ## rewrite the code in the project's style
+	@$(PYTHON) bootstrap.py dev
+	$(RUN) -m ruff check --fix
+	$(RUN) -m ruff format
+
+bench: ## measure imports and searches on generated corpora (BENCH_ARGS="--size 21000")
+	@$(PYTHON) bootstrap.py
+	$(RUN) -m bench $(BENCH_ARGS)

@@ -1,0 +1,184 @@
+"""Curation of who may see what: memberships, keys; and the audit trail, to read."""
+
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from access.audit import audit
+from access.keys import key_state, make_key, revoke_key
+from access.models import ApiKey, AuditEvent, Membership, SignInToken
+from access.viewer import SCOPES
+from config.admin import CurationAdmin, ModelForm, OwnersOnly, ShownOnlyAdmin, admin_viewer
+
+
+class OwnersAdmin(OwnersOnly, CurationAdmin):
+    """Rows that only a superuser sees, adds, changes and deletes."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_module_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self.has_module_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self.has_module_permission(request)
+
+
+@admin.register(Membership)
+class MembershipAdmin(OwnersAdmin):
+    list_display = ("user", "project", "role", "created_at")
+    list_select_related = ("user", "project")
+    list_filter = ("role", "project")
+    search_fields = ("user__username", "user__email", "project__slug", "project__name")
+    autocomplete_fields = ("user", "project")
+    readonly_fields = ("created_at",)
+
+    def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
+        before = _membership(Membership.objects.get(pk=obj.pk)) if change else None
+        super().save_model(request, obj, form, change)
+        verb = "membership_change" if change else "membership_create"
+        audit(admin_viewer(request), verb, obj, before=before, after=_membership(obj))
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        audit(admin_viewer(request), "membership_delete", obj, before=_membership(obj))
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Membership]) -> None:
+        for membership in queryset:
+            self.delete_model(request, membership)
+
+
+def _membership(membership: Membership) -> dict[str, Any]:
+    return {"user": membership.user_id, "project": membership.project_id, "role": membership.role}
+
+
+class NewKeyForm(ModelForm):
+    """What a new key may do. The key itself is drawn when the form is saved."""
+
+    scopes = forms.MultipleChoiceField(
+        choices=[(scope, scope) for scope in SCOPES],
+        widget=forms.CheckboxSelectMultiple,
+        initial=["read"],
+        help_text="Each stands alone: a key may write and not read. Admin is all of them.",
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = ("name", "scopes", "projects", "expires_at")
+        help_texts = {"expires_at": "Leave empty for a key that does not expire."}
+
+    def clean_expires_at(self) -> datetime | None:
+        expires_at: datetime | None = self.cleaned_data["expires_at"]
+        if expires_at and expires_at <= timezone.now():
+            raise forms.ValidationError("This has passed: a key that has expired opens nothing.")
+        return expires_at
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(OwnersAdmin):
+    form = NewKeyForm
+    list_display = ("name", "shown_prefix", "shown_scopes", "shown_projects", "created_by", "last_used_at", "shown_state")
+    list_select_related = ("created_by",)
+    list_filter = (("revoked_at", admin.EmptyFieldListFilter), ("expires_at", admin.EmptyFieldListFilter), "projects")
+    search_fields = ("name", "prefix")
+    autocomplete_fields = ("projects",)
+    actions = ("revoke",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).prefetch_related("projects")
+
+    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+        if obj is None:
+            return ("name", "scopes", "projects", "expires_at")
+        # The hash is no key and opens nothing: there is no reason to show it.
+        shown = ("name", "shown_prefix", "shown_scopes", "shown_projects", "shown_state")
+        return (*shown, "created_by", "created_at", "expires_at", "last_used_at", "revoked_at")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+        return () if obj is None else self.get_fields(request, obj)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        # What a key may do is settled when it is made. The list asks without a key: revoking is an action of it.
+        return obj is None and super().has_change_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        # A key is revoked, never deleted: the audit trail names it.
+        return False
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        wanted = form.cleaned_data
+        new = make_key(
+            name=wanted["name"],
+            scopes=wanted["scopes"],
+            projects=wanted["projects"],
+            expires_at=wanted["expires_at"],
+            viewer=admin_viewer(request),
+        )
+        obj.pk, obj.prefix = new.key.pk, new.key.prefix
+        shown = format_html("Copy the key now, it is not shown again: <code>{}</code>", new.raw)
+        messages.warning(request, shown)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Nothing: the projects went in with the key."""
+
+    @admin.action(description="Revoke the chosen keys")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        ended = sum(revoke_key(key=key, viewer=admin_viewer(request)) for key in queryset)
+        self.message_user(request, f"Revoked {ended} of {len(queryset)} keys; the others had been revoked before.")
+
+    @admin.display(description="key", ordering="prefix")
+    def shown_prefix(self, key: ApiKey) -> str:
+        return f"{key.prefix}…"
+
+    @admin.display(description="scopes")
+    def shown_scopes(self, key: ApiKey) -> str:
+        return ", ".join(key.scopes)
+
+    @admin.display(description="projects")
+    def shown_projects(self, key: ApiKey) -> str:
+        return ", ".join(sorted(project.slug for project in key.projects.all())) or "every project"
+
+    @admin.display(description="state", ordering="revoked_at")
+    def shown_state(self, key: ApiKey) -> str:
+        return key_state(key, timezone.now())
+
+
+@admin.register(SignInToken)
+class SignInTokenAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("user", "created_at", "expires_at", "used_at")
+    list_select_related = ("user",)
+    list_filter = (("used_at", admin.EmptyFieldListFilter),)
+    search_fields = ("user__username",)
+    ordering = ("-created_at", "-pk")
+    fields = ("user", "created_at", "expires_at", "used_at")
+
+
+@admin.register(AuditEvent)
+class AuditEventAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("at", "verb", "subject", "user", "api_key", "door", "batch", "note")
+    list_display_links = ("at",)
+    list_select_related = ("user", "api_key", "batch")
+    list_filter = ("door", "verb", "subject_type")
+    search_fields = ("=subject_id", "note", "user__username", "api_key__name")
+    date_hierarchy = "at"
+    fields = ("at", "verb", "subject", "user", "api_key", "door", "batch", "note", "before", "after")
+    readonly_fields = ("subject",)
+
+    @admin.display(description="subject")
+    def subject(self, event: AuditEvent) -> str | SafeString:
+        name = f"{event.subject_type} {event.subject_id}"
+        for app in ("memories", "categories", "access", "search"):
+            try:
+                address = reverse(f"admin:{app}_{event.subject_type}_change", args=[event.subject_id])
+            except NoReverseMatch:
+                continue
+            return format_html('<a href="{}">{}</a>', address, name)
+        return name

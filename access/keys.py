@@ -1,0 +1,211 @@
+"""API keys: drawn at random, shown once, stored as a hash; and who a request to the API speaks for.
+
+Everything that authenticates ends as a Viewer on `request.viewer`.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.security import APIKeyCookie, APIKeyHeader, HttpBearer
+from ninja.utils import check_csrf
+
+from access.audit import audit
+from access.models import ApiKey, AuditEvent
+from access.viewer import SCOPES, Viewer, viewer_of_key, viewer_of_user
+from memories.models import Project
+
+MARK = "mnk_"
+PREFIX_LENGTH = 12
+# A key is stamped at most this often: a busy agent must not write a row with every read.
+STAMP_EVERY = timedelta(minutes=1)
+MAKE_ONE = "make a key with: python manage.py create_api_key NAME --scopes read"
+
+
+class KeyRefused(Exception):
+    """No key, or one that is not good (any more)."""
+
+
+class ScopeMissing(Exception):
+    """A good key, or a signed-in person, that may not do this."""
+
+
+class CrossSiteRefused(Exception):
+    """A change asked for by a browser's cookie alone, without the token that proves it came from our own page."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key just made. `raw` is the only place where the key itself stands."""
+
+    key: ApiKey
+    raw: str
+
+
+# --- keys --------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def make_key(
+    *,
+    name: str,
+    scopes: Collection[str],
+    viewer: Viewer,
+    projects: Iterable[Project] = (),
+    expires_at: datetime | None = None,
+) -> NewKey:
+    """Draw a key and keep its hash. No projects means every project, today's and tomorrow's."""
+    # 30 random bytes are 40 characters of the URL-safe alphabet.
+    raw = MARK + secrets.token_urlsafe(30)
+    key = ApiKey.objects.create(
+        name=name,
+        prefix=raw[:PREFIX_LENGTH],
+        key_hash=key_hash(raw),
+        scopes=_with_implied(scopes),
+        created_by_id=viewer.user_id,
+        expires_at=expires_at,
+    )
+    key.projects.set(projects)
+    audit(viewer, "api_key_create", key, after=_told(key))
+    return NewKey(key, raw)
+
+
+def find_key(raw: str) -> ApiKey:
+    """The key that this text is. Raises KeyRefused, which says what is wrong with it.
+
+    The hash is taken and looked up whatever the text looks like, so that the time tells nothing about what is stored.
+    """
+    key = ApiKey.objects.filter(key_hash=key_hash(raw)).first()
+    now = timezone.now()
+    if key is None:
+        raise KeyRefused("this is not a key of this site")
+    if key.revoked_at:
+        raise KeyRefused(f"the key {key.prefix}… was revoked on {key.revoked_at:%Y-%m-%d}")
+    if key.expires_at and key.expires_at <= now:
+        raise KeyRefused(f"the key {key.prefix}… expired on {key.expires_at:%Y-%m-%d}")
+    _stamp(key, now)
+    return key
+
+
+@transaction.atomic
+def revoke_key(*, key: ApiKey, viewer: Viewer) -> bool:
+    """End a key. False where it had ended before."""
+    # The update is the check: of two requests to revoke it, one changes the row and one is told so.
+    if not ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now()):
+        return False
+    before = _told(key)
+    key.refresh_from_db(fields=["revoked_at"])
+    audit(viewer, "api_key_revoke", key, before=before, after=_told(key))
+    return True
+
+
+def key_state(key: ApiKey, now: datetime) -> str:
+    """Whether a key still opens something, in words."""
+    if key.revoked_at:
+        return f"revoked {key.revoked_at:%Y-%m-%d}"
+    if key.expires_at is None:
+        return "good"
+    return f"expired {key.expires_at:%Y-%m-%d}" if key.expires_at <= now else f"good until {key.expires_at:%Y-%m-%d}"
+
+
+def live_keys() -> QuerySet[ApiKey]:
+    """The keys that open something today."""
+    return ApiKey.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+
+
+def key_hash(raw: str) -> str:
+    # A plain hash is enough: the key is 240 random bits, not a password that somebody chose.
+    return hashlib.sha256(raw.encode(errors="replace")).hexdigest()
+
+
+def _with_implied(scopes: Collection[str]) -> list[str]:
+    """Scopes stand alone (a key may write without reading), except that admin is all of them."""
+    return [scope for scope in SCOPES if scope in scopes or "admin" in scopes]
+
+
+def _stamp(key: ApiKey, now: datetime) -> None:
+    if key.last_used_at is None or now - key.last_used_at > STAMP_EVERY:
+        ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
+
+
+def _told(key: ApiKey) -> dict[str, object]:
+    """What the audit trail keeps of a key: never its hash."""
+    return {
+        "name": key.name,
+        "prefix": key.prefix,
+        "scopes": key.scopes,
+        "projects": sorted(key.projects.values_list("slug", flat=True)),
+        "expires_at": key.expires_at and key.expires_at.isoformat(),
+        "revoked_at": key.revoked_at and key.revoked_at.isoformat(),
+    }
+
+
+# --- who a request speaks for ------------------------------------------------------------------------------------
+
+
+class ApiRequest(HttpRequest):
+    """A request that has passed one of the doors below."""
+
+    viewer: Viewer
+
+
+class BearerKey(HttpBearer):
+    """`Authorization: Bearer mnk_…`"""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Viewer:
+        return _speak_for(request, viewer_of_key(find_key(token.strip())))
+
+
+class HeaderKey(APIKeyHeader):
+    """`X-API-Key: mnk_…`, for clients that can set no Authorization header."""
+
+    param_name = "X-API-Key"
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
+        return _speak_for(request, viewer_of_key(find_key(key.strip()))) if key else None
+
+
+class SignedIn(APIKeyCookie):
+    """The session of somebody signed in to the site. A change must carry the CSRF token of a page of ours."""
+
+    param_name = settings.SESSION_COOKIE_NAME
+
+    def __call__(self, request: HttpRequest) -> Viewer | None:
+        # Ninja would ask for the token before it knows whether there is a session, and call a missing key forgery.
+        if not (request.COOKIES.get(self.param_name) and request.user.is_authenticated):
+            return None
+        if check_csrf(request):
+            raise CrossSiteRefused
+        return _speak_for(request, viewer_of_user(request.user, door=AuditEvent.Door.API))
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
+        return self(request)
+
+
+# In this order: a request that shows a key is judged by the key, whatever cookies come with it.
+DOORS = (BearerKey(), HeaderKey(), SignedIn())
+
+
+def known_viewer(request: HttpRequest) -> Viewer | None:
+    """Who a request to an open address speaks for, or None for a stranger. A bad key is still refused."""
+    return next((viewer for door in DOORS if (viewer := door(request))), None)
+
+
+def allowed(request: ApiRequest, scope: str) -> Viewer:
+    """The viewer, who may do this. Raises ScopeMissing where they may not."""
+    viewer = request.viewer
+    if scope not in viewer.scopes:
+        raise ScopeMissing(f"this needs the scope {scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}")
+    return viewer
+
+
+def _speak_for(request: HttpRequest, viewer: Viewer) -> Viewer:
+    request.viewer = viewer  # type: ignore[attr-defined]
+    return viewer

@@ -1,0 +1,100 @@
+"""create_api_key NAME --scopes read,write: make a key for an agent or a program, and print it once."""
+
+import difflib
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from access.keys import NewKey, make_key
+from access.viewer import SCOPES, command_viewer
+from memories.models import Project
+from search.query import since_span
+
+
+class Command(BaseCommand):
+    help = "Make an API key and print it. It is shown this once: only its hash is kept."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help="Who or what it is for; you will see this name in the audit trail.")
+        parser.add_argument("--scopes", default="read", help=f"Some of {', '.join(SCOPES)}, with commas (read).")
+        parser.add_argument("--projects", default="", help="Slugs of the projects it may see, with commas (every one).")
+        parser.add_argument("--expires", default="", help="A span such as 90d or 1y, or a day such as 2027-01-01 (never).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        name = options["name"].strip()
+        if not name or len(name) > 200:
+            raise CommandError("A key needs a name, of at most 200 characters.")
+        new = make_key(
+            name=name,
+            scopes=read_scopes(options["scopes"]),
+            projects=read_projects(options["projects"]),
+            expires_at=read_expiry(options["expires"], timezone.now()),
+            viewer=command_viewer(),
+        )
+        # With -v 0 only the key, for scripts that keep it somewhere.
+        self.stdout.write(new.raw if options["verbosity"] == 0 else _introduced(new))
+
+
+def read_scopes(text: str) -> list[str]:
+    """The scopes named in a comma list."""
+    named = _parts(text)
+    if not named:
+        raise CommandError(f"A key needs a scope: write --scopes with some of {', '.join(SCOPES)}.")
+    for scope in named:
+        if scope not in SCOPES:
+            raise CommandError(f"{scope!r} is not a scope{_near(scope, SCOPES)}. The scopes are {', '.join(SCOPES)}.")
+    return named
+
+
+def read_projects(text: str) -> list[Project]:
+    """The projects whose slugs stand in a comma list."""
+    named = _parts(text)
+    found = {project.slug: project for project in Project.objects.filter(slug__in=named)}
+    for slug in named:
+        if slug not in found:
+            known = Project.objects.values_list("slug", flat=True)
+            raise CommandError(f"There is no project {slug!r}{_near(slug, known)}.")
+    return list(found.values())
+
+
+def read_expiry(text: str, now: datetime) -> datetime | None:
+    """The instant after which a key is good for nothing: a span from now, or the beginning of a day, UTC."""
+    if not text:
+        return None
+    try:
+        expiry = now + since_span(text) if text[-1].isalpha() else datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise CommandError(f"{text!r} is no time to expire: write 90d, 6m, 1y, or a day such as 2027-01-01.") from None
+    expiry = expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
+    if expiry <= now:
+        raise CommandError(f"{text} has passed: a key that has expired opens nothing.")
+    return expiry
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip().lower() for part in text.split(",") if part.strip()]
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 3)
+    return f" (did you mean {' or '.join(near)}?)" if near else ""
+
+
+def _introduced(new: NewKey) -> str:
+    key = new.key
+    projects = ", ".join(sorted(key.projects.values_list("slug", flat=True))) or "every project"
+    expires = f"{key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never"
+    return f"""The key "{key.name}" is made. Copy it now: it is not shown again.
+
+    {new.raw}
+
+It may {", ".join(key.scopes)}; it sees {projects}; it expires {expires}. Use it like this:
+
+    curl -H "Authorization: Bearer {new.raw}" "http://127.0.0.1:{settings.PORT}/api/search?q=hello"
+
+See `list_api_keys` for the keys there are, and end this one with: python manage.py revoke_api_key {key.prefix}"""

@@ -1,0 +1,37 @@
+"""list_api_keys: the keys there are, what they may do, and when they were last used."""
+
+from argparse import ArgumentParser
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.utils import timezone
+
+from access.keys import key_state, live_keys
+from access.models import ApiKey
+
+COLUMNS = ("PREFIX", "NAME", "SCOPES", "PROJECTS", "LAST USED", "STATE")
+
+
+class Command(BaseCommand):
+    help = "List the API keys. A key itself cannot be shown: only its hash is kept."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--all", action="store_true", help="Also those that are revoked or have expired.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        keys = ApiKey.objects.all() if options["all"] else live_keys()
+        rows = [_row(key, timezone.now()) for key in keys.order_by("name", "pk").prefetch_related("projects")]
+        if not rows:
+            self.stdout.write("There is no key. Make one with: python manage.py create_api_key NAME --scopes read")
+            return
+        widths = [max(len(row[i]) for row in (COLUMNS, *rows)) for i in range(len(COLUMNS))]
+        for row in (COLUMNS, *rows):
+            self.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _row(key: ApiKey, now: datetime) -> tuple[str, ...]:
+    projects = ", ".join(sorted(project.slug for project in key.projects.all()))
+    used = f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never"
+    return (key.prefix, key.name, ",".join(key.scopes), projects or "every", used, key_state(key, now))
+

@@ -1,0 +1,35 @@
+"""`manage.py sign_in_link`: a fresh one-time link for a server that runs."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from access.owner import owner_to_sign_in, sign_in_link
+from config.serving import site_address
+
+
+class Command(BaseCommand):
+    help = "Print a link that signs in once, within an hour."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--user", help="who it is for (default: owner, else the first superuser)")
+        parser.add_argument("--site", help="the address of the server (default: that of the one that runs)")
+
+    def handle(self, *, user: str | None, site: str | None, **options: Any) -> None:
+        person = owner_to_sign_in(user)
+        if person is None:
+            raise CommandError(
+                f"There is no active user {user!r}. Leave --user out, or make one: python manage.py createsuperuser."
+                if user
+                else "There is no superuser yet. Start Mnemoscope (make run), or run: python manage.py createsuperuser."
+            )
+        self.stdout.write(sign_in_link(user=person, site=(site or running_site()).rstrip("/")))
+
+
+def running_site() -> str:
+    """`up` writes its address down; without it, the port of the settings."""
+    try:
+        return (settings.HOME / "address").read_text().strip()
+    except FileNotFoundError:
+        return site_address("127.0.0.1", settings.PORT)

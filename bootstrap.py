@@ -1,0 +1,90 @@
+"""Makes .venv beside this file and installs what the project needs into it. The standard library is all it uses.
+
+`python3 bootstrap.py` installs what running takes, `python3 bootstrap.py dev` also what testing and linting take. It
+does nothing, quickly, when nothing has changed since.
+"""
+
+# Old Pythons must get as far as the message that they are too old: no syntax here that is younger than 3.7.
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+LEAST = (3, 11)
+NEWEST_TO_TRY = 15
+
+
+def main(arguments: list[str]) -> None:
+    if arguments not in ([], ["dev"]):
+        sys.exit("usage: python3 bootstrap.py [dev]")
+    if os.name == "nt":
+        sys.exit("This makes a Unix layout. On Windows use WSL, or see 'Without make' in README.md.")
+    make_environment()
+    install("dev" if arguments else "")
+
+
+def make_environment() -> None:
+    if PYTHON.exists() and environment_works():
+        return
+    python = python_to_use()
+    if VENV.exists():
+        print("The .venv here does not work any more (moved, or its Python is gone): making it anew.", flush=True)
+        shutil.rmtree(VENV)
+    print(f"Making a virtual environment in {VENV.name} with {python} ...", flush=True)
+    if subprocess.call([python, "-m", "venv", str(VENV)]) != 0:
+        shutil.rmtree(VENV, ignore_errors=True)
+        sys.exit(
+            f"{python} could not make a virtual environment. On Debian and Ubuntu its parts come in a package of their "
+            "own: apt-get install python3-venv. Then run this again."
+        )
+
+
+def environment_works() -> bool:
+    test = f"import sys, pip; sys.exit(sys.version_info < {LEAST})"
+    return subprocess.call([str(PYTHON), "-c", test], stderr=subprocess.DEVNULL) == 0
+
+
+def python_to_use() -> str:
+    """The Python that runs this, or a newer one on the PATH when this one is too old."""
+    if sys.version_info >= LEAST:
+        return sys.executable
+    for minor in range(NEWEST_TO_TRY, LEAST[1] - 1, -1):
+        found = shutil.which(f"python3.{minor}")
+        if found:
+            return found
+    sys.exit(
+        f"Mnemoscope needs Python {LEAST[0]}.{LEAST[1]} or later; this is {sys.version.split()[0]}, and no newer one "
+        "is on the PATH. Install one (python.org, apt-get install python3.11, brew install python@3.13), or name it: "
+        "make run PYTHON=/path/to/python3.11"
+    )
+
+
+def install(extra: str) -> None:
+    """Run pip, unless pyproject.toml is what it was when pip last succeeded. What `dev` installs covers running too."""
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    stamps = [VENV / f"installed-{name or 'run'}" for name in ({extra, "dev"})]
+    if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
+        return
+    print("Installing the packages that pyproject.toml names; the first time this takes a minute ...", flush=True)
+    target = f"{ROOT}[{extra}]" if extra else str(ROOT)
+    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", target]
+    if subprocess.call(pip) != 0:
+        sys.exit(
+            "pip could not install the packages: its own words are above. This step needs the network (PyPI, or the "
+            "index that pip is set up for). Run it again once that works; what was downloaded is kept."
+        )
+    (VENV / f"installed-{extra or 'run'}").write_text(wanted)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,108 @@
+"""What curators say about the vocabulary: descriptions, aliases, the text of a fact. Names and places stay as they are."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Model, Q, QuerySet
+from django.db.models.functions import Lower
+
+from access.audit import audit
+from access.viewer import Viewer
+from categories.models import Category, Concept, Entity, Relationship
+from categories.paths import clean_name
+from memories.models import Corpus
+from memories.records import unstorable
+
+MAX_ALIAS = 500
+MAX_ALIASES = 1_000
+
+
+class EditRefused(ValueError):
+    """An edit that cannot be made. `field` is what it is about."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        self.field = field
+        super().__init__(message)
+
+
+@transaction.atomic
+def category_describe(
+    *, category: Category, description: str, aliases: Iterable[str], viewer: Viewer
+) -> Category:
+    """Say what a category is, and by what other names it is known. Categories may share a name: a path tells them apart."""
+    names = _aliases(aliases, category.name)
+    _edit(category, {"description": _text(description, "description"), "aliases": names}, viewer)
+    return category
+
+
+@transaction.atomic
+def concept_describe(*, concept: Concept, description: str, aliases: Iterable[str], viewer: Viewer) -> Concept:
+    """Say what a concept is, and by what other names it is known."""
+    names = _aliases(aliases, concept.name)
+    _refuse_taken(names, Concept.objects.exclude(pk=concept.pk))
+    _edit(concept, {"description": _text(description, "description"), "aliases": names}, viewer)
+    return concept
+
+
+@transaction.atomic
+def entity_describe(*, entity: Entity, description: str, aliases: Iterable[str], viewer: Viewer) -> Entity:
+    """Say what an entity is, and by what other names it is known. The same name may stand for another type of thing."""
+    names = _aliases(aliases, entity.name)
+    _refuse_taken(names, Entity.objects.filter(entity_type=entity.entity_type).exclude(pk=entity.pk))
+    _edit(entity, {"description": _text(description, "description"), "aliases": names}, viewer)
+    return entity
+
+
+@transaction.atomic
+def relationship_describe(
+    *, relationship: Relationship, fact: str, confidence: float | None, viewer: Viewer
+) -> Relationship:
+    """Say in words what holds between two entities, and how sure that is."""
+    if confidence is not None and not 0 <= confidence <= 1:
+        raise EditRefused("Confidence is a number from 0 to 1.", "confidence")
+    _edit(relationship, {"fact": _text(fact, "fact"), "confidence": confidence}, viewer)
+    return relationship
+
+
+def _edit(row: Model, values: dict[str, Any], viewer: Viewer) -> None:
+    if "curate" not in viewer.scopes:
+        raise EditRefused("Only curators may edit the vocabulary.")
+    # By its id alone, which is the only way a distributed Postgres locks a row.
+    stored = type(row)._default_manager.select_for_update().get(pk=row.pk)
+    before = {name: getattr(stored, name) for name in values}
+    for name, value in values.items():
+        setattr(row, name, value)
+    if before == values:
+        return
+    row.save(update_fields=list(values))
+    audit(viewer, f"{row._meta.model_name}_describe", row, before=before, after=values)
+    Corpus.objects.filter(pk=1).update(revision=F("revision") + 1)
+
+
+def _text(text: str, field: str) -> str:
+    if reason := unstorable(text):
+        raise EditRefused(reason.removeprefix("text: "), field)
+    return text.strip()
+
+
+def _aliases(aliases: Iterable[str], name: str) -> list[str]:
+    """Aliases as they are stored: one line each, each once whatever its case, and never the name itself."""
+    kept: dict[str, str] = {}
+    for alias in aliases:
+        line = clean_name(_text(alias, "aliases"))
+        if len(line) > MAX_ALIAS:
+            raise EditRefused(f"An alias has up to {MAX_ALIAS} characters; “{line[:40]}…” has {len(line)}.", "aliases")
+        if line and line.lower() != name.lower():
+            kept.setdefault(line.lower(), line)
+    if len(kept) > MAX_ALIASES:
+        raise EditRefused(f"Give at most {MAX_ALIASES:,} aliases.", "aliases")
+    return list(kept.values())
+
+
+def _refuse_taken(aliases: list[str], others: QuerySet[Any]) -> None:
+    """An alias that is another's name would never be reached: names are looked up first."""
+    lowered = [alias.lower() for alias in aliases]
+    named = others.annotate(lower=Lower("name")).filter(Q(lower__in=lowered)).first() if lowered else None
+    if named is not None:
+        raise EditRefused(f"“{named.name}” is the name of {named} (#{named.pk}) already.", "aliases")

@@ -1,0 +1,70 @@
+"""Category paths as people write them, and the slug paths that identify them. Pure: knows nothing of the database."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+MAX_DEPTH = 12
+MAX_NAME_LENGTH = 300
+MAX_PATH_LENGTH = 1500
+
+_WHITESPACE = re.compile(r"\s+")
+
+
+class PathError(ValueError):
+    """A category path that cannot be stored. The message says why and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryPath:
+    """A path from the root down: the names as written, and the slug path of each step, the last being its own."""
+
+    names: tuple[str, ...]
+    paths: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        return self.paths[-1]
+
+    def __str__(self) -> str:
+        return "/".join(self.names)
+
+
+def clean_name(name: str) -> str:
+    """A name on one line: composed, single blanks, nothing that cannot be printed."""
+    # Almost all names are plain ASCII with single blanks already.
+    if name.isascii() and name.isprintable() and "  " not in name:
+        return name.strip()
+    text = unicodedata.normalize("NFC", _WHITESPACE.sub(" ", name))
+    return "".join(character for character in text if character.isprintable()).strip()
+
+
+def slug(name: str) -> str:
+    """What tells names apart: case, width and blanks do not, every other printable character does (`C++`, `C#`)."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", clean_name(name)).casefold())
+    # Compatibility forms such as the full-width solidus become a slash, which only separates.
+    return _WHITESPACE.sub("-", clean_name(folded).replace("/", "-"))
+
+
+@lru_cache(maxsize=65_536)
+def parse_path(text: str) -> CategoryPath | None:
+    """A slash path of names. Steps without a name are left out; None where nothing is left."""
+    names: list[str] = []
+    slugs: list[str] = []
+    for part in text.split("/"):
+        name = clean_name(part)
+        if not name or not (step := slug(name)):
+            continue
+        if len(name) > MAX_NAME_LENGTH:
+            raise PathError(f"{name[:40]!r}… has {len(name)} characters; a category's name has up to {MAX_NAME_LENGTH}")
+        names.append(name)
+        slugs.append(step)
+    if not names:
+        return None
+    if len(names) > MAX_DEPTH:
+        raise PathError(f"{text[:60]!r} is {len(names)} levels deep; a category has up to {MAX_DEPTH}")
+    paths = tuple("/".join(slugs[: depth + 1]) for depth in range(len(slugs)))
+    if len(paths[-1]) > MAX_PATH_LENGTH:
+        raise PathError(f"{text[:60]!r}… has {len(paths[-1])} characters; a category path has up to {MAX_PATH_LENGTH}")
+    return CategoryPath(tuple(names), paths)

@@ -1,0 +1,434 @@
+"""Writes to the vocabulary: categories, concepts, entities and relationships are made or matched by the names in records.
+
+Names are matched in the database, by its own rules of case, and made with ON CONFLICT DO NOTHING and a second look, so
+that two writers who name the same new thing at the same time end up with one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from django.db import connection
+
+from access.models import AuditEvent
+from categories.models import Category, Concept, Entity, Relationship
+from categories.paths import CategoryPath, parse_path
+
+EntityKey = tuple[str, str]
+"""An entity's type and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConceptKey:
+    """A concept by name, and the type it is made with where it is not there yet."""
+
+    name: str
+    concept_type: str = ""
+
+
+@dataclass(slots=True)
+class Vocabulary:
+    """What has been made or matched so far within one transaction, and the import that what is made belongs to.
+
+    The keys are names as records spell them. It must not outlive its transaction: a rollback takes the ids away.
+    """
+
+    batch_id: int | None = None
+    categories: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Slug path -> the ids of its ancestors from the root, and its own last."""
+    concepts: dict[str, int] = field(default_factory=dict)
+    entities: dict[EntityKey, int] = field(default_factory=dict)
+    made: dict[str, int] = field(default_factory=dict)
+    """How many were made, by kind."""
+
+    def count(self, kind: str, made: int) -> None:
+        if made:
+            self.made[kind] = self.made.get(kind, 0) + made
+
+
+def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
+    """Make or match categories with their ancestors; afterwards `vocabulary.categories` knows every path by its slug.
+
+    A single name that no path has but that is an alias of a category means that category.
+    """
+    wanted: dict[str, CategoryPath] = {}
+    for text in paths:
+        if (parsed := parse_path(text)) and parsed.path not in vocabulary.categories:
+            wanted[parsed.path] = parsed
+    if not wanted:
+        return
+    names: dict[str, tuple[str, str]] = {}
+    for parsed in wanted.values():
+        for depth, path in enumerate(parsed.paths):
+            names.setdefault(path, (parsed.paths[depth - 1] if depth else "", parsed.names[depth]))
+    known = _category_ids(names)
+    for path, category_id in _category_aliases(
+        [(parsed.names[0], path) for path, parsed in wanted.items() if len(parsed.names) == 1 and path not in known]
+    ).items():
+        lineage = _lineage_of(category_id)
+        vocabulary.categories[path] = lineage
+        # The alias is no node of the tree: paths that run through it are nodes of their own.
+        if not any(other.startswith(f"{path}/") for other in names):
+            names.pop(path)
+        del wanted[path]
+    _categories_make(names, known, vocabulary)
+    for parsed in wanted.values():
+        vocabulary.categories[parsed.path] = tuple(known[path] for path in parsed.paths)
+
+
+def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], vocabulary: Vocabulary) -> None:
+    """Make the missing ones, a level at a time, since a child needs its parent's id."""
+    missing = sorted((path.count("/"), path) for path in names if path not in known)
+    for level in sorted({depth for depth, _ in missing}):
+        rows = [path for depth, path in missing if depth == level]
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO categories_category"
+                " (parent_id, name, path, depth, aliases, description, related_ids, batch_id, created_at)"
+                " SELECT parent, name, path, %s, '{}', '', '{}', %s, now()"
+                " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (parent, name, path)"
+                " ON CONFLICT (path) DO NOTHING",
+                [
+                    level + 1,
+                    vocabulary.batch_id,
+                    [known[names[path][0]] if names[path][0] else None for path in rows],
+                    [names[path][1] for path in rows],
+                    rows,
+                ],
+            )
+            vocabulary.count("categories", cursor.rowcount)
+        known.update(_category_ids(rows))
+
+
+def _category_ids(paths: Iterable[str]) -> dict[str, int]:
+    """Found through `category_path_unique`."""
+    return dict(Category.objects.filter(path__in=list(paths)).values_list("path", "id"))
+
+
+def _category_aliases(names: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Slug path -> the category that has the name as an alias; the oldest where several have."""
+    if not names:
+        return {}
+    with connection.cursor() as cursor:
+        # Few categories have aliases, so a look through all of them is quick.
+        cursor.execute(
+            "SELECT asked.path, min(category.id)"
+            " FROM categories_category category, unnest(category.aliases) alias,"
+            " unnest(%s::text[], %s::text[]) AS asked (name, path)"
+            " WHERE category.aliases <> '{}' AND lower(alias) = lower(asked.name) GROUP BY 1",
+            [[name for name, _ in names], [path for _, path in names]],
+        )
+        return dict(cursor.fetchall())
+
+
+def _lineage_of(category_id: int) -> tuple[int, ...]:
+    path = Category.objects.values_list("path", flat=True).get(pk=category_id)
+    steps = path.split("/")
+    ids = _category_ids("/".join(steps[: depth + 1]) for depth in range(len(steps)))
+    return tuple(ids["/".join(steps[: depth + 1])] for depth in range(len(steps)))
+
+
+def category_lineages(category_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """Category id -> the ids of its ancestors from the root, and its own last."""
+    wanted = sorted(set(category_ids))
+    if not wanted:
+        return {}
+    paths = dict(Category.objects.filter(pk__in=wanted).values_list("id", "path"))
+    steps = {path: [path[:at] for at in _joints(path)] for path in paths.values()}
+    ids = _category_ids({step for chain in steps.values() for step in chain})
+    return {category_id: tuple(ids[step] for step in steps[path]) for category_id, path in paths.items()}
+
+
+def _joints(path: str) -> list[int]:
+    return [at for at, character in enumerate(path) if character == "/"] + [len(path)]
+
+
+def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -> None:
+    """Make or match concepts by name or alias; afterwards `vocabulary.concepts` knows every name."""
+    wanted = {concept.name: concept for concept in concepts if concept.name not in vocabulary.concepts}
+    if not wanted:
+        return
+    vocabulary.concepts.update(_concept_ids(list(wanted)))
+    if not (missing := sorted((name for name in wanted if name not in vocabulary.concepts), key=_lock_order)):
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO categories_concept (name, concept_type, aliases, description, broader_ids, narrower_ids,"
+            " related_ids, weight, batch_id, created_at)"
+            " SELECT name, type, '{}', '', '{}', '{}', '{}', NULL, %s, now()"
+            " FROM unnest(%s::text[], %s::text[]) AS made (name, type) ON CONFLICT (lower(name)) DO NOTHING",
+            [vocabulary.batch_id, missing, [wanted[name].concept_type for name in missing]],
+        )
+        vocabulary.count("concepts", cursor.rowcount)
+    vocabulary.concepts.update(_concept_ids(missing))
+
+
+def _concept_ids(names: list[str]) -> dict[str, int]:
+    """Found through `concept_name_unique`, then among the few that have aliases."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT asked.name, concept.id FROM unnest(%s::text[]) AS asked (name)"
+            " JOIN categories_concept concept ON lower(concept.name) = lower(asked.name)",
+            [names],
+        )
+        found: dict[str, int] = dict(cursor.fetchall())
+        if rest := [name for name in names if name not in found]:
+            cursor.execute(
+                "SELECT asked.name, min(concept.id)"
+                " FROM categories_concept concept, unnest(concept.aliases) alias, unnest(%s::text[]) AS asked (name)"
+                " WHERE concept.aliases <> '{}' AND lower(alias) = lower(asked.name) GROUP BY 1",
+                [rest],
+            )
+            found.update(cursor.fetchall())
+    return found
+
+
+def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) -> None:
+    """Make or match entities by name or alias within their type; afterwards `vocabulary.entities` knows every key."""
+    wanted = {entity for entity in entities if entity not in vocabulary.entities}
+    if not wanted:
+        return
+    vocabulary.entities.update(_entity_ids(list(wanted)))
+    missing = sorted(
+        (entity for entity in wanted if entity not in vocabulary.entities),
+        key=lambda entity: (entity[0], _lock_order(entity[1])),
+    )
+    if not missing:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO categories_entity (name, entity_type, aliases, description, batch_id, created_at)"
+            " SELECT name, type, '{}', '', %s, now() FROM unnest(%s::text[], %s::text[]) AS made (type, name)"
+            " ON CONFLICT (lower(name), entity_type) DO NOTHING",
+            [vocabulary.batch_id, [kind for kind, _ in missing], [name for _, name in missing]],
+        )
+        vocabulary.count("entities", cursor.rowcount)
+    vocabulary.entities.update(_entity_ids(missing))
+
+
+def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
+    """Found through `entity_name_type_unique`, then among the few that have aliases."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT asked.type, asked.name, entity.id FROM unnest(%s::text[], %s::text[]) AS asked (type, name)"
+            " JOIN categories_entity entity"
+            " ON lower(entity.name) = lower(asked.name) AND entity.entity_type = asked.type",
+            [[kind for kind, _ in entities], [name for _, name in entities]],
+        )
+        found: dict[EntityKey, int] = {(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()}
+        if rest := [entity for entity in entities if entity not in found]:
+            cursor.execute(
+                "SELECT asked.type, asked.name, min(entity.id)"
+                " FROM categories_entity entity, unnest(entity.aliases) alias,"
+                " unnest(%s::text[], %s::text[]) AS asked (type, name)"
+                " WHERE entity.aliases <> '{}' AND lower(alias) = lower(asked.name) AND entity.entity_type = asked.type"
+                " GROUP BY 1, 2",
+                [[kind for kind, _ in rest], [name for _, name in rest]],
+            )
+            found.update({(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()})
+    return found
+
+
+def _lock_order(name: str) -> tuple[str, str]:
+    """Two writers that make several of the same names wait for each other in one order, never in a ring."""
+    return (name.lower(), name)
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryDetails:
+    """What a category is said to be, apart from its place."""
+
+    path: str
+    name: str = ""
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConceptDetails:
+    """What a concept is said to be."""
+
+    name: str
+    concept_type: str = ""
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    broader: tuple[str, ...] = ()
+    narrower: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDetails:
+    """What an entity is said to be."""
+
+    entity_type: str
+    name: str
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RelationshipDetails:
+    """A fact between two entities, as it is said."""
+
+    source: EntityKey
+    relationship_type: str
+    target: EntityKey
+    fact: str = ""
+    confidence: float | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    evidence_ids: tuple[int, ...] = ()
+
+
+Described = Category | Concept | Entity | Relationship
+
+
+def category_describe(*, details: CategoryDetails, vocabulary: Vocabulary, viewer_door: AuditEvent.Door) -> int:
+    """Add what is said of a category to what is known of it. Nothing that is known is overwritten."""
+    categories_ensure(paths=[details.path, *details.related], vocabulary=vocabulary)
+    category_id = vocabulary.categories[_slug_of(details.path)][-1]
+    category = Category.objects.get(pk=category_id)
+    related = {vocabulary.categories[_slug_of(path)][-1] for path in details.related} - {category_id}
+    changes: dict[str, object] = {
+        "description": category.description or details.description,
+        "aliases": _joined_aliases(category.name, category.aliases, details.aliases),
+        "related_ids": _joined_ids(category.related_ids, related),
+    }
+    if details.name and category.batch_id is not None and category.batch_id == vocabulary.batch_id:
+        changes["name"] = details.name
+    _change(category, changes, vocabulary, viewer_door)
+    for other in Category.objects.filter(pk__in=related):
+        _change(other, {"related_ids": _joined_ids(other.related_ids, {category_id})}, vocabulary, viewer_door)
+    return category_id
+
+
+def _slug_of(path: str) -> str:
+    parsed = parse_path(path)
+    if parsed is None:
+        raise ValueError("a category without a name")
+    return parsed.path
+
+
+def concept_describe(*, details: ConceptDetails, vocabulary: Vocabulary, viewer_door: AuditEvent.Door) -> int:
+    """Add what is said of a concept to what is known of it; broader, narrower and related are kept both ways."""
+    concepts_ensure(
+        concepts=[
+            ConceptKey(details.name, details.concept_type),
+            *(ConceptKey(name) for name in (*details.broader, *details.narrower, *details.related)),
+        ],
+        vocabulary=vocabulary,
+    )
+    concept_id = vocabulary.concepts[details.name]
+    concept = Concept.objects.get(pk=concept_id)
+    broader, narrower, related = (
+        {vocabulary.concepts[name] for name in names} - {concept_id}
+        for names in (details.broader, details.narrower, details.related)
+    )
+    changes: dict[str, object] = {
+        "concept_type": concept.concept_type or details.concept_type,
+        "description": concept.description or details.description,
+        "aliases": _joined_aliases(concept.name, concept.aliases, details.aliases),
+        "weight": details.weight if concept.weight is None else concept.weight,
+        "broader_ids": _joined_ids(concept.broader_ids, broader),
+        "narrower_ids": _joined_ids(concept.narrower_ids, narrower),
+        "related_ids": _joined_ids(concept.related_ids, related),
+    }
+    _change(concept, changes, vocabulary, viewer_door)
+    for other in Concept.objects.filter(pk__in=broader | narrower | related):
+        back: dict[str, object] = {}
+        if other.pk in broader:
+            back["narrower_ids"] = _joined_ids(other.narrower_ids, {concept_id})
+        if other.pk in narrower:
+            back["broader_ids"] = _joined_ids(other.broader_ids, {concept_id})
+        if other.pk in related:
+            back["related_ids"] = _joined_ids(other.related_ids, {concept_id})
+        _change(other, back, vocabulary, viewer_door)
+    return concept_id
+
+
+def entity_describe(*, details: EntityDetails, vocabulary: Vocabulary, viewer_door: AuditEvent.Door) -> int:
+    """Add what is said of an entity to what is known of it."""
+    key = (details.entity_type, details.name)
+    entities_ensure(entities=[key], vocabulary=vocabulary)
+    entity = Entity.objects.get(pk=vocabulary.entities[key])
+    changes: dict[str, object] = {
+        "description": entity.description or details.description,
+        "aliases": _joined_aliases(entity.name, entity.aliases, details.aliases),
+    }
+    _change(entity, changes, vocabulary, viewer_door)
+    return entity.pk
+
+
+def relationship_describe(*, details: RelationshipDetails, vocabulary: Vocabulary, viewer_door: AuditEvent.Door) -> int:
+    """Make a relationship, or add what is said of it to what is known."""
+    entities_ensure(entities=[details.source, details.target], vocabulary=vocabulary)
+    relationship, made = Relationship.objects.get_or_create(
+        source_id=vocabulary.entities[details.source],
+        relationship_type=details.relationship_type,
+        target_id=vocabulary.entities[details.target],
+        defaults={
+            "fact": details.fact,
+            "confidence": details.confidence,
+            "valid_from": details.valid_from,
+            "valid_to": details.valid_to,
+            "evidence_ids": sorted(set(details.evidence_ids)),
+            "batch_id": vocabulary.batch_id,
+        },
+    )
+    if made:
+        vocabulary.count("relationships", 1)
+        return relationship.pk
+    changes: dict[str, object] = {
+        "fact": relationship.fact or details.fact,
+        "confidence": details.confidence if relationship.confidence is None else relationship.confidence,
+        "valid_from": relationship.valid_from or details.valid_from,
+        "valid_to": relationship.valid_to or details.valid_to,
+        "evidence_ids": _joined_ids(relationship.evidence_ids, details.evidence_ids),
+    }
+    _change(relationship, changes, vocabulary, viewer_door)
+    return relationship.pk
+
+
+def _joined_aliases(name: str, known: Sequence[str], more: Sequence[str]) -> list[str]:
+    """The aliases known and new, each once whatever its case, the name itself left out."""
+    seen = {name.lower()}
+    joined: list[str] = []
+    for alias in (*known, *more):
+        if alias.lower() not in seen:
+            seen.add(alias.lower())
+            joined.append(alias)
+    return joined
+
+
+def _joined_ids(known: Sequence[int], more: Iterable[int]) -> list[int]:
+    return sorted({*known, *more})
+
+
+def _change(
+    row: Described, changes: dict[str, object], vocabulary: Vocabulary, door: AuditEvent.Door, verb: str = "describe"
+) -> None:
+    """Write what differs. What stood before is kept in an event, unless the same import made the row."""
+    before = {name: getattr(row, name) for name, value in changes.items() if getattr(row, name) != value}
+    if not before:
+        return
+    after = {name: changes[name] for name in before}
+    for name, value in after.items():
+        setattr(row, name, value)
+    row.save(update_fields=list(after))
+    if vocabulary.batch_id is None or row.batch_id != vocabulary.batch_id:
+        AuditEvent.objects.create(
+            door=door,
+            verb=verb,
+            subject_type=type(row).__name__.lower(),
+            subject_id=row.pk,
+            before=_as_json(before),
+            after=_as_json(after),
+            batch_id=vocabulary.batch_id,
+        )
+
+
+def _as_json(values: dict[str, object]) -> dict[str, object]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}

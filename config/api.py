@@ -1,0 +1,138 @@
+"""The API: its one NinjaAPI, who may call it, how it reads a body, and the frame around every answer."""
+
+import json
+import time
+import tomllib
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.urls import URLPattern, URLResolver, re_path
+from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
+from ninja.parser import Parser
+
+from access.keys import DOORS
+from config.errors import Refusal, answer, close_to
+
+DESCRIPTION = """\
+Search, facet counts and memories, as the pages show them: the same query gives the same ids, totals and counts.
+
+Send a key as `Authorization: Bearer mnk_…` or `X-API-Key: mnk_…`; make one with
+`python manage.py create_api_key NAME --scopes read,write`. Whoever is signed in to the site may also use the session,
+with the CSRF token in `X-CSRFToken` for changes.
+
+Every error has one shape: `error` (a word for programs), `detail` (what was wrong, naming every parameter at fault),
+`suggestion` (what to do) and `did_you_mean` (names that may have been meant). An unknown parameter is an error.
+"""
+
+View = Callable[..., HttpResponse]
+
+
+def _version() -> str:
+    project = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
+class JsonBody(Parser):
+    """Reads what says that it is JSON, and is."""
+
+    def parse_body(self, request: HttpRequest) -> dict[str, Any]:
+        kind = request.content_type or "application/json"
+        if kind != "application/json" and not kind.endswith("+json"):
+            raise Refusal(
+                415, "unsupported_media_type", f"the body is {kind}", "send JSON with Content-Type: application/json"
+            )
+        try:
+            body: dict[str, Any] = json.loads(request.body, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, "malformed_body", f"the body is not JSON: {error}", "send one JSON object") from error
+        return body
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+class Api(NinjaAPI):
+    """Ninja's, with every answer in the frame: those to unknown addresses and methods too."""
+
+    def _get_urls(self) -> list[URLPattern | URLResolver]:
+        patterns = super()._get_urls()
+        for pattern in patterns:
+            if isinstance(pattern, URLPattern):
+                pattern.callback = framed(pattern.callback)
+        return [*patterns, re_path(r"^.+$", framed(_unknown_address))]
+
+
+def framed(view: View) -> View:
+    """The view, with an error in its one shape, its time in Server-Timing, and no copy of the answer kept on the way."""
+
+    @wraps(view)
+    def framed_view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        started = time.perf_counter()
+        try:
+            _check_length(request)
+            response = view(request, *args, **kwargs)
+        except Exception as error:
+            response = answer(request, error)
+        if isinstance(response, HttpResponseNotAllowed):
+            response = _not_allowed(request, response["Allow"]).response()
+        stages = response.get("Server-Timing")
+        total = f"total;dur={(time.perf_counter() - started) * 1000:.1f}"
+        response["Server-Timing"] = f"{stages}, {total}" if stages else total
+        response.headers.setdefault("Cache-Control", "private, no-store")
+        return response
+
+    framed_view.csrf_exempt = True  # type: ignore[attr-defined]  # the session door checks the token itself
+    return framed_view
+
+
+def _check_length(request: HttpRequest) -> None:
+    """Django holds a body against the limit by the length it is announced with: one without a length has no limit."""
+    if request.headers.get("Transfer-Encoding") and not request.headers.get("Content-Length"):
+        raise Refusal(411, "length_required", "the body has no length", "send Content-Length instead of chunks")
+
+
+def _not_allowed(request: HttpRequest, methods: str) -> Refusal:
+    return Refusal(
+        405,
+        "method_not_allowed",
+        f"{request.method} is not what this address does",
+        f"it does {methods}",
+        headers={"Allow": methods},
+    )
+
+
+def _unknown_address(request: HttpRequest) -> HttpResponse:
+    raise Refusal(
+        404,
+        "not_found",
+        f"there is nothing at {request.path}",
+        "GET /api/docs lists the addresses",
+        close_to(request.path.rstrip("/"), _addresses()),
+    )
+
+
+@lru_cache(maxsize=1)
+def _addresses() -> tuple[str, ...]:
+    return tuple(api.get_openapi_schema()["paths"])
+
+
+api = Api(
+    title="Mnemoscope",
+    version=_version(),
+    description=DESCRIPTION,
+    auth=DOORS,
+    parser=JsonBody(),
+    urls_namespace="api",
+)
+# Ninja has handlers of its own for these; with them the list is every exception.
+for _kind in (Exception, Http404, HttpError, ValidationError):
+    api.add_exception_handler(_kind, answer)
+
+api.add_router("", "memories.api.health_router", tags=["health"])
+api.add_router("", "search.api.router", tags=["search"])
+api.add_router("", "memories.api.router", tags=["memories"])

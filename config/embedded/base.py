@@ -1,0 +1,44 @@
+"""Django's Postgres backend, except that it starts the embedded server before the first connection."""
+
+from typing import Any, ClassVar
+
+from django.db.backends.postgresql import base as postgresql
+from django.utils.asyncio import async_unsafe
+
+from config.embedded.server import EmbeddedServer, server_at
+
+
+class DatabaseWrapper(postgresql.DatabaseWrapper):
+    _connection_pools: ClassVar[dict[str, Any]]  # Django's own, which its stubs leave out
+
+    @property
+    def server(self) -> EmbeddedServer:
+        embedded = self.settings_dict["EMBEDDED"]
+        return server_at(embedded["data"], durable=embedded["durable"])
+
+    def get_connection_params(self) -> dict[str, Any]:
+        # Django asks for these only when it is about to connect, which makes this the place to have a server.
+        address = self.server.ensure()
+        return {
+            **super().get_connection_params(),
+            "host": str(address.socket_dir),
+            "port": address.port,
+            "user": address.user,
+        }
+
+    def close_pool(self) -> None:
+        # The pool is made by being asked for, and making it would start the server only to close it.
+        if self.alias in self._connection_pools:
+            super().close_pool()
+
+    @async_unsafe
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        connection = super().get_new_connection(conn_params)
+        self.server.before_stop(self._close_every_pool)
+        return connection
+
+    @classmethod
+    def _close_every_pool(cls) -> None:
+        for pool in list(cls._connection_pools.values()):
+            pool.close()
+        cls._connection_pools.clear()

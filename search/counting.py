@@ -1,0 +1,229 @@
+"""Facets and histogram of one plan, by the counting rules: what to ask an engine, and what its numbers are called."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from django.db import DatabaseError, InterfaceError, OperationalError
+
+from categories.queries import (
+    CategoryNode,
+    Term,
+    ancestor_ids,
+    category_nodes,
+    category_tree_nodes,
+    children_exist,
+    concept_terms,
+    entity_terms,
+)
+from search.engines.base import (
+    Counts,
+    Engine,
+    EngineTimeoutError,
+    FacetCounts,
+    FacetRequest,
+    Filter,
+    Plan,
+    Summary,
+    Value,
+    ValueCount,
+)
+from search.facets import FACET, FACETS, DateBuckets, Facet, FacetSpec, FacetValue, Kind
+from search.histogram import Histogram, build_histogram, effective_interval, histogram_domain
+from search.planning import Planned
+from search.query import Interval, SearchQuery
+
+logger = logging.getLogger(__name__)
+
+# How much of the tree a sidebar shows: roots, and children of each node that is open.
+_TREE_ROOTS = 12
+_TREE_CHILDREN = 8
+
+
+def count_facets(
+    engine: Engine, query: SearchQuery, planned: Planned, summary: Summary, facet_limit: int | None
+) -> tuple[tuple[Facet, ...], Histogram, DateBuckets | None, DateBuckets | None]:
+    plan = planned.plan
+    tree = _tree_candidates(planned) if facet_limit is None else []
+    requests = [_request(spec, plan, tree, facet_limit) for spec in FACETS]
+    try:
+        counts = engine.counts(plan, requests, zone=planned.zone, now=planned.now)
+        histogram = _histogram(engine, query, planned, counts)
+    except EngineTimeoutError:
+        return _unavailable("Counting took too long.")
+    except (OperationalError, InterfaceError):
+        # The database itself is gone: there are no results to degrade to.
+        raise
+    except DatabaseError:
+        logger.exception("the facets of %r could not be counted", query.querystring())
+        return _unavailable("Counting failed.")
+    hides = hidden_by_exclusions(engine, planned, summary.total)
+    facets = []
+    for spec in FACETS:
+        counted = counts.facets[spec.key]
+        if spec.kind == Kind.TREE and facet_limit is None:
+            values = _tree_values(counted, tree, planned, hides)
+        else:
+            values = value_rows(spec, counted.values, planned, hides)
+        facets.append(build_facet(spec, values, counted.distinct, summary, planned))
+    return tuple(facets), histogram, DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
+
+
+def _unavailable(reason: str) -> tuple[tuple[Facet, ...], Histogram, None, None]:
+    return tuple(Facet(spec.key, unavailable=reason) for spec in FACETS), Histogram(unavailable=reason), None, None
+
+
+def _chosen_values(plan: Plan, key: str) -> tuple[Value, ...]:
+    chosen = plan.filter(key)
+    return tuple(value for group in (*chosen.include, *chosen.exclude) for value in group) if chosen else ()
+
+
+def _request(spec: FacetSpec, plan: Plan, tree: list[CategoryNode], facet_limit: int | None) -> FacetRequest:
+    if spec.kind == Kind.TREE and facet_limit is None:
+        return FacetRequest(spec.key, only=tuple(node.id for node in tree))
+    limit = facet_limit if facet_limit is not None else None if spec.key == "state" else spec.limit
+    return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
+
+
+def hidden_by_exclusions(engine: Engine, planned: Planned, total: int) -> dict[tuple[str, str], int]:
+    """How many memories each exclusion hides: what would come back without it."""
+    variants = [
+        (chosen.key, chosen.exclude[n], replace(chosen, exclude=chosen.exclude[:n] + chosen.exclude[n + 1 :]))
+        for chosen in planned.plan.filters
+        for n in range(len(chosen.exclude))
+    ]
+    totals = engine.totals([planned.plan.with_filter(changed) for _, _, changed in variants])
+    hides: dict[tuple[str, str], int] = {}
+    for (key, values, _), without in zip(variants, totals, strict=True):
+        for value in values:
+            hides[key, planned.spelled[key, value]] = without - total
+    return hides
+
+
+def build_facet(
+    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: Summary, planned: Planned
+) -> Facet:
+    chosen = planned.plan.filter(spec.key) or Filter(spec.key)
+    return Facet(
+        key=spec.key,
+        values=values,
+        distinct=distinct,
+        no_value=summary.no_value.get(spec.key, 0),
+        no_value_selected=chosen.no_value,
+        any_value_selected=chosen.any_value,
+        requires_all=chosen.require_all,
+    )
+
+
+def value_terms(spec: FacetSpec, values: Sequence[Value], planned: Planned) -> dict[Value, Term]:
+    """What an engine's values are called: in URLs, and to people."""
+    match spec.kind:
+        case Kind.PROJECT:
+            rows = ((value, planned.projects.get(int(value))) for value in values)
+            return {value: Term(row.id, row.slug, row.name or row.slug) for value, row in rows if row}
+        case Kind.TREE:
+            nodes = category_nodes([int(value) for value in values])
+            return {node.id: Term(node.id, node.path, " / ".join(node.names)) for node in nodes.values()}
+        case Kind.IDS:
+            named = (concept_terms if spec.key == "concept" else entity_terms)([int(value) for value in values])
+            return dict(named.items())
+    return {value: Term(0, str(value), str(value)) for value in values}
+
+
+def value_rows(
+    spec: FacetSpec, counted: Sequence[ValueCount], planned: Planned, hides: dict[tuple[str, str], int]
+) -> tuple[FacetValue, ...]:
+    """Rows of a flat facet: what was counted, then what is chosen and counts nothing."""
+    terms = value_terms(spec, [v.value for v in counted], planned)
+    rows = [_value(spec, terms[v.value], v, planned, hides) for v in counted if v.value in terms]
+    return (*rows, *_chosen_but_uncounted(spec, {v.value for v in counted}, planned, hides))
+
+
+def _value(
+    spec: FacetSpec, term: Term, counted: ValueCount, planned: Planned, hides: dict[tuple[str, str], int]
+) -> FacetValue:
+    chosen = planned.plan.filter(spec.key)
+    value = planned.spelled.get((spec.key, counted.value), term.value)
+    included = chosen is not None and any(counted.value in group for group in chosen.include)
+    excluded = chosen is not None and any(counted.value in group for group in chosen.exclude)
+    return FacetValue(
+        value=value,
+        label=term.label,
+        count=hides.get((spec.key, value), 0) if excluded else counted.count,
+        selected=included,
+        excluded=excluded,
+        own_count=counted.own if spec.kind == Kind.TREE else None,
+        type=term.type,
+        ref=counted.value,
+    )
+
+
+def _chosen_but_uncounted(
+    spec: FacetSpec, counted: set[Value], planned: Planned, hides: dict[tuple[str, str], int]
+) -> list[FacetValue]:
+    """What is chosen is listed always, zero or not, known or not."""
+    missing = [v for v in _chosen_values(planned.plan, spec.key) if v not in counted]
+    terms = value_terms(spec, missing, planned)
+    rows = [_value(spec, terms[v], ValueCount(v, 0), planned, hides) for v in missing if v in terms]
+    for key, name in planned.unknown:
+        if key == spec.key:
+            rows.append(FacetValue(name, name, 0, selected=True))
+    return rows
+
+
+def _tree_candidates(planned: Planned) -> list[CategoryNode]:
+    """Two levels of the tree, and on the way to what is chosen every level."""
+    chosen = planned.chosen_categories
+    opened = ancestor_ids(chosen) | {node.id for node in chosen}
+    return category_tree_nodes(opened)
+
+
+def _tree_values(
+    counted: FacetCounts, tree: list[CategoryNode], planned: Planned, hides: dict[tuple[str, str], int]
+) -> tuple[FacetValue, ...]:
+    """The sidebar's tree, parents before their children, the largest first among siblings."""
+    spec = FACET["category"]
+    counts = {v.value: v for v in counted.values}
+    paths = {node.id: node.path for node in tree}
+    kept = {node.id for node in planned.chosen_categories}
+    below = [node.path for node in planned.chosen_categories]
+    kept |= {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
+    children: dict[int | None, list[CategoryNode]] = {}
+    for node in tree:
+        if node.id in counts or node.id in kept:
+            children.setdefault(node.parent_id, []).append(node)
+    with_children = set(children) | children_exist([node.id for node in tree if node.id in counts])
+
+    def walk(parent: int | None) -> Iterator[FacetValue]:
+        def size(node: CategoryNode) -> tuple[int, str]:
+            return (-counts[node.id].count if node.id in counts else 0, node.path)
+
+        siblings = sorted(children.get(parent, []), key=size)
+        most = _TREE_ROOTS if parent is None else _TREE_CHILDREN
+        for place, node in enumerate(siblings):
+            if place >= most and node.id not in kept:
+                continue
+            term = Term(node.id, node.path, node.name)
+            value = _value(spec, term, counts.get(node.id, ValueCount(node.id, 0)), planned, hides)
+            yield replace(
+                value, parent=paths.get(node.parent_id or 0), depth=node.depth, has_children=node.id in with_children
+            )
+            yield from walk(node.id)
+
+    rows = list(walk(None))
+    unknown = [name for key, name in planned.unknown if key == spec.key]
+    return (*rows, *(FacetValue(name, name, 0, selected=True) for name in unknown))
+
+
+def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Counts) -> Histogram:
+    plan, zone = planned.plan, planned.zone
+    first = plan.start.astimezone(zone).date() if plan.start else None
+    last = (plan.end - timedelta(microseconds=1)).astimezone(zone).date() if plan.end else None
+    domain = histogram_domain(counts.days, first, last)
+    if domain is None:
+        return Histogram()
+    interval, _ = effective_interval(query.bucket, *domain)
+    if interval == Interval.HOUR:
+        return build_histogram(engine.hours(plan, zone=zone), domain, query.bucket)
+    return build_histogram(counts.days, domain, query.bucket)

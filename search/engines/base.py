@@ -1,0 +1,147 @@
+"""What an engine is asked and what it answers: ids and numbers, never labels. A filter may only narrow.
+
+A plan is a query with every name resolved: engines see values and ids, terms and instants, and nothing a user typed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
+from typing import Protocol
+
+from search.histogram import DayCount
+from search.query import Sort
+from search.words import TextQuery
+
+Value = int | str
+
+
+class EngineTimeoutError(Exception):
+    """The engine ran out of the time it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageText:
+    """The typed words analysed for the projects of one language; None means every project."""
+
+    language: str
+    project_ids: tuple[int, ...] | None
+    words: TextQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is chosen in one facet. Each name chosen is a group of values, because a name may mean several.
+
+    A name that means nothing is an empty group: it matches nothing, and never widens.
+    """
+
+    key: str
+    include: tuple[tuple[Value, ...], ...] = ()
+    exclude: tuple[tuple[Value, ...], ...] = ()
+    no_value: bool = False
+    any_value: bool = False
+    require_all: bool = False
+
+    @property
+    def narrows_own_counts(self) -> bool:
+        """Whether the facet's own counts keep its inclusions: in AND mode a further value narrows what is there."""
+        return self.require_all
+
+    @property
+    def includes(self) -> bool:
+        return bool(self.include) or self.no_value
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A query that an engine can answer. `project_ids` is what the viewer may see; None means everything."""
+
+    project_ids: tuple[int, ...] | None = None
+    texts: tuple[LanguageText, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    start: datetime | None = None
+    end: datetime | None = None
+    # Whether a category takes in its descendants.
+    subcategories: bool = True
+
+    @property
+    def has_text(self) -> bool:
+        return bool(self.texts)
+
+    def filter(self, key: str) -> Filter | None:
+        return next((f for f in self.filters if f.key == key), None)
+
+    def with_filter(self, changed: Filter) -> "Plan":
+        others = tuple(f for f in self.filters if f.key != changed.key)
+        return replace(self, filters=(*others, changed))
+
+    def without_filter(self, key: str) -> "Plan":
+        return replace(self, filters=tuple(f for f in self.filters if f.key != key))
+
+
+@dataclass(frozen=True, slots=True)
+class FacetRequest:
+    """Which values of a facet are wanted: the `limit` largest, those in `always`, and nothing outside of `only`."""
+
+    key: str
+    limit: int | None = None
+    always: tuple[Value, ...] = ()
+    only: tuple[Value, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCount:
+    """How many memories have a value; `own` counts, for a category, those filed right there."""
+
+    value: Value
+    count: int
+    own: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FacetCounts:
+    """A facet's values, the largest first, and how many distinct ones there are with a count."""
+
+    values: tuple[ValueCount, ...] = ()
+    distinct: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The total, and per facet how many have no value in it."""
+
+    total: int
+    no_value: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Everything counted under one plan: facets, days, and the cumulative buckets within the dates and without them."""
+
+    facets: dict[str, FacetCounts]
+    days: tuple[DayCount, ...]
+    buckets: tuple[int, ...]
+    buckets_without_dates: tuple[int, ...]
+
+
+class Engine(Protocol):
+    """How memories are found and counted. Every engine passes the same conformance tests."""
+
+    name: str
+
+    def summary(self, plan: Plan, *, no_values: bool) -> Summary:
+        """The total, and where asked the memories without a value per facet."""
+
+    def totals(self, plans: Sequence[Plan]) -> list[int]:
+        """The totals of several plans at once."""
+
+    def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
+        """A page of ids with their scores, in an order that is total: the same page is always the same ids."""
+
+    def counts(
+        self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
+    ) -> Counts:
+        """Facet counts by the counting rules; raises EngineTimeoutError where the time runs out."""
+
+    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
+        """As `days`, by the hour."""

@@ -1,0 +1,371 @@
+"""The `postgres` engine: SQL only, no second index. The reference that other engines are tested against.
+
+Each facet is its own flat SELECT over memory with the whole filter: the same SQL runs on a distributed Postgres.
+Conditions are composed from the constants below; every value is a parameter.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from django.conf import settings
+from django.db import OperationalError, connection, transaction
+
+from search.analysis import Pattern, quote_term
+from search.engines.base import (
+    Counts,
+    EngineTimeoutError,
+    FacetCounts,
+    FacetRequest,
+    Filter,
+    Plan,
+    Summary,
+    Value,
+    ValueCount,
+)
+from search.facets import FACET, FACETS, FacetSpec, Kind
+from search.histogram import DayCount
+from search.query import Sort
+from search.words import Group, TextQuery
+
+# Beyond this many combinations "k of n words" is a sum over the words instead of one tsquery.
+_MAX_COMBINATIONS = 120
+
+# Weights of content, summary and references, tags, title (D, C, B, A).
+_RANK = "ts_rank('{0.15, 0.3, 0.6, 1.0}', m.terms, %s::tsquery, 1)"
+
+_ORDERS = {
+    # memory_created_idx serves newest and oldest where nothing filters.
+    Sort.NEWEST: "m.created_at DESC, m.id DESC",
+    Sort.OLDEST: "m.created_at ASC, m.id ASC",
+    Sort.UPDATED: "m.updated_at DESC, m.id DESC",
+    Sort.TITLE: "lower(m.title) ASC, m.id ASC",
+}
+
+# Where a facet has no value. The arrays are never null.
+_NO_VALUE = {
+    Kind.SCALAR: "m.{column} = ''",
+    Kind.TEXTS: "m.{column} = '{{}}'",
+    Kind.IDS: "m.{column} = '{{}}'",
+    Kind.TREE: "m.{column} = '{{}}'",
+    Kind.PROJECT: "false",
+}
+
+# One facet's counts. The window counts the groups before the cut to the largest.
+_SCALAR_FACET = """
+SELECT {k} AS k, g.value, g.n AS a, 0::bigint AS b, g.d AS c FROM (
+  SELECT m.{column}::text AS value, count(*) AS n, count(*) OVER () AS d,
+         row_number() OVER (ORDER BY count(*) DESC, m.{column}) AS r
+  FROM memories_memory m WHERE {where} AND {present} GROUP BY m.{column}
+) g WHERE {chosen}"""
+_ARRAY_FACET = """
+SELECT {k} AS k, g.value::text, g.n AS a, g.own AS b, g.d AS c FROM (
+  SELECT u.value, count(*) AS n, {own} AS own, count(*) OVER () AS d,
+         row_number() OVER (ORDER BY count(*) DESC, u.value) AS r
+  FROM memories_memory m CROSS JOIN LATERAL unnest(m.{column}) AS u(value) WHERE {where} GROUP BY u.value
+) g WHERE {chosen}"""
+
+_DAYS = """
+SELECT {k} AS k, (m.created_at AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
+       count(*) FILTER (WHERE {inside}) AS b, 0::bigint AS c
+FROM memories_memory m WHERE {where} GROUP BY 2"""
+_HOURS = """
+SELECT date_trunc('hour', m.created_at, {zone}), count(*), count(*) FILTER (WHERE {inside})
+FROM memories_memory m WHERE {where} GROUP BY 1"""
+_BUCKETS = """
+SELECT {k} AS k, ARRAY[{buckets}]::text AS value, 0::bigint AS a, 0::bigint AS b, 0::bigint AS c
+FROM memories_memory m WHERE {where}"""
+
+_DAYS_KEY = -1
+_BUCKETS_KEY = -2
+
+
+class _Sql:
+    """Conditions with named parameters, gathered while a statement is composed."""
+
+    def __init__(self) -> None:
+        self.parameters: dict[str, Any] = {}
+
+    def bind(self, value: Any) -> str:
+        name = f"p{len(self.parameters)}"
+        self.parameters[name] = value
+        return f"%({name})s"
+
+    def where(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> str:
+        """The whole filter of a plan, but for what one facet includes, or but for the dates."""
+        conditions: list[str] = []
+        if plan.project_ids is not None:
+            conditions.append(f"m.project_id = ANY({self.bind(list(plan.project_ids))}::bigint[])")
+        conditions.extend(self._texts(plan))
+        for chosen in plan.filters:
+            conditions.extend(self._excluded(chosen, plan))
+            if chosen.includes and (chosen.key != without_includes or chosen.narrows_own_counts):
+                conditions.append(self._included(chosen, plan))
+        if not without_dates:
+            conditions.extend(self.inside(plan))
+        return " AND ".join(conditions) or "true"
+
+    def inside(self, plan: Plan) -> list[str]:
+        """The dates of a plan."""
+        conditions = []
+        if plan.start is not None:
+            conditions.append(f"m.created_at >= {self.bind(plan.start)}")
+        if plan.end is not None:
+            conditions.append(f"m.created_at < {self.bind(plan.end)}")
+        return conditions
+
+    def _included(self, chosen: Filter, plan: Plan) -> str:
+        spec = FACET[chosen.key]
+        if chosen.require_all and not chosen.no_value:
+            return " AND ".join(self._any_of(spec, group, plan) for group in chosen.include)
+        choices = [self._any_of(spec, tuple(itertools.chain(*chosen.include)), plan)] if chosen.include else []
+        if chosen.no_value:
+            choices.append(_NO_VALUE[spec.kind].format(column=spec.column))
+        # In AND mode a value and "no value" together can never both hold.
+        return "(" + (" AND " if chosen.require_all else " OR ").join(choices) + ")"
+
+    def _excluded(self, chosen: Filter, plan: Plan) -> Iterator[str]:
+        spec = FACET[chosen.key]
+        values = tuple(itertools.chain(*chosen.exclude))
+        if values:
+            yield f"NOT {self._any_of(spec, values, plan)}"
+        if chosen.any_value:
+            yield f"NOT ({_NO_VALUE[spec.kind].format(column=spec.column)})"
+
+    def _any_of(self, spec: FacetSpec, values: tuple[Value, ...], plan: Plan) -> str:
+        if not values:
+            return "false"
+        bound = self.bind(list(values))
+        match spec.kind:
+            case Kind.SCALAR:
+                return f"m.{spec.column} = ANY({bound}::text[])"
+            case Kind.PROJECT:
+                return f"m.{spec.column} = ANY({bound}::bigint[])"
+            case Kind.TEXTS:
+                return f"m.{spec.column} && {bound}::text[]"
+            case Kind.TREE if not plan.subcategories:
+                return f"m.category_ids && {bound}::int[]"
+        return f"m.{spec.column} && {bound}::int[]"
+
+    def _texts(self, plan: Plan) -> Iterator[str]:
+        if not plan.has_text:
+            return
+        choices = []
+        for text in plan.texts:
+            condition = self._words(text.words)
+            if text.project_ids is not None:
+                bound = self.bind(list(text.project_ids))
+                condition = f"(m.project_id = ANY({bound}::bigint[]) AND {condition})"
+            choices.append(condition)
+        yield "(" + " OR ".join(choices) + ")"
+
+    def _words(self, words: TextQuery) -> str:
+        if words.is_empty:
+            return "false"
+        conditions = []
+        always = [*map(_tsquery, words.required), *(f"!({_tsquery(pattern)})" for pattern in words.excluded)]
+        if always:
+            conditions.append(self._matches(" & ".join(f"({part})" for part in always)))
+        if words.groups:
+            conditions.append("(" + " OR ".join(self._group(group) for group in words.groups) + ")")
+        return "(" + " AND ".join(conditions) + ")"
+
+    def _group(self, group: Group) -> str:
+        parts = [f"({_tsquery(pattern)})" for pattern in group.phrases]
+        words = [f"({_tsquery(pattern)})" for pattern in group.words]
+        need = group.need
+        if not words or math.comb(len(words), need) <= _MAX_COMBINATIONS:
+            if words:
+                enough = (" & ".join(some) for some in itertools.combinations(words, need))
+                parts.append("(" + " | ".join(f"({some})" for some in enough) + ")")
+            return self._matches(" & ".join(parts))
+        # Any `need` of the words must hold one of the first n - need + 1: the index narrows by those, the sum decides.
+        narrowing = self._matches(" & ".join([*parts, "(" + " | ".join(words[: len(words) - need + 1]) + ")"]))
+        score = " + ".join(f"({self._matches(word)})::int" for word in words)
+        return f"({narrowing} AND ({score}) >= {need})"
+
+    def _matches(self, tsquery: str) -> str:
+        # memory_terms_gin
+        return f"m.terms @@ {self.bind(tsquery)}::tsquery"
+
+    def rank(self, plan: Plan) -> str:
+        """The score of a row: how often and how prominently it has any of what was looked for."""
+        ranks = []
+        for text in plan.texts:
+            positive = text.words.positive
+            if not positive:
+                continue
+            rank = _RANK % self.bind(" | ".join(f"({_tsquery(pattern)})" for pattern in positive))
+            if text.project_ids is not None:
+                bound = self.bind(list(text.project_ids))
+                rank = f"CASE WHEN m.project_id = ANY({bound}::bigint[]) THEN {rank} ELSE 0 END"
+            ranks.append(rank)
+        return f"greatest({', '.join(ranks)})" if ranks else "0::real"
+
+
+def _tsquery(pattern: Pattern) -> str:
+    text = quote_term(pattern.terms[0])
+    for term, gap in zip(pattern.terms[1:], pattern.gaps, strict=True):
+        text += f" <{gap}> {quote_term(term)}"
+    return text
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """A statement that takes too long is cut off, and only what it was for is missing."""
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT set_config('statement_timeout', %s, true)", [str(settings.SEARCH_FACET_TIMEOUT_MS)]
+                )
+            yield
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('statement_timeout', '0', true)")
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) == "57014":
+            raise EngineTimeoutError(str(error)) from error
+        raise
+
+
+class PostgresEngine:
+    """The protocol of `search.engines.base`, in SQL."""
+
+    name = "postgres"
+
+    def summary(self, plan: Plan, *, no_values: bool) -> Summary:
+        sql = _Sql()
+        shared = [spec for spec in FACETS if not _drops_includes(plan, spec.key)] if no_values else []
+        apart = [spec for spec in FACETS if spec not in shared] if no_values else []
+        columns = "".join(f", count(*) FILTER (WHERE {_NO_VALUE[s.kind].format(column=s.column)})" for s in shared)
+        selects = [f"SELECT 0 AS k, ARRAY[count(*){columns}] FROM memories_memory m WHERE {sql.where(plan)}"]
+        for k, spec in enumerate(apart, 1):
+            where = sql.where(plan, without_includes=spec.key)
+            none = _NO_VALUE[spec.kind].format(column=spec.column)
+            selects.append(f"SELECT {k} AS k, ARRAY[count(*)] FROM memories_memory m WHERE {where} AND {none}")
+        rows: dict[int, list[int]] = dict(self._rows(" UNION ALL ".join(selects), sql))
+        found = {spec.key: n for spec, n in zip(shared, rows[0][1:], strict=True)}
+        found |= {spec.key: rows[k][0] for k, spec in enumerate(apart, 1)}
+        return Summary(total=rows[0][0], no_value=found)
+
+    def totals(self, plans: Sequence[Plan]) -> list[int]:
+        if not plans:
+            return []
+        sql = _Sql()
+        selects = [
+            f"SELECT {k} AS k, count(*) FROM memories_memory m WHERE {sql.where(plan)}" for k, plan in enumerate(plans)
+        ]
+        rows: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
+        return [rows[k] for k in range(len(plans))]
+
+    def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
+        sql = _Sql()
+        if order == Sort.RELEVANCE:
+            score, by = sql.rank(plan), f"2 DESC, {_ORDERS[Sort.NEWEST]}"
+        else:
+            score, by = "NULL::real", _ORDERS[order]
+        where = sql.where(plan)
+        statement = (
+            f"SELECT m.id, {score} FROM memories_memory m WHERE {where} ORDER BY {by}"
+            f" LIMIT {sql.bind(limit)} OFFSET {sql.bind(offset)}"
+        )
+        return list(self._rows(statement, sql))
+
+    def counts(
+        self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
+    ) -> Counts:
+        sql = _Sql()
+        selects = [self._facet(sql, plan, request, k) for k, request in enumerate(requests)]
+        if days:
+            where = sql.where(plan, without_dates=True)
+            inside = " AND ".join(sql.inside(plan)) or "true"
+            selects.append(_DAYS.format(k=_DAYS_KEY, zone=sql.bind(str(zone)), inside=inside, where=where))
+            buckets = ", ".join(
+                f"count(*) FILTER (WHERE {span} AND {within})"
+                for within in (inside, "true")
+                for span in self._spans(sql, now)
+            )
+            selects.append(_BUCKETS.format(k=_BUCKETS_KEY, buckets=buckets, where=where))
+        if not selects:
+            return Counts({}, (), (), ())
+        with _time_limit():
+            rows = self._rows(" UNION ALL ".join(selects), sql)
+        return self._gather(rows, requests, zone)
+
+    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
+        sql = _Sql()
+        inside = " AND ".join(sql.inside(plan)) or "true"
+        where = sql.where(plan, without_dates=True)
+        # Hours are asked for within a few days only: what lies outside of the dates is not drawn.
+        if plan.start is not None:
+            where += f" AND m.created_at >= {sql.bind(plan.start - timedelta(days=3))}"
+        if plan.end is not None:
+            where += f" AND m.created_at < {sql.bind(plan.end + timedelta(days=3))}"
+        rows = self._rows(_HOURS.format(zone=sql.bind(str(zone)), inside=inside, where=where), sql)
+        return tuple(DayCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
+
+    def _facet(self, sql: _Sql, plan: Plan, request: FacetRequest, k: int) -> str:
+        spec = FACET[request.key]
+        where = sql.where(plan, without_includes=request.key)
+        cast = "text" if spec.kind in {Kind.SCALAR, Kind.PROJECT, Kind.TEXTS} else "int"
+        chosen = "true" if request.limit is None else f"(g.r <= {sql.bind(request.limit)}"
+        if request.limit is not None:
+            chosen += f" OR g.value = ANY({sql.bind([_cast(v, cast) for v in request.always])}::{cast}[]))"
+        if request.only is not None:
+            chosen += f" AND g.value = ANY({sql.bind([_cast(v, cast) for v in request.only])}::{cast}[])"
+        if spec.kind in {Kind.SCALAR, Kind.PROJECT}:
+            present = "true" if spec.kind == Kind.PROJECT else f"m.{spec.column} <> ''"
+            return _SCALAR_FACET.format(k=k, column=spec.column, where=where, present=present, chosen=chosen)
+        column, own = spec.column, "0::bigint"
+        if spec.kind == Kind.TREE:
+            # Without subcategories a tick means the node alone, and so must its number.
+            column = spec.column if plan.subcategories else "category_ids"
+            own = "count(*) FILTER (WHERE u.value = ANY(m.category_ids))"
+        return _ARRAY_FACET.format(k=k, column=column, where=where, own=own, chosen=chosen)
+
+    @staticmethod
+    def _spans(sql: _Sql, now: datetime) -> list[str]:
+        spans = [f"m.created_at >= {sql.bind(now - timedelta(days=days))}" for days in (7, 30, 90, 365)]
+        return [*spans, f"m.created_at < {sql.bind(now - timedelta(days=365))}"]
+
+    @staticmethod
+    def _gather(rows: list[Any], requests: Sequence[FacetRequest], zone: tzinfo) -> Counts:
+        values: dict[int, list[ValueCount]] = {k: [] for k in range(len(requests))}
+        distinct: dict[int, int] = {}
+        days: list[DayCount] = []
+        buckets = [0] * 10
+        for k, value, a, b, c in rows:
+            if k == _DAYS_KEY:
+                days.append(DayCount(datetime.fromisoformat(value).replace(tzinfo=zone), a, b))
+            elif k == _BUCKETS_KEY:
+                buckets = [int(n) for n in value.strip("{}").split(",")]
+            else:
+                ids = FACET[requests[k].key].kind in {Kind.IDS, Kind.TREE, Kind.PROJECT}
+                values[k].append(ValueCount(int(value) if ids else value, a, b))
+                distinct[k] = c
+        facets = {
+            request.key: FacetCounts(tuple(sorted(values[k], key=lambda v: (-v.count, v.value))), distinct.get(k, 0))
+            for k, request in enumerate(requests)
+        }
+        days.sort(key=lambda day: day.moment)
+        return Counts(facets, tuple(days), tuple(buckets[:5]), tuple(buckets[5:]))
+
+    @staticmethod
+    def _rows(statement: str, sql: _Sql) -> list[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, sql.parameters)
+            rows: list[Any] = cursor.fetchall()
+            return rows
+
+
+def _drops_includes(plan: Plan, key: str) -> bool:
+    """Whether a facet is counted over another set than the match set: that without its own inclusions."""
+    chosen = plan.filter(key)
+    return chosen is not None and chosen.includes and not chosen.narrows_own_counts
+
+
+def _cast(value: Value, cast: str) -> Value:
+    return int(value) if cast == "int" else str(value)

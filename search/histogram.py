@@ -1,0 +1,211 @@
+"""Bucket widths and bounds of the date histogram. Pure: days and counts in, bars out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from search.query import Interval
+
+MAX_BARS = 60
+# Spans of years where even one bar a year would be too many: one memory with a date in the year 1 is enough.
+_YEAR_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+_ORDER = (Interval.HOUR, Interval.DAY, Interval.WEEK, Interval.MONTH, Interval.QUARTER, Interval.YEAR)
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+
+@dataclass(frozen=True, slots=True)
+class DayCount:
+    """Memories of one calendar day, or one hour of it: all that pass without the date filter, and with it."""
+
+    moment: datetime
+    all: int
+    inside: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bucket. `first` and `last` are what `from` and `to` must be to get exactly the memories in it.
+
+    `all` is how many there are without the date filter, and so what a click on the bar gives; `count` is how many of
+    them lie within the dates asked for. A bar that those dates cut through is partial.
+    """
+
+    first: str
+    last: str
+    label: str
+    count: int
+    all: int
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """The bars, calendar-aligned, without gaps. `step` is how many years a bar spans where the interval is a year."""
+
+    interval: Interval = Interval.MONTH
+    bars: tuple[Bar, ...] = ()
+    coarsened_from: Interval | None = None
+    step: int = 1
+    unavailable: str = ""
+
+    @property
+    def peak(self) -> Bar | None:
+        """The highest bar within the dates asked for."""
+        return max(self.bars, key=lambda bar: bar.count, default=None)
+
+
+def histogram_domain(days: Iterable[DayCount], first: date | None, last: date | None) -> tuple[date, date] | None:
+    """The days to draw: all there are, or around the dates asked for with half as much again on either side."""
+    known = [day.moment.date() for day in days]
+    if not known:
+        return None
+    earliest, latest = min(known), max(known)
+    if first is None and last is None:
+        return earliest, latest
+    begin = max(first, earliest) if first else earliest
+    end = min(last, latest) if last else latest
+    if begin > end:
+        return earliest, latest
+    margin = (end - begin + timedelta(days=1)) // 2
+    try:
+        wide = begin - margin, end + margin
+    except OverflowError:
+        return earliest, latest
+    return max(earliest, wide[0]), min(latest, wide[1])
+
+
+def choose_interval(first: date, last: date) -> tuple[Interval, int]:
+    """The finest interval that draws at most MAX_BARS bars, and for years how many go into one."""
+    for interval in _ORDER[:-1]:
+        if _bars_needed(interval, first, last) <= MAX_BARS:
+            return interval, 1
+    years = last.year - first.year + 1
+    for step in _YEAR_STEPS:
+        if years // step + 2 <= MAX_BARS or step == _YEAR_STEPS[-1]:
+            return Interval.YEAR, step
+    raise AssertionError("unreachable: the last step always answers")
+
+
+def effective_interval(asked: Interval, first: date, last: date) -> tuple[Interval, int]:
+    """What was asked for, or the finest that fits where that would draw too many bars."""
+    finest, step = choose_interval(first, last)
+    if asked == Interval.AUTO or _ORDER.index(asked) < _ORDER.index(finest):
+        return finest, step
+    return asked, step if asked == finest == Interval.YEAR else 1
+
+
+def build_histogram(
+    counts: Iterable[DayCount], domain: tuple[date, date], asked: Interval = Interval.AUTO
+) -> Histogram:
+    """Disjoint calendar bars over the domain. `counts` are by day, or by hour where the interval is the hour."""
+    interval, step = effective_interval(asked, *domain)
+    coarsened = asked if asked not in {Interval.AUTO, interval} else None
+    if interval == Interval.HOUR:
+        return Histogram(interval, tuple(_hour_bars(counts, domain)), coarsened)
+    sums: dict[date, list[int]] = {}
+    for item in counts:
+        of_bucket = sums.setdefault(bucket_start(item.moment.date(), interval, step), [0, 0])
+        of_bucket[0] += item.all
+        of_bucket[1] += item.inside
+    bars = tuple(
+        _bar(start, interval, step, *sums.get(start, (0, 0))) for start in _every_start(domain, interval, step)
+    )
+    return Histogram(interval, bars, coarsened, step)
+
+
+def bucket_start(day: date, interval: Interval, step: int = 1) -> date:
+    """The first day of the bucket that a day falls in. Weeks are ISO weeks."""
+    match interval:
+        case Interval.WEEK:
+            return date.fromordinal(max(1, day.toordinal() - day.weekday()))
+        case Interval.MONTH:
+            return day.replace(day=1)
+        case Interval.QUARTER:
+            return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
+        case Interval.YEAR:
+            return date(max(1, day.year // step * step), 1, 1)
+    return day
+
+
+def bucket_end(start: date, interval: Interval, step: int = 1) -> date:
+    """The last day of a bucket."""
+    try:
+        match interval:
+            case Interval.WEEK:
+                following = date.fromordinal(start.toordinal() - start.weekday() + 7)
+            case Interval.MONTH:
+                following = (start.replace(day=28) + timedelta(days=4)).replace(day=1)
+            case Interval.QUARTER:
+                following = (start.replace(month=start.month + 2, day=28) + timedelta(days=4)).replace(day=1)
+            case Interval.YEAR:
+                following = date(start.year // step * step + step, 1, 1)
+            case _:
+                return start
+    except (OverflowError, ValueError):
+        return date.max
+    return following - timedelta(days=1)
+
+
+def _bars_needed(interval: Interval, first: date, last: date) -> int:
+    days = last.toordinal() - first.toordinal() + 1
+    match interval:
+        case Interval.HOUR:
+            return days * 24
+        case Interval.DAY:
+            return days
+        case Interval.WEEK:
+            return (bucket_start(last, interval) - bucket_start(first, interval)).days // 7 + 1
+        case Interval.QUARTER:
+            return (last.year - first.year) * 4 + (last.month - 1) // 3 - (first.month - 1) // 3 + 1
+    return (last.year - first.year) * 12 + last.month - first.month + 1
+
+
+def _every_start(domain: tuple[date, date], interval: Interval, step: int) -> Iterable[date]:
+    start = bucket_start(domain[0], interval, step)
+    while start <= domain[1]:
+        yield start
+        end = bucket_end(start, interval, step)
+        if end == date.max:
+            return
+        start = end + timedelta(days=1)
+
+
+def _hour_bars(counts: Iterable[DayCount], domain: tuple[date, date]) -> Iterable[Bar]:
+    """A bar an hour, stepping in absolute time: a clock set forward or back leaves none out and draws none twice."""
+    hours = {item.moment.astimezone(UTC): item for item in counts}
+    zone = next((item.moment.tzinfo for item in hours.values()), UTC)
+    hour = datetime(domain[0].year, domain[0].month, domain[0].day, tzinfo=zone).astimezone(UTC)
+    while (local := hour.astimezone(zone)).date() <= domain[1]:
+        last = local + timedelta(minutes=59)
+        label = f"{_day_label(local.date())}, {local:%H:%M}–{last:%H:%M}"
+        item = hours.get(hour)
+        count_all, count = (item.all, item.inside) if item else (0, 0)
+        yield Bar(local.isoformat(timespec="minutes"), last.isoformat(timespec="minutes"), label, count, count_all)
+        hour += timedelta(hours=1)
+
+
+def _bar(start: date, interval: Interval, step: int, count_all: int, count: int) -> Bar:
+    end = bucket_end(start, interval, step)
+    partial = 0 < count < count_all
+    return Bar(start.isoformat(), end.isoformat(), _label(start, end, interval, step), count, count_all, partial)
+
+
+def _day_label(day: date) -> str:
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def _label(start: date, end: date, interval: Interval, step: int) -> str:
+    match interval:
+        case Interval.DAY:
+            return _day_label(start)
+        case Interval.WEEK:
+            if start.year != end.year:
+                return f"{_day_label(start)} – {_day_label(end)}"
+            if start.month != end.month:
+                return f"{start.day} {_MONTHS[start.month - 1]} – {_day_label(end)}"
+            return f"{start.day}–{_day_label(end)}"
+        case Interval.MONTH:
+            return f"{_MONTHS[start.month - 1]} {start.year}"
+        case Interval.QUARTER:
+            return f"{_MONTHS[start.month - 1]}–{_MONTHS[end.month - 1]} {start.year}"
+    return str(start.year) if step == 1 else f"{start.year}–{end.year}"

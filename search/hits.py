@@ -1,0 +1,81 @@
+"""The rows of a page: memories by id in rank order, with marked titles and snippets."""
+
+from django.db.models.functions import Left
+
+from access.viewer import Viewer, visible_to
+from categories.queries import CategoryNode, category_nodes
+from memories.models import Memory
+from search.analysis import Pattern, Segment, matched_spans, plain_text, segments, snippet
+from search.engines.base import Plan
+from search.planning import Planned
+from search.result import CategoryRef, Hit
+
+# How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
+_SNIPPET_SCOPE = 20_000
+_SNIPPET_LENGTH = 260
+
+
+def hydrate(found: list[tuple[int, float | None]], planned: Planned, viewer: Viewer) -> tuple[Hit, ...]:
+    """Rows of a page in their order: one statement for memories, two for the names of their categories."""
+    if not found:
+        return ()
+    scope = _SNIPPET_SCOPE if planned.plan.has_text else 4 * _SNIPPET_LENGTH
+    memories = {
+        memory.pk: memory
+        for memory in visible_to(viewer)
+        .filter(pk__in=[pk for pk, _ in found])
+        .annotate(head=Left("content", scope))
+        .defer("content", "raw", "terms")
+    }
+    nodes = category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
+    return tuple(_hit(memories[pk], score, planned, nodes) for pk, score in found if pk in memories)
+
+
+def _hit(memory: Memory, score: float | None, planned: Planned, nodes: dict[int, CategoryNode]) -> Hit:
+    project = planned.projects[memory.project_id]
+    patterns = _patterns(planned.plan, memory.project_id)
+    categories = sorted((nodes[pk] for pk in memory.category_ids if pk in nodes), key=lambda node: node.path)
+    return Hit(
+        id=memory.pk,
+        project=project.slug,
+        memory_type=memory.memory_type,
+        title=segments(memory.title, matched_spans(memory.title, patterns, project.language)),
+        snippet=_snippet(memory, patterns, project.language),
+        created_at=memory.created_at,
+        updated_at=memory.updated_at,
+        state=memory.state,
+        tags=tuple(memory.tags),
+        categories=tuple(CategoryRef(node.path, node.names) for node in categories),
+        authors=tuple(memory.authors),
+        agent=memory.agent,
+        source=memory.source,
+        source_uri=memory.source_uri,
+        external_id=memory.external_id,
+        pinned=memory.pinned,
+        importance=memory.importance,
+        superseded_by=memory.superseded_by_id,
+        score=score,
+    )
+
+
+def _patterns(plan: Plan, project_id: int) -> tuple[Pattern, ...]:
+    for text in plan.texts:
+        if text.project_ids is None or project_id in text.project_ids:
+            return text.words.positive
+    return ()
+
+
+def _snippet(memory: Memory, patterns: tuple[Pattern, ...], language: str) -> tuple[Segment, ...]:
+    head: str = getattr(memory, "head")  # noqa: B009 - an annotation of the queryset, unknown to the model
+    text = plain_text(head)
+    if patterns:
+        if memory.summary and not matched_spans(text, patterns, language):
+            text = memory.summary
+        return snippet(text, patterns, language, _SNIPPET_LENGTH)
+    if memory.summary:
+        return snippet(memory.summary, (), language, _SNIPPET_LENGTH)
+    # A title cut from the text need not be read twice.
+    title = memory.title.rstrip("….")
+    if title and text.startswith(title):
+        text = text[len(title) :].lstrip(" .…:;,-–—")
+    return snippet(text, (), language, _SNIPPET_LENGTH)

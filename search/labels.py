@@ -1,0 +1,57 @@
+"""How numbers, days and types are written for people. Pure, and in one way everywhere."""
+
+from datetime import datetime, tzinfo
+
+MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+# Types come as their sources name them; the colour tells what sort of thing it is.
+_FAMILIES = {
+    "fix": {"fix", "bugfix", "bug", "hotfix", "security", "incident", "error", "revert", "problem", "defect"},
+    "feature": {"feature", "feat", "improvement", "enhancement", "performance", "perf", "release"},
+    "decision": {
+        "decision",
+        "change",
+        "refactor",
+        "process",
+        "standards",
+        "removal",
+        "deprecation",
+        "policy",
+        "design",
+    },
+    "test": {"test", "tests", "testing", "build", "ci", "benchmark", "experiment"},
+}
+
+
+def type_family(memory_type: str) -> str:
+    """What sort of thing a type is, for its colour."""
+    words = set(memory_type.lower().replace("_", "-").replace(" ", "-").split("-"))
+    return next((family for family, names in _FAMILIES.items() if words & names), "note")
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def memories(count: int) -> str:
+    return plural(count, "memory", "memories")
+
+
+def with_article(name: str) -> str:
+    return f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
+
+
+def day_label(moment: datetime, zone: tzinfo) -> str:
+    local = moment.astimezone(zone)
+    return f"{local.day} {MONTHS[local.month - 1]} {local.year}"
+
+
+def moment_label(moment: datetime, zone: tzinfo) -> str:
+    local = moment.astimezone(zone)
+    return f"{day_label(moment, zone)}, {local:%H:%M} {local.tzname() or ''}".rstrip()
+
+
+def date_text(text: str) -> str:
+    """A date or time as a URL writes it, as people do."""
+    day = f"{int(text[8:10])} {MONTHS[int(text[5:7]) - 1]} {text[:4]}"
+    return f"{day}, {text[11:16]}" if len(text) > 10 else day

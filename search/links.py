@@ -1,0 +1,37 @@
+"""Where the links of the pages lead. Every one of them is written from a SearchQuery, in its canonical form."""
+
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from search.facets import FACET
+from search.query import SearchQuery
+
+
+def _address(path: str, *querystrings: str) -> str:
+    query = "&".join(part for part in querystrings if part)
+    return f"{path}?{query}" if query else path
+
+
+def explore_url(query: SearchQuery) -> str:
+    return _address(reverse("search:explore"), query.querystring())
+
+
+def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = None) -> str:
+    """The page of all the values of a facet, counted under a query. What is not the default of the listing is named."""
+    path = reverse("search:facet_values", kwargs={"key": key})
+    # The values are those of the whole answer, whatever page of it is shown and in which order.
+    query = query.but(sort=None, page_size=25)
+    return _address(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
+
+
+def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:
+    """The page of a memory. It is told the query, so that it can lead back to the results."""
+    path = reverse("memories:detail", kwargs={"memory_id": memory_id})
+    context = query.querystring() if query else ""
+    return _address(path, urlencode({"ctx": context}) if context else "")
+
+
+def filter_url(key: str, value: str) -> str:
+    """Everything with one value, in whatever state it is where the value is a state."""
+    return explore_url(SearchQuery().only(key, value)) if key in FACET else explore_url(SearchQuery())

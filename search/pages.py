@@ -1,0 +1,113 @@
+"""The edge of every page: who is looking, what was asked, whether the page or its fragment is wanted, what to send along.
+
+The only place below a view that reads a request.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.utils.timezone import get_default_timezone
+from django_htmx.middleware import HtmxDetails
+
+from access.viewer import Viewer, viewer_of_user
+from search.query import Problem, SearchQuery
+
+TIMEZONE_COOKIE = "timezone"
+
+
+class PageRequest(HttpRequest):
+    """A request that has been through the middleware of htmx."""
+
+    htmx: HtmxDetails
+
+
+@lru_cache(maxsize=1)
+def _zone_names() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+def page_viewer(request: HttpRequest) -> Viewer:
+    """The visitor, in the time zone that their browser named in a cookie."""
+    name = request.COOKIES.get(TIMEZONE_COOKIE, "").replace("%2F", "/")
+    zone = ZoneInfo(name) if name in _zone_names() else get_default_timezone()
+    return viewer_of_user(request.user, timezone=zone)
+
+
+def request_pairs(request: HttpRequest) -> list[tuple[str, str]]:
+    return [(key, value) for key, values in request.GET.lists() for value in values]
+
+
+def read_query(pairs: list[tuple[str, str]]) -> tuple[SearchQuery, tuple[Problem, ...]]:
+    """What was asked, as a page asks it, and what could not be read."""
+    query, problems = SearchQuery.read(pairs)
+    if query.date_from or query.date_to:
+        # The form still holds a span when dates are typed over it, and explicit dates win.
+        query = query.model_copy(update={"since": ""})
+    # Pages always count the facets: it is no part of what was asked.
+    return query.model_copy(update={"include_facets": False}), problems
+
+
+def wants_fragment(request: PageRequest) -> bool:
+    """Whether htmx swaps a part of the page. It also flags links it took over and Back, which need all of it."""
+    htmx = request.htmx
+    return bool(htmx) and not htmx.boosted and not htmx.history_restore_request
+
+
+def is_typing(request: PageRequest) -> bool:
+    """Whether the search box asks between keystrokes: Back must step through decisions, not through letters."""
+    return request.headers.get("X-Typing") == "1"
+
+
+class Stages:
+    """How long the parts of an answer took, for the Server-Timing header."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.milliseconds[name] = (time.perf_counter() - begin) * 1000
+
+    def header(self, others: Mapping[str, float]) -> str:
+        return ", ".join(f"{name};dur={spent:.1f}" for name, spent in {**others, **self.milliseconds}.items())
+
+
+def page_response(
+    request: PageRequest,
+    template: str,
+    context: Mapping[str, object],
+    *,
+    partial: str,
+    timings: Mapping[str, float],
+    status: int = 200,
+    address: str = "",
+) -> HttpResponse:
+    """The page, or the partial of it that htmx asked for. `address` is where the address bar is to point."""
+    stages = Stages()
+    fragment = wants_fragment(request)
+    with stages.stage("render"):
+        name = f"{template}#{partial}" if fragment else template
+        response = render(request, name, {**context, "is_fragment": fragment}, status=status)
+    if fragment and address:
+        here = request.htmx.current_url_abs_path
+        replaces = is_typing(request) or here == address
+        response["HX-Replace-Url" if replaces else "HX-Push-Url"] = address
+    response["Server-Timing"] = stages.header(timings)
+    return private(response)
+
+
+def private(response: HttpResponse) -> HttpResponse:
+    """An answer for one visitor, to be asked for again each time, and another one for htmx than for a browser."""
+    response["Cache-Control"] = "private, no-cache"
+    patch_vary_headers(response, ["HX-Request", "Cookie"])
+    return response

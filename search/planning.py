@@ -1,0 +1,204 @@
+"""From a query to a plan: names to ids, words to terms, dates to instants, and what to tell the visitor about them."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+
+from access.viewer import Viewer
+from categories.models import Category, Concept, Entity
+from categories.queries import (
+    CategoryNode,
+    Term,
+    category_nodes,
+    concept_terms,
+    entity_terms,
+    resolve_categories,
+    resolve_concepts,
+    resolve_entities,
+    similar_names,
+)
+from memories.models import Project
+from search.engines.base import Engine, FacetRequest, Filter, LanguageText, Plan, Value
+from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, Kind
+from search.query import SearchQuery
+from search.result import SearchWarning
+from search.words import parse_text
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRow:
+    id: int
+    slug: str
+    name: str
+    language: str
+
+
+@dataclass(slots=True)
+class Planned:
+    """A plan, and what was learnt on the way to it."""
+
+    plan: Plan
+    now: datetime
+    zone: tzinfo
+    projects: dict[int, ProjectRow]
+    language: str
+    warnings: list[SearchWarning] = field(default_factory=list)
+    # Chosen names that mean nothing, by facet.
+    unknown: list[tuple[str, str]] = field(default_factory=list)
+    # What each chosen name of a vocabulary means, for labels: (facet, value) -> label.
+    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    chosen_categories: list[CategoryNode] = field(default_factory=list)
+    # The URL values that stand for an engine's value, as chosen: (facet, engine value) -> URL value.
+    spelled: dict[tuple[str, Value], str] = field(default_factory=dict)
+
+
+def build_plan(query: SearchQuery, viewer: Viewer, now: datetime) -> Planned:
+    """Resolve a query for a viewer: one statement for the projects, and one to three per vocabulary chosen from."""
+    zone = query.zone(viewer.timezone)
+    projects = _visible_projects(viewer)
+    planned = Planned(Plan(), now, zone, projects, "english")
+    start, end = query.period(zone, now)
+    if start and end and start >= end:
+        planned.warnings.append(
+            SearchWarning(
+                f"The dates end before they start: from {query.date_from} to {query.date_to}. Nothing can match.", "to"
+            )
+        )
+    if query.since and (query.date_from or query.date_to):
+        planned.warnings.append(SearchWarning("from and to were given, so since was left out.", "since"))
+    filters = tuple(_filters(query, planned))
+    planned.plan = Plan(
+        project_ids=None if viewer.project_ids is None else tuple(sorted(viewer.project_ids)),
+        texts=_texts(query, planned, filters),
+        filters=filters,
+        start=start,
+        end=end,
+        subcategories=query.subcategories,
+    )
+    return planned
+
+
+def _visible_projects(viewer: Viewer) -> dict[int, ProjectRow]:
+    rows = Project.objects.values_list("id", "slug", "name", "language")
+    return {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
+
+
+def _texts(query: SearchQuery, planned: Planned, filters: tuple[Filter, ...]) -> tuple[LanguageText, ...]:
+    """The words analysed once for each language among the projects that can match."""
+    if not query.text:
+        return ()
+    chosen = next((f for f in filters if f.key == "project" and f.include), None)
+    ids = {value for group in chosen.include for value in group} if chosen else set(planned.projects)
+    by_language: dict[str, list[int]] = {}
+    for project in planned.projects.values():
+        if project.id in ids:
+            by_language.setdefault(project.language, []).append(project.id)
+    languages = sorted(by_language, key=lambda name: -len(by_language[name])) or ["english"]
+    planned.language = languages[0]
+    one = len(languages) == 1
+    texts = tuple(
+        LanguageText(name, None if one else tuple(by_language[name]), parse_text(query.text, name))
+        for name in languages
+    )
+    words = texts[0].words
+    if words.is_empty:
+        planned.warnings.append(SearchWarning("There is no word to look for in the text.", "q"))
+    for flag in words.flags:
+        planned.warnings.append(
+            SearchWarning(f'“{flag}” was read as a command-line flag. To leave a word out, write -"{flag[1:]}".', "q")
+        )
+    return texts
+
+
+def _filters(query: SearchQuery, planned: Planned) -> Iterable[Filter]:
+    for spec in FACETS:
+        chosen = query.selection(spec.key)
+        include, exclude = chosen.include, chosen.exclude
+        if spec.key == "state" and not chosen.restricts:
+            include = DEFAULT_STATES
+        elif not chosen.restricts:
+            continue
+        meanings = _meanings(spec.key, (*include, *exclude), planned)
+        for name in (*include, *exclude):
+            if not meanings.get(name):
+                planned.unknown.append((spec.key, name))
+            for value in meanings.get(name, ()):
+                planned.spelled[spec.key, value] = name
+        yield Filter(
+            key=spec.key,
+            include=tuple(meanings.get(name, ()) for name in include),
+            # Leaving out what does not exist leaves out nothing.
+            exclude=tuple(meanings[name] for name in exclude if meanings.get(name)),
+            no_value=chosen.no_value,
+            any_value=chosen.any_value,
+            require_all=chosen.require_all,
+        )
+
+
+def _meanings(key: str, names: tuple[str, ...], planned: Planned) -> dict[str, tuple[Value, ...]]:
+    """What each chosen name stands for in the engines."""
+    match FACET[key].kind:
+        case Kind.PROJECT:
+            by_slug = {project.slug: project for project in planned.projects.values()}
+            found = {name: by_slug.get(name.lower()) for name in names}
+            return {name: (project.id,) for name, project in found.items() if project}
+        case Kind.TREE:
+            categories = resolve_categories(names)
+            for name, nodes in categories.items():
+                planned.labels[key, name] = " or ".join(" / ".join(node.names) for node in nodes)
+                planned.chosen_categories.extend(nodes)
+            return {name: tuple(node.id for node in nodes) for name, nodes in categories.items()}
+        case Kind.IDS:
+            terms: dict[str, tuple[Term, ...]]
+            terms = resolve_concepts(names) if key == "concept" else resolve_entities(names)
+            for name, meant in terms.items():
+                planned.labels[key, name] = meant[0].label
+            return {name: tuple(term.id for term in meant) for name, meant in terms.items()}
+    if key == "state":
+        return {name: (name.lower(),) for name in names if name.lower() in STATES}
+    if key in {"tag", "type"}:
+        # These are stored folded.
+        return {name: (name.casefold(),) for name in names}
+    return {name: (name,) for name in names}
+
+
+def explain_unknown(planned: Planned, engine: Engine, suspects: Iterable[tuple[str, str]]) -> list[SearchWarning]:
+    """A warning for each chosen name that matches nothing, with what may have been meant.
+
+    Suggestions are values that the viewer's own memories have: a number or a name never tells of anything else.
+    """
+    visible = Plan(project_ids=planned.plan.project_ids)
+    warnings = []
+    for key, name in suspects:
+        near = _near_names(planned, engine, visible, key, name)
+        label = FACET[key].label.lower()
+        warnings.append(SearchWarning(f"No {label} is called “{name}”.", key, tuple(near)))
+    return warnings
+
+
+def _near_names(planned: Planned, engine: Engine, visible: Plan, key: str, name: str) -> list[str]:
+    kind = FACET[key].kind
+    if kind == Kind.PROJECT:
+        return difflib.get_close_matches(name.lower(), [p.slug for p in planned.projects.values()], 3, 0.5)
+    if key == "state":
+        return difflib.get_close_matches(name.lower(), STATES, 3, 0.5)
+    if kind in {Kind.TREE, Kind.IDS}:
+        model = Category if kind == Kind.TREE else Concept if key == "concept" else Entity
+        ids = similar_names(model, name)
+        request = FacetRequest(key, only=tuple(ids))
+        counted = engine.counts(visible, [request], zone=planned.zone, now=planned.now, days=False).facets[key]
+        seen = {value.value for value in counted.values if value.count}
+        return _values_of(key, [pk for pk in ids if pk in seen][:3])
+    request = FacetRequest(key, limit=2_000)
+    counted = engine.counts(visible, [request], zone=planned.zone, now=planned.now, days=False).facets[key]
+    by_fold = {str(value.value).casefold(): str(value.value) for value in counted.values}
+    return [by_fold[near] for near in difflib.get_close_matches(name.casefold(), list(by_fold), 3, 0.6)]
+
+
+def _values_of(key: str, ids: list[int]) -> list[str]:
+    if key == "category":
+        nodes = category_nodes(ids)
+        return [nodes[pk].path for pk in ids if pk in nodes]
+    terms = concept_terms(ids) if key == "concept" else entity_terms(ids)
+    return [terms[pk].value for pk in ids if pk in terms]

@@ -1,0 +1,557 @@
+"""SearchQuery: what was asked, parsed once at the edge. Knows nothing of the database.
+
+Every link on a page is another SearchQuery; `querystring` writes the one canonical form of it.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from enum import StrEnum
+from functools import lru_cache
+from typing import Annotated, Any, Self
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from search.facets import DATE_KEY, FACET, FACET_KEYS, FACETS
+
+MAX_TEXT_LENGTH = 1_000
+MAX_VALUE_LENGTH = 1_600
+MAX_VALUES = 100
+MAX_PAGE = 1_000_000
+
+
+class Mode(StrEnum):
+    KEYWORD = "keyword"
+    TAG = "tag"
+    FACETED = "faceted"
+
+
+class Sort(StrEnum):
+    RELEVANCE = "relevance"
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    UPDATED = "updated"
+    TITLE = "title"
+
+
+class Interval(StrEnum):
+    AUTO = "auto"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+
+def _clean_text(value: str) -> str:
+    if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
+        raise ValueError("holds a character that is not text (NUL or half of a surrogate pair)")
+    return value
+
+
+def _as_tuple(value: object) -> object:
+    if isinstance(value, str):
+        value = (value,)
+    if isinstance(value, list | tuple | set | frozenset):
+        # Order and repeats never make another query; an empty value is a field somebody left blank.
+        return tuple(sorted({str(item).strip() for item in value} - {""}))
+    return value
+
+
+Text = Annotated[str, AfterValidator(_clean_text)]
+Value = Annotated[str, Field(max_length=MAX_VALUE_LENGTH), AfterValidator(_clean_text)]
+Values = Annotated[tuple[Value, ...], BeforeValidator(_as_tuple), Field(max_length=MAX_VALUES)]
+
+_SINCE = re.compile(r"([1-9]\d{0,4})([hdwmy])")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_SINCE_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
+
+
+def _check_date(value: str) -> str:
+    if not value:
+        return value
+    try:
+        if _DATE.fullmatch(value):
+            date.fromisoformat(value)
+        else:
+            datetime.fromisoformat(value.replace(" ", "+"))
+    except ValueError:
+        raise ValueError("is not a date: write YYYY-MM-DD, or an ISO 8601 time such as 2026-03-01T14:00Z") from None
+    return value.replace(" ", "+")
+
+
+def _check_since(value: str) -> str:
+    if value and not _SINCE.fullmatch(value):
+        raise ValueError("is not a span of time: write a number and h, d, w, m or y, such as 24h, 7d or 1y")
+    return value
+
+
+@lru_cache(maxsize=1)
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+def _check_zone(value: str) -> str:
+    if value and value not in _zones():
+        raise ValueError("is not a time zone: write a name such as Europe/Berlin or UTC")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What was wrong with one parameter, what is allowed, and what may have been meant."""
+
+    parameter: str
+    message: str
+    suggestion: str = ""
+    did_you_mean: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.parameter}: {self.message}" if self.parameter else self.message
+
+
+class QueryError(ValueError):
+    """A query that cannot be read. `problems` names each parameter at fault."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is chosen in one facet. Included values OR, unless `require_all`; `no_value` is one more choice among
+    them; `any_value` asks that there be a value at all.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    no_value: bool = False
+    any_value: bool = False
+    require_all: bool = False
+
+    @property
+    def restricts(self) -> bool:
+        return bool(self.include or self.exclude or self.no_value or self.any_value)
+
+
+class SearchQuery(BaseModel):
+    """What the visitor asked. Immutable: every link is another SearchQuery."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    text: Text = Field(
+        "", alias="q", max_length=MAX_TEXT_LENGTH, description='Words, "phrases", +must, -not, `or` between choices.'
+    )
+    mode: Mode = Field(Mode.KEYWORD, description="How to look: by words, by tags alone, or by filters.")
+    project: Values = Field((), description="Slug of a project. Repeat for any of several.")
+    type: Values = Field((), description="Type of memory.")
+    category: Values = Field((), description="Slug path, name, alias or id of a category; descendants included.")
+    tag: Values = Field((), description="A tag.")
+    concept: Values = Field((), description="Name, alias or id of a concept.")
+    entity: Values = Field((), description="`type:name`, name, alias or id of an entity.")
+    author: Values = Field((), description="Name of an author.")
+    agent: Values = Field((), description="Name of an agent.")
+    source: Values = Field((), description="The system a memory came from.")
+    state: Values = Field((), description="State; active and proposed where nothing is asked.")
+    not_project: Values = Field((), alias="-project", description="Leave out a project.")
+    not_type: Values = Field((), alias="-type", description="Leave out a type.")
+    not_category: Values = Field((), alias="-category", description="Leave out a category and what is below it.")
+    not_tag: Values = Field((), alias="-tag", description="Leave out a tag.")
+    not_concept: Values = Field((), alias="-concept", description="Leave out a concept.")
+    not_entity: Values = Field((), alias="-entity", description="Leave out an entity.")
+    not_author: Values = Field((), alias="-author", description="Leave out an author.")
+    not_agent: Values = Field((), alias="-agent", description="Leave out an agent.")
+    not_source: Values = Field((), alias="-source", description="Leave out a source.")
+    not_state: Values = Field((), alias="-state", description="Leave out a state.")
+    match_all: bool = Field(False, alias="tag.all", description="All of the tags, not any (also `match_all`).")
+    concept_all: bool = Field(False, alias="concept.all", description="All of the concepts, not any.")
+    entity_all: bool = Field(False, alias="entity.all", description="All of the entities, not any.")
+    has: Values = Field((), description="A facet in which a memory must have a value.")
+    no: Values = Field((), description="A facet in which a memory may have no value.")
+    subcategories: bool = Field(True, description="Whether a category takes in what is below it.")
+    date_from: Annotated[str, AfterValidator(_check_date)] = Field(
+        "", alias="from", description="First day, YYYY-MM-DD in the time zone, or an ISO 8601 time."
+    )
+    date_to: Annotated[str, AfterValidator(_check_date)] = Field(
+        "", alias="to", description="Last day, included, YYYY-MM-DD in the time zone, or an ISO 8601 time."
+    )
+    since: Annotated[str, AfterValidator(_check_since)] = Field(
+        "", description="A span up to now: 24h, 7d, 4w, 6m, 1y."
+    )
+    timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
+        "", alias="tz", description="Time zone of days and bars; the viewer's where it is not given."
+    )
+    sort: Sort | None = Field(None, description="relevance with words, newest without, where it is not given.")
+    page: int = Field(1, ge=1, le=MAX_PAGE)
+    page_size: int = Field(25, ge=1, le=100)
+    include_facets: bool = Field(False, description="Count the facets over the whole match set.")
+    bucket: Interval = Field(Interval.AUTO, description="Width of the bars of the histogram.")
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_mapping(cls, arguments: Mapping[str, Any]) -> Self:
+        """Build from named arguments, as an agent's tool or a caller in Python gives them.
+
+        Raises QueryError, which names every parameter at fault.
+        """
+        pairs: list[tuple[str, str]] = []
+        for key, value in arguments.items():
+            if value is None:
+                continue
+            items = value if isinstance(value, list | tuple | set | frozenset) else [value]
+            pairs.extend((key, str(item).lower() if isinstance(item, bool) else str(item)) for item in items)
+        return cls.from_pairs(pairs)
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[str, str]]) -> Self:
+        """Build from the pairs of a query string. Raises QueryError, which names every parameter at fault."""
+        query, problems = cls.read(pairs)
+        if problems:
+            raise QueryError(problems)
+        return query
+
+    @classmethod
+    def read(cls, pairs: Iterable[tuple[str, str]]) -> tuple[Self, tuple[Problem, ...]]:
+        """Build from what can be read, and name the rest: a page goes on with a notice."""
+        data, problems = _gather(pairs)
+        while True:
+            try:
+                query = cls.model_validate(data)
+                break
+            except ValidationError as error:
+                for detail in error.errors():
+                    key = str(detail["loc"][0])
+                    problems.append(_problem(key, data.pop(key, None), detail))
+        problems.extend(query._contradictions())
+        known = {"has": tuple(k for k in query.has if k in FACET), "no": tuple(k for k in query.no if k in FACET)}
+        return query.model_copy(update=known), tuple(problems)
+
+    def _contradictions(self) -> Iterator[Problem]:
+        for parameter, keys in (("has", self.has), ("no", self.no)):
+            for key in keys:
+                if key not in FACET:
+                    yield Problem(
+                        parameter,
+                        f"'{key}' is not a facet",
+                        f"write one of {', '.join(FACET)}",
+                        tuple(difflib.get_close_matches(key, FACET, 3)),
+                    )
+        if self.mode == Mode.TAG:
+            if self.text:
+                yield Problem("q", "mode tag takes no words", "leave q out, or use mode=faceted for words and tags")
+            if not (self.tag or self.not_tag):
+                yield Problem("tag", "mode tag needs at least one tag", "add tag=…, or use mode=faceted")
+
+    # --- what is chosen --------------------------------------------------------------------------------------
+
+    def selection(self, key: str) -> Selection:
+        """What is chosen in a facet."""
+        return Selection(
+            include=getattr(self, key),
+            exclude=getattr(self, f"not_{key}"),
+            no_value=key in self.no,
+            any_value=key in self.has,
+            require_all={"tag": self.match_all, "concept": self.concept_all, "entity": self.entity_all}.get(key, False),
+        )
+
+    def selections(self) -> dict[str, Selection]:
+        """The facets in which something is chosen, in their order."""
+        chosen = {spec.key: self.selection(spec.key) for spec in FACETS}
+        return {key: selection for key, selection in chosen.items() if selection.restricts}
+
+    @property
+    def has_dates(self) -> bool:
+        return bool(self.date_from or self.date_to or self.since)
+
+    @property
+    def is_filtered(self) -> bool:
+        return self.has_dates or bool(self.selections())
+
+    @property
+    def order(self) -> Sort:
+        """The order asked for, or the one that suits the query."""
+        if self.sort and not (self.sort == Sort.RELEVANCE and not self.text):
+            return self.sort
+        return Sort.RELEVANCE if self.text else Sort.NEWEST
+
+    def zone(self, default: tzinfo) -> tzinfo:
+        return ZoneInfo(self.timezone) if self.timezone else default
+
+    def period(self, zone: tzinfo, now: datetime) -> tuple[datetime | None, datetime | None]:
+        """The dates asked for, as the first instant in and the first instant out again. Explicit dates win."""
+        if self.date_from or self.date_to:
+            return _instant(self.date_from, zone, end=False), _instant(self.date_to, zone, end=True)
+        if self.since:
+            return now - since_span(self.since), None
+        return None, None
+
+    # --- other queries ---------------------------------------------------------------------------------------
+
+    def but(self, **changes: Any) -> Self:
+        """This query with changes, from its first page."""
+        return self.model_copy(update={"page": 1, **changes})
+
+    def toggle(self, key: str, value: str) -> Self:
+        """With a value ticked, or unticked where it was; an exclusion of it is dropped."""
+        chosen: tuple[str, ...] = getattr(self, key)
+        kept = tuple(v for v in chosen if v != value)
+        return self.but(
+            **{key: kept if value in chosen else tuple(sorted((*chosen, value)))},
+            **{f"not_{key}": tuple(v for v in getattr(self, f"not_{key}") if v != value)},
+        )
+
+    def toggle_exclusion(self, key: str, value: str) -> Self:
+        """With a value left out, or no longer left out."""
+        left_out: tuple[str, ...] = getattr(self, f"not_{key}")
+        kept = tuple(v for v in left_out if v != value)
+        return self.but(
+            **{f"not_{key}": kept if value in left_out else tuple(sorted((*left_out, value)))},
+            **{key: tuple(v for v in getattr(self, key) if v != value)},
+        )
+
+    def toggle_presence(self, parameter: str, key: str) -> Self:
+        """With `has=key` or `no=key` added, or taken away."""
+        chosen: tuple[str, ...] = getattr(self, parameter)
+        return self.but(
+            **{parameter: tuple(k for k in chosen if k != key) if key in chosen else tuple(sorted((*chosen, key)))}
+        )
+
+    def only(self, key: str, value: str) -> Self:
+        """With nothing chosen in a facet but one value."""
+        return self.without(key).but(**{key: (value,)})
+
+    def without(self, key: str) -> Self:
+        """With nothing chosen in a facet, or in the dates."""
+        if key == DATE_KEY:
+            return self.but(date_from="", date_to="", since="")
+        changes: dict[str, Any] = {key: (), f"not_{key}": ()}
+        changes["has"] = tuple(k for k in self.has if k != key)
+        changes["no"] = tuple(k for k in self.no if k != key)
+        return self.but(**changes)
+
+    def without_filters(self) -> Self:
+        """With the text and the view alone."""
+        query = self.without(DATE_KEY)
+        for spec in FACETS:
+            query = query.without(spec.key)
+        return query.but(match_all=False, concept_all=False, entity_all=False, subcategories=True)
+
+    def between(self, first: str, last: str) -> Self:
+        """With the dates set; both ends are included."""
+        return self.but(date_from=first, date_to=last, since="")
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """The canonical pairs: fixed order of keys, sorted values, defaults left out."""
+        pairs: list[tuple[str, str]] = []
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value == field.default:
+                continue
+            key = field.alias or name
+            if isinstance(value, tuple):
+                pairs.extend((key, item) for item in value)
+            elif isinstance(value, bool):
+                pairs.append((key, "1" if value else "0"))
+            else:
+                pairs.append((key, str(value)))
+        return pairs
+
+    def querystring(self) -> str:
+        """The canonical query string: one state, one URL."""
+        return urlencode(self.parameters())
+
+    def applied(self) -> dict[str, Any]:
+        """The echo for a reply: what this query asked for, by canonical name, defaults left out."""
+        echo: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value != field.default and name not in {"page", "page_size", "include_facets"}:
+                echo[field.alias or name] = list(value) if isinstance(value, tuple) else value
+        return echo
+
+    @classmethod
+    def openapi_parameters(cls) -> list[dict[str, Any]]:
+        """The query parameters as the API document lists them."""
+        schema = cls.model_json_schema()
+        definitions = schema.get("$defs", {})
+        listed = []
+        for name, prop in schema["properties"].items():
+            prop = dict(prop)
+            description = prop.pop("description", "")
+            prop.pop("title", None)
+            options = [prop.pop("anyOf")[0]] if "anyOf" in prop else []
+            reference = prop.pop("$ref", "") or (options[0].get("$ref", "") if options else "")
+            if reference:
+                prop = {**definitions[reference.rsplit("/", 1)[1]], "default": prop.get("default")}
+                prop.pop("title", None)
+            if prop.get("default", 0) is None:
+                del prop["default"]
+            listed.append({"name": name, "in": "query", "required": False, "schema": prop, "description": description})
+        return listed
+
+
+def since_span(since: str) -> timedelta:
+    match = _SINCE.fullmatch(since)
+    if match is None:
+        raise ValueError(f"{since!r} is not a span of time")
+    return timedelta(hours=int(match[1]) * _SINCE_HOURS[match[2]])
+
+
+def _instant(value: str, zone: tzinfo, *, end: bool) -> datetime | None:
+    """The instant a day or time begins, or for an end the instant it is over."""
+    if not value:
+        return None
+    try:
+        if _DATE.fullmatch(value):
+            day = date.fromisoformat(value)
+            midnight = datetime.combine(day + timedelta(days=1) if end else day, time(), zone)
+            return midnight.astimezone(UTC)
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone)
+        if end:
+            # `to` is included: a minute named is a minute wanted.
+            moment += timedelta(seconds=1) if _SECONDS.match(value) else timedelta(minutes=1)
+        return moment.astimezone(UTC)
+    except OverflowError:
+        # The last day there is has no end, and the first no beginning in some zones: no bound is the same bound.
+        return None
+
+
+# The spellings that other systems and earlier specifications use, accepted for the canonical name.
+ALIASES: dict[str, str] = {
+    "query": "q",
+    "text": "q",
+    "tags": "tag",
+    "memory_type": "type",
+    "memory_types": "type",
+    "obs_type": "type",
+    "types": "type",
+    "projects": "project",
+    "categories": "category",
+    "concepts": "concept",
+    "entities": "entity",
+    "authors": "author",
+    "agents": "agent",
+    "sources": "source",
+    "states": "state",
+    "start_date": "from",
+    "date_from": "from",
+    "dateStart": "from",
+    "end_date": "to",
+    "date_to": "to",
+    "dateEnd": "to",
+    "orderBy": "sort",
+    "order_by": "sort",
+    "limit": "page_size",
+    "match_all": "tag.all",
+    "includeChildren": "subcategories",
+    "include_children": "subcategories",
+    "includeFacets": "include_facets",
+    "timezone": "tz",
+}
+_SORT_ALIASES = {"date_desc": "newest", "date_asc": "oldest", "created_at": "newest", "date": "newest"}
+
+_FIELD_NAMES = {field.alias or name: name for name, field in SearchQuery.model_fields.items()}
+_MULTIPLE = {
+    key for key, name in _FIELD_NAMES.items() if SearchQuery.model_fields[name].default == () and name != "text"
+}
+
+
+def _gather(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Problem]]:
+    """Pairs to the fields' raw values; what is unknown or given twice is a problem."""
+    data: dict[str, Any] = {}
+    problems: list[Problem] = []
+    offset: str | None = None
+    for given, raw in pairs:
+        if given == "offset":
+            offset = raw
+            continue
+        key = ALIASES.get(given, given)
+        if key not in _FIELD_NAMES:
+            problems.append(_unknown(given))
+        elif key in _MULTIPLE:
+            data.setdefault(key, []).append(raw)
+        elif raw.strip() == "" and key != "q":
+            continue
+        elif key in data and data[key] != raw:
+            problems.append(Problem(given, "is given twice with different values", "give it once"))
+        else:
+            data[key] = _SORT_ALIASES.get(raw, raw) if key == "sort" else raw.strip() if key == "q" else raw
+    if offset is not None:
+        _apply_offset(offset, data, problems)
+    return data, problems
+
+
+def _apply_offset(offset: str, data: dict[str, Any], problems: list[Problem]) -> None:
+    size = str(data.get("page_size", 25))
+    if not (offset.isdecimal() and size.isdecimal() and int(size)):
+        problems.append(Problem("offset", f"'{offset}' is not a whole number", "write 0 or a multiple of limit"))
+    elif int(offset) % int(size):
+        problems.append(Problem("offset", f"{offset} is not a multiple of limit, {size}", "use page and page_size"))
+    elif "page" in data:
+        problems.append(Problem("offset", "is given together with page", "give one of the two"))
+    else:
+        data["page"] = int(offset) // int(size) + 1
+
+
+def _unknown(given: str) -> Problem:
+    known = [*_FIELD_NAMES, *ALIASES]
+    shown = given if len(given) <= 60 else given[:60] + "…"
+    return Problem(
+        _clean_name(shown),
+        "is not a parameter",
+        f"the parameters are {', '.join(_FIELD_NAMES)}",
+        tuple(dict.fromkeys(difflib.get_close_matches(given[:60], known, 3, 0.7))),
+    )
+
+
+def _clean_name(name: str) -> str:
+    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+
+
+def _problem(key: str, value: Any, detail: Mapping[str, Any]) -> Problem:
+    """A field's error in words: what was wrong, what is allowed."""
+    name = _FIELD_NAMES.get(key, key)
+    parameter = SearchQuery.model_fields[name].alias or name if name in SearchQuery.model_fields else key
+    given = str(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    shown = _clean_name(given if len(given) <= 80 else given[:80] + "…")
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "enum":
+            choices = [c.value for c in {"sort": Sort, "bucket": Interval}.get(name, Mode)]
+            return Problem(
+                parameter,
+                f"'{shown}' is not one of the choices",
+                f"write one of {', '.join(choices)}",
+                tuple(difflib.get_close_matches(shown, choices, 3)),
+            )
+        case "string_too_long":
+            return Problem(parameter, f"is {len(given):,} characters long", f"write at most {context['max_length']:,}")
+        case "too_long":
+            return Problem(parameter, "has too many values", f"give at most {MAX_VALUES}")
+        case "int_parsing" | "int_type" | "int_from_float" | "int_parsing_size":
+            return Problem(parameter, f"'{shown}' is not a whole number", "write a number such as 1")
+        case "greater_than_equal":
+            return Problem(parameter, f"{shown} is too small", f"write {context['ge']} or more")
+        case "less_than_equal":
+            return Problem(parameter, f"{shown} is too large", f"write {context['le']:,} or less")
+        case "bool_parsing" | "bool_type":
+            return Problem(parameter, f"'{shown}' is not a switch", "write 1 or 0")
+        case "value_error":
+            message, _, suggestion = str(context["error"]).partition(": ")
+            return Problem(parameter, f"'{shown}' {message}", suggestion)
+    return Problem(parameter, f"'{shown}': {detail['msg']}")
+
+
+__all__ = ["ALIASES", "FACET_KEYS", "Interval", "Mode", "Problem", "QueryError", "SearchQuery", "Selection", "Sort"]

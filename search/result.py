@@ -1,0 +1,188 @@
+"""What a search comes back as: frozen, engine-independent, ready for any door to render."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from search.analysis import Segment
+from search.facets import DateBuckets, Facet
+from search.histogram import Histogram
+from search.query import Problem, SearchQuery
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWarning:
+    """Something the visitor should know about the answer, though it is right as it stands."""
+
+    message: str
+    parameter: str = ""
+    did_you_mean: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryRef:
+    """A category as a hit shows it: its slug path for links, and the names along it."""
+
+    path: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result. `title` and `snippet` come cut into segments, so that whoever renders them escapes and marks."""
+
+    id: int
+    project: str
+    memory_type: str
+    title: tuple[Segment, ...]
+    snippet: tuple[Segment, ...]
+    created_at: datetime
+    updated_at: datetime
+    state: str
+    tags: tuple[str, ...]
+    categories: tuple[CategoryRef, ...]
+    authors: tuple[str, ...]
+    agent: str
+    source: str
+    source_uri: str
+    external_id: str
+    pinned: bool
+    importance: float | None
+    superseded_by: int | None
+    score: float | None
+
+    @property
+    def title_text(self) -> str:
+        return "".join(segment.text for segment in self.title)
+
+    @property
+    def snippet_text(self) -> str:
+        return "".join(segment.text for segment in self.snippet)
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutFilter:
+    """At zero hits: a filter, and how many memories there would be without it."""
+
+    key: str
+    value: str
+    label: str
+    count: int
+    query: SearchQuery
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What one query came to. `facets`, `histogram` and `date_buckets` are None unless the query asked for facets.
+
+    `date_buckets` are over the match set; `quick_ranges` are the same spans over what passes without the date filter.
+    `hidden` counts what would match but for the default states. `timings` are milliseconds by stage.
+    """
+
+    query: SearchQuery
+    total: int
+    hits: tuple[Hit, ...]
+    matched_by: str
+    hidden: int = 0
+    facets: tuple[Facet, ...] | None = None
+    histogram: Histogram | None = None
+    date_buckets: DateBuckets | None = None
+    quick_ranges: DateBuckets | None = None
+    warnings: tuple[SearchWarning, ...] = ()
+    without: tuple[WithoutFilter, ...] = ()
+    # Labels of what is chosen, where they differ from the value: category names along the path, entity names.
+    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    engine: str = "postgres"
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def page(self) -> int:
+        return self.query.page
+
+    @property
+    def page_size(self) -> int:
+        return self.query.page_size
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.total // self.query.page_size))
+
+    @property
+    def has_more(self) -> bool:
+        return self.query.page * self.query.page_size < self.total
+
+    @property
+    def took_ms(self) -> float:
+        return round(sum(self.timings.values()), 2)
+
+
+@dataclass(frozen=True, slots=True)
+class FacetListing:
+    """How the values of one facet are listed on a page of their own."""
+
+    search: str = ""
+    sort: str = "count"
+    page: int = 1
+    page_size: int = 100
+    parent: str = ""
+
+    @classmethod
+    def read(
+        cls, pairs: Iterable[tuple[str, str]]
+    ) -> tuple["FacetListing", list[tuple[str, str]], tuple[Problem, ...]]:
+        """Take the listing's own parameters out of a query string; the rest is the search query."""
+        given: dict[str, str] = {}
+        rest: list[tuple[str, str]] = []
+        for key, value in pairs:
+            if key in {"search", "sort", "page", "page_size", "parent"}:
+                given[key] = value.strip()
+            else:
+                rest.append((key, value))
+        problems: list[Problem] = []
+        sort = given.get("sort") or "count"
+        if sort not in {"count", "name"}:
+            problems.append(Problem("sort", f"'{sort[:40]}' is not one of the choices", "write one of count, name"))
+            sort = "count"
+        search, parent = given.get("search", ""), given.get("parent", "")
+        if len(search) > 200 or "\x00" in search:
+            problems.append(Problem("search", "is too long or not text", "write at most 200 characters"))
+            search = ""
+        if "\x00" in parent:
+            problems.append(Problem("parent", "is not text", "write the path of a category"))
+            parent = ""
+        numbers = {"page": (1, 1_000_000), "page_size": (100, 1_000)}
+        read: dict[str, int] = {}
+        for key, (default, most) in numbers.items():
+            text = given.get(key) or str(default)
+            if text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= most and len(text) <= 9:
+                read[key] = int(text)
+            else:
+                problems.append(Problem(key, f"'{text[:40]}' is not allowed", f"write a number from 1 to {most:,}"))
+                read[key] = default
+        listing = cls(search=search, sort=sort, page=read["page"], page_size=read["page_size"], parent=parent)
+        return listing, rest, tuple(problems)
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """The pairs that are not defaults."""
+        default = FacetListing()
+        names = ("search", "sort", "page", "page_size", "parent")
+        return [(n, str(getattr(self, n))) for n in names if getattr(self, n) != getattr(default, n)]
+
+
+@dataclass(frozen=True, slots=True)
+class FacetPage:
+    """A page of the values of one facet. `facet.distinct` counts what the listing's search leaves."""
+
+    facet: Facet
+    listing: FacetListing
+    total: int
+    warnings: tuple[SearchWarning, ...] = ()
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.facet.distinct // self.listing.page_size))
+
+    @property
+    def has_more(self) -> bool:
+        return self.listing.page < self.pages

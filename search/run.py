@@ -1,0 +1,182 @@
+"""run(query, viewer) -> SearchResult: the only entry to search. Page, API and tools render what it returns.
+
+A fixed number of statements, whatever the number of hits, values and facets.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from django.db import connection, transaction
+
+from access.viewer import Viewer
+from categories.queries import category_tree_nodes, children_exist, resolve_categories
+from search.alternatives import collect_warnings, count_alternatives
+from search.analysis import fold
+from search.counting import build_facet, count_facets, hidden_by_exclusions, value_rows, value_terms
+from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
+from search.engines.postgres import PostgresEngine
+from search.facets import FACET, Facet, Kind
+from search.histogram import Histogram
+from search.hits import hydrate
+from search.planning import build_plan
+from search.query import SearchQuery
+from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
+
+__all__ = [
+    "CategoryRef",
+    "FacetListing",
+    "FacetPage",
+    "Hit",
+    "SearchResult",
+    "SearchWarning",
+    "WithoutFilter",
+    "engine_in_use",
+    "facet_page",
+    "run",
+]
+
+
+class _Stopwatch:
+    """Milliseconds by stage."""
+
+    def __init__(self) -> None:
+        self.timings: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = (time.perf_counter() - begin) * 1000
+            self.timings[name] = round(self.timings.get(name, 0.0) + spent, 3)
+
+
+def engine_in_use() -> Engine:
+    """The engine that answers."""
+    return PostgresEngine()
+
+
+@contextmanager
+def _snapshot() -> Iterator[None]:
+    """One view of the data for all statements of an answer: a write in between cannot make numbers and rows differ."""
+    outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                # Compiling a facet statement takes longer than running it.
+                cursor.execute("SET LOCAL jit = off")
+        yield
+
+
+def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -> SearchResult:
+    """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
+
+    `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows.
+    """
+    engine = engine_in_use()
+    watch = _Stopwatch()
+    now = datetime.now(UTC)
+    with _snapshot():
+        with watch.stage("search"):
+            planned = build_plan(query, viewer, now)
+            summary = engine.summary(planned.plan, no_values=query.include_facets)
+            found = _find(engine, planned.plan, query, summary.total)
+        facets: tuple[Facet, ...] | None = None
+        histogram: Histogram | None = None
+        buckets = ranges = None
+        if query.include_facets:
+            with watch.stage("facets"):
+                facets, histogram, buckets, ranges = count_facets(engine, query, planned, summary, facet_limit)
+        with watch.stage("search"):
+            hidden, without = count_alternatives(engine, query, planned, summary.total)
+            warnings = collect_warnings(engine, query, planned, summary.total)
+        with watch.stage("hits"):
+            hits = hydrate(found, planned, viewer)
+    return SearchResult(
+        query=query,
+        total=summary.total,
+        hits=hits,
+        matched_by=_matched_by(planned.plan, summary.total),
+        hidden=hidden,
+        facets=facets,
+        histogram=histogram,
+        date_buckets=buckets,
+        quick_ranges=ranges,
+        warnings=tuple(warnings),
+        without=without,
+        labels=planned.labels,
+        engine=engine.name,
+        timings=watch.timings,
+    )
+
+
+def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
+    """The values of one facet under a query: all of them, searched, sorted and cut to a page."""
+    engine = engine_in_use()
+    watch = _Stopwatch()
+    spec = FACET[key]
+    now = datetime.now(UTC)
+    with _snapshot(), watch.stage("facets"):
+        planned = build_plan(query, viewer, now)
+        summary = engine.summary(planned.plan, no_values=True)
+        warnings = list(planned.warnings)
+        only: tuple[Value, ...] | None = None
+        if listing.parent and spec.kind == Kind.TREE:
+            only = _children_of(listing.parent, warnings)
+        request = FacetRequest(key, only=only)
+        try:
+            counts = engine.counts(planned.plan, [request], zone=planned.zone, now=now, days=False).facets[key]
+        except EngineTimeoutError:
+            facet = Facet(key, unavailable="Counting took too long.")
+            return FacetPage(facet, listing, summary.total, tuple(warnings), watch.timings)
+        listed = list(counts.values)
+        if listing.search or listing.sort == "name":
+            terms = value_terms(spec, [v.value for v in listed], planned)
+            wanted = fold(listing.search)
+            listed = [v for v in listed if v.value in terms and wanted in fold(terms[v.value].label)]
+            if listing.sort == "name":
+                listed.sort(key=lambda v: (fold(terms[v.value].label), str(v.value)))
+        begin = (listing.page - 1) * listing.page_size
+        shown = listed[begin : begin + listing.page_size]
+        if begin and not shown:
+            warnings.append(SearchWarning(f"Page {listing.page} is past the last page.", "page"))
+        hides = hidden_by_exclusions(engine, planned, summary.total)
+        values = value_rows(spec, shown, planned, hides)
+        if spec.kind == Kind.TREE:
+            parents = children_exist([int(v.value) for v in shown])
+            having = {v.value for v, count in zip(values, shown, strict=False) if count.value in parents}
+            values = tuple(replace(v, has_children=v.value in having) for v in values)
+        facet = build_facet(spec, values, len(listed), summary, planned)
+    return FacetPage(facet, listing, summary.total, tuple(warnings), watch.timings)
+
+
+def _children_of(parent: str, warnings: list[SearchWarning]) -> tuple[Value, ...]:
+    nodes = resolve_categories([parent]).get(parent, ())
+    if not nodes:
+        warnings.append(SearchWarning(f"No category is called “{parent}”.", "parent"))
+    return tuple(child.id for node in nodes for child in category_tree_nodes((), parent_id=node.id))
+
+
+def _find(engine: Engine, plan: Plan, query: SearchQuery, total: int) -> list[tuple[int, float | None]]:
+    offset = (query.page - 1) * query.page_size
+    if offset >= total:
+        return []
+    return engine.hits(plan, query.order, limit=query.page_size, offset=offset)
+
+
+def _matched_by(plan: Plan, total: int) -> str:
+    """How the match set was made, in words."""
+    if not plan.texts:
+        return ""
+    words = plan.texts[0].words
+    if words.is_empty:
+        return "no word to look for"
+    text = f"{total:,} {'contains' if total == 1 else 'contain'} {words.describe()}"
+    if words.ignored:
+        text += f"; not counted: {', '.join(words.ignored)}"
+    return text

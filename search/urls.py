@@ -1,0 +1,11 @@
+"""The explorer's addresses."""
+
+from django.urls import path
+
+from search import views
+
+app_name = "search"
+urlpatterns = [
+    path("explore/", views.explore, name="explore"),
+    path("facets/<key>/", views.facet_values, name="facet_values"),
+]

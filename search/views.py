@@ -1,0 +1,57 @@
+"""The explorer's pages. They hold no SQL and no arithmetic: a view reads a query, runs it, and chooses the frame."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.views.decorators.http import require_safe
+
+from search.context import build_context, build_values_context, listed_values, problem_notices
+from search.corpus import corpus_counts
+from search.facets import FACET
+from search.links import explore_url
+from search.pages import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
+from search.run import FacetListing, facet_page, run
+
+
+@require_safe
+@login_required
+def explore(request: PageRequest) -> HttpResponse:
+    pairs = request_pairs(request)
+    query, problems = read_query(pairs)
+    if not (problems or wants_fragment(request)) and pairs != query.parameters():
+        return private(HttpResponseRedirect(explore_url(query)))
+    viewer = page_viewer(request)
+    result = run(query.model_copy(update={"include_facets": True}), viewer)
+    corpus = corpus_counts(listed_values(result), viewer)
+    context = build_context(query, result, corpus, problem_notices(problems), zone=viewer.timezone)
+    return page_response(
+        request,
+        "search/explore.html",
+        {"explorer": context},
+        partial="explorer",
+        timings=result.timings,
+        status=422 if problems and wants_fragment(request) else 200,
+        address="" if problems else explore_url(query),
+    )
+
+
+@require_safe
+@login_required
+def facet_values(request: PageRequest, key: str) -> HttpResponse:
+    if key not in FACET:
+        raise Http404(f"{key} is not a facet")
+    listing, pairs, misread = FacetListing.read(request_pairs(request))
+    query, problems = read_query(pairs)
+    viewer = page_viewer(request)
+    page = facet_page(query, key, listing, viewer)
+    corpus = corpus_counts({key: page.facet.values}, viewer)
+    values = build_values_context(query, page, corpus, problem_notices((*misread, *problems)))
+    is_level = bool(listing.parent) and request.htmx.target != "values"
+    return page_response(
+        request,
+        "search/facet_values.html",
+        {"values": values},
+        partial="level" if is_level else "values",
+        timings=page.timings,
+        status=422 if (misread or problems) and wants_fragment(request) else 200,
+        address="" if is_level or misread or problems else values.here,
+    )

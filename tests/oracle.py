@@ -1,0 +1,111 @@
+"""The naive counter: what a search must find and count, worked out in plain Python over every memory.
+
+It reads the link tables, not the facet columns, and knows nothing of engines; only the analysis of text is shared.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from categories.models import CategoryLink, ConceptLink, EntityLink
+from memories.models import Memory, MemoryLink
+from search.analysis import index_terms
+from search.facets import DEFAULT_STATES, FACETS
+from search.words import parse_text
+
+
+@dataclass(frozen=True)
+class Document:
+    id: int
+    values: dict[str, frozenset[str]]
+    own_categories: frozenset[str]
+    created_at: datetime
+    language: str
+    index: dict[str, set[int]]
+
+
+def load_documents(ids=None):
+    """Every memory as the oracle sees it."""
+    links = {key: {} for key in ("category", "concept", "entity", "link")}
+    for link in CategoryLink.objects.select_related("category"):
+        links["category"].setdefault(link.memory_id, []).append(link.category.path)
+    for link in ConceptLink.objects.select_related("concept"):
+        links["concept"].setdefault(link.memory_id, []).append(link.concept.name)
+    for link in EntityLink.objects.select_related("entity"):
+        links["entity"].setdefault(link.memory_id, []).append(f"{link.entity.entity_type}:{link.entity.name}")
+    for link in MemoryLink.objects.order_by("memory_id", "ordinal"):
+        links["link"].setdefault(link.memory_id, []).append(link.target)
+    documents = []
+    memories = Memory.objects.select_related("project").order_by("id")
+    if ids is not None:
+        memories = memories.filter(id__in=ids)
+    for memory in memories.iterator():
+        own = frozenset(links["category"].get(memory.pk, ()))
+        rolled = {"/".join(path.split("/")[:n]) for path in own for n in range(1, path.count("/") + 2)}
+        values = {
+            "project": frozenset([memory.project.slug]),
+            "type": frozenset([memory.memory_type]),
+            "category": frozenset(rolled),
+            "tag": frozenset(memory.tags),
+            "concept": frozenset(links["concept"].get(memory.pk, ())),
+            "entity": frozenset(links["entity"].get(memory.pk, ())),
+            "author": frozenset(memory.authors),
+            "agent": frozenset([memory.agent] if memory.agent else []),
+            "source": frozenset([memory.source] if memory.source else []),
+            "state": frozenset([memory.state]),
+        }
+        references = " ".join([memory.summary, memory.external_id, *links["link"].get(memory.pk, ())])
+        fields = [(memory.title, "A"), (" ".join(memory.tags), "B"), (references, "C"), (memory.content, "D")]
+        index = {
+            term: {position for position, _ in places}
+            for term, places in index_terms(fields, memory.project.language).items()
+        }
+        documents.append(Document(memory.pk, values, own, memory.created_at, memory.project.language, index))
+    return documents
+
+
+def _chosen(document, key, query):
+    if key == "category" and not query.subcategories:
+        return document.own_categories
+    return document.values[key]
+
+
+def _passes(document, query, *, skip="", now=None):
+    for spec in FACETS:
+        selection = query.selection(spec.key)
+        include = selection.include
+        if spec.key == "state" and not selection.restricts:
+            include = DEFAULT_STATES
+        has = _chosen(document, spec.key, query)
+        if set(selection.exclude) & has or (selection.any_value and not document.values[spec.key]):
+            return False
+        if not (include or selection.no_value):
+            continue
+        if selection.require_all:
+            if not set(include) <= has or (selection.no_value and document.values[spec.key]):
+                return False
+        elif spec.key != skip and not (set(include) & has or (selection.no_value and not document.values[spec.key])):
+            return False
+    if skip != "date":
+        start, end = query.period(UTC, now or datetime.now(UTC))
+        if (start and document.created_at < start) or (end and document.created_at >= end):
+            return False
+    return not query.text or parse_text(query.text, document.language).matches(document.index)
+
+
+def matching(documents, query, now=None):
+    """The match set."""
+    return [document for document in documents if _passes(document, query, now=now)]
+
+
+def facet_counts(documents, query, key):
+    """Counts of one facet by the counting rules, and how many memories have no value in it."""
+    passing = [document for document in documents if _passes(document, query, skip=key)]
+    counts = Counter(value for document in passing for value in _chosen(document, key, query))
+    return counts, sum(1 for document in passing if not document.values[key])
+
+
+def date_counts(documents, query):
+    """The days of what passes without the date filter."""
+    passing = [document for document in documents if _passes(document, query, skip="date")]
+    return Counter(document.created_at.date() for document in passing)

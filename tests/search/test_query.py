@@ -1,0 +1,160 @@
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search.facets import FACETS
+from search.query import ALIASES, Mode, QueryError, SearchQuery, Sort
+
+
+def parse(querystring):
+    return SearchQuery.from_pairs(parse_qsl(querystring, keep_blank_values=True))
+
+
+def problems(querystring):
+    with pytest.raises(QueryError) as caught:
+        parse(querystring)
+    return caught.value.problems
+
+
+def test_canonical_form_sorts_values_and_drops_defaults():
+    query = parse("page=1&tag=b&tag=a&tag=b&q=tea&mode=keyword&type=")
+    assert query.querystring() == "q=tea&tag=a&tag=b"
+
+
+@pytest.mark.parametrize("alias", sorted(ALIASES))
+def test_alias_means_its_canonical_name(alias):
+    value = {"from": "2026-01-01", "to": "2026-01-01", "sort": "oldest", "page_size": "5", "tz": "UTC"}.get(
+        ALIASES[alias], "1"
+    )
+    assert parse(f"{alias}={value}") == parse(f"{ALIASES[alias]}={value}")
+
+
+@pytest.mark.parametrize(
+    ("querystring", "parameter", "words"),
+    [
+        pytest.param("tagg=a", "tagg", "is not a parameter", id="unknown"),
+        pytest.param("from=2026-13-01", "from", "is not a date", id="date"),
+        pytest.param("to=yesterday", "to", "is not a date", id="word for a date"),
+        pytest.param("since=3q", "since", "is not a span", id="since"),
+        pytest.param("page=0", "page", "too small", id="page 0"),
+        pytest.param("page=two", "page", "not a whole number", id="page word"),
+        pytest.param("page=99999999999999999999", "page", "too large", id="page huge"),
+        pytest.param("page_size=1000", "page_size", "too large", id="page size"),
+        pytest.param("mode=magic", "mode", "not one of the choices", id="mode"),
+        pytest.param("sort=best", "sort", "not one of the choices", id="sort"),
+        pytest.param("tz=Mars", "tz", "not a time zone", id="zone"),
+        pytest.param("include_facets=maybe", "include_facets", "not a switch", id="switch"),
+        pytest.param("q=" + "x" * 10_240, "q", "characters long", id="10 kB"),
+        pytest.param("q=%00", "q", "not text", id="NUL"),
+        pytest.param("tag=a%00b", "tag", "not text", id="NUL in a value"),
+        pytest.param("has=colour", "has", "not a facet", id="has"),
+        pytest.param("page=1&page=2", "page", "given twice", id="twice"),
+        pytest.param("mode=tag&tag=a&q=tea", "q", "takes no words", id="words in tag mode"),
+        pytest.param("mode=tag", "tag", "at least one tag", id="tag mode without tags"),
+        pytest.param("offset=7&limit=5", "offset", "not a multiple", id="offset"),
+    ],
+)
+def test_problem_names_the_parameter(querystring, parameter, words):
+    (problem,) = problems(querystring)
+    assert problem.parameter == parameter
+    assert words in problem.message
+
+
+def test_unknown_parameter_suggests_the_near_one():
+    (problem,) = problems("catgory=x")
+    assert "category" in problem.did_you_mean
+
+
+def test_every_problem_is_reported_at_once():
+    assert {p.parameter for p in problems("page=0&sort=x&nope=1")} == {"page", "sort", "nope"}
+
+
+def test_reading_goes_on_with_what_can_be_read():
+    query, found = SearchQuery.read([("tag", "a"), ("page", "x"), ("has", "colour")])
+    assert query.tag == ("a",)
+    assert query.has == ()
+    assert len(found) == 2
+
+
+def test_offset_and_limit_are_a_page():
+    query = parse("offset=40&limit=20")
+    assert (query.page, query.page_size) == (3, 20)
+
+
+def test_toggle_adds_and_takes_away_and_returns_to_page_one():
+    query = parse("tag=a&page=4")
+    assert query.toggle("tag", "b").querystring() == "tag=a&tag=b"
+    assert query.toggle("tag", "a").querystring() == ""
+
+
+def test_excluding_an_included_value_moves_it():
+    assert parse("tag=a").toggle_exclusion("tag", "a").querystring() == "-tag=a"
+    assert parse("-tag=a").toggle("tag", "a").querystring() == "tag=a"
+
+
+def test_without_filters_keeps_text_and_view():
+    query = parse("q=tea&tag=a&-type=b&has=entity&no=agent&from=2026-01-01&sort=oldest&subcategories=0")
+    assert query.without_filters().querystring() == "q=tea&sort=oldest"
+
+
+def test_days_are_those_of_the_zone_and_both_ends_are_included():
+    start, end = parse("from=2026-03-29&to=2026-03-29").period(ZoneInfo("Europe/Berlin"), datetime.now(UTC))
+    assert (start, end) == (datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 3, 29, 22, tzinfo=UTC))
+
+
+def test_an_hour_includes_its_last_minute():
+    start, end = parse("from=2026-01-01T10:00-03:00&to=2026-01-01T10:59-03:00").period(UTC, datetime.now(UTC))
+    assert end - start == timedelta(hours=1)
+
+
+def test_the_last_day_there_is_has_no_end():
+    assert parse("to=9999-12-31").period(ZoneInfo("America/New_York"), datetime.now(UTC))[1] is None
+
+
+def test_explicit_dates_win_over_since():
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    assert parse("since=7d").period(UTC, now) == (now - timedelta(days=7), None)
+    assert parse("since=7d&to=2026-01-01").period(UTC, now)[0] is None
+
+
+def test_relevance_without_words_is_newest():
+    assert parse("sort=relevance").order == Sort.NEWEST
+    assert parse("q=tea").order == Sort.RELEVANCE
+
+
+def test_named_arguments_read_like_a_query_string():
+    query = SearchQuery.from_mapping({"query": "tea", "tags": ["b", "a"], "match_all": True, "agent": None})
+    assert query == parse("q=tea&tag=a&tag=b&tag.all=1")
+
+
+def test_openapi_lists_every_parameter():
+    listed = {parameter["name"] for parameter in SearchQuery.openapi_parameters()}
+    assert {"q", "-tag", "from", "tag.all", "include_facets"} <= listed
+
+
+values = st.lists(st.text(alphabet="abc/ +#é", min_size=1, max_size=6), max_size=3)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            **{spec.key: values for spec in FACETS},
+            **{f"-{spec.key}": values for spec in FACETS},
+            "q": st.text(alphabet='ab "-+', max_size=12),
+            "mode": st.sampled_from([Mode.KEYWORD, Mode.FACETED]),
+            "sort": st.sampled_from(list(Sort)),
+            "page": st.integers(1, 50),
+            "tag.all": st.booleans(),
+            "subcategories": st.booleans(),
+            "from": st.dates().map(str),
+        },
+    )
+)
+def test_writing_and_reading_a_query_gives_it_back(arguments):
+    query = SearchQuery.from_mapping(arguments)
+    assert parse(query.querystring()) == query

@@ -1,0 +1,101 @@
+import pytest
+
+from search.analysis import Pattern, index_terms
+from search.words import parse_text, words_needed
+
+
+def index_of(text):
+    return {term: {at for at, _ in places} for term, places in index_terms([(text, "D")]).items()}
+
+
+def matches(query, text):
+    return parse_text(query).matches(index_of(text))
+
+
+@pytest.mark.parametrize(
+    ("count", "need"), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 2), (6, 2), (7, 3), (9, 3), (10, 4), (30, 10)]
+)
+def test_words_needed_follow_the_design(count, need):
+    assert words_needed(count) == need
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "expected"),
+    [
+        pytest.param("tea", "Green TEA", True, id="case is folded"),
+        pytest.param("brewing", "we brewed", True, id="stems meet"),
+        pytest.param("tea milk", "tea alone", False, id="both of two words"),
+        pytest.param("tea milk sugar", "tea and sugar", True, id="two of three"),
+        pytest.param("tea milk sugar", "tea and honey", False, id="one of three is not enough"),
+        pytest.param("tea -milk", "tea with milk", False, id="minus excludes"),
+        pytest.param("tea -milk", "tea with lemon", True, id="minus lets others pass"),
+        pytest.param("-milk", "anything", True, id="only an exclusion matches the rest"),
+        pytest.param("+sugar tea milk honey lemon", "tea and milk", False, id="plus is always obeyed"),
+        pytest.param('"green tea"', "green tea", True, id="phrase"),
+        pytest.param('"green tea"', "tea, green", False, id="phrase in another order"),
+        pytest.param('-"green tea" tea', "black tea", True, id="excluded phrase"),
+        pytest.param('-"green tea" tea', "green tea", False, id="excluded phrase excludes"),
+        pytest.param("tea or coffee", "coffee", True, id="or"),
+        pytest.param("tea OR coffee", "milk", False, id="or of two absent"),
+        pytest.param("tea milk or coffee", "tea", False, id="or binds looser than words"),
+        pytest.param("or", "either or", True, id="or alone is a word"),
+        pytest.param("the kettle", "kettle", True, id="stopwords are not counted"),
+        pytest.param("the", "the kettle", True, id="a stopword alone is"),
+        pytest.param("C++", "we use C++ here", True, id="C++"),
+        pytest.param("C++", "we use C here", False, id="C++ is not C"),
+        pytest.param("C", "we use C++ here", True, id="C is a part of C++"),
+        pytest.param("rm -rf", "never rm -rf that", True, id="rm -rf"),
+        pytest.param("rm -rf", "rm the file", False, id="rm alone is not rm -rf"),
+        pytest.param('rm -"rf"', "rm the file", True, id="a quoted flag is excluded"),
+        pytest.param("--full", "descale --full now", True, id="long flag"),
+        pytest.param("--full", "the full cup", False, id="a flag is not its word"),
+        pytest.param("asyncio.run", "use asyncio.run(main())", True, id="dotted name"),
+        pytest.param("asyncio.run", "asyncio can run", False, id="dotted name is kept whole"),
+        pytest.param("Lock.acquire", "threading.Lock.acquire blocks", True, id="the end of a dotted name"),
+        pytest.param("__init__", "def __init__(self)", True, id="dunder"),
+        pytest.param("__init__", "init the pump", False, id="dunder is kept whole"),
+        pytest.param("foo_bar", "set foo_bar", True, id="snake case"),
+        pytest.param("foo_bar", "foo bar", False, id="snake case is kept whole"),
+        pytest.param("bar", "set foo_bar", True, id="a part of snake case"),
+        pytest.param("CVE-2023-27043", "fixes CVE-2023-27043.", True, id="CVE"),
+        pytest.param("CVE-2023-27043", "fixes CVE-2023-27044.", False, id="another CVE"),
+        pytest.param("gh-101000", "(gh-101000)", True, id="gh number"),
+        pytest.param("state of the art", "a state-of-the-art winch", True, id="hyphens and words meet"),
+        pytest.param("state-of-the-art", "state of the art", True, id="words and hyphens meet"),
+        pytest.param("mattooltip", "the MatTooltip", True, id="camel case as one word"),
+        pytest.param("tooltip", "the MatTooltip", True, id="a hump of camel case"),
+        pytest.param("3.8", "in 3.8.0a1", True, id="the start of a version"),
+        pytest.param("motor.ts", "src/lib/winch/motor.ts", True, id="the end of a path"),
+        pytest.param("src/lib", "src/lib/winch/motor.ts", True, id="the start of a path"),
+        pytest.param("cafe", "im Café", True, id="accents are folded"),
+        pytest.param("東京", "東京湾の船", True, id="characters in a row"),
+        pytest.param("京東", "東京湾の船", False, id="characters in another order"),
+        pytest.param("don't", "dont", True, id="apostrophes are dropped"),
+    ],
+)
+def test_query_matches_text(query, text, expected):
+    assert matches(query, text) is expected
+
+
+@pytest.mark.parametrize("text", ["", "   ", "---", '""', "\x00", "()", "+", "-", '"'])
+def test_text_without_a_word_is_empty(text):
+    assert parse_text(text).is_empty
+
+
+def test_an_unbalanced_quote_is_no_phrase():
+    query = parse_text('say "green tea')
+    assert [group.phrases for group in query.groups] == [()]
+
+
+def test_short_flags_are_reported():
+    assert parse_text("rm -rf /tmp").flags == ("-rf",)
+
+
+def test_description_says_what_was_needed():
+    assert parse_text("tea milk sugar").describe() == "at least 2 of the 3 words"
+    assert parse_text('"green tea" or coffee -milk').describe() == "the phrase, or the word, and no -word"
+
+
+def test_positive_patterns_are_what_a_match_may_show():
+    assert Pattern(("milk",)) not in parse_text("tea -milk").positive
+    assert parse_text("tea tea").positive == (Pattern(("tea",)),)

@@ -1,0 +1,27 @@
+"""The settings under test: the real ones in a home of their own, with a quick Postgres unless DATABASE_URL is set."""
+
+import os
+from pathlib import Path
+
+# Set before the real settings are read. A server that somebody runs from var/ is left alone.
+TEST_HOME = Path(__file__).resolve().parent.parent / "var" / "test"
+os.environ["MNEMOSCOPE_HOME"] = str(TEST_HOME)
+for name in ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG", "LOG_LEVEL", "PORT", "SECRET_KEY", "SECURE_COOKIES"):
+    os.environ.pop(name, None)
+
+from config.database import database_settings  # noqa: E402
+from config.settings import *  # noqa: E402, F403
+from config.settings import STORAGES as REAL_STORAGES  # noqa: E402
+
+# Tests may lose their data in a crash of the machine; they need not wait for the disk.
+DATABASES = {"default": database_settings(TEST_HOME, durable=False)}
+
+# Static files come from where they lie, found when asked for: no test depends on what was collected when, and a test
+# client does not list them all first.
+STORAGES = {**REAL_STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
+STATIC_ROOT = None
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = True
+
+# Hashing a password is slow on purpose, and no test is about that.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
