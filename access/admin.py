@@ -85,7 +85,15 @@ class NewKeyForm(ModelForm):
 @admin.register(ApiKey)
 class ApiKeyAdmin(OwnersAdmin):
     form = NewKeyForm
-    list_display = ("name", "shown_prefix", "shown_scopes", "shown_projects", "created_by", "last_used_at", "shown_state")
+    list_display = (
+        "name",
+        "shown_prefix",
+        "shown_scopes",
+        "shown_projects",
+        "created_by",
+        "last_used_at",
+        "shown_state",
+    )
     list_select_related = ("created_by",)
     list_filter = (("revoked_at", admin.EmptyFieldListFilter), ("expires_at", admin.EmptyFieldListFilter), "projects")
     search_fields = ("name", "prefix")

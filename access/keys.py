@@ -26,18 +26,18 @@ MARK = "mnk_"
 PREFIX_LENGTH = 12
 # A key is stamped at most this often: a busy agent must not write a row with every read.
 STAMP_EVERY = timedelta(minutes=1)
-MAKE_ONE = "make a key with: python manage.py create_api_key NAME --scopes read"
+MAKE_ONE = "make one with: python manage.py create_api_key NAME --scopes read"
 
 
-class KeyRefused(Exception):
+class KeyRefusedError(Exception):
     """No key, or one that is not good (any more)."""
 
 
-class ScopeMissing(Exception):
+class ScopeMissingError(Exception):
     """A good key, or a signed-in person, that may not do this."""
 
 
-class CrossSiteRefused(Exception):
+class CrossSiteError(Exception):
     """A change asked for by a browser's cookie alone, without the token that proves it came from our own page."""
 
 
@@ -78,18 +78,18 @@ def make_key(
 
 
 def find_key(raw: str) -> ApiKey:
-    """The key that this text is. Raises KeyRefused, which says what is wrong with it.
+    """The key that this text is. Raises KeyRefusedError, which says what is wrong with it.
 
     The hash is taken and looked up whatever the text looks like, so that the time tells nothing about what is stored.
     """
     key = ApiKey.objects.filter(key_hash=key_hash(raw)).first()
     now = timezone.now()
     if key is None:
-        raise KeyRefused("this is not a key of this site")
+        raise KeyRefusedError("This is not a key of this site.")
     if key.revoked_at:
-        raise KeyRefused(f"the key {key.prefix}… was revoked on {key.revoked_at:%Y-%m-%d}")
+        raise KeyRefusedError(f"The key {key.prefix}… was revoked on {key.revoked_at:%Y-%m-%d}.")
     if key.expires_at and key.expires_at <= now:
-        raise KeyRefused(f"the key {key.prefix}… expired on {key.expires_at:%Y-%m-%d}")
+        raise KeyRefusedError(f"The key {key.prefix}… expired on {key.expires_at:%Y-%m-%d}.")
     _stamp(key, now)
     return key
 
@@ -182,7 +182,7 @@ class SignedIn(APIKeyCookie):
         if not (request.COOKIES.get(self.param_name) and request.user.is_authenticated):
             return None
         if check_csrf(request):
-            raise CrossSiteRefused
+            raise CrossSiteError
         return _speak_for(request, viewer_of_user(request.user, door=AuditEvent.Door.API))
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
@@ -199,10 +199,10 @@ def known_viewer(request: HttpRequest) -> Viewer | None:
 
 
 def allowed(request: ApiRequest, scope: str) -> Viewer:
-    """The viewer, who may do this. Raises ScopeMissing where they may not."""
+    """The viewer, who may do this. Raises ScopeMissingError where they may not."""
     viewer = request.viewer
     if scope not in viewer.scopes:
-        raise ScopeMissing(f"this needs the scope {scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}")
+        raise ScopeMissingError(f"This needs the scope {scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}.")
     return viewer
 
 

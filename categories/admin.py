@@ -3,11 +3,11 @@
 The link tables have composite primary keys, which the admin cannot register: the links show as panels on these pages.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from django.contrib import admin
-from django.db.models import Count, F, IntegerField, Model, OuterRef, QuerySet, Subquery
-from django.forms import BaseForm
+from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
@@ -15,79 +15,79 @@ from django.utils.safestring import SafeString
 
 from access.viewer import visible_to
 from categories.editing import (
-    EditRefused,
+    EditRefusedError,
     category_describe,
     concept_describe,
     entity_describe,
     relationship_describe,
 )
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
-from config.admin import CurationAdmin, Lines, ModelForm, admin_viewer, panel
+from config.admin import Lines, ServiceAdmin, ServiceForm, panel
 from memories.models import Memory
 
-# As many memories as the panel of a page names.
+# As many rows as a panel shows.
 PANEL = 20
 
+Refused = Iterable[tuple[str | None, str]]
 
-class ServiceForm(ModelForm):
-    """A form whose last check is the service itself: what it refuses is an error of the form, and nothing is saved."""
 
-    request: HttpRequest
+class VocabularyForm(ServiceForm):
+    """The texts of a row of the vocabulary."""
 
-    def full_clean(self) -> None:
-        super().full_clean()
-        if self.is_bound and not self.errors:
-            try:
-                self.write()
-            except EditRefused as error:
-                self.add_error(error.field or None, str(error))
-
-    def write(self) -> None:
+    def describe(self) -> None:
         raise NotImplementedError
 
+    def write(self) -> Refused:
+        try:
+            self.describe()
+        except EditRefusedError as error:
+            yield error.field or None, str(error)
 
-class DescribedForm(ServiceForm):
-    aliases = Lines(required=False, help_text="One a line.")
 
+class CategoryForm(VocabularyForm):
+    aliases = Lines(required=False, help_text="Other names it is found by, one a line.")
 
-class CategoryForm(DescribedForm):
     class Meta:
         model = Category
         fields = ("description", "aliases")
 
-    def write(self) -> None:
-        category_describe(category=self.instance, viewer=admin_viewer(self.request), **self.cleaned_data)
+    def describe(self) -> None:
+        category_describe(category=self.instance, viewer=self.viewer, **self.cleaned_data)
 
 
-class ConceptForm(DescribedForm):
+class ConceptForm(VocabularyForm):
+    aliases = Lines(required=False, help_text="Other names it is found by, one a line.")
+
     class Meta:
         model = Concept
         fields = ("description", "aliases")
 
-    def write(self) -> None:
-        concept_describe(concept=self.instance, viewer=admin_viewer(self.request), **self.cleaned_data)
+    def describe(self) -> None:
+        concept_describe(concept=self.instance, viewer=self.viewer, **self.cleaned_data)
 
 
-class EntityForm(DescribedForm):
+class EntityForm(VocabularyForm):
+    aliases = Lines(required=False, help_text="Other names it is found by, one a line.")
+
     class Meta:
         model = Entity
         fields = ("description", "aliases")
 
-    def write(self) -> None:
-        entity_describe(entity=self.instance, viewer=admin_viewer(self.request), **self.cleaned_data)
+    def describe(self) -> None:
+        entity_describe(entity=self.instance, viewer=self.viewer, **self.cleaned_data)
 
 
-class RelationshipForm(ServiceForm):
+class RelationshipForm(VocabularyForm):
     class Meta:
         model = Relationship
         fields = ("fact", "confidence")
 
-    def write(self) -> None:
-        relationship_describe(relationship=self.instance, viewer=admin_viewer(self.request), **self.cleaned_data)
+    def describe(self) -> None:
+        relationship_describe(relationship=self.instance, viewer=self.viewer, **self.cleaned_data)
 
 
-class VocabularyAdmin(CurationAdmin):
-    """Rows that records bring in. What they are called and where they hang is not edited in a form."""
+class VocabularyAdmin(ServiceAdmin):
+    """Rows that records bring in. What they are called, and where they hang, is not edited in a form."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -95,30 +95,140 @@ class VocabularyAdmin(CurationAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        form = super().get_form(request, obj, change, **kwargs)
-        return type(form.__name__, (form,), {"request": request})
-
-    def save_model(self, request: HttpRequest, obj: Model, form: BaseForm, change: bool) -> None:
-        """Nothing: the form has gone through the service."""
-
 
 class LinkedAdmin(VocabularyAdmin):
-    """A category, concept or entity, with the memories it is linked to."""
+    """A category, concept or entity, with the memories that are linked to it."""
 
-    link: type[CategoryLink] | type[ConceptLink] | type[EntityLink]
-    link_column = ""
+    link: type[CategoryLink | ConceptLink | EntityLink]
+    # The columns that name the row: in the link table, and the array on the memory.
+    link_column: str
+    memory_column: str
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # A subquery of the columns shown: the database counts for the rows of the page, not for those left out.
+        # A subquery among the columns: counted for the rows of the page, not for those that are left out.
         links = self.link._default_manager.filter(**{self.link_column: OuterRef("pk")}).order_by()
         counted = links.values(self.link_column).annotate(n=Count("memory_id")).values("n")
-        return super().get_queryset(request).annotate(links_count=Subquery(counted, output_field=IntegerField()))
+        rows = super().get_queryset(request).annotate(links_count=Subquery(counted, output_field=IntegerField()))
+        return cast("QuerySet[Any]", rows)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        self.request_shown = request
-        return tuple(super().get_readonly_fields(request, obj))
-
-    @admin.display(description="links")
+    @admin.display(description="memories")
     def shown_links(self, row: Any) -> int:
         return row.links_count or 0
+
+    @admin.display(description="aliases")
+    def shown_aliases(self, row: Any) -> str:
+        return ", ".join(row.aliases)
+
+    @admin.display(description="newest memories")
+    def shown_memories(self, row: Any) -> SafeString:
+        return memory_panel(visible_to(row.viewer).filter(**{f"{self.memory_column}__contains": [row.pk]}))
+
+
+def memory_panel(memories: QuerySet[Memory]) -> SafeString:
+    """The newest of some memories, with links to their pages in the admin."""
+    newest = memories.order_by("-created_at", "-pk").only("title", "created_at", "state")[:PANEL]
+    rows = (
+        (
+            format_html('<a href="{}">#{}</a>', reverse("admin:memories_memory_change", args=[memory.pk]), memory.pk),
+            memory.title,
+            f"{memory.created_at:%Y-%m-%d}",
+            memory.state,
+        )
+        for memory in newest
+    )
+    return panel(("", "title", "created", "state"), rows)
+
+
+@admin.register(Category)
+class CategoryAdmin(LinkedAdmin):
+    form = CategoryForm
+    link, link_column, memory_column = CategoryLink, "category_id", "category_ids"
+    list_display = ("path", "name", "depth", "shown_links", "shown_aliases", "batch")
+    list_select_related = ("batch",)
+    list_filter = ("depth",)
+    search_fields = ("path", "name")
+    fields = ("path", "name", "parent", "depth", "description", "aliases", "shown_children", "shown_memories", "batch")
+    readonly_fields = ("path", "name", "parent", "depth", "batch", "shown_children", "shown_memories")
+
+    @admin.display(description="children")
+    def shown_children(self, category: Category) -> SafeString:
+        rows = (
+            (format_html('<a href="{}">{}</a>', reverse("admin:categories_category_change", args=[child.pk]), child),)
+            for child in category.children.all()[:PANEL]
+        )
+        return panel(("path",), rows)
+
+
+@admin.register(Concept)
+class ConceptAdmin(LinkedAdmin):
+    form = ConceptForm
+    link, link_column, memory_column = ConceptLink, "concept_id", "concept_ids"
+    list_display = ("name", "concept_type", "shown_links", "shown_aliases", "weight", "batch")
+    list_select_related = ("batch",)
+    list_filter = ("concept_type",)
+    search_fields = ("name", "concept_type")
+    fields = ("name", "concept_type", "description", "aliases", "shown_relations", "weight", "shown_memories", "batch")
+    readonly_fields = ("name", "concept_type", "weight", "batch", "shown_relations", "shown_memories")
+
+    @admin.display(description="related concepts")
+    def shown_relations(self, concept: Concept) -> SafeString:
+        related = {"broader": concept.broader_ids, "narrower": concept.narrower_ids, "related": concept.related_ids}
+        ids = {pk for pks in related.values() for pk in pks}
+        names = dict(Concept.objects.filter(pk__in=ids).values_list("pk", "name"))
+        return panel(("how", "concept"), ((how, names.get(pk, "")) for how, pks in related.items() for pk in pks))
+
+
+@admin.register(Entity)
+class EntityAdmin(LinkedAdmin):
+    form = EntityForm
+    link, link_column, memory_column = EntityLink, "entity_id", "entity_ids"
+    list_display = ("name", "entity_type", "shown_links", "shown_aliases", "batch")
+    list_select_related = ("batch",)
+    list_filter = ("entity_type",)
+    search_fields = ("name",)
+    fields = ("name", "entity_type", "description", "aliases", "shown_relations", "shown_memories", "batch")
+    readonly_fields = ("name", "entity_type", "batch", "shown_relations", "shown_memories")
+
+    @admin.display(description="relationships")
+    def shown_relations(self, entity: Entity) -> SafeString:
+        out = entity.relationships_out.select_related("source", "target")[:PANEL]
+        into = entity.relationships_in.select_related("source", "target")[:PANEL]
+        return panel(("source", "relationship", "target", "fact"), (_relation(r) for r in (*out, *into)))
+
+
+def _relation(relationship: Relationship) -> tuple[object, ...]:
+    address = reverse("admin:categories_relationship_change", args=[relationship.pk])
+    kind = format_html('<a href="{}">{}</a>', address, relationship.relationship_type)
+    return (relationship.source, kind, relationship.target, relationship.fact)
+
+
+@admin.register(Relationship)
+class RelationshipAdmin(VocabularyAdmin):
+    form = RelationshipForm
+    list_display = ("source", "relationship_type", "target", "fact", "confidence", "valid_from", "valid_to")
+    list_display_links = ("relationship_type",)
+    list_select_related = ("source", "target")
+    list_filter = ("relationship_type",)
+    search_fields = ("source__name", "target__name", "relationship_type", "fact")
+    fields = (
+        ("source", "relationship_type", "target"),
+        "fact",
+        "confidence",
+        ("valid_from", "valid_to"),
+        "shown_memories",
+        ("batch", "created_at"),
+    )
+    readonly_fields = (
+        "source",
+        "relationship_type",
+        "target",
+        "valid_from",
+        "valid_to",
+        "shown_memories",
+        "batch",
+        "created_at",
+    )
+
+    @admin.display(description="evidence")
+    def shown_memories(self, relationship: Any) -> SafeString:
+        return memory_panel(visible_to(relationship.viewer).filter(pk__in=relationship.evidence_ids))

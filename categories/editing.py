@@ -1,4 +1,4 @@
-"""What curators say about the vocabulary: descriptions, aliases, the text of a fact. Names and places stay as they are."""
+"""What curators say about the vocabulary: descriptions, aliases, the text of a fact. Names and places stay."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +18,7 @@ MAX_ALIAS = 500
 MAX_ALIASES = 1_000
 
 
-class EditRefused(ValueError):
+class EditRefusedError(ValueError):
     """An edit that cannot be made. `field` is what it is about."""
 
     def __init__(self, message: str, field: str = "") -> None:
@@ -27,10 +27,8 @@ class EditRefused(ValueError):
 
 
 @transaction.atomic
-def category_describe(
-    *, category: Category, description: str, aliases: Iterable[str], viewer: Viewer
-) -> Category:
-    """Say what a category is, and by what other names it is known. Categories may share a name: a path tells them apart."""
+def category_describe(*, category: Category, description: str, aliases: Iterable[str], viewer: Viewer) -> Category:
+    """Say what a category is, and by what other names it is known. Several may share one: paths tell them apart."""
     names = _aliases(aliases, category.name)
     _edit(category, {"description": _text(description, "description"), "aliases": names}, viewer)
     return category
@@ -60,14 +58,14 @@ def relationship_describe(
 ) -> Relationship:
     """Say in words what holds between two entities, and how sure that is."""
     if confidence is not None and not 0 <= confidence <= 1:
-        raise EditRefused("Confidence is a number from 0 to 1.", "confidence")
+        raise EditRefusedError("Confidence is a number from 0 to 1.", "confidence")
     _edit(relationship, {"fact": _text(fact, "fact"), "confidence": confidence}, viewer)
     return relationship
 
 
 def _edit(row: Model, values: dict[str, Any], viewer: Viewer) -> None:
     if "curate" not in viewer.scopes:
-        raise EditRefused("Only curators may edit the vocabulary.")
+        raise EditRefusedError("Only curators may edit the vocabulary.")
     # By its id alone, which is the only way a distributed Postgres locks a row.
     stored = type(row)._default_manager.select_for_update().get(pk=row.pk)
     before = {name: getattr(stored, name) for name in values}
@@ -82,7 +80,7 @@ def _edit(row: Model, values: dict[str, Any], viewer: Viewer) -> None:
 
 def _text(text: str, field: str) -> str:
     if reason := unstorable(text):
-        raise EditRefused(reason.removeprefix("text: "), field)
+        raise EditRefusedError(reason.removeprefix("text: "), field)
     return text.strip()
 
 
@@ -92,11 +90,12 @@ def _aliases(aliases: Iterable[str], name: str) -> list[str]:
     for alias in aliases:
         line = clean_name(_text(alias, "aliases"))
         if len(line) > MAX_ALIAS:
-            raise EditRefused(f"An alias has up to {MAX_ALIAS} characters; “{line[:40]}…” has {len(line)}.", "aliases")
+            reason = f"An alias has up to {MAX_ALIAS} characters; “{line[:40]}…” has {len(line)}."
+            raise EditRefusedError(reason, "aliases")
         if line and line.lower() != name.lower():
             kept.setdefault(line.lower(), line)
     if len(kept) > MAX_ALIASES:
-        raise EditRefused(f"Give at most {MAX_ALIASES:,} aliases.", "aliases")
+        raise EditRefusedError(f"Give at most {MAX_ALIASES:,} aliases.", "aliases")
     return list(kept.values())
 
 
@@ -105,4 +104,4 @@ def _refuse_taken(aliases: list[str], others: QuerySet[Any]) -> None:
     lowered = [alias.lower() for alias in aliases]
     named = others.annotate(lower=Lower("name")).filter(Q(lower__in=lowered)).first() if lowered else None
     if named is not None:
-        raise EditRefused(f"“{named.name}” is the name of {named} (#{named.pk}) already.", "aliases")
+        raise EditRefusedError(f"“{named.name}” is the name of {named} (#{named.pk}) already.", "aliases")

@@ -1,16 +1,17 @@
-"""Writes to the vocabulary: categories, concepts, entities and relationships are made or matched by the names in records.
+"""Writes to the vocabulary: categories, concepts, entities and relationships, made or matched by name.
 
 Names are matched in the database, by its own rules of case, and made with ON CONFLICT DO NOTHING and a second look, so
 that two writers who name the same new thing at the same time end up with one.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import connection
 
 from access.models import AuditEvent
+from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import CategoryPath, parse_path
 
@@ -33,13 +34,20 @@ class Vocabulary:
     The keys are names as records spell them. It must not outlive its transaction: a rollback takes the ids away.
     """
 
+    viewer: Viewer
     batch_id: int | None = None
     categories: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Slug path -> the ids of its ancestors from the root, and its own last."""
+    lineages: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """The same by the category's id."""
     concepts: dict[str, int] = field(default_factory=dict)
     entities: dict[EntityKey, int] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=dict)
     """How many were made, by kind."""
+
+    def know_category(self, path: str, lineage: tuple[int, ...]) -> None:
+        self.categories[path] = lineage
+        self.lineages[lineage[-1]] = lineage
 
     def count(self, kind: str, made: int) -> None:
         if made:
@@ -65,15 +73,14 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
     for path, category_id in _category_aliases(
         [(parsed.names[0], path) for path, parsed in wanted.items() if len(parsed.names) == 1 and path not in known]
     ).items():
-        lineage = _lineage_of(category_id)
-        vocabulary.categories[path] = lineage
+        vocabulary.know_category(path, _lineage_of(category_id))
         # The alias is no node of the tree: paths that run through it are nodes of their own.
         if not any(other.startswith(f"{path}/") for other in names):
             names.pop(path)
         del wanted[path]
     _categories_make(names, known, vocabulary)
     for parsed in wanted.values():
-        vocabulary.categories[parsed.path] = tuple(known[path] for path in parsed.paths)
+        vocabulary.know_category(parsed.path, tuple(known[path] for path in parsed.paths))
 
 
 def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], vocabulary: Vocabulary) -> None:
@@ -286,7 +293,7 @@ class RelationshipDetails:
 Described = Category | Concept | Entity | Relationship
 
 
-def category_describe(*, details: CategoryDetails, vocabulary: Vocabulary, viewer_door: AuditEvent.Door) -> int:
+def category_describe(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
     """Add what is said of a category to what is known of it. Nothing that is known is overwritten."""
     categories_ensure(paths=[details.path, *details.related], vocabulary=vocabulary)
     category_id = vocabulary.categories[_slug_of(details.path)][-1]
@@ -299,9 +306,9 @@ def category_describe(*, details: CategoryDetails, vocabulary: Vocabulary, viewe
     }
     if details.name and category.batch_id is not None and category.batch_id == vocabulary.batch_id:
         changes["name"] = details.name
-    _change(category, changes, vocabulary, viewer_door)
+    _change(category, changes, vocabulary)
     for other in Category.objects.filter(pk__in=related):
-        _change(other, {"related_ids": _joined_ids(other.related_ids, {category_id})}, vocabulary, viewer_door)
+        _change(other, {"related_ids": _joined_ids(other.related_ids, {category_id})}, vocabulary)
     return category_id
 
 
@@ -312,7 +319,7 @@ def _slug_of(path: str) -> str:
     return parsed.path
 
 
-def concept_describe(*, details: ConceptDetails, vocabulary: Vocabulary, viewer_door: AuditEvent.Door) -> int:
+def concept_describe(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
     """Add what is said of a concept to what is known of it; broader, narrower and related are kept both ways."""
     concepts_ensure(
         concepts=[
@@ -336,7 +343,7 @@ def concept_describe(*, details: ConceptDetails, vocabulary: Vocabulary, viewer_
         "narrower_ids": _joined_ids(concept.narrower_ids, narrower),
         "related_ids": _joined_ids(concept.related_ids, related),
     }
-    _change(concept, changes, vocabulary, viewer_door)
+    _change(concept, changes, vocabulary)
     for other in Concept.objects.filter(pk__in=broader | narrower | related):
         back: dict[str, object] = {}
         if other.pk in broader:
@@ -345,11 +352,11 @@ def concept_describe(*, details: ConceptDetails, vocabulary: Vocabulary, viewer_
             back["broader_ids"] = _joined_ids(other.broader_ids, {concept_id})
         if other.pk in related:
             back["related_ids"] = _joined_ids(other.related_ids, {concept_id})
-        _change(other, back, vocabulary, viewer_door)
+        _change(other, back, vocabulary)
     return concept_id
 
 
-def entity_describe(*, details: EntityDetails, vocabulary: Vocabulary, viewer_door: AuditEvent.Door) -> int:
+def entity_describe(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
     """Add what is said of an entity to what is known of it."""
     key = (details.entity_type, details.name)
     entities_ensure(entities=[key], vocabulary=vocabulary)
@@ -358,11 +365,11 @@ def entity_describe(*, details: EntityDetails, vocabulary: Vocabulary, viewer_do
         "description": entity.description or details.description,
         "aliases": _joined_aliases(entity.name, entity.aliases, details.aliases),
     }
-    _change(entity, changes, vocabulary, viewer_door)
+    _change(entity, changes, vocabulary)
     return entity.pk
 
 
-def relationship_describe(*, details: RelationshipDetails, vocabulary: Vocabulary, viewer_door: AuditEvent.Door) -> int:
+def relationship_describe(*, details: RelationshipDetails, vocabulary: Vocabulary) -> int:
     """Make a relationship, or add what is said of it to what is known."""
     entities_ensure(entities=[details.source, details.target], vocabulary=vocabulary)
     relationship, made = Relationship.objects.get_or_create(
@@ -388,7 +395,7 @@ def relationship_describe(*, details: RelationshipDetails, vocabulary: Vocabular
         "valid_to": relationship.valid_to or details.valid_to,
         "evidence_ids": _joined_ids(relationship.evidence_ids, details.evidence_ids),
     }
-    _change(relationship, changes, vocabulary, viewer_door)
+    _change(relationship, changes, vocabulary)
     return relationship.pk
 
 
@@ -407,9 +414,7 @@ def _joined_ids(known: Sequence[int], more: Iterable[int]) -> list[int]:
     return sorted({*known, *more})
 
 
-def _change(
-    row: Described, changes: dict[str, object], vocabulary: Vocabulary, door: AuditEvent.Door, verb: str = "describe"
-) -> None:
+def _change(row: Described, changes: dict[str, object], vocabulary: Vocabulary) -> None:
     """Write what differs. What stood before is kept in an event, unless the same import made the row."""
     before = {name: getattr(row, name) for name, value in changes.items() if getattr(row, name) != value}
     if not before:
@@ -420,8 +425,10 @@ def _change(
     row.save(update_fields=list(after))
     if vocabulary.batch_id is None or row.batch_id != vocabulary.batch_id:
         AuditEvent.objects.create(
-            door=door,
-            verb=verb,
+            user_id=vocabulary.viewer.user_id,
+            api_key_id=vocabulary.viewer.api_key_id,
+            door=vocabulary.viewer.door,
+            verb="describe",
             subject_type=type(row).__name__.lower(),
             subject_id=row.pk,
             before=_as_json(before),

@@ -40,6 +40,43 @@ class CurationAdmin(ModelAdmin):
     list_max_show_all = 200
 
 
+class ServiceForm(ModelForm):
+    """A form whose last check is the service that does the writing: what it refuses is an error of the form."""
+
+    viewer: Viewer
+
+    def full_clean(self) -> None:
+        super().full_clean()
+        # Only once all else is right: the page's transaction ends well even where the form shows errors.
+        if self.is_bound and not self.errors:
+            for field, message in self.write():
+                self.add_error(field, message)
+
+    def write(self) -> Iterable[tuple[str | None, str]]:
+        """Do it; or give what stands against it, by field."""
+        raise NotImplementedError
+
+
+class ServiceAdmin(CurationAdmin):
+    """Rows that only services write. Their forms are ServiceForms, and pages know who looks at them."""
+
+    form: type[ServiceForm]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        return type(form.__name__, (form,), {"viewer": admin_viewer(request)})
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            # The panels of a page are given the row alone, and show only what this viewer may see.
+            row.viewer = admin_viewer(request)
+        return row
+
+    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
+        """Nothing: the form has gone through the service."""
+
+
 class ShownOnlyAdmin(CurationAdmin):
     """Rows that nobody edits: what happened, and what the site keeps for itself."""
 
@@ -78,13 +115,25 @@ class Lines(forms.CharField):
     def to_python(self, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return list(value)
-        return [line.strip() for line in super().to_python(value).splitlines() if line.strip()]
+        return [line.strip() for line in (super().to_python(value) or "").splitlines() if line.strip()]
 
     def validate(self, value: Any) -> None:
         forms.Field.validate(self, value)
 
     def run_validators(self, value: Any) -> None:
         """The lines are judged by the service that takes them."""
+
+
+class Prose(forms.CharField):
+    """Text of many lines. Browsers send line ends of their own: that alone must not count as a change."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "class": "vLargeTextField"})
+
+    def to_python(self, value: Any) -> str:
+        return (super().to_python(value) or "").replace("\r\n", "\n")
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed(self.to_python(initial), data)
 
 
 def panel(head: Iterable[str], rows: Iterable[Iterable[object]], empty: str = "None.") -> SafeString:

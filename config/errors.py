@@ -5,24 +5,26 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any
 
 import psycopg
+import pydantic
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from ninja import Field, Schema
 from ninja.errors import AuthenticationError, HttpError, ValidationError
+from pydantic import BaseModel, Field
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from access.keys import MAKE_ONE, CrossSiteRefused, KeyRefused, ScopeMissing
+from access.keys import MAKE_ONE, CrossSiteError, KeyRefusedError, ScopeMissingError
 from config.middleware import is_outage, outage_response
+from memories.records import field_names, reasons
 from memories.services import AlreadyExists, MemoryNotFound, NotAllowed
 from search.query import Problem, QueryError
 
 logger = logging.getLogger("mnemoscope.api")
 
 
-class Error(Schema):
+class Error(BaseModel):
     """What every refusal of the API looks like."""
 
     error: str = Field(description="What kind of error, one word for programs.")
@@ -32,7 +34,7 @@ class Error(Schema):
 
 
 @dataclass(eq=False)
-class Refusal(Exception):
+class ApiError(Exception):
     """An error of the API, ready to be sent."""
 
     status: int
@@ -53,7 +55,7 @@ class Refusal(Exception):
         return JsonResponse(body.model_dump(), status=self.status, headers=self.headers)
 
 
-def errors(*statuses: int) -> dict[int, type[Schema]]:
+def errors(*statuses: int) -> dict[int, type[BaseModel]]:
     """The error responses of an operation, for its declaration. Any operation may meet the last two."""
     return dict.fromkeys((*statuses, 500, 503), Error)
 
@@ -62,20 +64,21 @@ def errors(*statuses: int) -> dict[int, type[Schema]]:
 GUARDED = (401, 403)
 
 
-def answer(request: HttpRequest, error: Exception) -> HttpResponse:
+def answer(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
     """The response for an exception, whatever it is."""
-    if is_outage(error):
+    raised = error if isinstance(error, Exception) else error()
+    if is_outage(raised):
         logger.warning("%s %s: the database does not answer", request.method, request.path)
         return outage_response(request)
-    return refusal_of(error).response()
+    return error_of(raised).response()
 
 
-def refusal_of_problems(problems: Iterable[Problem], error: str = "invalid_request") -> Refusal:
+def error_of_problems(problems: Iterable[Problem]) -> ApiError:
     """422, naming every parameter at fault."""
     problems = tuple(problems)
-    return Refusal(
+    return ApiError(
         422,
-        error,
+        "invalid_query",
         "; ".join(str(problem) for problem in problems),
         "; ".join(dict.fromkeys(problem.suggestion for problem in problems if problem.suggestion)),
         tuple(dict.fromkeys(name for problem in problems for name in problem.did_you_mean)),
@@ -88,115 +91,148 @@ def close_to(name: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
 
 
 @singledispatch
-def refusal_of(error: Exception) -> Refusal:
+def error_of(error: Exception) -> ApiError:
     """What to tell about an exception. One that nobody foresaw is logged and tells nothing of itself."""
     logger.error("An unforeseen error in the API", exc_info=error)
-    return Refusal(
+    return ApiError(
         500,
         "internal_error",
-        "Something went wrong here that should not have; it has been logged.",
-        "Try again; if it stays, report it with the time and the request.",
+        "Something went wrong here that should not have. It has been logged.",
+        "Try again. If it stays, report it with the time and the request.",
     )
 
 
-@refusal_of.register
-def _(error: Refusal) -> Refusal:
+@error_of.register
+def _(error: ApiError) -> ApiError:
     return error
 
 
-@refusal_of.register
-def _(error: QueryError) -> Refusal:
-    return refusal_of_problems(error.problems, "invalid_query")
+@error_of.register
+def _(error: QueryError) -> ApiError:
+    return error_of_problems(error.problems)
 
 
-@refusal_of.register
-def _(error: ValidationError) -> Refusal:
-    return refusal_of_problems(_problem_of(item) for item in error.errors)
+@error_of.register
+def _(error: ValidationError) -> ApiError:
+    # Ninja's own list has the inputs taken out; the sentences about them came along as the cause.
+    return error.__cause__ if isinstance(error.__cause__, ApiError) else _invalid([str(item) for item in error.errors])
 
 
-@refusal_of.register
-def _(error: KeyRefused) -> Refusal:
+@error_of.register
+def _(error: KeyRefusedError) -> ApiError:
     return _unauthorized(str(error))
 
 
-@refusal_of.register
-def _(error: AuthenticationError) -> Refusal:
-    return _unauthorized("this needs a key, and there is none in the request")
+@error_of.register
+def _(error: AuthenticationError) -> ApiError:
+    return _unauthorized("This needs a key, and the request has none.")
 
 
-@refusal_of.register
-def _(error: ScopeMissing) -> Refusal:
-    return Refusal(403, "forbidden", str(error), f"use another key, or {MAKE_ONE},write")
+@error_of.register
+def _(error: ScopeMissingError) -> ApiError:
+    return ApiError(403, "forbidden", str(error), "Use another key: list_api_keys shows what each may do.")
 
 
-@refusal_of.register
-def _(error: CrossSiteRefused) -> Refusal:
-    return Refusal(
+@error_of.register
+def _(error: CrossSiteError) -> ApiError:
+    return ApiError(
         403,
         "csrf_failed",
-        "a change made with the cookie of a session needs its CSRF token",
-        "send the token of the page in the header X-CSRFToken, or use a key",
+        "A change made with the cookie of a session needs the CSRF token of a page.",
+        "Send the token in the header X-CSRFToken, or use a key.",
     )
 
 
-@refusal_of.register
-def _(error: NotAllowed) -> Refusal:
-    return Refusal(403, "forbidden", str(error), "use a key, or an account, that may write into this project")
+@error_of.register
+def _(error: NotAllowed) -> ApiError:
+    return ApiError(403, "forbidden", str(error), "Use a key, or an account, that may write into this project.")
 
 
-@refusal_of.register
-def _(error: MemoryNotFound) -> Refusal:
-    return Refusal(404, "not_found", str(error), "search for it: GET /api/search?q=…")
+@error_of.register
+def _(error: MemoryNotFound) -> ApiError:
+    return ApiError(404, "not_found", str(error), "Look for it: GET /api/search?q=…")
 
 
-@refusal_of.register
-def _(error: AlreadyExists) -> Refusal:
-    return Refusal(409, "already_exists", str(error), "change the one there is with PATCH")
+@error_of.register
+def _(error: AlreadyExists) -> ApiError:
+    address = f"/api/memories/{error.memory_id}"
+    return ApiError(
+        409, "already_exists", str(error), f"Change the one there is: PATCH {address}", headers={"Location": address}
+    )
 
 
-@refusal_of.register
-def _(error: Http404) -> Refusal:
-    return Refusal(404, "not_found", "there is nothing at this address", "GET /api/docs lists the addresses")
+@error_of.register
+def _(error: Http404) -> ApiError:
+    return ApiError(404, "not_found", "There is nothing at this address.", "The addresses are listed at /api/docs.")
 
 
-@refusal_of.register
-def _(error: HttpError) -> Refusal:
+@error_of.register
+def _(error: HttpError) -> ApiError:
     # Ninja wraps whatever stopped it from reading a body.
-    if isinstance(error.__cause__, Refusal):
+    if isinstance(error.__cause__, ApiError):
         return error.__cause__
-    return Refusal(error.status_code, "refused", str(error))
+    return ApiError(error.status_code, "refused", str(error))
 
 
-@refusal_of.register
-def _(error: RequestDataTooBig) -> Refusal:
-    return Refusal(413, "too_large", "the body is too large", "send less at a time, or use: manage.py import_memories")
+@error_of.register
+def _(error: RequestDataTooBig) -> ApiError:
+    return ApiError(413, "too_large", "The body is too large.", "Send one memory at a time.")
 
 
-@refusal_of.register
-def _(error: SuspiciousOperation) -> Refusal:
-    return Refusal(400, "malformed_request", str(error) or "the request cannot be read")
+@error_of.register
+def _(error: SuspiciousOperation) -> ApiError:
+    return ApiError(400, "malformed_request", str(error) or "The request cannot be read.")
 
 
-def _busy(error: Exception) -> Refusal:
+def _unauthorized(detail: str) -> ApiError:
+    return ApiError(
+        401,
+        "unauthorized",
+        detail,
+        f"Send a key as Authorization: Bearer mnk_… ({MAKE_ONE})",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _busy(error: Exception) -> ApiError:
     logger.error("The database gave a statement up", exc_info=error)
-    return Refusal(
+    return ApiError(
         503,
         "database_busy",
-        "the database gave this request up",
-        "try again in a moment, or ask for less at a time",
+        "The database gave this request up.",
+        "Try again in a moment, or ask for less at a time.",
         headers={"Retry-After": "2"},
     )
 
 
-def _problem_of(item: dict[str, Any]) -> Problem:
-    """One of pydantic's complaints about a path, a query or a body, in words."""
-    place = [str(part) for part in item["loc"]]
-    # A body is one record: its fields are what the sender knows, not the name that our function gives it.
-    name = ".".join(place[2:] if place[0] == "body" else place[1:]) or place[0]
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return Problem(name, message[:1].lower() + message[1:])
+def error_of_input(error: pydantic.ValidationError, model: type[BaseModel], *, below: int) -> ApiError:
+    """422 for an input that was read and is not what it should be: a sentence for every field at fault.
+
+    `below` is how many steps of a field's place are our own names.
+    """
+    details = error.errors(include_url=False, include_context=True)
+    unknown = [str(detail["loc"][-1]) for detail in details if detail["type"] == "extra_forbidden"]
+    meant = dict.fromkeys(near for name in unknown for near in close_to(name, field_names(model), 1))
+    return _invalid(reasons(_placed(error, below), model), tuple(meant))
+
+
+def _placed(error: pydantic.ValidationError, below: int) -> pydantic.ValidationError:
+    """The same errors at the places that the sender knows."""
+    lines = [
+        InitErrorDetails(
+            type=PydanticCustomError(detail["type"], "{message}", {"message": detail["msg"]}),
+            loc=detail["loc"][below:],
+            input=detail["input"],
+        )
+        for detail in error.errors(include_url=False)
+    ]
+    return pydantic.ValidationError.from_exception_data(error.title, lines)
+
+
+def _invalid(sentences: list[str], meant: tuple[str, ...] = ()) -> ApiError:
+    return ApiError(422, "invalid_request", "; ".join(sentences), "The fields are listed at /api/docs.", meant)
 
 
 # An outage never comes this far: what is left is a deadlock lost, or a statement out of time.
 for _kind in (OperationalError, InterfaceError, psycopg.OperationalError):
-    refusal_of.register(_kind, _busy)
+    error_of.register(_kind, _busy)

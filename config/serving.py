@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -85,6 +87,11 @@ class _Server(uvicorn.Server):
         # In a thread: it may ask the database, which Django forbids in the thread of the event loop.
         await asyncio.to_thread(self.when_ready)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A request that outlasts the grace is cancelled, and the traceback of that tells nobody anything.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
+
 
 def serve(listener: socket.socket, when_ready: Callable[[], None], *, access_log: bool) -> None:
     """Serve until a signal comes. `when_ready` is called once connections are accepted. Ends in KeyboardInterrupt."""
@@ -100,21 +107,26 @@ def serve(listener: socket.socket, when_ready: Callable[[], None], *, access_log
 
 
 @contextlib.contextmanager
-def termination_is_interruption() -> Iterator[None]:
-    """SIGTERM and the closing of the terminal arrive as KeyboardInterrupt: one way to stop, with all its cleaning."""
+def stop_signals() -> Iterator[threading.Event]:
+    """Ctrl-C, SIGTERM and the closing of the terminal all arrive as KeyboardInterrupt, and set the event.
+
+    The event is for what a callee makes of the exception: a command may turn it into an error of its own.
+    """
+    asked = threading.Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        asked.set()
         raise KeyboardInterrupt
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         # The ASGI server listens to SIGTERM while it runs, and to nothing else that is sent when a terminal closes.
         signal.raise_signal(signal.SIGTERM)
 
-    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt)}
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, pass_on)
     try:
-        yield
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -45,6 +46,16 @@ def env_choice(name: str, default: str, choices: list[str]) -> str:
     if value and value not in choices:
         raise ImproperlyConfigured(f"{name}={value!r} is not one of {', '.join(choices)}.")
     return value or default
+
+
+def env_zone(name: str, default: str) -> str:
+    """Read the name of a time zone."""
+    value = os.environ.get(name, "").strip() or default
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError) as error:  # none found, a path outside, a folder of them
+        raise ImproperlyConfigured(f"{name}={value!r} is not a time zone: write one such as Europe/Berlin.") from error
+    return value
 
 
 # Where data lives: the embedded Postgres, collected static files, the secret key of a laptop.
@@ -154,7 +165,7 @@ LOGIN_REDIRECT_URL = "search:explore"
 LOGOUT_REDIRECT_URL = "access:sign_in"
 
 LANGUAGE_CODE = "en-us"
-TIME_ZONE = os.environ.get("TZ_DEFAULT") or "UTC"
+TIME_ZONE = env_zone("TZ_DEFAULT", "UTC")
 USE_I18N = False
 USE_TZ = True
 

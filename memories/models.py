@@ -109,7 +109,9 @@ class Memory(models.Model):
     pinned = models.BooleanField(default=False)
     authors = ArrayField(models.TextField(), default=list, blank=True)
     agent = models.CharField(max_length=200, blank=True)
-    session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="memories", db_index=False)
+    session = models.ForeignKey(
+        Session, models.SET_NULL, null=True, blank=True, related_name="memories", db_index=False
+    )
     source = models.CharField(max_length=200, blank=True, help_text="The system it came from.")
     external_id = models.CharField(max_length=500, blank=True, help_text="Its id there.")
     source_uri = models.TextField(blank=True)

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from ninja import Field, Router, Schema
-from pydantic import create_model
+from ninja import Router
+from pydantic import BaseModel, Field, create_model
 
 from access.keys import ApiRequest, allowed
-from config.errors import GUARDED, Refusal, close_to, errors
+from config.errors import GUARDED, ApiError, close_to, errors
 from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
 from search.histogram import Histogram
 from search.query import QueryError, SearchQuery
-
-from search.run import FacetListing, FacetPage, Hit, SearchResult, Warning, facet_page, run
+from search.run import FacetListing, FacetPage, Hit, SearchResult, SearchWarning, facet_page, run
 
 # As many values of a facet as one answer holds.
 FACET_LIMIT = 1_000
@@ -26,7 +25,7 @@ router = Router()
 # --- what is answered --------------------------------------------------------------------------------------------
 
 
-class MemoryHit(Schema):
+class MemoryHit(BaseModel):
     """One memory of a page of results."""
 
     id: int
@@ -51,7 +50,7 @@ class MemoryHit(Schema):
     url: str = Field(description="The page of the memory.")
 
 
-class DateBucketCounts(Schema):
+class DateBucketCounts(BaseModel):
     """Cumulative: the last 30 days include the last 7. `older` is before the last 365 days."""
 
     last_7d: int
@@ -61,7 +60,7 @@ class DateBucketCounts(Schema):
     older: int
 
 
-class HistogramBar(Schema):
+class HistogramBar(BaseModel):
     """`from=first&to=last` gives exactly the memories of the bar."""
 
     first: str
@@ -72,27 +71,29 @@ class HistogramBar(Schema):
     partial: bool = Field(description="Whether the dates asked for cut through the bar.")
 
 
-class HistogramReply(Schema):
+class HistogramReply(BaseModel):
     interval: str
     step: int = Field(description="How many years a bar spans, where the interval is a year.")
     bars: list[HistogramBar]
 
 
 # From the one list of facets, so that a facet added there is counted and documented here.
-FacetCounts: Any = create_model(
-    "FacetCounts",
-    __base__=Schema,
-    __doc__="Counts over the whole match set, largest first. A facet's counts leave its own selection out of account.",
-    **{
-        spec.api_name: (dict[str, int], Field(default_factory=dict, description=f"{spec.label}: value to count."))
-        for spec in FACETS
-    },
-    date_buckets=(DateBucketCounts, Field(None)),
-    histogram=(HistogramReply, Field(None)),
-)
+_COUNTS: dict[str, Any] = {
+    spec.api_name: (dict[str, int], Field(default_factory=dict, description=f"{spec.label}: value to count."))
+    for spec in FACETS
+} | {"date_buckets": (DateBucketCounts, Field(None)), "histogram": (HistogramReply, Field(None))}
+if TYPE_CHECKING:
+    FacetCounts = BaseModel
+else:
+    FacetCounts = create_model(
+        "FacetCounts",
+        __base__=BaseModel,
+        __doc__="Over the whole match set, largest first. A facet's counts leave its own selection out of account.",
+        **_COUNTS,
+    )
 
 
-class FacetNote(Schema):
+class FacetNote(BaseModel):
     """A facet of which not every value is listed."""
 
     shown: int
@@ -100,7 +101,7 @@ class FacetNote(Schema):
     note: str
 
 
-class QueryWarning(Schema):
+class QueryWarning(BaseModel):
     """Something to know about the answer, though it is right as it stands."""
 
     message: str
@@ -108,7 +109,7 @@ class QueryWarning(Schema):
     did_you_mean: list[str]
 
 
-class Without(Schema):
+class Without(BaseModel):
     """One filter of a query that found nothing, and how many memories there would be without it."""
 
     parameter: str
@@ -117,7 +118,7 @@ class Without(Schema):
     count: int
 
 
-class SearchReply(Schema):
+class SearchReply(BaseModel):
     """A page of memories. The last four are there only where `include_facets` asks for them."""
 
     memories: list[MemoryHit]
@@ -133,13 +134,13 @@ class SearchReply(Schema):
     without: list[Without] = Field(description="Where nothing was found: what leaving one filter out would give.")
     engine: str
     took_ms: float
-    facets: FacetCounts = Field(None)
-    no_value: dict[str, int] = Field(None, description="Per facet, how many memories have no value in it.")
-    facet_notes: dict[str, FacetNote] = Field(None, description="The facets of which not every value is listed.")
-    unavailable: dict[str, str] = Field(None, description="The facets that could not be counted, and why.")
+    facets: FacetCounts = Field(default_factory=FacetCounts)
+    no_value: dict[str, int] = Field(default_factory=dict, description="Per facet: memories without a value.")
+    facet_notes: dict[str, FacetNote] = Field(default_factory=dict, description="The facets not listed in full.")
+    unavailable: dict[str, str] = Field(default_factory=dict, description="The facets not counted, and why.")
 
 
-class FacetValueReply(Schema):
+class FacetValueReply(BaseModel):
     value: str = Field(description="What a query says to choose it.")
     label: str
     count: int = Field(description="What choosing it instead of what is chosen in this facet would give.")
@@ -151,7 +152,7 @@ class FacetValueReply(Schema):
     type: str = Field(description="Of a concept or an entity: its type.")
 
 
-class FacetReply(Schema):
+class FacetReply(BaseModel):
     facet: str = Field(description="The name of the parameter that chooses in it.")
     api_name: str = Field(description="Its name among the facets of a search.")
     label: str
@@ -162,7 +163,7 @@ class FacetReply(Schema):
     unavailable: str = Field(description="Why there are no counts, where there are none.")
 
 
-class FacetsReply(Schema):
+class FacetsReply(BaseModel):
     """Every facet of a query, with its largest values."""
 
     total: int
@@ -278,12 +279,13 @@ def _facet_named(name: str) -> FacetSpec:
     if spec := named.get(name):
         return spec
     if name == DATE_KEY:
-        raise Refusal(404, "not_found", "dates have no list of values", "GET /api/search?include_facets=1: histogram")
-    raise Refusal(
+        advice = "Counts by date are facets.histogram and facets.date_buckets of GET /api/search?include_facets=1."
+        raise ApiError(404, "not_found", "Dates have no list of values.", advice)
+    raise ApiError(
         404,
         "not_found",
-        f"'{name[:100]}' is not a facet",
-        f"the facets are {', '.join(spec.key for spec in FACETS)}",
+        f"“{name[:100]}” is not a facet.",
+        f"The facets are {', '.join(spec.key for spec in FACETS)}.",
         close_to(name, named),
     )
 
@@ -302,7 +304,7 @@ def _search_reply(result: SearchResult, request: HttpRequest) -> SearchReply:
         has_more=result.has_more,
         filters=result.query.applied(),
         matched_by=result.matched_by,
-        warnings=_warnings(result),
+        warnings=_warnings(result.warnings),
         hidden=result.hidden,
         without=[Without(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.without],
         engine=result.engine,
@@ -347,7 +349,7 @@ def _counted(result: SearchResult) -> dict[str, Any]:
     counted = [facet for facet in result.facets if not facet.unavailable]
     counts: dict[str, Any] = {facet.spec.api_name: _value_counts(facet) for facet in counted}
     if result.date_buckets:
-        counts["date_buckets"] = DateBucketCounts.from_orm(result.date_buckets)
+        counts["date_buckets"] = DateBucketCounts.model_validate(result.date_buckets, from_attributes=True)
     if result.histogram and not result.histogram.unavailable:
         counts["histogram"] = _histogram_reply(result.histogram)
     return {
@@ -386,7 +388,7 @@ def _histogram_reply(histogram: Histogram) -> HistogramReply:
     return HistogramReply(
         interval=histogram.interval.value,
         step=histogram.step,
-        bars=[HistogramBar.from_orm(bar) for bar in histogram.bars],
+        bars=[HistogramBar.model_validate(bar, from_attributes=True) for bar in histogram.bars],
     )
 
 
@@ -402,7 +404,7 @@ def _facet_fields(facet: Facet) -> dict[str, Any]:
         "kind": facet.spec.kind.value,
         "distinct": facet.distinct,
         "no_value": facet.no_value,
-        "values": [FacetValueReply.from_orm(value) for value in facet.values],
+        "values": [FacetValueReply.model_validate(value, from_attributes=True) for value in facet.values],
         "unavailable": facet.unavailable,
     }
 

@@ -15,9 +15,8 @@ from search.facets import FACET, STATES, FacetValue
 from search.labels import day_label, memories, moment_label, plural, type_family
 from search.links import explore_url, memory_url, values_url
 from search.pager import Pager, PageSize, build_pager
-from search.run import SearchWarning as SearchWarning
 from search.query import Problem, SearchQuery, Sort
-from search.run import FacetPage, Hit, SearchResult
+from search.run import FacetPage, Hit, SearchResult, SearchWarning
 from search.sidebar import Pair, Panel, Row, build_panel, hidden_pairs, value_rows
 
 _TAGS_SHOWN = 5
@@ -125,6 +124,8 @@ class ValuesContext:
     search: str
     search_hidden: tuple[Pair, ...]
     here: str
+    # Where the form asks for this listing again; the form itself says what is ticked.
+    listing_url: str
     sorts: tuple[Link, ...]
     pager: Pager | None
     notices: tuple[Notice, ...]
@@ -193,13 +194,14 @@ def build_values_context(
         return at(page="" if number == 1 else str(number))
 
     warnings = (Notice(warning.message, suggestion=_meant(warning)) for warning in page.warnings)
-    name = spec.label.lower()
+    crumbs = _crumbs(query, page)
+    heading = crumbs[-1].label if crumbs else spec.label
     return ValuesContext(
         key=page.facet.key,
         label=spec.label,
-        title=f"{spec.label}: {plural(page.facet.distinct, 'value')}",
+        title=f"{heading}: {plural(page.facet.distinct, 'value')}",
         status=plural(page.facet.distinct, "value"),
-        heading=spec.label,
+        heading=heading,
         summary=f"{plural(page.facet.distinct, 'value')} in {memories(page.total)}",
         rows=rows,
         hidden=hidden_pairs(query, rows, ()),
@@ -209,16 +211,17 @@ def build_values_context(
             *(Pair(k, v) for k, v in given.items() if k not in {"search", "page"}),
         ),
         here=at(page=given.get("page", "")),
+        listing_url=values_url(page.facet.key, SearchQuery(), given),
         sorts=(
             Link("Most first", at(sort=""), current=listing.sort == "count"),
             Link("A–Z", at(sort="name"), current=listing.sort == "name"),
         ),
         pager=_values_pager(page, at_page),
         notices=(*notices, *warnings),
-        crumbs=_crumbs(query, page),
+        crumbs=crumbs,
         results_url=explore_url(query),
         results_label=f"Show {memories(page.total)}",
-        unavailable=page.facet.unavailable or ("" if rows else f"No {name} has such a name here."),
+        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} has such a name here."),
         chips=build_chips(query, {}),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
     )
@@ -380,10 +383,11 @@ def _crumbs(query: SearchQuery, page: FacetPage) -> tuple[Link, ...]:
         return ()
     parts = page.listing.parent.split("/")
     paths = ["/".join(parts[: n + 1]) for n in range(len(parts))]
-    levels = [
-        Link(part, values_url("category", query, {"parent": path})) for part, path in zip(parts, paths, strict=True)
-    ]
-    return (Link("All", values_url("category", query)), *levels[:-1], Link(parts[-1], "", current=True))
+    # What is listed is called by the names along its path; where nothing is, the path itself has to do.
+    names = page.facet.values[0].label.split(" / ")[:-1] if page.facet.values else parts
+    names = names if len(names) == len(parts) else parts
+    levels = [Link(n, values_url("category", query, {"parent": p})) for n, p in zip(names, paths, strict=True)]
+    return (Link("All", values_url("category", query)), *levels[:-1], Link(names[-1], "", current=True))
 
 
 def _values_pager(page: FacetPage, at: Callable[[int], str]) -> Pager | None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from django.db import DatabaseError, InterfaceError, OperationalError
@@ -41,9 +41,19 @@ _TREE_ROOTS = 12
 _TREE_CHILDREN = 8
 
 
-def count_facets(
-    engine: Engine, query: SearchQuery, planned: Planned, summary: Summary, facet_limit: int | None
-) -> tuple[tuple[Facet, ...], Histogram, DateBuckets | None, DateBuckets | None]:
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """All that is counted for one answer."""
+
+    summary: Summary
+    facets: tuple[Facet, ...]
+    histogram: Histogram
+    date_buckets: DateBuckets | None = None
+    quick_ranges: DateBuckets | None = None
+
+
+def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_limit: int | None) -> Counted:
+    """Count every facet. Where that fails or takes too long, the total alone, and why there is no more."""
     plan = planned.plan
     tree = _tree_candidates(planned) if facet_limit is None else []
     requests = [_request(spec, plan, tree, facet_limit) for spec in FACETS]
@@ -51,13 +61,14 @@ def count_facets(
         counts = engine.counts(plan, requests, zone=planned.zone, now=planned.now)
         histogram = _histogram(engine, query, planned, counts)
     except EngineTimeoutError:
-        return _unavailable("Counting took too long.")
+        return _unavailable(engine, plan, "Counting took too long.")
     except (OperationalError, InterfaceError):
         # The database itself is gone: there are no results to degrade to.
         raise
     except DatabaseError:
         logger.exception("the facets of %r could not be counted", query.querystring())
-        return _unavailable("Counting failed.")
+        return _unavailable(engine, plan, "Counting failed.")
+    summary = counts.summary or engine.summary(plan, no_values=True)
     hides = hidden_by_exclusions(engine, planned, summary.total)
     facets = []
     for spec in FACETS:
@@ -67,11 +78,13 @@ def count_facets(
         else:
             values = value_rows(spec, counted.values, planned, hides)
         facets.append(build_facet(spec, values, counted.distinct, summary, planned))
-    return tuple(facets), histogram, DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
+    buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
+    return Counted(summary, tuple(facets), histogram, buckets, ranges)
 
 
-def _unavailable(reason: str) -> tuple[tuple[Facet, ...], Histogram, None, None]:
-    return tuple(Facet(spec.key, unavailable=reason) for spec in FACETS), Histogram(unavailable=reason), None, None
+def _unavailable(engine: Engine, plan: Plan, reason: str) -> Counted:
+    facets = tuple(Facet(spec.key, unavailable=reason) for spec in FACETS)
+    return Counted(engine.summary(plan, no_values=False), facets, Histogram(unavailable=reason))
 
 
 def _chosen_values(plan: Plan, key: str) -> tuple[Value, ...]:

@@ -4,7 +4,6 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from search.facets import FACET
 from search.query import SearchQuery
 
 
@@ -33,5 +32,5 @@ def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:
 
 
 def filter_url(key: str, value: str) -> str:
-    """Everything with one value, in whatever state it is where the value is a state."""
-    return explore_url(SearchQuery().only(key, value)) if key in FACET else explore_url(SearchQuery())
+    """Everything that has one value."""
+    return explore_url(SearchQuery().only(key, value))

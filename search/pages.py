@@ -1,4 +1,4 @@
-"""The edge of every page: who is looking, what was asked, whether the page or its fragment is wanted, what to send along.
+"""The edge of every page: who is looking, what was asked, whether the page or its fragment is wanted.
 
 The only place below a view that reads a request.
 """
@@ -34,7 +34,7 @@ def _zone_names() -> frozenset[str]:
 
 def page_viewer(request: HttpRequest) -> Viewer:
     """The visitor, in the time zone that their browser named in a cookie."""
-    name = request.COOKIES.get(TIMEZONE_COOKIE, "").replace("%2F", "/")
+    name = request.COOKIES.get(TIMEZONE_COOKIE, "")
     zone = ZoneInfo(name) if name in _zone_names() else get_default_timezone()
     return viewer_of_user(request.user, timezone=zone)
 

@@ -15,11 +15,10 @@ from access.viewer import Viewer
 from categories.queries import category_tree_nodes, children_exist, resolve_categories
 from search.alternatives import collect_warnings, count_alternatives
 from search.analysis import fold
-from search.counting import build_facet, count_facets, hidden_by_exclusions, value_rows, value_terms
+from search.counting import Counted, build_facet, count_facets, hidden_by_exclusions, value_rows, value_terms
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
 from search.engines.postgres import PostgresEngine
 from search.facets import FACET, Facet, Kind
-from search.histogram import Histogram
 from search.hits import hydrate
 from search.planning import build_plan
 from search.query import SearchQuery
@@ -81,32 +80,30 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
     engine = engine_in_use()
     watch = _Stopwatch()
     now = datetime.now(UTC)
+    counted: Counted | None = None
     with _snapshot():
         with watch.stage("search"):
             planned = build_plan(query, viewer, now)
-            summary = engine.summary(planned.plan, no_values=query.include_facets)
-            found = _find(engine, planned.plan, query, summary.total)
-        facets: tuple[Facet, ...] | None = None
-        histogram: Histogram | None = None
-        buckets = ranges = None
         if query.include_facets:
             with watch.stage("facets"):
-                facets, histogram, buckets, ranges = count_facets(engine, query, planned, summary, facet_limit)
+                counted = count_facets(engine, query, planned, facet_limit)
         with watch.stage("search"):
-            hidden, without = count_alternatives(engine, query, planned, summary.total)
-            warnings = collect_warnings(engine, query, planned, summary.total)
+            total = counted.summary.total if counted else engine.summary(planned.plan, no_values=False).total
+            found = _find(engine, planned.plan, query, total)
+            hidden, without = count_alternatives(engine, query, planned, total)
+            warnings = collect_warnings(engine, query, planned, total)
         with watch.stage("hits"):
             hits = hydrate(found, planned, viewer)
     return SearchResult(
         query=query,
-        total=summary.total,
+        total=total,
         hits=hits,
-        matched_by=_matched_by(planned.plan, summary.total),
+        matched_by=_matched_by(planned.plan, total),
         hidden=hidden,
-        facets=facets,
-        histogram=histogram,
-        date_buckets=buckets,
-        quick_ranges=ranges,
+        facets=counted and counted.facets,
+        histogram=counted and counted.histogram,
+        date_buckets=counted and counted.date_buckets,
+        quick_ranges=counted and counted.quick_ranges,
         warnings=tuple(warnings),
         without=without,
         labels=planned.labels,

@@ -89,6 +89,7 @@ class Panel:
 
 def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
     """One facet under a query."""
+    facet = _as_asked(query, facet)
     spec = facet.spec
     chosen = [v for v in facet.values if v.selected or v.excluded]
     is_tree = spec.kind is Kind.TREE
@@ -113,10 +114,18 @@ def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
     )
 
 
+def _as_asked(query: SearchQuery, facet: Facet) -> Facet:
+    """Ticked is what was asked for: states that stand by default are not, or the form would ask for them."""
+    if query.selection(facet.key).include:
+        return facet
+    return replace(facet, values=tuple(replace(value, selected=False) for value in facet.values))
+
+
 def value_rows(
     query: SearchQuery, facet: Facet, corpus: CorpusCount, *, last_name_only: bool = False
 ) -> tuple[Row, ...]:
     """All the rows of a facet as a page of its own lists them, or as one level of the tree."""
+    facet = _as_asked(query, facet)
     peak = max((v.count for v in facet.values), default=0)
     rows = []
     for value in facet.values:
@@ -155,7 +164,7 @@ def _summary(query: SearchQuery, facet: Facet) -> str:
     chosen = query.selection(facet.key)
     if facet.key == "state" and not chosen.restricts:
         return " and ".join(DEFAULT_STATES)
-    parts = [plural(facet.distinct, "value") if facet.distinct or not facet.unavailable else ""]
+    parts = ["" if facet.unavailable else plural(facet.distinct, "value") if facet.distinct else "none"]
     if chosen.include:
         parts.append(f"{len(chosen.include)} selected")
     if chosen.exclude:

@@ -1,14 +1,31 @@
 """Django's Postgres backend, except that it starts the embedded server before the first connection."""
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.db.backends.postgresql import base as postgresql
+from django.db.backends.postgresql import client
 from django.utils.asyncio import async_unsafe
 
-from config.embedded.server import EmbeddedServer, server_at
+from config.embedded.server import EmbeddedServer, programs, server_at
+
+
+class DatabaseClient(client.DatabaseClient):
+    """`manage.py dbshell`, with the psql that came with the server."""
+
+    @classmethod
+    def settings_to_cmd_args_env(
+        cls, settings_dict: dict[str, Any], parameters: Iterable[str]
+    ) -> tuple[list[str], dict[str, str] | None]:
+        embedded = settings_dict["EMBEDDED"]
+        address = server_at(embedded["data"], durable=embedded["durable"]).ensure()
+        place = {"HOST": str(address.socket_dir), "PORT": address.port, "USER": address.user}
+        arguments, environment = super().settings_to_cmd_args_env({**settings_dict, **place}, parameters)
+        return [str(programs() / "psql"), *list(arguments)[1:]], environment
 
 
 class DatabaseWrapper(postgresql.DatabaseWrapper):
+    client_class = DatabaseClient
     _connection_pools: ClassVar[dict[str, Any]]  # Django's own, which its stubs leave out
 
     @property

@@ -39,7 +39,6 @@ DATABASE = "mnemoscope"
 PORT = 5432  # it only names the socket: the server listens on no network address
 ACCOUNT = "embedded_postgres"  # Postgres refuses to run as root; root runs it as this account
 LONGEST_SOCKET_PATH = 100  # the kernels allow 103 to 107 bytes
-TRUSTED_SECONDS = 1.0  # how long a look at the server's process is believed
 START_SECONDS = 1800.0  # replaying the log of an unclean stop may take minutes, never this long
 STOP_SECONDS = 60.0
 LOG_BYTES = 10_000_000
@@ -95,16 +94,13 @@ class EmbeddedServer:
         self._address: Address | None = None
         self._postmaster: psutil.Process | None = None
         self._child: subprocess.Popen[bytes] | None = None
-        self._believed_until = 0.0
         self._owner = os.getpid()
         self._before_stop: list[Callable[[], None]] = []
 
     # ── What others call ────────────────────────────────────────────────────────────────────────────────────────────
 
     def ensure(self) -> Address:
-        """The address of the running server, which is made and started as needed. Cheap when it runs."""
-        if self._address is not None and time.monotonic() < self._believed_until:
-            return self._address
+        """The address of the running server, which is made and started as needed. Some 30 µs when it runs."""
         with self._threads:
             if self._address is None or not self._alive():
                 try:
@@ -114,7 +110,6 @@ class EmbeddedServer:
                         f"The embedded Postgres in {self.data} cannot be used: {error}. "
                         f"Set MNEMOSCOPE_HOME to a folder that you may write, {ELSEWHERE}."
                     ) from error
-            self._believed_until = time.monotonic() + TRUSTED_SECONDS
             return self._address
 
     def before_stop(self, callback: Callable[[], None]) -> None:
@@ -140,7 +135,6 @@ class EmbeddedServer:
                     self._stop()
                 self._users.close()
             self._users = self._address = self._postmaster = None
-            self._believed_until = 0.0
 
     # ── Locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -116,8 +116,12 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Everything counted under one plan: facets, days, and the cumulative buckets within the dates and without them."""
+    """Everything counted under one plan: facets, days, and the cumulative buckets within the dates and without them.
 
+    The summary comes along where days were asked for: it is of the same rows.
+    """
+
+    summary: Summary | None
     facets: dict[str, FacetCounts]
     days: tuple[DayCount, ...]
     buckets: tuple[int, ...]

@@ -1,10 +1,10 @@
 """DATABASE_URL, and the embedded server: started when needed, shared, stopped by the last one out, never lost."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -115,6 +115,15 @@ def test_command_line_tells_a_database_that_is_down_in_words(tmp_path):
     assert "secret" not in done.stderr
 
 
+def test_database_shell_opens_the_embedded_database(tmp_path):
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    environment.pop("DATABASE_URL", None)
+    shell = [sys.executable, "manage.py", "dbshell", "--", "-Atc", "SELECT current_database()"]
+    done = subprocess.run(shell, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "mnemoscope\n", done.stderr
+    assert working_in(tmp_path / "postgres") == []
+
+
 # ── The embedded server ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -157,6 +166,15 @@ def ask(server, statement, database="mnemoscope"):
 
 def postmaster(data):
     return int((data / "postmaster.pid").read_text().split()[0])
+
+
+def kill_server(data):
+    """kill -9, and not a moment later: the next look finds it dead."""
+    head = psutil.Process(postmaster(data))
+    head.kill()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while head.status() != psutil.STATUS_ZOMBIE:
+            pass
 
 
 class AnotherProcess:
@@ -272,8 +290,7 @@ def test_processes_that_start_at_once_share_one_server(data):
 def test_killed_server_is_started_again_and_nothing_committed_is_lost(data):
     durable = EmbeddedServer(data)
     ask(durable, "CREATE TABLE kept AS SELECT 42 AS answer")
-    os.kill(postmaster(data), signal.SIGKILL)
-    time.sleep(1.1)  # how long the last look at it is believed
+    kill_server(data)
     assert ask(durable, "SELECT answer FROM kept") == 42
     durable.leave()
     assert working_in(data) == []
@@ -284,8 +301,7 @@ def test_orphans_of_a_killed_server_do_not_hinder_the_next_start(server, data):
     with psycopg.connect(host=str(address.socket_dir), user=address.user, dbname="mnemoscope") as busy:
         pid = busy.info.backend_pid
         os.kill(pid, signal.SIGSTOP)  # a backend that cannot notice
-        os.kill(postmaster(data), signal.SIGKILL)
-        time.sleep(1.1)
+        kill_server(data)
         assert ask(server, "SELECT 1") == 1
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 

@@ -211,16 +211,39 @@ def test_other_machines_are_not_let_in_before_somebody_has_a_password(runs, home
 
 
 @pytest.mark.django_db
-def test_sample_that_cannot_be_loaded_is_told_and_the_rest_goes_on(monkeypatch, capsys):
-    def broken():
-        raise CommandError("line 7 is not JSON")
-
-    monkeypatch.setattr(up, "load_sample", broken)
+def test_sample_that_cannot_be_loaded_is_told_and_the_rest_goes_on(monkeypatch, tmp_path, capsys):
+    broken, whole = tmp_path / "broken.jsonl.gz", tmp_path / "whole.jsonl"
+    broken.write_bytes(b"\x1f\x8b no gzip after all")
+    whole.write_text('{"content": "Backups are tried on the first Monday."}\n')
+    monkeypatch.setattr(up, "sample_paths", lambda: [broken, whole])
     monkeypatch.setattr(up, "collect_static", lambda: False)
-    assert not Memory.objects.exists()
     up.Command().prepare()
-    assert "The sample could not be loaded: line 7 is not JSON" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "The sample could not be loaded" in told
+    assert f"import_memories {broken}" in told
+    assert Memory.objects.get().content == "Backups are tried on the first Monday."
     assert User.objects.get().username == "owner"
+
+
+def test_sample_is_the_team_and_the_history_of_a_clone(monkeypatch, tmp_path, settings):
+    settings.BASE_DIR = tmp_path
+    assert up.sample_paths() == [up.SAMPLE]
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(up.shutil, "which", lambda name: "/somewhere/git")
+    assert up.sample_paths() == [up.SAMPLE, tmp_path]
+    assert up.SAMPLE.exists()
+
+
+def test_interruption_that_the_import_made_an_error_of_still_stops(monkeypatch):
+    def interrupted(*arguments):
+        raise CommandError("interrupted, nothing is written")
+
+    monkeypatch.setattr(up, "call_command", interrupted)
+    command = up.Command()
+    command.asked_to_stop = threading.Event()
+    command.asked_to_stop.set()
+    with pytest.raises(KeyboardInterrupt):
+        command.load_sample(up.SAMPLE)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("name", help="Who or what it is for; you will see this name in the audit trail.")
         parser.add_argument("--scopes", default="read", help=f"Some of {', '.join(SCOPES)}, with commas (read).")
         parser.add_argument("--projects", default="", help="Slugs of the projects it may see, with commas (every one).")
-        parser.add_argument("--expires", default="", help="A span such as 90d or 1y, or a day such as 2027-01-01 (never).")
+        parser.add_argument("--expires", default="", help="A span such as 90d, or a day such as 2027-01-01 (never).")
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["name"].strip()

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
-from config.serving import CannotListenError, is_loopback, listen, serve, site_address, termination_is_interruption
+from config.serving import CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 from memories.models import Memory
 
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
@@ -28,6 +29,7 @@ SETTING_UP = 4_711_001  # the key of the advisory lock
 class Command(BaseCommand):
     help = "Prepare the database and the static files, and serve the explorer until Ctrl-C."
     requires_system_checks: list[str] = []  # they are run below, with those of the database
+    asked_to_stop = threading.Event()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
@@ -36,7 +38,7 @@ class Command(BaseCommand):
     def handle(self, *, host: str, port: int, verbosity: int, **options: Any) -> None:
         if not 1 <= port <= 65535:
             raise CommandError(f"--port {port} is not a port: give a number from 1 to 65535.")
-        with termination_is_interruption():
+        with stop_signals() as self.asked_to_stop:
             try:
                 self.up(host, port, verbosity)
             except KeyboardInterrupt:
@@ -45,6 +47,8 @@ class Command(BaseCommand):
                 # A second Ctrl-C must not leave the database half stopped.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 self.down()
+        # From here on one may end the process by force, should something else in it hang.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         self.say("Stopped.")
 
     def up(self, host: str, port: int, verbosity: int) -> None:
@@ -82,16 +86,22 @@ class Command(BaseCommand):
             self.say("Collected the static files.")
         if not Memory.objects.exists():
             self.say("The database is empty: loading the sample …")
-            try:
-                load_sample()
-            except Exception as error:  # whatever it is, an empty explorer is better than none
-                self.stderr.write(
-                    self.style.WARNING(
-                        f"The sample could not be loaded: {error}\n"
-                        f"The explorer works without it. To try again: python manage.py import_memories {SAMPLE}"
-                    )
-                )
+            for path in sample_paths():
+                self.load_sample(path)
         owner_ensure()
+
+    def load_sample(self, path: Path) -> None:
+        try:
+            call_command("import_memories", str(path))
+        except Exception as error:  # whatever it is, an empty explorer is better than none
+            if self.asked_to_stop.is_set():
+                raise KeyboardInterrupt from None
+            self.stderr.write(
+                self.style.WARNING(
+                    f"The sample could not be loaded: {error}\n"
+                    f"The explorer works without it. To try again: python manage.py import_memories {path}"
+                )
+            )
 
     def welcome(self, host: str, site: str) -> None:
         user = owner_to_sign_in()
@@ -153,11 +163,10 @@ def address_file(site: str) -> Iterator[None]:
             ADDRESS_FILE.unlink()
 
 
-def load_sample() -> None:
+def sample_paths() -> list[Path]:
     """The invented team's memories, and the history of this repository where it has one."""
-    call_command("import_memories", str(SAMPLE))
-    if (settings.BASE_DIR / ".git").exists() and shutil.which("git"):
-        call_command("import_memories", str(settings.BASE_DIR))
+    has_history = (settings.BASE_DIR / ".git").exists() and shutil.which("git")
+    return [SAMPLE, settings.BASE_DIR] if has_history else [SAMPLE]
 
 
 def collect_static() -> bool:

@@ -1,0 +1,182 @@
+"""One import from beginning to end: its batch, its transaction, its report."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+from django.db import DatabaseError, connection, transaction
+from django.utils import timezone
+
+from access.models import AuditEvent
+from access.viewer import Viewer
+from memories.importers.base import Importer, ImportFailed, Options, Refusal
+from memories.importers.write import Tally, WriteOptions, records_write
+from memories.models import ImportBatch
+from memories.storage import corpus_bump
+
+# As many refusals as a batch keeps; all of them are told to whoever runs the import.
+MAX_REPORTED = 1_000
+_GIN_INDEXES = (
+    "SELECT indexrelid::regclass FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
+    " WHERE indrelid = 'memories_memory'::regclass AND relam = (SELECT oid FROM pg_am WHERE amname = 'gin')"
+)
+_WRITTEN_TABLES = (
+    "memories_memory, memories_memorylink, memories_session, categories_category, categories_categorylink,"
+    " categories_concept, categories_conceptlink, categories_entity, categories_entitylink"
+)
+
+
+class _DryRunOver(Exception):  # noqa: N818 - no error at all
+    """Ends the transaction of a dry run."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of an import. `batch_id` is None after a dry run."""
+
+    batch_id: int | None
+    tally: Tally
+    seconds: float
+    refusals: list[Refusal] = field(default_factory=list)
+    """The first of them."""
+
+    @property
+    def rate(self) -> float:
+        return self.tally.read / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportChoices:
+    """What whoever imports has chosen."""
+
+    project: str = ""
+    dry_run: bool = False
+    overwrite: bool = False
+    keep_going: bool = False
+
+
+def import_path(
+    *,
+    path: Path,
+    importer: Importer,
+    viewer: Viewer,
+    choices: ImportChoices,
+    refused: Callable[[Refusal], None] = lambda refusal: None,
+    progress: Callable[[Tally, float | None], None] = lambda tally, fraction: None,
+) -> Outcome:
+    """Import a path as one batch: all of it or, where anything goes wrong, nothing."""
+    started = time.perf_counter()
+    refusals: list[Refusal] = []
+
+    def refuse(location: str, reason: str) -> None:
+        refusal = Refusal(location, reason)
+        if len(refusals) < MAX_REPORTED:
+            refusals.append(refusal)
+        refused(refusal)
+
+    reading = importer.read(path, Options(choices.project, choices.keep_going))
+    # Committed on its own, so that an import under way, or one that failed, can be seen.
+    batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
+    tally = Tally()
+    try:
+        with transaction.atomic():
+            own = batch or ImportBatch.objects.create(origin=str(path), format=importer.name)
+            # A batch still running that is older than the lock was killed: nothing of it was written.
+            tally = records_write(
+                reading=reading,
+                viewer=viewer,
+                batch_id=own.pk,
+                options=WriteOptions(choices.project, choices.overwrite),
+                refuse=refuse,
+                progress=progress,
+            )
+            _refuse_nothing(tally, path, refusals)
+            if choices.dry_run:
+                raise _DryRunOver
+            _close(own, tally, refusals, viewer)
+            if tally.created or tally.updated or tally.made:
+                corpus_bump()
+    except _DryRunOver:
+        return Outcome(None, tally, time.perf_counter() - started, refusals)
+    except BaseException as error:
+        if batch:
+            _fail(batch, error, refusals)
+        raise
+    if tally.created or tally.updated:
+        _settle()
+    return Outcome(own.pk, tally, time.perf_counter() - started, refusals)
+
+
+def _refuse_nothing(tally: Tally, path: Path, refusals: list[Refusal]) -> None:
+    if tally.read == tally.refused and not tally.vocabulary:
+        if not tally.read:
+            raise ImportFailed(f"{path}: holds no records.")
+        first = refusals[0]
+        raise ImportFailed(
+            f"{path}: none of its {tally.read:,} records could be read; the first, {first.location}: {first.reason}."
+        )
+
+
+def _close(batch: ImportBatch, tally: Tally, refusals: list[Refusal], viewer: Viewer) -> None:
+    batch.state = ImportBatch.State.DONE
+    batch.finished_at = timezone.now()
+    batch.read = tally.read
+    batch.created = tally.created
+    batch.updated = tally.updated
+    batch.unchanged = tally.unchanged
+    batch.refused = tally.refused
+    batch.report = {
+        "refused": [{"location": one.location, "reason": one.reason} for one in refusals],
+        "notes": [{"location": location, "note": note} for location, note in tally.notes[:MAX_REPORTED]],
+        "vocabulary_records": tally.vocabulary,
+        "vocabulary_made": tally.made,
+    }
+    batch.save()
+    AuditEvent.objects.create(
+        user_id=viewer.user_id,
+        api_key_id=viewer.api_key_id,
+        door=viewer.door,
+        verb="import",
+        subject_type="importbatch",
+        subject_id=batch.pk,
+        after={
+            "origin": batch.origin,
+            "format": batch.format,
+            "created": tally.created,
+            "updated": tally.updated,
+            "refused": tally.refused,
+            "vocabulary": tally.made,
+        },
+        batch_id=batch.pk,
+    )
+
+
+def _fail(batch: ImportBatch, error: BaseException, refusals: list[Refusal]) -> None:
+    """Say in the batch that it failed. With the database gone, it says `running` until the next import."""
+    if isinstance(error, KeyboardInterrupt):
+        reason = "It was interrupted."
+    else:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    with contextlib.suppress(DatabaseError, psycopg.Error):
+        ImportBatch.objects.filter(pk=batch.pk).update(
+            state=ImportBatch.State.FAILED,
+            finished_at=timezone.now(),
+            report={
+                "error": reason,
+                "refused": [{"location": one.location, "reason": one.reason} for one in refusals],
+            },
+        )
+
+
+def _settle() -> None:
+    """Sort in what gathered beside the GIN indexes, and let the planner know how much there is now."""
+    # Another role than the owner of the tables may not do this; then Postgres does it in its own time.
+    with contextlib.suppress(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL maintenance_work_mem = '128MB'")
+        cursor.execute(_GIN_INDEXES)
+        for (index,) in cursor.fetchall():
+            cursor.execute("SELECT gin_clean_pending_list(%s::regclass)", [index])
+        cursor.execute(f"ANALYZE {_WRITTEN_TABLES}")

@@ -1,0 +1,121 @@
+"""JSON records, one on a line, plain or gzip."""
+
+import contextlib
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic_core import from_json
+
+from memories.importers.base import Found, Importer, ImportFailed, Options, Reading, Refusal
+from memories.records import kind_of, unstorable
+
+MAX_LINE = 20 * 1024 * 1024
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+
+
+def knows(path: Path) -> bool:
+    """Whether the first line that is not blank starts like a JSON object. A damaged gzip is one all the same."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+    try:
+        with _opened(path) as lines:
+            start = lines.read(64 * 1024)
+    except (OSError, EOFError, zlib.error):
+        return packed
+    text = start.removeprefix(_BOM).lstrip()
+    return text.startswith(b"{") or not text
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+    return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
+
+
+def read(path: Path, options: Options) -> Reading:
+    size = path.stat().st_size
+    source = path.open("rb")
+    packed = source.read(2) == _GZIP
+    source.seek(0)
+    lines: IO[bytes] = gzip.GzipFile(fileobj=source, mode="rb") if packed else source  # type: ignore[assignment]
+
+    def fraction() -> float | None:
+        return source.tell() / size if size and not source.closed else None
+
+    return Reading(_records(source, lines, options), fraction)
+
+
+def _records(source: IO[bytes], lines: IO[bytes], options: Options) -> Iterator[Found | Refusal]:
+    number = 0
+    with source, lines:
+        while True:
+            try:
+                line = lines.readline(MAX_LINE + 1)
+                if len(line) > MAX_LINE:
+                    yield _too_long(lines, number + 1)
+                    number += 1
+                    continue
+            except (OSError, EOFError, zlib.error) as error:
+                reason = _damage(error)
+                if options.keep_going:
+                    yield Refusal(f"after line {number}", f"{reason}; what came after it is lost")
+                    return
+                raise ImportFailed(
+                    f"{reason} after line {number:,}. Nothing was imported. Get an undamaged copy, or import the "
+                    f"{number:,} lines before the damage with --keep-going."
+                ) from error
+            if not line:
+                return
+            number += 1
+            if number == 1:
+                line = line.removeprefix(_BOM)
+            if stripped := line.strip():
+                yield _parsed(stripped, f"line {number}")
+
+
+def _damage(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "The gzip file ends in the middle: it is cut off"
+    if isinstance(error, zlib.error | gzip.BadGzipFile):
+        return "The gzip file is damaged"
+    return f"The file cannot be read ({error})"
+
+
+def _too_long(lines: IO[bytes], number: int) -> Refusal:
+    while (rest := lines.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+        pass
+    return Refusal(
+        f"line {number}", f"is longer than {MAX_LINE // 1024 // 1024} MB; a record is one line of at most that"
+    )
+
+
+def _parsed(line: bytes, location: str) -> Found | Refusal:
+    try:
+        data: Any = from_json(line, allow_inf_nan=False)
+    except ValueError as error:
+        return Refusal(location, _why_not_json(line, error))
+    if not isinstance(data, dict):
+        return Refusal(location, f'is {kind_of(data)}; a record is a JSON object, {{"content": …}}')
+    return Found(location, data)
+
+
+def _why_not_json(line: bytes, error: ValueError) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as wrong:
+        return f"is not UTF-8: byte {wrong.start + 1} is 0x{line[wrong.start]:02x}; save the file as UTF-8"
+    # Half a character, written as an escape, is JSON to others: say what is wrong with it.
+    with contextlib.suppress(ValueError, RecursionError):
+        if reason := unstorable(json.loads(line)):
+            return reason
+    return f"is not JSON: {str(error).replace(' at line 1 column ', ' at character ')}"
+
+
+IMPORTER = Importer("jsonl", "a file with one JSON object a line, plain or gzip", knows, read)

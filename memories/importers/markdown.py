@@ -1,0 +1,192 @@
+"""A folder of Markdown files, or one of them: front matter, folders as categories, wiki links and relative links."""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import yaml
+
+from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
+from memories.records import MAX_CONTENT, MemoryRecord, field_names, shown
+
+SUFFIXES = (".md", ".markdown")
+# No memory's text is longer, even in characters of four bytes; with room for the front matter.
+_MAX_BYTES = 5 * MAX_CONTENT
+_SKIPPED = frozenset({"node_modules"})
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<title>.+?)[ \t]*#*[ \t]*$", re.MULTILINE)
+_CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_WIKI_LINK = re.compile(r"(?P<embedded>!?)\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
+_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target><[^>\n]*>|[^()\s]+)(?:\s+\"[^\"\n]*\")?\)")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+# What other tools call the fields of a record.
+_ALIASES = {
+    "created": "created_at",
+    "date": "created_at",
+    "updated": "updated_at",
+    "modified": "updated_at",
+    "lastmod": "updated_at",
+    "permalink": "id",
+    "category": "categories",
+    "keywords": "tags",
+    "description": "summary",
+    "url": "source_url",
+}
+_FILE_TIMES = frozenset({"created_at", "updated_at"})
+
+
+class _TextLoader(yaml.SafeLoader):
+    """Front matter as text: what `3.10`, `no` or a date means is for the record to say. Plain values only."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        # An alias repeats a value as often as it likes: a few lines can grow to gigabytes.
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not read here; write the value out")
+        return super().compose_node(parent, index)
+
+
+def knows(path: Path) -> bool:
+    """A folder, or a single file that is called Markdown: any text is Markdown, so the content cannot tell."""
+    return path.is_dir() or (path.is_file() and path.suffix.lower() in SUFFIXES)
+
+
+def read(path: Path, options: Options) -> Reading:
+    root = path if path.is_dir() else path.parent
+    files = list(_files(path)) if path.is_dir() else [path]
+    if not files:
+        raise NotReadable(f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).")
+    # A folder's own name, though it be given as `.`; one file says nothing of a project.
+    project = options.project or (path.resolve().name if path.is_dir() else "")
+    done = 0
+
+    def records() -> Iterator[Found | Refusal]:
+        nonlocal done
+        for file in files:
+            yield _record(file, root, project)
+            done += 1
+
+    return Reading(records(), lambda: done / len(files))
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """The Markdown files of a folder and below, in order; nothing hidden, no link followed out of it."""
+
+    def failed(error: OSError) -> None:
+        raise ImportFailed(f"{error.filename}: cannot be read: {error.strerror}.")
+
+    for folder, folders, names in os.walk(root, onerror=failed):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        for name in sorted(names):
+            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+                yield Path(folder, name)
+
+
+def _record(file: Path, root: Path, project: str) -> Found | Refusal:
+    relative = file.relative_to(root).as_posix()
+    location = relative.encode(errors="replace").decode()
+    try:
+        if not file.is_file():
+            return Refusal(location, "is a link to nothing, or no plain file")
+        status = file.stat()
+        if status.st_size > _MAX_BYTES:
+            return Refusal(location, f"has {status.st_size:,} bytes; up to {_MAX_BYTES:,} are read")
+        text = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        return Refusal(location, f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}")
+    except OSError as error:
+        return Refusal(location, f"cannot be read: {error.strerror}")
+    matter: dict[str, Any] = {}
+    if match := _FRONT_MATTER.match(text):
+        try:
+            loaded = yaml.load(match["yaml"], Loader=_TextLoader)  # noqa: S506 - a SafeLoader that reads even less
+        except (yaml.YAMLError, RecursionError) as error:
+            return Refusal(location, f"its front matter is not YAML: {_yaml_reason(error)}")
+        if loaded and not isinstance(loaded, dict):
+            return Refusal(location, f"its front matter is {shown(loaded)}; write fields, such as title: …")
+        matter = {str(name): value for name, value in (loaded or {}).items()}
+        text = text[match.end() :]
+    body = text.strip()
+    if not body:
+        return Refusal(location, "is empty; a memory needs a text")
+    data = _fields(matter)
+    bare = _CODE.sub(" ", body)
+    if not data.get("title"):
+        heading = _HEADING.search(bare)
+        data["title"] = heading["title"] if heading else file.stem
+    data["content"] = body
+    data.setdefault("id", relative)
+    data.setdefault("project", project)
+    data.setdefault("source", "markdown")
+    data.setdefault("source_url", relative)
+    categories = _listed(data.get("categories"))
+    if folders := posixpath.dirname(relative):
+        categories.append(folders)
+    data["categories"] = categories
+    links = data["links"] if isinstance(data.get("links"), list) else []
+    data["links"] = [*links, *_links(bare, relative)]
+    volatile: set[str] = set()
+    changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat()
+    if not data.get("created_at"):
+        data["created_at"] = changed
+        volatile |= _FILE_TIMES
+    if not data.get("updated_at"):
+        data["updated_at"] = changed
+        volatile.add("updated_at")
+    return Found(location, data, frozenset(volatile))
+
+
+def _yaml_reason(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem:
+        # Lines are counted in the file, of which the first is the opening dashes.
+        where = f" at line {error.problem_mark.line + 2}" if error.problem_mark else ""
+        return f"{error.problem}{where}"
+    return str(error) if isinstance(error, yaml.YAMLError) else "it is nested too deeply"
+
+
+def _fields(matter: dict[str, Any]) -> dict[str, Any]:
+    """Front matter as the fields of a record. What a record does not know is kept as it is."""
+    known = set(field_names(MemoryRecord))
+    data: dict[str, Any] = {}
+    for name, value in matter.items():
+        key = name.strip().lower().replace("-", "_").replace(" ", "_")
+        key = _ALIASES.get(key, key)
+        if value in ("null", "~", ""):
+            continue
+        # The file's text is the content, whatever its front matter says.
+        if key in ("content", "text", "body"):
+            continue
+        data.setdefault(key if key in known else name, value)
+    return data
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return list(value)
+    return [] if value is None else [value]
+
+
+def _links(text: str, relative: str) -> list[dict[str, str]]:
+    """Wiki links, and links to other files of the folder by the ids that those have."""
+    links: dict[tuple[str, str], None] = {}
+    for match in _WIKI_LINK.finditer(text):
+        if not match["embedded"] and (target := match["target"].strip()):
+            links["links-to", target] = None
+    for match in _LINK.finditer(text):
+        target = unquote(match["target"].strip("<>")).split("#", 1)[0].split("?", 1)[0]
+        if not target or _SCHEME.match(target) or not target.lower().endswith(SUFFIXES):
+            continue
+        base = "" if target.startswith("/") else posixpath.dirname(relative)
+        path = posixpath.normpath(posixpath.join(base, target.lstrip("/")))
+        if not path.startswith("../"):
+            links["links-to", path] = None
+    return [{"rel": rel, "target": target[:500]} for rel, target in links]
+
+
+IMPORTER = Importer("markdown", "a folder of Markdown files (*.md), or one such file", knows, read)

@@ -1,0 +1,92 @@
+"""A memory's Markdown as HTML. Its text is untrusted: raw HTML is text, and an allow-list decides what comes out."""
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import nh3
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+
+_TAGS = {
+    *("p", "br", "hr", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "s", "a", "div"),
+    *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"),
+}
+_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "th": {"align"}, "td": {"align"}, "div": {"class", "tabindex"}}
+_SCHEMES = {"http", "https", "mailto"}
+
+
+def render_markdown(text: str) -> SafeString:
+    """The text as HTML that can run nothing, load nothing, and pass for no part of the page."""
+    html = _MARKDOWN.render(text)
+    clean = nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        url_schemes=_SCHEMES,
+        link_rel="noopener nofollow",
+        allowed_classes=None,
+        attribute_filter=_only_own_attributes,
+    )
+    return mark_safe(clean)  # noqa: S308 - the allow-list above is what makes it safe
+
+
+def _only_own_attributes(tag: str, attribute: str, value: str) -> str | None:
+    if tag == "div":
+        return value if (attribute, value) in {("class", "wide"), ("tabindex", "0")} else None
+    if attribute == "align":
+        return value if value in {"left", "center", "right"} else None
+    if attribute == "href" and not urlsplit(value).scheme:
+        # A relative link means another file of the source, never a page of this site.
+        return None
+    return value
+
+
+def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    """One level down: the page has its own first heading."""
+    level = min(6, int(tokens[index].tag[1]) + 1)
+    return f"<h{level}>" if tokens[index].nesting == 1 else f"</h{level}>\n"
+
+
+def _image(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    """A link: an image of another host would tell it who reads what."""
+    token = tokens[index]
+    name = token.content or "image"
+    attributes = Token("a", "a", 1, attrs={"href": str(token.attrs.get("src", ""))})
+    return f"<a{self.renderAttrs(attributes)}>{_escaped(name)}</a>"
+
+
+def _table(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    """A wide table scrolls by itself, by keyboard too."""
+    return '<div class="wide" tabindex="0"><table>\n' if tokens[index].nesting == 1 else "</table></div>\n"
+
+
+def _cell(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    token = tokens[index]
+    side = str(token.attrs.get("style", "")).partition(":")[2]
+    return f'<{token.tag} align="{side}">' if side else f"<{token.tag}>"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def _markdown() -> MarkdownIt:
+    markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
+    rules = {
+        "heading_open": _heading,
+        "heading_close": _heading,
+        "image": _image,
+        "table_open": _table,
+        "table_close": _table,
+        "th_open": _cell,
+        "td_open": _cell,
+    }
+    for name, rule in rules.items():
+        markdown.add_render_rule(name, rule)
+    return markdown
+
+
+_MARKDOWN = _markdown()

@@ -1,0 +1,396 @@
+"""Writes to memories: one verb each, atomic, audited, the same for every door."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from access.models import AuditEvent
+from access.viewer import Viewer, visible_to
+from categories.models import MadeBy
+from categories.services import Vocabulary
+from memories.building import (
+    category_refs,
+    concept_refs,
+    entity_refs,
+    named_links,
+    names_ensure,
+    projects_make,
+    record_as_json,
+    record_image,
+    sessions_ensure,
+)
+from memories.models import Memory, Project
+from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
+from memories.storage import (
+    MemoryImage,
+    Ref,
+    content_hash_of,
+    corpus_bump,
+    dangling_links_resolve,
+    image_changes,
+    images_insert,
+    images_read,
+    images_update,
+    memory_audit,
+    memory_ids_draw,
+    memory_text,
+    targets_resolve,
+)
+from memories.terms import memory_terms
+
+DEFAULT_PROJECT = "default"
+_LISTED_PROJECTS = 20
+
+
+class MemoryNotFound(LookupError):  # noqa: N818 - it reads as what happened
+    """There is no such memory, or none that the viewer may see: the answer is the same."""
+
+    def __init__(self, memory_id: int) -> None:
+        self.memory_id = memory_id
+        super().__init__(f"There is no memory #{memory_id} that you may see.")
+
+
+class NotAllowed(Exception):  # noqa: N818
+    """The viewer may not do this. The message is a sentence for people."""
+
+
+class AlreadyExists(Exception):  # noqa: N818
+    """The memory is there already, as `memory_id`."""
+
+    def __init__(self, memory_id: int, message: str) -> None:
+        self.memory_id = memory_id
+        super().__init__(message)
+
+
+class ChangeRefused(ValueError):  # noqa: N818
+    """A change that makes no sense. `field` is what it is about."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {message}" if field else message)
+
+
+@transaction.atomic
+def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
+    """Store a new memory. One with the same id, or without an id the same text, in the project is AlreadyExists."""
+    vocabulary = Vocabulary(viewer)
+    project = _project_for(record, viewer, vocabulary)
+    title = record.title or derived_title(record.content)
+    content_hash = content_hash_of(title, record.content)
+    _refuse_repeat(project, record, content_hash)
+    names_ensure([record], vocabulary)
+    image = record_image(
+        record=record,
+        memory_id=memory_ids_draw(1)[0],
+        project_id=project.pk,
+        session_id=_session_id(project, record.session, record.agent, vocabulary),
+        vocabulary=vocabulary,
+        made_by=_made_by(viewer),
+        now=timezone.now(),
+        raw=record_as_json(record),
+        record_hash="",
+        title=title,
+    )
+    images_insert([image], [memory_terms(memory_text(image, project.language))], vocabulary.lineages, viewer)
+    memory_audit(viewer, "create", None, image)
+    corpus_bump()
+    return Memory.objects.get(pk=image.id)
+
+
+def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -> Project:
+    """The project a record names, or the one that goes without saying; made where the viewer may make projects."""
+    if "write" not in viewer.scopes:
+        raise NotAllowed("You may read but not write: writing needs the scope write.")
+    slug = record.project
+    if not slug and viewer.writable_project_ids is not None:
+        choices = list(Project.objects.filter(pk__in=viewer.writable_project_ids))
+        if len(choices) == 1:
+            return choices[0]
+        raise NotAllowed(f"Say which project it belongs to. {_writable_text(choices)}")
+    slug = slug or DEFAULT_PROJECT
+    project = Project.objects.filter(slug=slug).first()
+    if project is None and viewer.may_write(None):
+        projects_make([slug], vocabulary)
+        project = Project.objects.get(slug=slug)
+    if project is None or not viewer.may_write(project.pk):
+        # The same for a project that is not there: the answer must not tell.
+        choices = list(Project.objects.filter(pk__in=viewer.writable_project_ids or ()))
+        raise NotAllowed(f"You may not write into a project {slug!r}. {_writable_text(choices)}")
+    return project
+
+
+def _writable_text(projects: Sequence[Project]) -> str:
+    if not projects:
+        return "There is no project that you may write into."
+    names = ", ".join(project.slug for project in projects[:_LISTED_PROJECTS])
+    return f"You may write into: {names}{', …' if len(projects) > _LISTED_PROJECTS else ''}."
+
+
+def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) -> None:
+    """Two requests with the same memory wait for each other here: one of them finds it there."""
+    key = record.id or content_hash
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
+    same = Memory.objects.filter(project=project).order_by("id")
+    if record.id:
+        known = same.filter(external_id=record.id).values_list("id", flat=True).first()
+        said = f"{project.slug} has a memory with the id {record.id!r} already: #{known}."
+    else:
+        same = same.exclude(state=Memory.State.DELETED)
+        known = same.filter(content_hash=content_hash).values_list("id", flat=True).first()
+        said = f"{project.slug} has a memory with this title and text already: #{known}. Give it an id to keep both."
+    if known is not None:
+        raise AlreadyExists(known, said)
+
+
+def _session_id(project: Project, session: str, agent: str, vocabulary: Vocabulary) -> int | None:
+    if not session:
+        return None
+    return sessions_ensure({(project.pk, session): agent}, vocabulary)[project.pk, session]
+
+
+def _made_by(viewer: Viewer) -> MadeBy:
+    """A person's links are their own; those that come with a record through a key or a command are imported."""
+    return MadeBy.HUMAN if viewer.user_id is not None else MadeBy.IMPORT
+
+
+def _writable(memory_id: int, viewer: Viewer) -> MemoryImage:
+    """The memory as it stands, locked until the end of the transaction."""
+    if not visible_to(viewer).filter(pk=memory_id).exists():
+        raise MemoryNotFound(memory_id)
+    # One row by its id: the only form of lock that works on a distributed table.
+    locked = Memory.objects.select_for_update().only("project_id").filter(pk=memory_id).first()
+    if locked is None:
+        raise MemoryNotFound(memory_id)
+    if not viewer.may_write(locked.project_id):
+        raise NotAllowed(f"You may read #{memory_id} but not change it.")
+    return images_read([memory_id])[memory_id]
+
+
+def _store(before: MemoryImage, after: MemoryImage, verb: str, viewer: Viewer, note: str) -> Memory:
+    """Write the change and its event. What changes nothing is no event."""
+    if stored := images_update([(before, after)]):
+        after = stored[0][1]
+        if after.external_id and after.external_id != before.external_id:
+            dangling_links_resolve({(after.project_id, after.external_id): after.id}, viewer)
+        memory_audit(viewer, verb, before, after, note=note)
+        corpus_bump()
+    return Memory.objects.get(pk=before.id)
+
+
+@transaction.atomic
+def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, reason: str = "") -> Memory:
+    """Change what is set in `changes`, and nothing else."""
+    before = _writable(memory_id, viewer)
+    vocabulary = Vocabulary(viewer)
+    names_ensure([changes], vocabulary)
+    after = _changed(before, changes, vocabulary, viewer)
+    if image_changes(before, after):
+        given = "updated_at" in changes.model_fields_set and changes.updated_at
+        after = replace(after, updated_at=given or timezone.now())
+    if after.state != before.state:
+        after = replace(after, state_reason=reason)
+    return _store(before, after, "update", viewer, reason)
+
+
+# Fields of a record that are stored as they are, and the column each goes to.
+_PLAIN = {
+    "type": "memory_type",
+    "summary": "summary",
+    "content": "content",
+    "tags": "tags",
+    "authors": "authors",
+    "agent": "agent",
+    "source": "source",
+    "source_url": "source_uri",
+    "importance": "importance",
+    "confidence": "confidence",
+    "pinned": "pinned",
+    "happened_at": "happened_at",
+    "valid_from": "valid_from",
+    "valid_to": "valid_to",
+}
+
+
+def _changed(before: MemoryImage, changes: MemoryChanges, vocabulary: Vocabulary, viewer: Viewer) -> MemoryImage:
+    given = changes.model_fields_set
+    project = Project.objects.get(pk=before.project_id)
+    values: dict[str, Any] = {_PLAIN[name]: getattr(changes, name) for name in given & _PLAIN.keys()}
+    if "project" in given and changes.project != project.slug:
+        raise ChangeRefused(
+            "project", f"a memory stays in its project ({project.slug}); store it anew in the other one"
+        )
+    if "title" in given:
+        values["title"] = changes.title or derived_title(values.get("content", before.content))
+    if "id" in given and changes.id != before.external_id:
+        _refuse_taken_id(project, changes.id, before.id)
+        values["external_id"] = changes.id
+    if "created_at" in given:
+        if changes.created_at is None:
+            raise ChangeRefused("created_at", "cannot be empty; every memory has a date")
+        values["created_at"] = changes.created_at
+    if "session" in given:
+        agent = values.get("agent", before.agent)
+        values["session_id"] = _session_id(project, changes.session, agent, vocabulary)
+    made_by = _made_by(viewer)
+    if "categories" in given:
+        values["categories"] = _kept(before.categories, category_refs(changes.categories, vocabulary, made_by))
+    if "concepts" in given:
+        weighed = {vocabulary.concepts[concept.name] for concept in changes.concepts if concept.weight is not None}
+        values["concepts"] = _kept(before.concepts, concept_refs(changes, vocabulary, made_by), weighed)
+    if "entities" in given:
+        values["entities"] = _kept(before.entities, entity_refs(changes, vocabulary, made_by))
+    if "links" in given:
+        successor = tuple(link for link in before.links if link.rel == SUPERSEDED_BY_REL)
+        links = named_links(changes.model_copy(update={"superseded_by": ""}))
+        values["links"] = (*links, *(link for link in successor if link not in links))
+    if "state" in given and changes.state is not None:
+        values["state"] = changes.state
+        if changes.state in ("active", "proposed") and "superseded_by" not in given:
+            values.update(_without_successor(before, values))
+    if "superseded_by" in given:
+        values.update(_successor(before, changes, values))
+    after = replace(before, **values)
+    _refuse_disorder(after.valid_from, after.valid_to)
+    return after
+
+
+def _kept(
+    before: Sequence[Ref], wanted: Sequence[Ref], weighed: "set[int] | frozenset[int]" = frozenset()
+) -> tuple[Ref, ...]:
+    """The wanted links, those that were there already as they were: who made them does not change."""
+    known = {ref.id: ref for ref in before}
+    return tuple(
+        replace(known[ref.id], weight=ref.weight if ref.id in weighed else known[ref.id].weight)
+        if ref.id in known
+        else ref
+        for ref in wanted
+    )
+
+
+def _refuse_taken_id(project: Project, external_id: str, memory_id: int) -> None:
+    if not external_id:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [external_id, project.pk])
+    taken = (
+        Memory.objects.filter(project=project, external_id=external_id)
+        .exclude(pk=memory_id)
+        .values_list("id", flat=True)
+    )
+    if (known := taken.first()) is not None:
+        raise AlreadyExists(known, f"{project.slug} has a memory with the id {external_id!r} already: #{known}.")
+
+
+def _refuse_disorder(valid_from: datetime | None, valid_to: datetime | None) -> None:
+    if valid_from and valid_to and valid_to < valid_from:
+        raise ChangeRefused("valid_to", "is before valid_from; a memory is valid from the earlier to the later of them")
+
+
+def _without_successor(before: MemoryImage, values: dict[str, Any]) -> dict[str, Any]:
+    """No successor any more, and no link by which one would come back."""
+    links = values.get("links", before.links)
+    return {
+        "superseded_by_id": None,
+        "links": tuple(link for link in links if link.rel != SUPERSEDED_BY_REL),
+    }
+
+
+def _successor(before: MemoryImage, changes: MemoryChanges, values: dict[str, Any]) -> dict[str, Any]:
+    cleared = _without_successor(before, values)
+    if not changes.superseded_by:
+        if before.state == Memory.State.SUPERSEDED and "state" not in values:
+            cleared["state"] = Memory.State.ACTIVE.value
+        return cleared
+    key = (before.project_id, changes.superseded_by)
+    successor_id = targets_resolve([key]).get(key)
+    if successor_id is None:
+        raise ChangeRefused(
+            "superseded_by", f"{changes.superseded_by!r} is no memory of this project: write its id, or #123"
+        )
+    _refuse_ring(before.id, successor_id)
+    cleared["superseded_by_id"] = successor_id
+    cleared.setdefault("state", values.get("state", Memory.State.SUPERSEDED.value))
+    return cleared
+
+
+def _refuse_ring(memory_id: int, successor_id: int) -> None:
+    """A memory cannot come after itself, however many stand between."""
+    if memory_id == successor_id:
+        raise ChangeRefused("superseded_by", f"#{memory_id} cannot supersede itself")
+    seen = {memory_id}
+    following: int | None = successor_id
+    while following is not None and following not in seen:
+        seen.add(following)
+        following = Memory.objects.filter(pk=following).values_list("superseded_by_id", flat=True).first()
+    if following == memory_id:
+        raise ChangeRefused("superseded_by", f"#{successor_id} is itself superseded by #{memory_id}, if not directly")
+
+
+@transaction.atomic
+def memory_supersede(*, memory_id: int, by_id: int, viewer: Viewer, reason: str = "") -> Memory:
+    """Say that another memory of the project has taken this one's place."""
+    before = _writable(memory_id, viewer)
+    successor = visible_to(viewer).filter(pk=by_id).only("project_id").first()
+    if successor is None:
+        raise MemoryNotFound(by_id)
+    if successor.project_id != before.project_id:
+        raise ChangeRefused("superseded_by", f"#{by_id} is in another project than #{memory_id}")
+    _refuse_ring(memory_id, by_id)
+    after = replace(
+        before,
+        state=Memory.State.SUPERSEDED.value,
+        state_reason=reason,
+        updated_at=timezone.now(),
+        **{**_without_successor(before, {}), "superseded_by_id": by_id},
+    )
+    return _store(before, after, "supersede", viewer, reason)
+
+
+@transaction.atomic
+def memory_delete(*, memory_id: int, viewer: Viewer, reason: str) -> Memory:
+    """Take a memory out of sight. It is kept, with the reason, and can be restored."""
+    return _state_set(memory_id, Memory.State.DELETED, "delete", viewer, reason)
+
+
+@transaction.atomic
+def memory_archive(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memory:
+    """Put a memory aside."""
+    return _state_set(memory_id, Memory.State.ARCHIVED, "archive", viewer, reason)
+
+
+def _state_set(memory_id: int, state: Memory.State, verb: str, viewer: Viewer, reason: str) -> Memory:
+    before = _writable(memory_id, viewer)
+    if before.state == state.value:
+        return Memory.objects.get(pk=memory_id)
+    after = replace(before, state=state.value, state_reason=reason, updated_at=timezone.now())
+    return _store(before, after, verb, viewer, reason)
+
+
+@transaction.atomic
+def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memory:
+    """Bring a deleted, archived or superseded memory back: a deleted one to the state it had, else to active."""
+    before = _writable(memory_id, viewer)
+    if before.state not in (Memory.State.DELETED, Memory.State.ARCHIVED, Memory.State.SUPERSEDED):
+        return Memory.objects.get(pk=memory_id)
+    state = Memory.State.ACTIVE.value
+    values: dict[str, Any] = {}
+    if before.state == Memory.State.DELETED:
+        state = _state_before_deletion(memory_id)
+    elif before.state == Memory.State.SUPERSEDED:
+        values = _without_successor(before, {})
+    after = replace(before, state=state, state_reason=reason, updated_at=timezone.now(), **values)
+    return _store(before, after, "restore", viewer, reason)
+
+
+def _state_before_deletion(memory_id: int) -> str:
+    """What the last event that deleted it says."""
+    event = AuditEvent.objects.filter(
+        subject_type="memory", subject_id=memory_id, after__state=Memory.State.DELETED.value, before__has_key="state"
+    ).first()
+    state = (event.before or {}).get("state") if event else None
+    return state if state in Memory.State.values else Memory.State.ACTIVE.value

@@ -1,0 +1,55 @@
+"""The weighted terms of a memory as the literal of its `tsvector` column. Pure, so that other processes may run it."""
+
+from dataclasses import dataclass
+
+from search.analysis import index_terms, to_tsvector
+
+# Postgres holds at most 1 MiB of terms and positions for a document.
+_MAX_VECTOR_BYTES = 1_000_000
+# Below so many characters no text comes near it, whatever is in it.
+_SURELY_FITS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryText:
+    """What of a memory is searched for words."""
+
+    title: str
+    tags: tuple[str, ...]
+    summary: str
+    external_id: str
+    link_targets: tuple[str, ...]
+    content: str
+    language: str
+
+
+def memory_terms(text: MemoryText) -> str:
+    """Title weighs most, then tags, then summary and names, then content."""
+    positions = index_terms(
+        [
+            (text.title, "A"),
+            (" ".join(text.tags), "B"),
+            (" ".join(part for part in (text.summary, text.external_id, *text.link_targets) if part), "C"),
+            (text.content, "D"),
+        ],
+        text.language,
+    )
+    if len(text.content) + len(text.summary) > _SURELY_FITS:
+        positions = _fitting(positions)
+    return to_tsvector(positions)
+
+
+def _fitting(positions: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:
+    """The first terms that fit: only a text of many thousand long, different words loses its last ones."""
+    used = 0
+    fitting: dict[str, list[tuple[int, str]]] = {}
+    for term, places in positions.items():
+        used += len(term.encode()) + 4 + 2 * len(places)
+        if used > _MAX_VECTOR_BYTES:
+            break
+        fitting[term] = places
+    return fitting
+
+
+def memories_terms(texts: list[MemoryText]) -> list[str]:
+    return [memory_terms(text) for text in texts]

@@ -1,0 +1,39 @@
+// Single-key shortcuts: never while something is typed, and they can be turned off.
+(() => {
+  const key = "shortcuts";
+  const enabled = () => localStorage.getItem(key) !== "off";
+  const isTyping = (element) => element.matches?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable], [role=slider]");
+
+  function step(by) {
+    const links = [...document.querySelectorAll("#hits .hit h2 a")];
+    const at = links.findIndex((link) => link.closest(".hit").contains(document.activeElement));
+    const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by];
+    next?.focus({ preventScroll: true });
+    next?.closest(".hit").scrollIntoView({ block: "nearest" });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && event.target.id === "q" && !event.target.value) event.target.blur();
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || !enabled()) return;
+    if (document.querySelector("dialog[open]:modal")) return;
+    const actions = {
+      "/": () => { const box = document.getElementById("q"); box?.focus(); box?.select(); },
+      j: () => step(1),
+      k: () => step(-1),
+      "?": () => document.getElementById("shortcuts").showModal(),
+    };
+    if (!(event.key in actions)) return;
+    event.preventDefault();
+    actions[event.key]();
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("[data-open-shortcuts]")) {
+      document.getElementById("shortcuts-on").checked = enabled();
+      document.getElementById("shortcuts").showModal();
+    }
+    if (event.target.id === "shortcuts") event.target.close();
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.id === "shortcuts-on") localStorage.setItem(key, event.target.checked ? "on" : "off");
+  });
+})();

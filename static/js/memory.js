@@ -1,0 +1,15 @@
+// The page of a memory: copies its id.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("[data-copy]");
+  if (!button) return;
+  const status = document.getElementById("status");
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.classList.add("done");
+    status.textContent = `${button.dataset.copy} copied`;
+    setTimeout(() => { button.classList.remove("done"); status.textContent = ""; }, 1500);
+  } catch {
+    // Not allowed to: select it, so that it can be copied by hand.
+    getSelection().selectAllChildren(document.getElementById("memory-id"));
+  }
+});

@@ -1,0 +1,58 @@
+// What every swap of a part of the page needs: what a morph leaves alone, the busy state, the count said once, errors.
+(() => {
+  // A morph copies attributes too: what the reader folded or opened stays as it is.
+  Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => {
+    if (name === "open" && node.matches("details, dialog")) return false;
+    if ((name === "role" || name === "aria-label") && node.id === "filters") return false;
+    return undefined;
+  };
+
+  // --- busy -------------------------------------------------------------------------------------------------------
+  let underWay = 0;
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    underWay += 1;
+    event.detail.target.setAttribute("aria-busy", "true");
+    document.documentElement.classList.add("busy");
+  });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    underWay = Math.max(0, underWay - 1);
+    if (underWay) return;
+    document.querySelectorAll("[aria-busy]").forEach((element) => element.removeAttribute("aria-busy"));
+    event.detail.target?.removeAttribute("aria-busy");
+    document.documentElement.classList.remove("busy");
+  });
+
+  // --- the count, said once ---------------------------------------------------------------------------------------
+  let saying;
+  document.addEventListener("htmx:afterSettle", () => {
+    const text = document.querySelector("[data-status]")?.dataset.status;
+    clearTimeout(saying);
+    if (text) saying = setTimeout(() => { document.getElementById("status").textContent = text; }, 500);
+  });
+
+  // --- errors: the old results stay, and a retry is offered ---------------------------------------------------------
+  let failed;
+  const complain = (text) => (event) => {
+    const { requestConfig, pathInfo, target } = event.detail;
+    if (requestConfig?.verb !== "get") return;
+    failed = { path: pathInfo.finalRequestPath, target: `#${target.id}` };
+    const toast = document.getElementById("toast");
+    toast.querySelector("[data-toast-text]").textContent = text(event.detail.xhr);
+    toast.hidden = false;
+  };
+  document.addEventListener("htmx:responseError", complain((xhr) =>
+    xhr.status === 503 ? "The database does not answer." : `The server could not answer (${xhr.status}).`));
+  document.addEventListener("htmx:sendError", complain(() => "The server cannot be reached."));
+  document.addEventListener("htmx:timeout", complain(() => "The server took too long."));
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.shouldSwap) document.getElementById("toast").hidden = true;
+  });
+  document.addEventListener("click", (event) => {
+    const toast = document.getElementById("toast");
+    if (event.target.closest?.("[data-dismiss]")) toast.hidden = true;
+    const retry = event.target.closest?.("[data-retry]");
+    if (!retry || !failed) return;
+    toast.hidden = true;
+    htmx.ajax("GET", failed.path, { source: retry, target: failed.target, swap: "morph show:none" });
+  });
+})();

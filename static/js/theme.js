@@ -1,0 +1,39 @@
+// Runs before the page is drawn: says that scripts work, and keeps the theme and the time zone in cookies, so that the
+// server renders both right the first time.
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+
+  const read = (name) => document.cookie.split("; ").find((pair) => pair.startsWith(`${name}=`))?.slice(name.length + 1);
+  const keep = (name, value) => {
+    const age = value ? 31536000 : 0;
+    document.cookie = `${name}=${value}; path=/; max-age=${age}; samesite=lax`;
+  };
+
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && read("timezone") !== zone) {
+    keep("timezone", zone);
+    // The page was made for another zone: explore.js asks for it once more.
+    if (zone !== "UTC") root.dataset.zoneChanged = "";
+  }
+
+  const names = { "": "as the system", light: "light", dark: "dark" };
+  const show = (theme) => {
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    const button = document.querySelector("[data-theme-switch]");
+    if (!button) return;
+    button.setAttribute("aria-label", `Theme: ${names[theme]}`);
+    button.title = `Theme: ${names[theme]}`;
+  };
+
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest?.("[data-theme-switch]")) return;
+    const order = ["", "light", "dark"];
+    const next = order[(order.indexOf(root.dataset.theme ?? "") + 1) % order.length];
+    keep("theme", next);
+    show(next);
+  });
+  document.addEventListener("DOMContentLoaded", () => show(root.dataset.theme ?? ""));
+  document.addEventListener("htmx:historyRestore", () => show(root.dataset.theme ?? ""));
+})();

@@ -1,0 +1,364 @@
+"""Every error of the API: its status, its one shape, and that it says what to do."""
+
+import json
+from datetime import timedelta
+
+import psycopg
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import SuspiciousOperation
+from django.db import InterfaceError, OperationalError
+from django.test import Client
+from django.utils import timezone
+
+from access.keys import make_key
+from access.models import ApiKey
+from access.viewer import command_viewer
+from config.api import api
+
+pytestmark = pytest.mark.django_db
+SHAPE = {"error", "detail", "suggestion", "did_you_mean"}
+
+
+@pytest.fixture
+def key():
+    return make_key(name="agent", scopes=["read", "write"], viewer=command_viewer())
+
+
+@pytest.fixture
+def caller(key):
+    return Client(headers={"Authorization": f"Bearer {key.raw}"})
+
+
+def refused(response, status, error):
+    """The body of an error, which has the shape and nothing else."""
+    assert response.status_code == status, response.content
+    assert response["Content-Type"] == "application/json"
+    body = response.json()
+    assert set(body) == SHAPE
+    assert body["error"] == error
+    assert body["detail"]
+    assert isinstance(body["suggestion"], str)
+    assert all(isinstance(name, str) for name in body["did_you_mean"])
+    assert "total;dur=" in response["Server-Timing"]
+    assert "no-store" in response["Cache-Control"]
+    return body
+
+
+GUARDED = [
+    ("get", "/api/search"),
+    ("get", "/api/facets"),
+    ("get", "/api/facets/tag"),
+    ("post", "/api/memories"),
+    ("get", "/api/memories/1"),
+    ("patch", "/api/memories/1"),
+    ("delete", "/api/memories/1"),
+    ("post", "/api/memories/1/restore"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED, ids=lambda part: part)
+def test_no_key_no_data(client, method, path):
+    response = getattr(client, method)(path)
+    body = refused(response, 401, "unauthorized")
+    assert response["WWW-Authenticate"] == "Bearer"
+    assert "create_api_key" in body["suggestion"]
+
+
+def test_every_operation_but_health_is_guarded():
+    open_ones = [
+        f"{method} {path}"
+        for path, methods in api.get_openapi_schema()["paths"].items()
+        for method, operation in methods.items()
+        if "security" not in operation
+    ]
+    assert open_ones == ["get /api/health"]
+    assert len(GUARDED) == sum(len(methods) for methods in api.get_openapi_schema()["paths"].values()) - 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"Authorization": "Bearer mnk_wrong"}, id="wrong key"),
+        pytest.param({"Authorization": "Bearer "}, id="empty key"),
+        pytest.param({"Authorization": "Basic YTpi"}, id="other scheme"),
+        pytest.param({"Authorization": "mnk_wrong"}, id="no scheme"),
+        pytest.param({"X-API-Key": "mnk_wrong"}, id="wrong key in the other header"),
+    ],
+)
+def test_wrong_key_is_refused(client, headers):
+    refused(client.get("/api/search", headers=headers), 401, "unauthorized")
+
+
+def test_expired_and_revoked_keys_are_refused_by_prefix(caller, key):
+    ApiKey.objects.update(expires_at=timezone.now() - timedelta(days=1))
+    assert f"{key.key.prefix}… expired" in refused(caller.get("/api/search"), 401, "unauthorized")["detail"]
+    ApiKey.objects.update(revoked_at=timezone.now())
+    assert f"{key.key.prefix}… was revoked" in refused(caller.get("/api/search"), 401, "unauthorized")["detail"]
+
+
+def test_wrong_key_is_not_saved_by_a_session(client, key):
+    client.force_login(User.objects.create_superuser("ada"))
+    assert client.get("/api/search").status_code == 200
+    refused(client.get("/api/search", headers={"Authorization": "Bearer mnk_wrong"}), 401, "unauthorized")
+
+
+def test_either_header_carries_a_key(client, key):
+    assert client.get("/api/search", headers={"Authorization": f"bearer {key.raw}"}).status_code == 200
+    assert client.get("/api/search", headers={"X-API-Key": key.raw}).status_code == 200
+
+
+def test_key_in_the_address_is_an_unknown_parameter(client, key):
+    refused(client.get("/api/search", {"key": key.raw}), 401, "unauthorized")
+
+
+@pytest.mark.parametrize(
+    ("scopes", "method", "path", "missing"),
+    [
+        pytest.param(["write"], "get", "/api/search", "read", id="search"),
+        pytest.param(["write"], "get", "/api/facets", "read", id="facets"),
+        pytest.param(["write"], "get", "/api/facets/tag", "read", id="facet"),
+        pytest.param(["write"], "get", "/api/memories/1", "read", id="memory"),
+        pytest.param(["read"], "post", "/api/memories", "write", id="create"),
+        pytest.param(["read"], "patch", "/api/memories/1", "write", id="update"),
+        pytest.param(["read", "curate"], "delete", "/api/memories/1", "write", id="delete"),
+        pytest.param(["read"], "post", "/api/memories/1/restore", "write", id="restore"),
+    ],
+)
+def test_scope_that_is_missing_is_named(client, scopes, method, path, missing):
+    raw = make_key(name="narrow", scopes=scopes, viewer=command_viewer()).raw
+    response = getattr(client, method)(
+        path, headers={"X-API-Key": raw}, content_type="application/json", data={"content": "Tea."}
+    )
+    assert f"the scope {missing}; yours: {', '.join(sorted(scopes))}" in refused(response, 403, "forbidden")["detail"]
+
+
+def test_session_reads_without_a_token_and_writes_with_one():
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(User.objects.create_superuser("ada"))
+    assert browser.get("/api/search").status_code == 200
+    record = json.dumps({"content": "Tea at four.", "project": "alpha"})
+    forged = browser.post("/api/memories", record, content_type="application/json")
+    assert "X-CSRFToken" in refused(forged, 403, "csrf_failed")["suggestion"]
+    browser.get("/sign-in/")
+    token = browser.cookies["csrftoken"].value
+    meant = browser.post("/api/memories", record, content_type="application/json", headers={"X-CSRFToken": token})
+    assert meant.status_code == 201
+
+
+def test_somebody_without_a_project_is_told_so(client):
+    client.force_login(User.objects.create_user("guest"))
+    assert "yours: none" in refused(client.get("/api/search"), 403, "forbidden")["detail"]
+
+
+def test_every_parameter_at_fault_is_named(caller):
+    body = refused(caller.get("/api/search?taggs=x&from=yesterday&page=0"), 422, "invalid_query")
+    assert "taggs: is not a parameter" in body["detail"]
+    assert "from: 'yesterday' is not a date" in body["detail"]
+    assert "page: 0 is too small" in body["detail"]
+    assert "YYYY-MM-DD" in body["suggestion"]
+    assert "tags" in body["did_you_mean"]
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        pytest.param({"q": "x" * 10_000}, "q: is 10,000 characters long", id="10 kB of text"),
+        pytest.param({"q": "a\x00b"}, "q: ", id="NUL"),
+        pytest.param({"tag": "a\x00b"}, "tag: ", id="NUL in a value"),
+        pytest.param({"start_date": "2026-02-30"}, "from: '2026-02-30' is not a date", id="impossible day"),
+        pytest.param({"page_size": "1000"}, "page_size: 1000 is too large", id="large page"),
+        pytest.param({"page": "9" * 30}, "page: ", id="endless page"),
+        pytest.param({"mode": "keywrod"}, "mode: 'keywrod' is not one of the choices", id="mode misspelt"),
+        pytest.param({"include_facets": "maybe"}, "include_facets: 'maybe' is not a switch", id="no switch"),
+        pytest.param({"tz": "Mars/Olympus"}, "tz: 'Mars/Olympus' is not a time zone", id="no time zone"),
+        pytest.param({"x" * 5_000: "1"}, "is not a parameter", id="long name"),
+    ],
+)
+def test_bad_parameter_is_an_error_that_names_it(caller, query, named):
+    body = refused(caller.get("/api/search", query), 422, "invalid_query")
+    assert named in body["detail"]
+    assert len(body["detail"]) < 400
+
+
+def test_thousands_of_parameters_are_refused(caller):
+    refused(caller.get("/api/search?" + "&".join(["tag=x"] * 2_000)), 400, "malformed_request")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        pytest.param(b"{not json", 400, "malformed_body", id="not JSON"),
+        pytest.param(b"", 422, "invalid_request", id="empty"),
+        pytest.param(b"\xff\xfe\x00", 400, "malformed_body", id="not UTF-8"),
+        pytest.param(b'{"content": NaN}', 400, "malformed_body", id="NaN"),
+        pytest.param(b"[" * 100_000, 400, "malformed_body", id="endless nesting"),
+        pytest.param(b"[]", 422, "invalid_request", id="a list"),
+        pytest.param(b'"text"', 422, "invalid_request", id="a text"),
+        pytest.param(b"{}", 422, "invalid_request", id="no content"),
+    ],
+)
+@pytest.mark.parametrize("method", ["post", "patch"])
+def test_body_that_is_no_record_is_refused(caller, method, body, status, error):
+    path = "/api/memories" if method == "post" else "/api/memories/1"
+    if (method, body) == ("patch", b"{}"):
+        pytest.skip("no changes are changes to nothing")
+    refused(getattr(caller, method)(path, body, content_type="application/json"), status, error)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_body_that_says_it_is_something_else_is_refused(caller, kind):
+    response = caller.post("/api/memories", b'{"content": "Tea."}', content_type=kind)
+    assert "application/json" in refused(response, 415, "unsupported_media_type")["suggestion"]
+
+
+def test_body_over_the_limit_is_refused(caller, settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1_000
+    body = json.dumps({"content": "x" * 2_000})
+    refused(caller.post("/api/memories", body, content_type="application/json"), 413, "too_large")
+
+
+def test_body_in_chunks_is_refused(caller):
+    response = caller.post("/api/memories", headers={"Transfer-Encoding": "chunked"}, CONTENT_LENGTH="")
+    refused(response, 411, "length_required")
+
+
+def test_field_that_is_not_known_is_named_with_what_was_meant(caller):
+    response = caller.post("/api/memories", {"content": "Tea.", "tagz": ["a"]}, content_type="application/json")
+    body = refused(response, 422, "invalid_request")
+    assert "tagz: is not a field; did you mean tags?" in body["detail"]
+    assert body["did_you_mean"] == ["tags"]
+
+
+def test_every_field_at_fault_is_named(caller):
+    record = {"content": " ", "importance": 3, "created_at": "yesterday", "state": "gone"}
+    body = refused(caller.post("/api/memories", record, content_type="application/json"), 422, "invalid_request")
+    for field in ("content: is empty", "importance: 3 is out of range", "created_at: 'yesterday'", "state: 'gone'"):
+        assert field in body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        pytest.param("/api/serch", ["/api/search"], id="misspelt"),
+        pytest.param("/api/search/", ["/api/search"], id="with a slash"),
+        pytest.param("/api/nothing/like/it", [], id="unknown"),
+        pytest.param("/api/memories/abc", None, id="not a number"),
+        pytest.param("/api/", None, id="root"),
+    ],
+)
+def test_unknown_address_is_404_in_the_same_shape(caller, path, meant):
+    body = refused(caller.get(path), 404, "not_found")
+    assert meant is None or body["did_you_mean"][:1] == meant
+
+
+@pytest.mark.parametrize("memory_id", ["1", "0", "9223372036854775807", "9" * 40])
+def test_unknown_memory_is_404(caller, memory_id):
+    refused(caller.get(f"/api/memories/{memory_id}"), 404, "not_found")
+
+
+def test_unknown_facet_is_404_with_what_was_meant(caller):
+    assert refused(caller.get("/api/facets/tgas"), 404, "not_found")["did_you_mean"][0] in {"tag", "tags"}
+    assert "histogram" in refused(caller.get("/api/facets/date"), 404, "not_found")["suggestion"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        pytest.param("post", "/api/search", {"GET"}, id="search"),
+        pytest.param("get", "/api/memories", {"POST"}, id="memories"),
+        pytest.param("put", "/api/memories/1", {"GET", "PATCH", "DELETE"}, id="memory"),
+        pytest.param("options", "/api/health", {"GET"}, id="options"),
+    ],
+)
+def test_wrong_method_is_405_with_the_right_ones(caller, method, path, allow):
+    response = getattr(caller, method)(path)
+    refused(response, 405, "method_not_allowed")
+    assert {name.strip() for name in response["Allow"].split(",")} == allow
+
+
+def test_head_is_get_without_a_body(caller):
+    assert caller.head("/api/search").status_code == 200
+
+
+def _down(sqlstate):
+    cause = psycopg.OperationalError("connection refused")
+    cause.sqlstate = sqlstate
+    error = OperationalError("connection refused")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(_down(None), id="connection refused"),
+        pytest.param(_down("57P01"), id="shut down"),
+        pytest.param(InterfaceError("connection already closed"), id="closed"),
+        pytest.param(psycopg.OperationalError("pool timeout"), id="pool"),
+    ],
+)
+def test_database_that_is_down_is_503(caller, monkeypatch, error):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr("search.api.run", fail)
+    response = caller.get("/api/search")
+    refused(response, 503, "database_unavailable")
+    assert response["Retry-After"]
+
+
+def test_statement_that_was_given_up_is_503_and_no_outage(caller, monkeypatch):
+    def fail(*args, **kwargs):
+        raise _down("57014")
+
+    monkeypatch.setattr("search.api.run", fail)
+    refused(caller.get("/api/search"), 503, "database_busy")
+
+
+def test_database_that_goes_down_before_the_key_is_read_is_503(caller, monkeypatch):
+    def fail(*args, **kwargs):
+        raise _down("08006")
+
+    monkeypatch.setattr("access.keys.find_key", fail)
+    refused(caller.get("/api/search"), 503, "database_unavailable")
+
+
+def test_error_that_nobody_foresaw_tells_nothing_of_itself(caller, monkeypatch, caplog):
+    def fail(*args, **kwargs):
+        raise RuntimeError("the secret of the house")
+
+    monkeypatch.setattr("search.api.run", fail)
+    response = caller.get("/api/search")
+    refused(response, 500, "internal_error")
+    assert "secret" not in response.text
+    assert "the secret of the house" in caplog.text
+
+
+def test_suspicious_request_is_400(caller, monkeypatch):
+    def fail(*args, **kwargs):
+        raise SuspiciousOperation("odd")
+
+    monkeypatch.setattr("search.api.run", fail)
+    refused(caller.get("/api/search"), 400, "malformed_request")
+
+
+def test_document_lists_the_errors_of_every_operation(client):
+    document = client.get("/api/openapi.json").json()
+    assert set(document["components"]["schemas"]["Error"]["properties"]) == SHAPE
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            answers = operation["responses"]
+            wanted = {"500", "503", "401"} if path == "/api/health" else {"401", "403", "500", "503"}
+            assert wanted <= set(answers), (method, path)
+            for status, answer in answers.items():
+                if int(status) >= 400:
+                    schema = answer["content"]["application/json"]["schema"]
+                    assert schema["$ref"] == "#/components/schemas/Error", (method, path, status)
+
+
+def test_documentation_is_a_page_of_local_files(client):
+    page = client.get("/api/docs")
+    assert page.status_code == 200
+    assert "https://" not in page.text
+    assert "swagger-ui-bundle" in page.text

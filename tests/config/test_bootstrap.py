@@ -1,0 +1,106 @@
+"""The bootstrap: installs when something has changed, says in words what is missing."""
+
+import subprocess
+import sys
+
+import pytest
+
+import bootstrap
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A project folder whose virtual environment works, and a record of what would have been run."""
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    environment = tmp_path / ".venv"
+    (environment / "bin").mkdir(parents=True)
+    python = environment / "bin" / "python"
+    python.symlink_to(sys.executable)
+    for name, value in (("ROOT", tmp_path), ("VENV", environment), ("PYTHON", python)):
+        monkeypatch.setattr(bootstrap, name, value)
+    return tmp_path
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What the bootstrap runs, by its last words; `calls.code` is what it ends with."""
+
+    class Calls(list):
+        code = 0
+
+    seen = Calls()
+
+    def call(command, **options):
+        if command[1] == "-c":  # does the environment work? It does.
+            return 0
+        seen.append(command)
+        if "venv" in command and seen.code == 0:
+            bootstrap.VENV.mkdir()
+        return seen.code
+
+    monkeypatch.setattr(subprocess, "call", call)
+    return seen
+
+
+def test_pip_runs_once_and_again_when_the_project_changes(place, calls):
+    bootstrap.main([])
+    bootstrap.main([])
+    assert [command[-1] for command in calls] == [str(place)]
+    (place / "pyproject.toml").write_text("[project]\ndependencies = []\n")
+    bootstrap.main([])
+    assert len(calls) == 2
+
+
+def test_what_testing_takes_covers_running_and_not_the_other_way(place, calls):
+    bootstrap.main([])
+    bootstrap.main(["dev"])
+    bootstrap.main([])
+    bootstrap.main(["dev"])
+    assert [command[-1] for command in calls] == [str(place), f"{place}[dev]"]
+
+
+def test_failed_install_is_told_and_tried_again(place, calls):
+    calls.code = 1
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="pip could not install the packages"):
+            bootstrap.main([])
+    assert len(calls) == 2
+
+
+def test_environment_whose_python_is_gone_is_made_anew(place, calls, capsys):
+    bootstrap.PYTHON.unlink()
+    bootstrap.main([])
+    assert calls[0][1:] == ["-m", "venv", str(place / ".venv")]
+    assert "making it anew" in capsys.readouterr().out
+
+
+def test_missing_venv_module_is_told_with_the_package_to_install(place, calls):
+    bootstrap.PYTHON.unlink()
+    calls.code = 1
+    with pytest.raises(SystemExit, match="apt-get install python3-venv"):
+        bootstrap.main([])
+    assert not (place / ".venv").exists()
+
+
+def test_old_python_gives_way_to_a_newer_one_on_the_path(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: f"/somewhere/{name}" if name == "python3.12" else None)
+    assert bootstrap.python_to_use() == "/somewhere/python3.12"
+
+
+def test_old_python_alone_is_told_what_to_do(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match=r"needs Python 3\.11 or later.*make run PYTHON="):
+        bootstrap.python_to_use()
+
+
+def test_bootstrap_needs_nothing_but_the_standard_library():
+    alone = [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({bootstrap.__file__!r})"]
+    done = subprocess.run(alone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_unknown_argument_shows_the_usage():
+    with pytest.raises(SystemExit, match="usage"):
+        bootstrap.main(["everything"])

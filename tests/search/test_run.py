@@ -1,0 +1,383 @@
+"""run() against the corpus by hand and against the naive counter."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memories.models import Memory
+from search.engines.postgres import PostgresEngine
+from search.facets import FACET, FACETS, STATES, Kind
+from search.query import SearchQuery, Sort
+from search.run import FacetListing, facet_page, run
+from tests.oracle import date_counts, facet_counts, matching
+
+EVERYTHING = 10_000
+
+
+def ask(querystring, viewer, **options):
+    return run(SearchQuery.from_pairs(parse_qsl(querystring, keep_blank_values=True)), viewer, **options)
+
+
+def titles(result):
+    return [hit.title_text for hit in result.hits]
+
+
+def facet(result, key):
+    return next(facet for facet in result.facets if facet.key == key)
+
+
+def counts(result, key):
+    return {value.value: value.count for value in facet(result, key).values}
+
+
+# --- by hand ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_asked_finds_active_and_proposed_newest_first(corpus, everyone):
+    result = ask("", everyone)
+    assert result.total == 14
+    assert result.hidden == 2
+    assert titles(result)[:2] == ["Serve tea on the boat", "Descale with rm -rf vinegar"]
+    assert result.facets is None
+
+
+def test_type_count_ignores_its_own_filter(corpus, everyone):
+    result = ask("type=decision&include_facets=1", everyone)
+    assert result.total == 3
+    assert counts(result, "type") == {"note": 6, "decision": 3, "bugfix": 2, "howto": 2, "idea": 1}
+    assert counts(result, "project") == {"tea": 2, "boat": 1}
+
+
+def test_parent_category_counts_each_memory_once(corpus, everyone):
+    values = {v.value: v for v in facet(ask("include_facets=1", everyone), "category").values}
+    assert (values["yard"].count, values["yard"].own_count) == (6, 2)
+    assert (values["yard/dock"].count, values["yard/dock"].own_count) == (3, 2)
+    assert values["yard/dock"].parent == "yard"
+    assert (values["kitchen"].count, values["kitchen"].own_count) == (3, 1)
+
+
+def test_category_takes_in_what_is_below_it(corpus, everyone):
+    assert ask("category=yard/dock", everyone).total == 3
+    assert ask("category=yard/dock&subcategories=0", everyone).total == 2
+
+
+@pytest.mark.parametrize("name", ["kitchen/oven", "Kitchen/Oven", "oven", "STOVE"])
+def test_category_is_found_by_path_name_or_alias(corpus, everyone, name):
+    assert titles(ask(f"category={name}", everyone)) == ["Kettle valve stuck"]
+
+
+def test_no_value_is_a_value(corpus, everyone):
+    result = ask("no=category&include_facets=1", everyone)
+    assert result.total == 3
+    assert facet(result, "category").no_value == 3
+    assert ask("no=category&category=guests", everyone).total == 3 + 3
+    assert ask("has=category", everyone).total == 11
+
+
+def test_exclusion_says_how_many_it_hides(corpus, everyone):
+    result = ask("-tag=tea&include_facets=1", everyone)
+    (row,) = [value for value in facet(result, "tag").values if value.excluded]
+    assert (row.value, row.count) == ("tea", 4)
+    assert result.total == 14 - 4
+
+
+def test_all_of_several_tags(corpus, everyone):
+    assert ask("tag=tea&tag=guests", everyone).total == 4
+    result = ask("tag=tea&tag=guests&match_all=1&include_facets=1", everyone)
+    assert titles(result) == ["Sugar on every table", "Guests like oolong"]
+    assert counts(result, "tag") == {"guests": 2, "tea": 2}
+
+
+def test_entity_name_means_every_entity_of_that_name(corpus, everyone):
+    assert ask("entity=mio", everyone).total == 2
+    assert titles(ask("entity=boat:Mio", everyone)) == ["Teak for the deck"]
+
+
+def test_selected_value_is_listed_though_nothing_has_it(corpus, everyone):
+    result = ask("tag=paint&project=tea&include_facets=1", everyone)
+    assert result.total == 0
+    assert ("paint", 0, True) in [(v.value, v.count, v.selected) for v in facet(result, "tag").values]
+
+
+def test_unknown_value_matches_nothing_and_suggests(corpus, everyone):
+    result = ask("category=kichen&include_facets=1", everyone)
+    assert result.total == 0
+    assert [(w.parameter, w.did_you_mean) for w in result.warnings] == [("category", ("kitchen",))]
+    result = ask("tag=kettel", everyone)
+    assert [(w.parameter, w.did_you_mean) for w in result.warnings] == [("tag", ("kettle",))]
+
+
+def test_zero_hits_say_what_each_removal_would_give(corpus, everyone):
+    result = ask("tag=paint&project=tea&-type=note", everyone)
+    assert [(w.label, w.count) for w in result.without] == [("project tea", 0), ("not type note", 0), ("tag paint", 5)]
+    for removal in result.without:
+        assert run(removal.query, everyone).total == removal.count
+
+
+def test_dates_that_end_before_they_start_match_nothing_and_say_so(corpus, everyone):
+    result = ask("start_date=2025-01-01&end_date=2024-01-01&include_facets=1", everyone)
+    assert result.total == 0
+    assert "end before they start" in result.warnings[0].message
+
+
+def test_histogram_bar_gives_the_number_on_it(corpus, everyone):
+    for zone in ("UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Tokyo"):
+        for bucket in ("day", "month", "quarter", "year", "auto"):
+            result = ask(f"include_facets=1&tz={zone}&bucket={bucket}&from=2024-01-01&to=2024-03-31", everyone)
+            for bar in result.histogram.bars:
+                clicked = run(result.query.between(bar.first, bar.last), everyone)
+                assert clicked.total == bar.all, (zone, bucket, bar)
+            assert sum(bar.count for bar in result.histogram.bars) == result.total
+
+
+def test_hour_bars_give_the_numbers_on_them(corpus, everyone):
+    for zone in ("UTC", "Europe/Berlin", "America/St_Johns"):
+        result = ask(f"include_facets=1&tz={zone}&bucket=hour&from=2025-03-01&to=2025-03-01&project=boat", everyone)
+        assert result.histogram.interval == "hour"
+        assert sum(bar.count for bar in result.histogram.bars) == result.total > 0
+        for bar in result.histogram.bars:
+            if bar.all:
+                assert run(result.query.between(bar.first, bar.last), everyone).total == bar.all
+
+
+def test_date_buckets_are_cumulative_and_their_edges_are_inside(corpus, everyone):
+    now = datetime.now(UTC)
+    ages = [0, 6, 8, 29, 31, 89, 91, 364, 366]
+    for memory, age in zip(Memory.objects.filter(project__slug="tea").order_by("id"), ages, strict=False):
+        Memory.objects.filter(pk=memory.pk).update(created_at=now - timedelta(days=age), state="active")
+    result = ask("project=tea&include_facets=1", everyone)
+    buckets = dataclasses.asdict(result.date_buckets)
+    assert buckets == {"last_7d": 2, "last_30d": 4, "last_90d": 6, "last_year": 8, "older": 1}
+    assert buckets["last_year"] + buckets["older"] == result.total
+    assert ask("project=tea&since=7d", everyone).total == 2
+
+
+def test_buckets_are_of_the_match_set_and_quick_ranges_ignore_the_dates(corpus, everyone):
+    result = ask("include_facets=1&from=2024-01-01&to=2024-01-31", everyone)
+    assert result.date_buckets.older + result.date_buckets.last_year == result.total
+    assert result.quick_ranges.older + result.quick_ranges.last_year == ask("", everyone).total
+
+
+def test_facets_are_the_same_on_every_page(corpus, everyone):
+    first = ask("include_facets=1&page_size=3", everyone)
+    last = ask("include_facets=1&page_size=3&page=5", everyone)
+    assert first.facets == last.facets
+    assert first.histogram == last.histogram
+
+
+@pytest.mark.parametrize("sort", list(Sort))
+def test_pages_are_stable_disjoint_and_complete(corpus, everyone, sort):
+    seen = []
+    for page in range(1, 7):
+        result = ask(f"q=tea or boat or crane&sort={sort}&page_size=2&page={page}", everyone)
+        seen += [hit.id for hit in result.hits]
+    assert len(seen) == len(set(seen)) == result.total == 10
+
+
+def test_page_past_the_last_is_empty_and_says_so(corpus, everyone):
+    result = ask("page=9", everyone)
+    assert (result.hits, result.total, result.has_more) == ((), 14, False)
+    assert "past the last page" in result.warnings[0].message
+
+
+def test_title_and_snippet_are_marked_where_they_match(corpus, everyone):
+    (hit,) = ask('q="kettle valve"', everyone).hits
+    assert [s.text for s in hit.title if s.marked] == ["Kettle", "valve"]
+
+
+def test_words_are_found_in_the_language_of_the_project(corpus, everyone):
+    from memories.models import Project
+
+    Project.objects.filter(slug="boat").update(language="german")
+    result = ask("q=teas", everyone)
+    assert {hit.project for hit in result.hits} == {"tea"}
+
+
+def test_flag_is_explained(corpus, everyone):
+    result = ask("q=rm -rf", everyone)
+    assert titles(result) == ["Descale with rm -rf vinegar"]
+    assert "command-line flag" in result.warnings[0].message
+
+
+def test_statements_do_not_grow_with_hits_or_values(corpus, everyone):
+    def statements(querystring):
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            ask(querystring, everyone)
+        return len(captured)
+
+    few = statements("include_facets=1&page_size=1&q=paint")
+    many = statements("include_facets=1&page_size=25&q=tea or boat or crane or check")
+    assert many <= few + 2
+    assert many <= 20
+
+
+def test_facets_that_run_out_of_time_are_reported_and_hits_still_come(corpus, everyone, settings, monkeypatch):
+    settings.SEARCH_FACET_TIMEOUT_MS = 1
+    original = PostgresEngine._facet
+
+    def slow(self, sql, plan, request, k):
+        return original(self, sql, plan, request, k).replace("WHERE", "WHERE pg_sleep(0.05) IS NOT NULL AND", 1)
+
+    monkeypatch.setattr(PostgresEngine, "_facet", slow)
+    result = ask("include_facets=1", everyone)
+    assert len(result.hits) == 14
+    assert all(facet.unavailable for facet in result.facets)
+    assert result.histogram.unavailable
+
+
+# --- visibility ---------------------------------------------------------------------------------------------------
+
+
+def test_a_viewer_is_counted_only_what_they_may_open(corpus, everyone):
+    from memories.models import Project
+
+    tea = Project.objects.get(slug="tea").pk
+    viewer = dataclasses.replace(everyone, project_ids=frozenset([tea]))
+    result = ask("include_facets=1", viewer, facet_limit=EVERYTHING)
+    assert {hit.project for hit in result.hits} == {"tea"}
+    assert counts(result, "project") == {"tea": 8}
+    assert "crane" not in counts(result, "tag")
+    assert "yard/dock" not in counts(result, "category")
+    hidden = ask("category=yard/dok&project=boat", viewer)
+    assert hidden.total == 0
+    assert all(not warning.did_you_mean for warning in hidden.warnings)
+    nobody = ask("include_facets=1", dataclasses.replace(everyone, project_ids=frozenset()))
+    assert (nobody.total, nobody.hidden) == (0, 0)
+    assert all(not value.count for facet in nobody.facets for value in facet.values)
+
+
+# --- values of one facet ------------------------------------------------------------------------------------------
+
+
+def values_page(key, querystring, viewer, **listing):
+    query = SearchQuery.from_pairs(parse_qsl(querystring))
+    return facet_page(query, key, FacetListing(**listing), viewer)
+
+
+def test_values_are_searched_sorted_and_paged(corpus, everyone):
+    page = values_page("tag", "", everyone, sort="name", page_size=4)
+    assert [v.label for v in page.facet.values] == ["boat", "brewing", "crane", "guests"]
+    assert page.has_more
+    assert [v.label for v in values_page("tag", "", everyone, search="BRE").facet.values] == ["brewing"]
+    assert [v.label for v in values_page("entity", "", everyone, search="mio").facet.values] == ["Mio", "Mio"]
+
+
+def test_children_of_a_category_are_listed(corpus, everyone):
+    page = values_page("category", "", everyone, parent="yard")
+    assert [(v.value, v.count) for v in page.facet.values] == [("yard/dock", 3), ("yard/wood", 1)]
+    assert [v.has_children for v in page.facet.values] == [True, False]
+
+
+# --- against the naive counter ------------------------------------------------------------------------------------
+
+WORDS = [
+    "tea",
+    "kettle",
+    "boat",
+    "crane",
+    "the",
+    "guests",
+    "C++",
+    "rm -rf",
+    "asyncio.run",
+    "foo_bar",
+    '"green tea"',
+    "or",
+]
+WORDS += [
+    "-tea",
+    "+boat",
+    "東京",
+    "cafe",
+    "state-of-the-art",
+    "dock",
+    "wet",
+    "motor.ts",
+    '-"the dock"',
+    "wood",
+    "Check",
+    "3.8",
+]
+
+
+def queries(documents):
+    """Any query over what the corpus has, and now and then over what it does not."""
+
+    def some(options, most=2):
+        return st.lists(st.sampled_from(options), max_size=most, unique=True)
+
+    known = {spec.key: sorted({v for d in documents for v in d.values[spec.key]} or {""}) for spec in FACETS}
+    known["state"] = list(STATES)
+    shape = {spec.key: some(known[spec.key]) for spec in FACETS}
+    shape |= {f"-{spec.key}": some(known[spec.key], 1) for spec in FACETS}
+    shape |= {
+        "q": st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join),
+        "has": some(list(FACET), 1),
+        "no": some(list(FACET), 1),
+        "tag.all": st.booleans(),
+        "concept.all": st.booleans(),
+        "entity.all": st.booleans(),
+        "subcategories": st.booleans(),
+        "from": st.sampled_from(["2024-01-05", "2024-02-29", "2025-03-01"]),
+        "to": st.sampled_from(["2024-02-29", "2024-12-31", "2025-06-01"]),
+    }
+    keys = st.lists(st.sampled_from(sorted(shape)), max_size=4, unique=True)
+    return keys.flatmap(lambda chosen: st.fixed_dictionaries({key: shape[key] for key in chosen}))
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=st.data())
+def test_any_query_equals_the_naive_counter(corpus, everyone, data):
+    query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True, "page_size": 100})
+    result = run(query, everyone, facet_limit=EVERYTHING)
+    expected = matching(corpus, query)
+    assert result.total == len(expected)
+    assert {hit.id for hit in result.hits} == {document.id for document in expected}
+    for spec in FACETS:
+        values, no_value = facet_counts(corpus, query, spec.key)
+        found = facet(result, spec.key)
+        shown = {v.value: v.count for v in found.values if not v.excluded and v.count}
+        excluded = set(query.selection(spec.key).exclude)
+        assert shown == {value: n for value, n in values.items() if value not in excluded}, spec.key
+        assert found.no_value == no_value, spec.key
+        if spec.exclusive and not query.selection(spec.key).restricts and spec.key != "state":
+            assert sum(shown.values()) + found.no_value == result.total
+        for value in found.values:
+            # With no state left to leave out, the default states stand again.
+            if value.excluded and spec.key != "state":
+                back = run(query.toggle_exclusion(spec.key, value.value), everyone)
+                assert back.total - result.total == value.count
+    days = date_counts(corpus, query)
+    assert sum(bar.all for bar in result.histogram.bars) == sum(days.values()) or query.has_dates
+    sidebar = run(query, everyone)
+    for spec in FACETS:
+        full = {v.value: v.count for v in facet(result, spec.key).values}
+        for value in facet(sidebar, spec.key).values:
+            assert full.get(value.value, 0) == value.count, (spec.key, value)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=st.data())
+def test_ticking_a_value_gives_exactly_the_number_it_showed(corpus, everyone, data):
+    query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True})
+    key = data.draw(st.sampled_from(sorted(FACET)))
+    alone = query.model_copy(update={key: (), "no": tuple(k for k in query.no if k != key)})
+    result = run(alone, everyone, facet_limit=EVERYTHING)
+    found = facet(result, key)
+    for value in found.values:
+        if not (value.excluded or value.selected):
+            assert run(alone.toggle(key, value.value), everyone).total == value.count
+    if FACET[key].kind != Kind.PROJECT and not found.requires_all:
+        assert run(alone.toggle_presence("no", key), everyone).total == found.no_value
