@@ -19,6 +19,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", type=int, action="append", help=f"memories; repeat for several ({DEFAULT_SIZE})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--seed", type=int, default=7, help="same seed, same corpus and same queries (7)")
     parser.add_argument("--queries", type=int, default=40, help="queries of each kind (40)")
     parser.add_argument("--keep", action="store_true", help="keep the databases bench_<size> to look into")
@@ -58,7 +59,7 @@ def main() -> int:
     report = Report(machine, options.seed, options.queries, sizes)
     if options.json:
         options.json.write_text(json.dumps(dataclasses.asdict(report), indent=1) + "\n")
-    print_report(report)
+    print_report(report, markdown=options.markdown)
     return 0
 
 

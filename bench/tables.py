@@ -1,6 +1,6 @@
 """A report as aligned tables for people. The JSON holds the same figures, and more of them."""
 
-from rich.box import SIMPLE_HEAD
+from rich.box import MARKDOWN, SIMPLE_HEAD, Box
 from rich.console import Console
 from rich.table import Table
 
@@ -12,7 +12,8 @@ _WIDTH_OF_A_PIPE = 140
 _LABELS = {**KINDS, "mixed": "all, mixed"}
 
 
-def print_report(report: Report) -> None:
+def print_report(report: Report, *, markdown: bool = False) -> None:
+    box = MARKDOWN if markdown else SIMPLE_HEAD
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_OF_A_PIPE)
@@ -27,8 +28,8 @@ def print_report(report: Report) -> None:
         console.rule(
             f"{figures.size:,} memories, {figures.facet_values_per_memory} facet values each; engine {figures.engine}"
         )
-        console.print(_import_table(figures))
-        console.print(_latency_table("Mnemoscope, milliseconds", figures.latency))
+        console.print(_import_table(figures, box))
+        console.print(_latency_table("Mnemoscope, milliseconds", box, figures.latency))
         stages = ", ".join(
             f"{name} {found.p50_ms:,.1f} / {found.p95_ms:,.1f}" for name, found in figures.stages.items()
         )
@@ -39,7 +40,9 @@ def print_report(report: Report) -> None:
                 " of explore are lower bounds"
             )
         for name, peer in figures.peers.items():
-            console.print(_latency_table(f"{name}, milliseconds; × is its p95 over ours", peer.latency, peer.ratio))
+            console.print(
+                _latency_table(f"{name}, milliseconds; × is its p95 over ours", box, peer.latency, peer.ratio)
+            )
             agreed = peer.agreement
             console.print(f"{name}: {peer.about}; {peer.differs}")
             console.print(
@@ -49,8 +52,8 @@ def print_report(report: Report) -> None:
             )
 
 
-def _import_table(figures: SizeFigures) -> Table:
-    table = Table(title="Import, until findable by words", title_justify="left", box=SIMPLE_HEAD)
+def _import_table(figures: SizeFigures, box: Box) -> Table:
+    table = Table(title="Import, until findable by words", title_justify="left", box=box)
     for heading in ("", "seconds", "memories/s", "on disk MB", "table MB", "indexes MB", "links MB"):
         table.add_column(heading, justify="left" if not heading else "right")
     ours = figures.imported
@@ -71,8 +74,10 @@ def _import_table(figures: SizeFigures) -> Table:
     return table
 
 
-def _latency_table(title: str, latency: dict[str, Latency], ratio: dict[str, dict[str, float]] | None = None) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+def _latency_table(
+    title: str, box: Box, latency: dict[str, Latency], ratio: dict[str, dict[str, float]] | None = None
+) -> Table:
+    table = Table(title=title, title_justify="left", box=box)
     table.add_column("")
     table.add_column("n", justify="right")
     paged = any(of.page for of in latency.values())
@@ -87,7 +92,7 @@ def _latency_table(title: str, latency: dict[str, Latency], ratio: dict[str, dic
             cells += _cells(of.page)[:2]
         if ratio is not None:
             cells += [_times(ratio.get(kind, {}).get(what)) for what in ("search", "explore")]
-        if kind == "mixed":
+        if kind == "mixed" and box is not MARKDOWN:
             table.add_section()
         table.add_row(_LABELS[kind], str(of.search.n if of.search else 0), *cells)
     return table

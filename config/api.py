@@ -149,6 +149,6 @@ api = Api(
 for _kind in (Exception, Http404, HttpError, ValidationError):
     api.add_exception_handler(_kind, answer)
 
-# api.add_router("", "memories.api.health_router", tags=["health"])
+api.add_router("", "memories.api.health_router", tags=["health"])
 api.add_router("", "search.api.router", tags=["search"])
-# api.add_router("", "memories.api.router", tags=["memories"])
+api.add_router("", "memories.api.router", tags=["memories"])

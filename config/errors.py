@@ -18,7 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from access.keys import MAKE_ONE, CrossSiteError, KeyRefusedError, ScopeMissingError
 from config.middleware import is_outage, outage_response
 from memories.records import field_names, reasons
-from memories.services import AlreadyExists, MemoryNotFound, NotAllowed
+from memories.services import AlreadyExists, ChangeRefused, MemoryNotFound, NotAllowed
 from search.query import Problem, QueryError
 
 logger = logging.getLogger("mnemoscope.api")
@@ -159,6 +159,11 @@ def _(error: AlreadyExists) -> ApiError:
     return ApiError(
         409, "already_exists", str(error), f"Change the one there is: PATCH {address}", headers={"Location": address}
     )
+
+
+@error_of.register
+def _(error: ChangeRefused) -> ApiError:
+    return _invalid([str(error)])
 
 
 @error_of.register

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from urllib.parse import urlsplit
 
 from django.db import connection
 
@@ -96,7 +97,7 @@ def record_image(
         authors=record.authors,
         agent=record.agent,
         session_id=session_id,
-        source=record.source,
+        source=record.source or _host(record.source_url),
         external_id=record.id,
         source_uri=record.source_url,
         created_at=created_at,
@@ -143,3 +144,11 @@ def named_links(record: MemoryRecord) -> tuple[NamedLink, ...]:
     for link in links:
         first.setdefault((link.rel, link.target), link)
     return tuple(first.values())
+
+
+def _host(url: str) -> str:
+    """The system that a record without one came from, as far as its address tells."""
+    try:
+        return (urlsplit(url).hostname or "")[:200]
+    except ValueError:
+        return ""

@@ -128,10 +128,10 @@ def build_plot(
         ticks=_ticks(histogram),
         ranges=_ranges(query, ranges),
         reset_url=explore_url(query.without("date")) if query.has_dates else "",
-        date_from=query.date_from,
-        date_to=query.date_to,
-        # A day picker cannot hold an hour.
-        input_type="text" if dates_have_hours or histogram.interval == Interval.HOUR else "date",
+        # A picker holds local time; the links keep the offset, which tells the hour that comes twice in autumn.
+        date_from=query.date_from[:16],
+        date_to=query.date_to[:16],
+        input_type="datetime-local" if dates_have_hours else "date",
         intervals=tuple(
             Option("" if interval == Interval.AUTO else interval.value, label, query.bucket == interval)
             for interval, label in INTERVAL_LABELS.items()
@@ -162,8 +162,8 @@ def _bars(query: SearchQuery, histogram: Histogram) -> tuple[PlotBar, ...]:
                 url=explore_url(query.between(bar.first, bar.last)),
                 name=_bar_name(bar),
                 label=bar.label,
-                first=bar.first,
-                last=bar.last,
+                first=bar.first[:16],
+                last=bar.last[:16],
                 all=f"{bar.all:,}",
                 now=f"{bar.count:,}",
                 slot_x=_percent(index, slots),

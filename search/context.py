@@ -253,8 +253,8 @@ def _status(result: SearchResult) -> str:
 
 
 def _matched(result: SearchResult) -> str:
-    parts = [result.matched_by] if result.matched_by else []
-    return " · ".join([*parts, f"{result.took_ms:,.0f} ms"])
+    took = f"{result.took_ms:,.0f} ms"
+    return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:

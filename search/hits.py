@@ -68,14 +68,9 @@ def _patterns(plan: Plan, project_id: int) -> tuple[Pattern, ...]:
 def _snippet(memory: Memory, patterns: tuple[Pattern, ...], language: str) -> tuple[Segment, ...]:
     head: str = getattr(memory, "head")  # noqa: B009 - an annotation of the queryset, unknown to the model
     text = plain_text(head)
-    if patterns:
-        if memory.summary and not matched_spans(text, patterns, language):
-            text = memory.summary
-        return snippet(text, patterns, language, _SNIPPET_LENGTH)
-    if memory.summary:
-        return snippet(memory.summary, (), language, _SNIPPET_LENGTH)
-    # A title cut from the text need not be read twice.
-    title = memory.title.rstrip("….")
-    if title and text.startswith(title):
-        text = text[len(title) :].lstrip(" .…:;,-–—")
-    return snippet(text, (), language, _SNIPPET_LENGTH)
+    # A title that is the first sentence of the text need not be read twice; one that was cut short is read on.
+    if memory.title and text.startswith(memory.title):
+        text = text[len(memory.title) :].lstrip(" .…:;,-–—")
+    if memory.summary and not (patterns and matched_spans(text, patterns, language)):
+        text = memory.summary
+    return snippet(text, patterns, language, _SNIPPET_LENGTH)

@@ -300,22 +300,19 @@ class SearchQuery(BaseModel):
         return self.model_copy(update={"page": 1, **changes})
 
     def toggle(self, key: str, value: str) -> Self:
-        """With a value ticked, or unticked where it was; an exclusion of it is dropped."""
-        chosen: tuple[str, ...] = getattr(self, key)
-        kept = tuple(v for v in chosen if v != value)
-        return self.but(
-            **{key: kept if value in chosen else tuple(sorted((*chosen, value)))},
-            **{f"not_{key}": tuple(v for v in getattr(self, f"not_{key}") if v != value)},
-        )
+        """With a value ticked, or unticked where it was. What was left out before is no longer."""
+        return self._toggled(key, f"not_{key}", value)
 
     def toggle_exclusion(self, key: str, value: str) -> Self:
-        """With a value left out, or no longer left out."""
-        left_out: tuple[str, ...] = getattr(self, f"not_{key}")
-        kept = tuple(v for v in left_out if v != value)
-        return self.but(
-            **{f"not_{key}": kept if value in left_out else tuple(sorted((*left_out, value)))},
-            **{key: tuple(v for v in getattr(self, key) if v != value)},
-        )
+        """With a value left out, or no longer left out. What was ticked before is no longer."""
+        return self._toggled(f"not_{key}", key, value)
+
+    def _toggled(self, name: str, opposite: str, value: str) -> Self:
+        chosen: tuple[str, ...] = getattr(self, name)
+        if value in chosen:
+            return self.but(**{name: tuple(v for v in chosen if v != value)})
+        kept = tuple(v for v in getattr(self, opposite) if v != value)
+        return self.but(**{name: tuple(sorted((*chosen, value))), opposite: kept})
 
     def toggle_presence(self, parameter: str, key: str) -> Self:
         """With `has=key` or `no=key` added, or taken away."""

@@ -90,6 +90,7 @@ class SqlitePeer:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "peer.sqlite3"
         self._db = sqlite3.connect(self._path)
+        self._memories = 0
         self._ids: dict[str, dict[str, int]] = {key: {} for key in _LINKED}
 
     def load(self, records: Iterable[Record]) -> None:
@@ -110,6 +111,7 @@ class SqlitePeer:
     def _insert(self, batch: list[tuple[int, Record]]) -> None:
         links: dict[str, list[tuple[int, int]]] = {key: [] for key in _LINKED}
         memories = []
+        self._memories += len(batch)
         for number, record in batch:
             moment = datetime.fromisoformat(record["created_at"])
             memories.append(
@@ -148,11 +150,13 @@ class SqlitePeer:
             f" ORDER BY {_ORDERS[query.order]} LIMIT ? OFFSET ?",
             [*values, query.page_size, offset],
         ).fetchall()
-        counted = dict(self._facets(where)) if facets else None
+        counted = dict(self._facets(where, total)) if facets else None
         return Answer(total, tuple(str(row[0]) for row in page), counted)
 
-    def _facets(self, where: _Where) -> Iterator[tuple[str, dict[str, int]]]:
-        # CROSS JOIN is how SQLite is told the order: it takes a temporary table to be large, and would scan the links.
+    def _facets(self, where: _Where, total: int) -> Iterator[tuple[str, dict[str, int]]]:
+        # CROSS JOIN is how SQLite is told to go from the matches to their links. Its own choice is to scan the links,
+        # which is only right where nearly everything matches.
+        join = "CROSS JOIN" if total < 0.5 * self._memories else "JOIN"
         for key in (*_COLUMNS, *_LINKED, "date"):
             if key in where.conditions and key != "state":
                 source, values = where.clause(without=key)
@@ -162,14 +166,14 @@ class SqlitePeer:
             if key in _LINKED:
                 statement = (
                     f"SELECT v.value, g.n FROM (SELECT l.{key}_id AS id, count(*) AS n FROM {matched} s"
-                    f" CROSS JOIN memory_{key} l ON l.memory_id = s.id GROUP BY 1 ORDER BY 2 DESC LIMIT ?) g"
+                    f" {join} memory_{key} l ON l.memory_id = s.id GROUP BY 1 ORDER BY 2 DESC LIMIT ?) g"
                     f" JOIN {key} v ON v.id = g.id"
                 )
                 limit = 24 if key == "category" else FACET[key].limit
             else:
                 column = "month" if key == "date" else key
                 statement = (
-                    f"SELECT m.{column}, count(*) FROM {matched} s CROSS JOIN memory m ON m.id = s.id"
+                    f"SELECT m.{column}, count(*) FROM {matched} s {join} memory m ON m.id = s.id"
                     " GROUP BY 1 ORDER BY 2 DESC LIMIT ?"
                 )
                 limit = 1_000 if key == "date" else FACET[key].limit

@@ -1,5 +1,6 @@
 """A folder of Markdown files, or one of them: front matter, folders as categories, wiki links and relative links."""
 
+import contextlib
 import os
 import posixpath
 import re
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 
 import yaml
 
+from categories.paths import MAX_DEPTH
 from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
 from memories.records import MAX_CONTENT, MemoryRecord, field_names, shown
 
@@ -19,6 +21,7 @@ SUFFIXES = (".md", ".markdown")
 _MAX_BYTES = 5 * MAX_CONTENT
 _SKIPPED = frozenset({"node_modules"})
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_NAMING_LINE = re.compile(r"^(?P<field>id|permalink|title):[ \t]*(?P<value>.+)$", re.MULTILINE | re.IGNORECASE)
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<title>.+?)[ \t]*#*[ \t]*$", re.MULTILINE)
 _CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _WIKI_LINK = re.compile(r"(?P<embedded>!?)\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -37,7 +40,6 @@ _ALIASES = {
     "description": "summary",
     "url": "source_url",
 }
-_FILE_TIMES = frozenset({"created_at", "updated_at"})
 
 
 class _TextLoader(yaml.SafeLoader):
@@ -68,8 +70,9 @@ def read(path: Path, options: Options) -> Reading:
 
     def records() -> Iterator[Found | Refusal]:
         nonlocal done
+        names = _names(files, root)
         for file in files:
-            yield _record(file, root, project)
+            yield _record(file, root, project, names)
             done += 1
 
     return Reading(records(), lambda: done / len(files))
@@ -88,12 +91,39 @@ def _files(root: Path) -> Iterator[Path]:
                 yield Path(folder, name)
 
 
-def _record(file: Path, root: Path, project: str) -> Found | Refusal:
+def _names(files: list[Path], root: Path) -> dict[str, str]:
+    """What a wiki link may call each file, folded, and the id that the file's memory has.
+
+    Read by eye from the first lines: a file whose front matter is broken is refused later.
+    """
+    names: dict[str, str] = {}
+    for file in files:
+        relative = file.relative_to(root).as_posix()
+        start = ""
+        with contextlib.suppress(OSError):
+            if file.is_file():
+                with file.open("rb") as opened:
+                    start = opened.read(4096).decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+        said: dict[str, str] = {}
+        if match := _FRONT_MATTER.match(start):
+            for line in _NAMING_LINE.finditer(match["yaml"]):
+                said.setdefault(line["field"].lower(), line["value"].strip().strip("\"'"))
+        memory_id = said.get("id") or said.get("permalink") or relative
+        bare = posixpath.splitext(relative)[0]
+        for name in (memory_id, relative, bare, file.stem, said.get("title")):
+            if name:
+                names.setdefault(name.casefold(), memory_id)
+    return names
+
+
+def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Found | Refusal:
     relative = file.relative_to(root).as_posix()
     location = relative.encode(errors="replace").decode()
     try:
         if not file.is_file():
             return Refusal(location, "is a link to nothing, or no plain file")
+        if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
+            return Refusal(location, "is a link to a file outside the folder")
         status = file.stat()
         if status.st_size > _MAX_BYTES:
             return Refusal(location, f"has {status.st_size:,} bytes; up to {_MAX_BYTES:,} are read")
@@ -127,15 +157,15 @@ def _record(file: Path, root: Path, project: str) -> Found | Refusal:
     data.setdefault("source_url", relative)
     categories = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
-        categories.append(folders)
+        categories.append("/".join(folders.split("/")[:MAX_DEPTH]))
     data["categories"] = categories
     links = data["links"] if isinstance(data.get("links"), list) else []
-    data["links"] = [*links, *_links(bare, relative)]
+    data["links"] = [*links, *_links(bare, relative, names)]
     volatile: set[str] = set()
     changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat()
     if not data.get("created_at"):
         data["created_at"] = changed
-        volatile |= _FILE_TIMES
+        volatile.add("created_at")
     if not data.get("updated_at"):
         data["updated_at"] = changed
         volatile.add("updated_at")
@@ -169,15 +199,15 @@ def _fields(matter: dict[str, Any]) -> dict[str, Any]:
 def _listed(value: Any) -> list[Any]:
     if isinstance(value, list):
         return list(value)
-    return [] if value is None else [value]
+    return value.split(",") if isinstance(value, str) else [] if value is None else [value]
 
 
-def _links(text: str, relative: str) -> list[dict[str, str]]:
+def _links(text: str, relative: str, names: dict[str, str]) -> list[dict[str, str]]:
     """Wiki links, and links to other files of the folder by the ids that those have."""
     links: dict[tuple[str, str], None] = {}
     for match in _WIKI_LINK.finditer(text):
         if not match["embedded"] and (target := match["target"].strip()):
-            links["links-to", target] = None
+            links["links-to", names.get(target.casefold(), target)] = None
     for match in _LINK.finditer(text):
         target = unquote(match["target"].strip("<>")).split("#", 1)[0].split("?", 1)[0]
         if not target or _SCHEME.match(target) or not target.lower().endswith(SUFFIXES):
@@ -185,7 +215,7 @@ def _links(text: str, relative: str) -> list[dict[str, str]]:
         base = "" if target.startswith("/") else posixpath.dirname(relative)
         path = posixpath.normpath(posixpath.join(base, target.lstrip("/")))
         if not path.startswith("../"):
-            links["links-to", path] = None
+            links["links-to", names.get(path.casefold(), path)] = None
     return [{"rel": rel, "target": target[:500]} for rel, target in links]
 
 

@@ -112,6 +112,7 @@ class Incoming:
     record_hash: str
     title: str
     content_hash: str
+    volatile: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,7 @@ def _validated(run: ImportRun, found: Found) -> Incoming | None:
         hashlib.sha256(known_by + b"\0" + text_bytes).hexdigest()[:32],
         title,
         content_hash_of(title, record.content),
+        found.volatile,
     )
 
 
@@ -407,13 +409,14 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
         names_same_successor = {link for link in old.links if link.rel == SUPERSEDED_BY_REL} == {
             link for link in new.links if link.rel == SUPERSEDED_BY_REL
         }
+        given = one.record.created_at or one.record.happened_at
         new = replace(
             new,
             batch_id=old.batch_id,
             state=one.record.state or (old.state if names_same_successor else Memory.State.ACTIVE.value),
             state_reason=old.state_reason,
             superseded_by_id=old.superseded_by_id if names_same_successor else None,
-            created_at=one.record.created_at or one.record.happened_at or old.created_at,
+            created_at=old.created_at if "created_at" in one.volatile else given or old.created_at,
             updated_at=one.record.updated_at or run.now,
             external_id=old.external_id or new.external_id,
         )

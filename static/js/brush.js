@@ -63,9 +63,11 @@
   function commit(plot, first, last) {
     const bars = barsOf(plot);
     plot.querySelector("[data-bubble]").hidden = true;
-    document.getElementById("date-from").value = bars[first].dataset.first;
-    const to = document.getElementById("date-to");
-    to.value = bars[last].dataset.last;
+    const [from, to] = ["date-from", "date-to"].map((id) => document.getElementById(id));
+    for (const [field, value] of [[from, bars[first].dataset.first], [to, bars[last].dataset.last]]) {
+      field.type = value.includes("T") ? "datetime-local" : "date";
+      field.value = value;
+    }
     to.dispatchEvent(new Event("change", { bubbles: true }));
   }
 

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,9 @@ from memories.models import Memory
 
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 ADDRESS_FILE = settings.HOME / "address"  # where `sign_in_link` learns which port this server has
+PYTHON = (
+    ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
+)  # as a person would type it
 SETTING_UP = 4_711_001  # the key of the advisory lock
 
 
@@ -99,7 +103,7 @@ class Command(BaseCommand):
             self.stderr.write(
                 self.style.WARNING(
                     f"The sample could not be loaded: {error}\n"
-                    f"The explorer works without it. To try again: python manage.py import_memories {path}"
+                    f"The explorer works without it. To try again: {PYTHON} manage.py import_memories {path}"
                 )
             )
 
@@ -109,12 +113,12 @@ class Command(BaseCommand):
         if not is_loopback(host) or user is None:
             self.say(f"\nMnemoscope is ready at {site}/\nStop it with Ctrl-C.")
             if user is None:
-                self.say("Nobody here is a superuser. Make one: python manage.py createsuperuser")
+                self.say(f"Nobody here is a superuser. Make one: {PYTHON} manage.py createsuperuser")
         else:
             self.say(
                 "\nMnemoscope is ready. This link signs you in, once, within an hour:\n\n"
                 f"    {sign_in_link(user=user, site=site)}\n\n"
-                "Stop it with Ctrl-C. For another link: python manage.py sign_in_link"
+                f"Stop it with Ctrl-C. For another link: {PYTHON} manage.py sign_in_link"
             )
         connections.close_all()
 

@@ -1,0 +1,345 @@
+"""The explorer's pages through the test client."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+
+from access.models import Membership
+from memories.models import Memory, Project
+
+HTMX = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "explorer"}
+
+
+@pytest.fixture
+def reader(corpus):
+    client = Client()
+    client.force_login(User.objects.create_superuser("reader"))
+    return client
+
+
+def hit_titles(response):
+    found = re.findall(r'<article id="hit-\d+".*?<h2><a [^>]*>(.*?)</a></h2>', response.text, re.DOTALL)
+    return [re.sub(r"<[^>]+>", "", title) for title in found]
+
+
+def hidden_fields(response):
+    return re.findall(r'<input type="hidden" form="explore-form" name="([^"]+)" value="([^"]*)">', response.text)
+
+
+def ticked(response):
+    tags = re.findall(r'<input type="checkbox"[^>]*form="explore-form"[^>]*>', response.text)
+    on = [tag for tag in tags if " checked" in tag and " disabled" not in tag]
+    return [tuple(re.search(rf'{name}="([^"]*)"', tag)[1] for name in ("name", "value")) for tag in on]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/explore/", "/facets/tag/"])
+def test_pages_need_a_sign_in(client, path):
+    response = client.get(path)
+    assert response.status_code == 302
+    assert response["Location"].startswith("/sign-in/?next=")
+
+
+def test_explore_is_a_whole_page(reader):
+    response = reader.get("/explore/")
+    assert response.status_code == 200
+    assert response.text.count("<h1") == 1
+    assert "14 memories" in response.text
+    assert "<title>14 memories · Mnemoscope</title>" in response.text
+    assert "2 hidden: archived or superseded" in response.text
+    assert len(hit_titles(response)) == 14
+
+
+def test_page_is_private_and_varies(reader):
+    response = reader.get("/explore/")
+    assert response["Cache-Control"] == "private, no-cache"
+    assert {part.strip() for part in response["Vary"].split(",")} >= {"HX-Request", "Cookie"}
+    stages = {part.split(";")[0] for part in response["Server-Timing"].split(", ")}
+    assert stages == {"search", "facets", "hits", "render"}
+
+
+# --- the canonical address ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "canonical"),
+    [
+        pytest.param("?q=&from=&to=&bucket=&sort=", "/explore/", id="empty fields"),
+        pytest.param("?tag=tea&tag=guests&tag=tea", "/explore/?tag=guests&tag=tea", id="order and repeats"),
+        pytest.param("?memory_type=note&query=tea", "/explore/?q=tea&type=note", id="other spellings"),
+        pytest.param("?page=1&page_size=25&mode=keyword", "/explore/", id="defaults"),
+        pytest.param("?since=7d&from=2024-01-01", "/explore/?from=2024-01-01", id="dates win over a span"),
+        pytest.param("?include_facets=1&q=tea", "/explore/?q=tea", id="facets are no choice here"),
+        pytest.param("?q=+tea+", "/explore/?q=tea", id="blanks"),
+    ],
+)
+def test_form_leads_to_the_canonical_address(reader, given, canonical):
+    response = reader.get(f"/explore/{given}")
+    assert response.status_code == 302
+    assert response["Location"] == canonical
+    assert reader.get(canonical).status_code == 200
+
+
+def test_fragment_sends_the_canonical_address_to_the_address_bar(reader):
+    response = reader.get("/explore/?q=&tag=tea&from=", **HTMX, HTTP_HX_CURRENT_URL="http://testserver/explore/")
+    assert response.status_code == 200
+    assert response["HX-Push-Url"] == "/explore/?tag=tea"
+
+
+def test_typing_replaces_the_address(reader):
+    response = reader.get("/explore/?q=te", **HTMX, HTTP_X_TYPING="1")
+    assert response["HX-Replace-Url"] == "/explore/?q=te"
+    assert "HX-Push-Url" not in response
+
+
+def test_asking_again_for_the_same_adds_no_history(reader):
+    here = "http://testserver/explore/?tag=tea"
+    response = reader.get("/explore/?tag=tea&q=", **HTMX, HTTP_HX_CURRENT_URL=here)
+    assert response["HX-Replace-Url"] == "/explore/?tag=tea"
+
+
+# --- fragments ----------------------------------------------------------------------------------------------------
+
+
+def test_fragment_holds_the_explorer_and_its_title_alone(reader):
+    response = reader.get("/explore/?tag=tea", **HTMX)
+    assert "<html" not in response.text
+    assert 'id="q"' not in response.text
+    assert response.text.strip().startswith("<title>")
+    assert 'id="explorer"' in response.text
+    assert 'data-status="4 memories"' in response.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"HTTP_HX_BOOSTED": "true"}, id="boosted"),
+        pytest.param({"HTTP_HX_HISTORY_RESTORE_REQUEST": "true"}, id="history"),
+    ],
+)
+def test_links_taken_over_and_back_get_the_whole_page(reader, headers):
+    assert "<html" in reader.get("/explore/?tag=tea", **HTMX, **headers).text
+
+
+def test_fragment_and_page_agree(reader):
+    page, fragment = reader.get("/explore/?q=tea&project=tea"), reader.get("/explore/?q=tea&project=tea", **HTMX)
+
+    def told(response):
+        start = response.text.index('<div id="explorer"')
+        end = response.text.index('<nav class="foot"') if '<nav class="foot"' in response.text else None
+        text = re.sub(r"\d+ ms", "", response.text[start:end])
+        return re.sub(r"\s+", " ", text).strip()
+
+    assert told(page) == told(fragment)
+
+
+# --- the form keeps the query ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "querystring",
+    [
+        pytest.param("q=tea&project=tea&-type=howto&tag=guests&tag=tea", id="ticks and exclusions"),
+        pytest.param("tag=guests&tag=tea&tag.all=1", id="all of them"),
+        pytest.param("category=kitchen%2Foven&subcategories=0", id="exact category"),
+        pytest.param("has=entity&no=agent", id="presence"),
+        pytest.param("tag=tea&since=1y&tz=Asia%2FTokyo&page_size=50", id="span, zone and page size"),
+        pytest.param("author=Nobody+at+all", id="unknown value"),
+        pytest.param("state=archived&state=superseded", id="states"),
+    ],
+)
+def test_form_sends_the_query_that_it_shows(reader, querystring):
+    response = reader.get(f"/explore/?{querystring}")
+    assert response.status_code == 200
+    visible = [("q", value) for value in re.findall(r'<input id="q"[^>]*value="([^"]+)"', response.text)]
+    visible += [("tag.all", "1")] if re.search(r'name="tag.all" value="1" checked', response.text) else []
+    sent = [*visible, *ticked(response), *hidden_fields(response)]
+    wanted = [tuple(pair) for pair in re.findall(r"([^&=]+)=([^&]*)", querystring)]
+    decoded = [(key, value.replace("%2F", "/").replace("+", " ")) for key, value in wanted]
+    assert sorted(sent) == sorted(decoded)
+
+
+def test_row_shows_the_count_that_ticking_it_gives(reader):
+    response = reader.get("/explore/?project=tea")
+    rows = re.findall(r'name="type" value="([^"]+)" aria-label="[^",]+, (\d+)', response.text)
+    assert rows
+    for value, count in rows:
+        assert len(hit_titles(reader.get(f"/explore/?project=tea&type={value}"))) == int(count)
+
+
+def test_apply_is_there_for_those_without_scripts(reader):
+    text = reader.get("/explore/").text
+    assert re.search(r'<noscript><p class="apply"><button[^>]*type="submit"[^>]*form="explore-form"', text)
+    assert 'data-open-filters' in text
+
+
+# --- what is wrong with a request -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("querystring", "parameter", "told"),
+    [
+        pytest.param("tagg=tea", "tagg", "Did you mean tag", id="unknown parameter"),
+        pytest.param("from=yesterday", "from", "Write YYYY-MM-DD", id="malformed date"),
+        pytest.param("page=0", "page", "Write 1 or more", id="page zero"),
+        pytest.param("sort=best", "sort", "Write one of relevance", id="unknown sort"),
+        pytest.param("q=" + "x" * 10_000, "q", "Write at most 1,000", id="long query"),
+        pytest.param("q=a%00b", "q", "holds a character that is not text", id="NUL"),
+        pytest.param("mode=tag", "tag", "Add tag=", id="contradiction"),
+    ],
+)
+def test_bad_parameter_is_named_and_left_out(reader, querystring, parameter, told):
+    page = reader.get(f"/explore/?{querystring}")
+    assert page.status_code == 200
+    assert f"<strong><code>{parameter}</code></strong>" in page.text
+    assert told in page.text
+    assert "14 memories" in page.text
+    fragment = reader.get(f"/explore/?{querystring}", **HTMX)
+    assert fragment.status_code == 422
+    assert told in fragment.text
+    assert "HX-Push-Url" not in fragment
+
+
+def test_page_past_the_last_links_to_the_last(reader):
+    response = reader.get("/explore/?page=9")
+    assert response.status_code == 200
+    assert "is past the last page" in response.text
+    assert '<a class="link" data-swap href="/explore/">Go to page 1</a>' in response.text
+
+
+def test_dates_the_wrong_way_round_are_explained(reader):
+    text = reader.get("/explore/?from=2025-01-01&to=2024-01-01").text
+    assert "The dates end before they start" in text
+    assert "No memory matches" in text
+
+
+def test_nothing_found_names_what_each_removal_would_give(reader):
+    text = reader.get("/explore/?q=zebra&tag=tea").text
+    assert "<b>4</b> without the words “zebra”" in text
+
+
+@pytest.mark.django_db
+def test_empty_corpus_says_how_to_fill_it(client):
+    client.force_login(User.objects.create_superuser("reader"))
+    assert "python manage.py import_memories" in client.get("/explore/").text
+
+
+def test_only_reading_is_allowed(reader):
+    assert reader.post("/explore/").status_code == 405
+    assert reader.head("/explore/").status_code == 200
+
+
+# --- who sees what --------------------------------------------------------------------------------------------------
+
+
+def test_member_of_one_project_sees_and_counts_that_alone(corpus):
+    user = User.objects.create_user("guest")
+    Membership.objects.create(user=user, project=Project.objects.get(slug="tea"))
+    client = Client()
+    client.force_login(user)
+    text = client.get("/explore/").text
+    assert "Teak for the deck" not in text
+    assert 'value="boat"' not in text
+    total = Memory.objects.filter(project__slug="tea", state__in=["active", "proposed"]).count()
+    assert f"{total} memories" in text
+
+
+def test_memory_text_is_escaped(corpus, reader, tmp_path):
+    path = tmp_path / "evil.jsonl"
+    path.write_text(
+        '{"title": "<script>alert(1)</script> zebra", "content": "<img src=x onerror=alert(1)> zebra",'
+        ' "tags": ["<b>bold</b>"], "project": "tea"}\n'
+    )
+    call_command("import_memories", str(path), verbosity=0)
+    text = reader.get("/explore/?q=zebra").text
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    assert "<b>bold" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; <mark>zebra</mark>" in text
+
+
+def test_theme_and_time_zone_come_from_cookies(reader):
+    reader.cookies["theme"] = "dark"
+    reader.cookies["timezone"] = "Asia/Tokyo"
+    text = reader.get("/explore/?q=kettle+valve").text
+    assert 'data-theme="dark"' in text
+    assert "6 Jan 2024, 08:30 JST" in text
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/Else", "../../etc/passwd", "", "x" * 5_000])
+def test_time_zone_that_is_none_is_the_default(reader, zone):
+    reader.cookies["timezone"] = zone
+    reader.cookies["theme"] = '"><script>'
+    text = reader.get("/explore/?q=kettle+valve").text
+    assert "5 Jan 2024, 23:30 UTC" in text
+    assert "data-theme=" not in text
+
+
+def test_statements_do_not_grow_with_what_is_shown(reader, django_assert_max_num_queries):
+    reader.get("/explore/")
+    with django_assert_max_num_queries(32):
+        reader.get("/explore/?q=tea&category=kitchen&tag=tea&page_size=100")
+
+
+# --- the values of one facet ----------------------------------------------------------------------------------------
+
+
+def test_values_page_lists_searches_and_sorts(reader):
+    text = reader.get("/facets/tag/?project=tea&sort=name").text
+    names = re.findall(r'name="tag" value="([^"]+)"', text)
+    assert names == sorted(names)
+    found = reader.get("/facets/tag/?search=kett").text
+    assert re.findall(r'<input type="checkbox"[^>]*value="([^"]+)"', found) == ["kettle"]
+    assert "No tag has such a name here." in reader.get("/facets/tag/?search=zzz").text
+
+
+def test_values_page_sends_ticks_to_the_results(reader):
+    text = reader.get("/facets/tag/?q=tea&tag=guests").text
+    assert '<form id="values-form" method="get" action="/explore/"' in text
+    assert '<input type="hidden" name="q" value="tea">' in text
+    assert re.search(r'form="values-form" name="tag" value="guests"[^>]* checked', text)
+
+
+def test_ticking_on_the_values_page_stays_there(reader):
+    headers = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "main"}
+    response = reader.get("/facets/tag/?sort=name&q=tea&tag=guests", **headers)
+    assert "<html" not in response.text
+    assert response["HX-Push-Url"] == "/facets/tag/?q=tea&tag=guests&sort=name"
+
+
+def test_level_of_the_tree_is_a_fragment_of_rows(reader):
+    page = reader.get("/facets/category/?parent=kitchen")
+    assert "<html" in page.text
+    fragment = reader.get("/facets/category/?parent=kitchen", HTTP_HX_REQUEST="true", HTTP_HX_TARGET="below-x")
+    assert fragment.text.strip().startswith("<li>")
+    assert re.findall(r'name="category" value="([^"]+)"', fragment.text) == ["kitchen/brewing", "kitchen/oven"]
+    assert 'form="explore-form"' in fragment.text
+    assert "HX-Push-Url" not in fragment
+
+
+def test_unknown_facet_is_not_found(reader):
+    assert reader.get("/facets/colour/").status_code == 404
+
+
+def test_bad_listing_is_named(reader):
+    response = reader.get("/facets/tag/?sort=best&page=x")
+    assert response.status_code == 200
+    assert "Write one of count, name" in response.text
+    assert "Write a number from 1" in response.text
+
+
+# --- error pages ----------------------------------------------------------------------------------------------------
+
+
+def test_error_pages_say_what_to_do(reader, django_assert_num_queries, settings):
+    settings.DEBUG = False
+    assert "There is nothing at this address" in reader.get("/nowhere/").text
+    from django.template.loader import render_to_string
+
+    with django_assert_num_queries(0):
+        assert "Something went wrong here" in render_to_string("500.html")
+    for name in ("400.html", "403.html"):
+        assert "Go to the explorer" in render_to_string(name)
