@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -48,6 +49,9 @@ def main() -> int:
     from bench.tables import print_report
     from bench.telling import Teller
 
+    # Whoever ends the bench politely must not find its database left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     teller = Teller()
     choices = Choices(options.seed, options.queries, options.keep)
     try:
@@ -56,6 +60,9 @@ def main() -> int:
     except DatabaseTakenError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("Interrupted: the bench has cleaned up, and there are no figures.", file=sys.stderr)
+        return 130
     report = Report(machine, options.seed, options.queries, sizes)
     if options.json:
         options.json.write_text(json.dumps(dataclasses.asdict(report), indent=1) + "\n")

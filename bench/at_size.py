@@ -1,5 +1,6 @@
-"""All that is measured at one size: the import, the log through Mnemoscope, and the same through every peer."""
+"""All that is measured at one size: the import, and a query log through Mnemoscope and every peer."""
 
+import contextlib
 import sys
 import tempfile
 import time
@@ -15,8 +16,8 @@ from access.viewer import command_viewer
 from bench.corpus import Corpus, Record, read_records, write_records
 from bench.database import bench_database, database_sizes, tidy_database
 from bench.figures import ImportFigures, PeerFigures, SizeFigures, spread
-from bench.machine import process_memory_mb
-from bench.measuring import Run, agreement, ratios, run_mnemoscope, run_peer
+from bench.machine import machine_load, process_memory_mb
+from bench.measuring import Run, agreement, ratios, run_log
 from bench.peers import PEERS
 from bench.peers.base import Peer
 from bench.query_log import SAMPLED_RECORDS, QueryLog, build_query_log
@@ -72,27 +73,30 @@ def measure(size: int, choices: Choices, teller: Teller) -> SizeFigures:
         log = build_query_log(corpus, seen.sample, choices.queries, choices.seed)
 
         database = f"bench_{size}"
-        with bench_database(database, keep=choices.keep):
+        loaded: dict[str, ImportFigures] = {}
+        with bench_database(database, keep=choices.keep), contextlib.ExitStack() as open_peers:
             teller.say(f"{size:,} memories: importing into the database {database}")
             imported = _import(path, size)
             teller.say(f"{size:,} memories: imported at {imported.memories_per_second:,.0f}/s; vacuum and analyse")
             tidy_database()
-            with teller.bar(
-                f"{size:,} memories: {len(log.entries)} queries of Mnemoscope", len(log.entries)
-            ) as advance:
-                ours = run_mnemoscope(log, choices.seed, advance)
+            peers: list[Peer] = []
+            for number, make in enumerate(PEERS):
+                place = work / str(number)
+                place.mkdir()
+                peer = make(place)
+                open_peers.callback(peer.close)
+                teller.say(f"{size:,} memories: loading {peer.name}")
+                loaded[peer.name] = _load(peer, path, size)
+                peers.append(peer)
+            busy = [machine_load()]
+            with teller.bar(f"{size:,} memories: {len(log.entries)} queries", len(log.entries)) as advance:
+                ours, theirs = run_log(log, choices.seed, peers, advance)
+            busy.append(machine_load())
+            # Without what the peers hold in this process.
+            open_peers.close()
             memory = process_memory_mb()
         if choices.keep:
             teller.say(f"{size:,} memories: kept the database {database}")
-        peers = {}
-        for make in PEERS:
-            place = work / "peer"
-            place.mkdir()
-            peer = make(place)
-            peers[peer.name] = _measure_peer(peer, path, size, log, choices, ours, teller)
-            for file in place.iterdir():
-                file.unlink()
-            place.rmdir()
 
     return SizeFigures(
         size=size,
@@ -103,7 +107,9 @@ def measure(size: int, choices: Choices, teller: Teller) -> SizeFigures:
         stages={stage: found for stage, seconds in ours.stages.items() if (found := spread(seconds))},
         incomplete=sum(1 for answer in ours.answers if answer.incomplete),
         rss_mb=memory,
-        peers=peers,
+        load_before=busy[0],
+        load_after=busy[1],
+        peers={peer.name: _peer_figures(peer, loaded[peer.name], log, ours, theirs[peer.name]) for peer in peers},
     )
 
 
@@ -120,28 +126,22 @@ def _import(path: Path, size: int) -> ImportFigures:
     return ImportFigures(size, round(seconds, 3), round(size / seconds, 1), database_sizes())
 
 
-def _measure_peer(
-    peer: Peer, path: Path, size: int, log: QueryLog, choices: Choices, ours: Run, teller: Teller
-) -> PeerFigures:
-    try:
-        teller.say(f"{size:,} memories: loading {peer.name}")
-        begin = time.perf_counter()
-        peer.load(read_records(path))
-        seconds = time.perf_counter() - begin
-        with teller.bar(f"{size:,} memories: {len(log.entries)} queries of {peer.name}", len(log.entries)) as advance:
-            theirs = run_peer(peer, log, choices.seed, advance)
-        return PeerFigures(
-            about=peer.about,
-            differs=peer.differs,
-            load=ImportFigures(
-                size, round(seconds, 3), round(size / seconds, 1), {"database_bytes": peer.size_bytes()}
-            ),
-            latency=theirs.latency(),
-            ratio=ratios(ours.latency(), theirs.latency()),
-            agreement=agreement(log.entries, ours.answers, theirs.answers),
-        )
-    finally:
-        peer.close()
+def _load(peer: Peer, path: Path, size: int) -> ImportFigures:
+    begin = time.perf_counter()
+    peer.load(read_records(path))
+    seconds = time.perf_counter() - begin
+    return ImportFigures(size, round(seconds, 3), round(size / seconds, 1), {"database_bytes": peer.size_bytes()})
+
+
+def _peer_figures(peer: Peer, load: ImportFigures, log: QueryLog, ours: Run, theirs: Run) -> PeerFigures:
+    return PeerFigures(
+        about=peer.about,
+        differs=peer.differs,
+        load=load,
+        latency=theirs.latency(),
+        ratio=ratios(ours.latency(), theirs.latency()),
+        agreement=agreement(log.entries, ours.answers, theirs.answers),
+    )
 
 
 def _each(items: Iterable[T], advance: Callable[[], None]) -> Iterator[T]:

@@ -94,7 +94,7 @@ class PeerFigures:
 
 @dataclass(frozen=True, slots=True)
 class SizeFigures:
-    """All that was measured at one size."""
+    """All that was measured at one size. A load above the number of cores says that others were at work too."""
 
     size: int
     facet_values_per_memory: float
@@ -104,6 +104,8 @@ class SizeFigures:
     stages: dict[str, Spread]
     incomplete: int
     rss_mb: float
+    load_before: float
+    load_after: float
     peers: dict[str, PeerFigures]
 
 

@@ -28,6 +28,11 @@ def process_memory_mb() -> float:
     return round(int(psutil.Process().memory_info().rss) / 2**20, 1)
 
 
+def machine_load() -> float:
+    """How many processes wanted a core over the last minute."""
+    return round(psutil.getloadavg()[0], 1)
+
+
 def _usable_cores() -> int:
     # A container may be given fewer than there are.
     if hasattr(os, "sched_getaffinity"):

@@ -1,4 +1,4 @@
-"""Running a query log against Mnemoscope and its peers, one query at a time, and keeping the seconds."""
+"""Running a query log through Mnemoscope and its peers in turn, and keeping the seconds."""
 
 import gc
 import random
@@ -35,6 +35,20 @@ class Run:
     answers: list[Answer] = field(default_factory=list)
     stages: dict[str, list[float]] = field(default_factory=dict)
 
+    def measure(self, entry: LogEntry, ask: Callable[[SearchQuery, bool], T], explore_first: bool) -> T:
+        """Ask for search alone and for search with facets, and give back the answer with facets."""
+        seconds: dict[bool, float] = {}
+        answers: dict[bool, T] = {}
+        for facets in (True, False) if explore_first else (False, True):
+            begin = time.perf_counter()
+            answers[facets] = ask(entry.query, facets)
+            seconds[facets] = time.perf_counter() - begin
+        samples = self.samples.setdefault(entry.kind, Samples())
+        samples.search.append(seconds[False])
+        samples.explore.append(seconds[True])
+        samples.overhead.append(seconds[True] - seconds[False])
+        return answers[True]
+
     def latency(self) -> dict[str, Latency]:
         """By kind in their order, and the mixed log of all of them."""
         by_kind = {kind: self.samples[kind] for kind in KINDS if kind in self.samples}
@@ -45,16 +59,17 @@ class Run:
         }
 
 
-def run_mnemoscope(log: QueryLog, seed: int, advance: Advance) -> Run:
-    """The log through `run`, in this process, and some of it through the page as a signed-in visitor gets it."""
+def run_log(log: QueryLog, seed: int, peers: Sequence[Peer], advance: Advance) -> tuple[Run, dict[str, Run]]:
+    """The log through `run` in this process, some of it through the page, and all of it through every peer.
+
+    Participants take turns query by query, so that whatever else the machine is doing meets all of them.
+    """
     viewer = command_viewer()
-    done = Run()
+    ours = Run()
+    theirs = {peer.name: Run() for peer in peers}
 
-    def search(query: SearchQuery) -> SearchResult:
-        return run(query, viewer)
-
-    def explore(query: SearchQuery) -> SearchResult:
-        return run(query.model_copy(update={"include_facets": True}), viewer)
+    def answer(query: SearchQuery, facets: bool) -> SearchResult:
+        return run(query.model_copy(update={"include_facets": facets}), viewer)
 
     with _signed_in_client() as client:
 
@@ -64,54 +79,29 @@ def run_mnemoscope(log: QueryLog, seed: int, advance: Advance) -> Run:
                 raise RuntimeError(f"{query.querystring()} gave the status {response.status_code}")
 
         for entry in log.warm_up:
-            search(entry.query)
-            explore(entry.query)
             page(entry.query)
+            for facets in (False, True):
+                answer(entry.query, facets)
+                for peer in peers:
+                    peer.answer(entry.query, facets)
         order = random.Random(seed)
         gc.collect()
         for place, entry in enumerate(log.entries):
-            samples = done.samples.setdefault(entry.kind, Samples())
             # Whichever comes second finds its rows in memory: each comes first as often.
             explore_first = order.random() < 0.5
-            if explore_first:
-                explore_seconds, result = _timed(explore, entry.query)
-            search_seconds, _ = _timed(search, entry.query)
-            if not explore_first:
-                explore_seconds, result = _timed(explore, entry.query)
-            samples.search.append(search_seconds)
-            samples.explore.append(explore_seconds)
-            samples.overhead.append(explore_seconds - search_seconds)
+            result = ours.measure(entry, answer, explore_first)
+            ours.answers.append(_as_answer(result))
             for stage, milliseconds in result.timings.items():
-                done.stages.setdefault(stage, []).append(milliseconds / 1_000)
+                ours.stages.setdefault(stage, []).append(milliseconds / 1_000)
             if place % _PAGE_EVERY == 0:
-                samples.page.append(_timed(page, entry.query)[0])
-            done.answers.append(_as_answer(result))
+                begin = time.perf_counter()
+                page(entry.query)
+                ours.samples[entry.kind].page.append(time.perf_counter() - begin)
+            for peer in peers:
+                found = theirs[peer.name]
+                found.answers.append(found.measure(entry, peer.answer, explore_first))
             advance()
-    return done
-
-
-def run_peer(peer: Peer, log: QueryLog, seed: int, advance: Advance) -> Run:
-    """The log through a peer, in the order and with the warm-up that Mnemoscope had."""
-    done = Run()
-    for entry in log.warm_up:
-        peer.answer(entry.query, facets=False)
-        peer.answer(entry.query, facets=True)
-    order = random.Random(seed)
-    gc.collect()
-    for entry in log.entries:
-        samples = done.samples.setdefault(entry.kind, Samples())
-        seconds: dict[bool, float] = {}
-        for facets in (True, False) if order.random() < 0.5 else (False, True):
-            begin = time.perf_counter()
-            answer = peer.answer(entry.query, facets=facets)
-            seconds[facets] = time.perf_counter() - begin
-            if facets:
-                done.answers.append(answer)
-        samples.search.append(seconds[False])
-        samples.explore.append(seconds[True])
-        samples.overhead.append(seconds[True] - seconds[False])
-        advance()
-    return done
+    return ours, theirs
 
 
 def ratios(ours: dict[str, Latency], theirs: dict[str, Latency]) -> dict[str, dict[str, float]]:
@@ -143,12 +133,6 @@ def agreement(entries: Sequence[LogEntry], ours: Sequence[Answer], theirs: Seque
             pages[0] += mine.ids == other.ids
             pages[1] += 1
     return Agreement(*totals[True], *totals[False], *counts, *pages)
-
-
-def _timed(ask: Callable[[SearchQuery], T], query: SearchQuery) -> tuple[float, T]:
-    begin = time.perf_counter()
-    found = ask(query)
-    return time.perf_counter() - begin, found
 
 
 def _as_answer(result: SearchResult) -> Answer:

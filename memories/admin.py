@@ -78,6 +78,8 @@ class MemoryForm(ServiceForm):
     concepts = Lines(required=False, help_text="One a line. New ones are made.")
     entities = Lines(required=False, help_text="As type:name, one a line. New ones are made.")
     authors = Lines(required=False, help_text="One a line.")
+    importance = forms.FloatField(required=False, min_value=0, max_value=1, help_text="0 to 1.")
+    confidence = forms.FloatField(required=False, min_value=0, max_value=1, help_text="0 to 1.")
     state = forms.ChoiceField(choices=Memory.State)
     successor = forms.IntegerField(
         required=False, label="superseded by", help_text="The number of the memory that takes its place."

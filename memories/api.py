@@ -9,7 +9,7 @@ from django.urls import reverse
 from ninja import Router
 from ninja.params.functions import Query
 from ninja.responses import Status
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from access.keys import ApiRequest, allowed, known_viewer
 from access.viewer import Viewer
@@ -38,6 +38,18 @@ Reason = Annotated[str, AfterValidator(_storable)]
 _WHY = "Why, for the audit trail."
 WHY: Any = Query("", max_length=1_000, description=_WHY)
 WHY_DELETED: Any = Query("Deleted through the API.", max_length=1_000, description=_WHY)
+
+
+class MemoryPatch(MemoryChanges):
+    """What to change. What is not named stays; a list that is named takes the place of the one there is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keeps_its_number(cls, data: Any) -> Any:
+        # In a record `id` is the id elsewhere; whoever sends back what a GET answered means the number.
+        if isinstance(data, dict) and "id" in data:
+            raise refuse("id: cannot be changed; external_id is its id in the system it came from")
+        return data
 
 
 # --- what is answered --------------------------------------------------------------------------------------------
@@ -201,7 +213,7 @@ def read(request: ApiRequest, memory_id: int) -> MemoryReply:
 def update(
     request: ApiRequest,
     memory_id: int,
-    changes: MemoryChanges,
+    changes: MemoryPatch,
     reason: Reason = WHY,
 ) -> Written:
     """Change what the body names, and leave the rest. A list that is given takes the place of the one there is."""

@@ -19,6 +19,13 @@ from search.links import explore_url, filter_url, memory_url
 from search.query import SearchQuery
 
 _LONGEST_CHANGE = 160
+_DOORS = {
+    AuditEvent.Door.PAGE: "on a page",
+    AuditEvent.Door.API: "through the API",
+    AuditEvent.Door.MCP: "through MCP",
+    AuditEvent.Door.ADMIN: "in the admin",
+    AuditEvent.Door.COMMAND: "on the command line",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +314,7 @@ def _own_event(verb: str, moment: datetime, zone: tzinfo, who: str = "") -> Even
 
 def _audit_event(event: AuditEvent, zone: tzinfo) -> Event:
     by = str(event.user) if event.user else event.api_key.name if event.api_key else ""
-    who = " · ".join(part for part in (by, f"through the {event.get_door_display()}") if part)
+    who = " · ".join(part for part in (by, _DOORS[AuditEvent.Door(event.door)]) if part)
     return Event(
         verb=_relation_label(event.verb.removeprefix("memory_")),
         date=moment_label(event.at, zone),

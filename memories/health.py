@@ -11,7 +11,7 @@ from access.viewer import Viewer, visible_to
 from memories.models import Chunk, Corpus
 
 # Whoever asks about health wants an answer now; waiting for a free connection may take far longer.
-DEADLINE = 1.5
+DEADLINE = 1.0
 
 # One thread: however many ask while the database hangs, one waits for it and the others stop waiting at their deadline.
 _probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="health")

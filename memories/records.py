@@ -31,6 +31,7 @@ MAX_CONTENT = 1_000_000
 MAX_SUMMARY = 100_000
 MAX_TITLE = 1_000
 MAX_LIST = 1_000
+MAX_PROJECT = 100
 MAX_TAG = 200
 MAX_URL = 4_000
 TITLE_CUT = 120
@@ -409,7 +410,7 @@ class MemoryRecord(Record):
     """A memory as it comes in. Only `content` is required."""
 
     id: Line500 = Field("", validation_alias=AliasChoices("id", "external_id"))
-    project: Slug100 = ""
+    project: Annotated[str, _slug(MAX_PROJECT)] = ""
     type: Annotated[str, _slug(100, DEFAULT_TYPE)] = Field(
         DEFAULT_TYPE, validation_alias=AliasChoices("type", "memory_type")
     )

@@ -11,7 +11,7 @@ from search.analysis import Segment
 from search.chart import Option, Plot, build_plot
 from search.chips import Chip, build_chips
 from search.corpus import CorpusCounts
-from search.facets import FACET, STATES, FacetValue
+from search.facets import FACET, STATES
 from search.labels import day_label, memories, moment_label, plural, type_family
 from search.links import explore_url, memory_url, values_url
 from search.pager import Pager, PageSize, build_pager
@@ -394,8 +394,3 @@ def _values_pager(page: FacetPage, at: Callable[[int], str]) -> Pager | None:
     if page.pages == 1:
         return None
     return build_pager(page.listing.page, page.pages, page.listing.page_size, page.facet.distinct, at)
-
-
-def listed_values(result: SearchResult) -> dict[str, tuple[FacetValue, ...]]:
-    """The values a page shows, by facet: what the corpus must be counted for."""
-    return {facet.key: facet.values for facet in result.facets or ()}

@@ -1,20 +1,36 @@
 """How many memories there are of each value with nothing asked: the second number of `141 / 12,208`.
 
-Kept in the process while the corpus' revision stands; a change anywhere starts it afresh.
+Counted once for each view of the corpus and kept in the process while the corpus' revision stands: any change anywhere
+starts it afresh. The explorer's first page, which asks for nothing, is answered from it too.
 """
 
+import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
 from threading import Lock
 
 from access.viewer import Viewer
 from memories.models import Corpus
-from search.engines.base import EngineTimeoutError, FacetRequest, Filter, Plan, Value
-from search.facets import DEFAULT_STATES, FacetValue
-from search.run import engine_in_use
+from search.engines import engine_in_use
+from search.engines.base import (
+    BUCKET_DAYS,
+    Counts,
+    Engine,
+    EngineTimeoutError,
+    FacetCounts,
+    FacetRequest,
+    Filter,
+    Plan,
+    Value,
+    ValueCount,
+)
+from search.facets import DEFAULT_STATES, FACETS, FacetValue
 
-_KEPT_VIEWS = 64
+_KEPT_VIEWS = 16
+# A change made by hand in the database, past the services, is seen after this long.
+_KEPT_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,60 +38,90 @@ class CorpusCounts:
     """The corpus as one viewer sees it, in the default states."""
 
     total: int
-    counts: dict[tuple[str, Value], int]
+    counts: Mapping[tuple[str, Value], int]
+    # False where counting took too long: then no value is known.
+    known: bool = True
 
     def count(self, key: str, value: FacetValue) -> int | None:
         """How many memories have a value; None where it could not be counted."""
-        return 0 if value.ref is None else self.counts.get((key, value.ref))
+        if not self.known:
+            return None
+        return 0 if value.ref is None else self.counts.get((key, value.ref), 0)
 
 
-@dataclass(slots=True)
-class _Known:
-    """What has been counted of one view of the corpus so far."""
+@dataclass(frozen=True, slots=True)
+class CorpusView:
+    """Everything counted with nothing asked: every value of every facet, and the days of one time zone."""
 
-    total: int
-    counts: dict[tuple[str, Value], int] = field(default_factory=dict)
+    counted: Counts
+    counts: dict[tuple[str, Value], int]
+    made_at: float = field(default_factory=time.monotonic)
+
+    def answer(self, request: FacetRequest) -> FacetCounts:
+        """What an engine would answer to a request over the whole corpus."""
+        every = self.counted.facets[request.key]
+        if request.only is not None:
+            wanted = set(request.only)
+            return FacetCounts(tuple(v for v in every.values if v.value in wanted), every.distinct)
+        if request.limit is None:
+            return every
+        largest = every.values[: request.limit]
+        shown = {v.value for v in largest}
+        chosen = (ValueCount(v, self.counts[request.key, v]) for v in request.always if (request.key, v) in self.counts)
+        return FacetCounts((*largest, *(v for v in chosen if v.value not in shown)), every.distinct)
 
 
-_View = tuple[int, tuple[int, ...] | None]
-_cache: OrderedDict[_View, _Known] = OrderedDict()
+_View = tuple[int, tuple[int, ...] | None, str]
+_cache: OrderedDict[_View, CorpusView] = OrderedDict()
 _lock = Lock()
 
 
-def corpus_revision() -> int:
-    """The number that rises with every change."""
-    return Corpus.objects.values_list("revision", flat=True).get(pk=1)
+def corpus_plan(project_ids: tuple[int, ...] | None) -> Plan:
+    """The plan of a query that asks for nothing."""
+    states = Filter("state", include=tuple((state,) for state in DEFAULT_STATES))
+    return Plan(project_ids=project_ids, filters=(states,))
 
 
-def corpus_counts(shown: dict[str, tuple[FacetValue, ...]], viewer: Viewer) -> CorpusCounts:
-    """The corpus' counts of the values shown, by facet. At most one statement for all that is not yet known."""
-    engine = engine_in_use()
-    projects = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
-    plan = Plan(project_ids=projects, filters=(Filter("state", include=tuple((state,) for state in DEFAULT_STATES)),))
-    view = (corpus_revision(), projects)
+def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinfo) -> CorpusView:
+    """The corpus counted, from the cache where its revision stands. Raises EngineTimeoutError."""
+    view = (Corpus.objects.values_list("revision", flat=True).get(pk=1), project_ids, str(zone))
     with _lock:
         known = _cache.get(view)
-    if known is None:
-        known = _Known(engine.summary(plan, no_values=False).total)
-    missing = {
-        key: tuple(v.ref for v in values if v.ref is not None and (key, v.ref) not in known.counts)
-        for key, values in shown.items()
-    }
-    requests = [FacetRequest(key, only=refs) for key, refs in missing.items() if refs]
-    if requests:
-        try:
-            counted = engine.counts(plan, requests, zone=UTC, now=datetime.now(UTC), days=False)
-        except EngineTimeoutError:
-            return CorpusCounts(known.total, dict(known.counts))
-        found: dict[tuple[str, Value], int] = {}
-        for request in requests:
-            found |= {(request.key, value): 0 for value in request.only or ()}
-            found |= {(request.key, v.value): v.count for v in counted.facets[request.key].values}
-        with _lock:
-            known.counts.update(found)
+    if known is not None and time.monotonic() - known.made_at < _KEPT_SECONDS:
+        return known
+    plan = corpus_plan(project_ids)
+    requests = [FacetRequest(spec.key) for spec in FACETS]
+    counted = engine.counts(plan, requests, zone=zone, now=datetime.now(UTC))
+    known = CorpusView(counted, {(key, v.value): v.count for key, f in counted.facets.items() for v in f.values})
     with _lock:
         _cache[view] = known
         _cache.move_to_end(view)
         while len(_cache) > _KEPT_VIEWS:
             _cache.popitem(last=False)
-        return CorpusCounts(known.total, dict(known.counts))
+    return known
+
+
+def corpus_answer(engine: Engine, plan: Plan, requests: Sequence[FacetRequest], zone: tzinfo, now: datetime) -> Counts:
+    """What an engine would answer to the plan that asks for nothing. Only what the clock moves is counted now."""
+    view = corpus_view(engine, plan.project_ids, zone)
+    since = engine.totals([replace(plan, start=now - timedelta(days=days)) for days in BUCKET_DAYS])
+    buckets = (*since, view.counted.summary.total - since[-1])
+    facets = {request.key: view.answer(request) for request in requests}
+    return replace(view.counted, facets=facets, buckets=buckets, buckets_without_dates=buckets)
+
+
+def corpus_counts(viewer: Viewer) -> CorpusCounts:
+    """The corpus' counts for a page to set beside those of a query."""
+    engine = engine_in_use()
+    projects = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
+    try:
+        view = corpus_view(engine, projects, viewer.timezone)
+    except EngineTimeoutError:
+        return CorpusCounts(engine.summary(corpus_plan(projects), no_values=False).total, {}, known=False)
+    return CorpusCounts(view.counted.summary.total, view.counts)
+
+
+def forget() -> None:
+    """Drop what is kept. For tests, whose transactions take the revision back."""
+    with _lock:
+        _cache.clear()

@@ -17,6 +17,7 @@ from categories.queries import (
     concept_terms,
     entity_terms,
 )
+from search.corpus import corpus_answer, corpus_plan
 from search.engines.base import (
     Counts,
     Engine,
@@ -58,7 +59,7 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
     tree = _tree_candidates(planned) if facet_limit is None else []
     requests = [_request(spec, plan, tree, facet_limit) for spec in FACETS]
     try:
-        counts = engine.counts(plan, requests, zone=planned.zone, now=planned.now)
+        counts = _counts(engine, planned, requests)
         histogram = _histogram(engine, query, planned, counts)
     except EngineTimeoutError:
         return _unavailable(engine, plan, "Counting took too long.")
@@ -68,7 +69,7 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
     except DatabaseError:
         logger.exception("the facets of %r could not be counted", query.querystring())
         return _unavailable(engine, plan, "Counting failed.")
-    summary = counts.summary or engine.summary(plan, no_values=True)
+    summary = counts.summary
     hides = hidden_by_exclusions(engine, planned, summary.total)
     facets = []
     for spec in FACETS:
@@ -80,6 +81,14 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
         facets.append(build_facet(spec, values, counted.distinct, summary, planned))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
     return Counted(summary, tuple(facets), histogram, buckets, ranges)
+
+
+def _counts(engine: Engine, planned: Planned, requests: list[FacetRequest]) -> Counts:
+    """A query that asks for nothing is the corpus itself, and that is counted already."""
+    plan = planned.plan
+    if plan == corpus_plan(plan.project_ids):
+        return corpus_answer(engine, plan, requests, planned.zone, planned.now)
+    return engine.counts(plan, requests, zone=planned.zone, now=planned.now)
 
 
 def _unavailable(engine: Engine, plan: Plan, reason: str) -> Counted:

@@ -16,8 +16,8 @@ from categories.queries import category_tree_nodes, children_exist, resolve_cate
 from search.alternatives import collect_warnings, count_alternatives
 from search.analysis import fold
 from search.counting import Counted, build_facet, count_facets, hidden_by_exclusions, value_rows, value_terms
+from search.engines import engine_in_use
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
-from search.engines.postgres import PostgresEngine
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
 from search.planning import build_plan
@@ -32,7 +32,6 @@ __all__ = [
     "SearchResult",
     "SearchWarning",
     "WithoutFilter",
-    "engine_in_use",
     "facet_page",
     "run",
 ]
@@ -52,11 +51,6 @@ class _Stopwatch:
         finally:
             spent = (time.perf_counter() - begin) * 1000
             self.timings[name] = round(self.timings.get(name, 0.0) + spent, 3)
-
-
-def engine_in_use() -> Engine:
-    """The engine that answers."""
-    return PostgresEngine()
 
 
 @contextmanager
@@ -100,10 +94,10 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
         hits=hits,
         matched_by=_matched_by(planned.plan, total),
         hidden=hidden,
-        facets=counted and counted.facets,
-        histogram=counted and counted.histogram,
-        date_buckets=counted and counted.date_buckets,
-        quick_ranges=counted and counted.quick_ranges,
+        facets=counted.facets if counted else None,
+        histogram=counted.histogram if counted else None,
+        date_buckets=counted.date_buckets if counted else None,
+        quick_ranges=counted.quick_ranges if counted else None,
         warnings=tuple(warnings),
         without=without,
         labels=planned.labels,

@@ -4,7 +4,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_safe
 
-from search.context import build_context, build_values_context, listed_values, problem_notices
+from search.context import build_context, build_values_context, problem_notices
 from search.corpus import corpus_counts
 from search.facets import FACET
 from search.links import explore_url
@@ -21,7 +21,7 @@ def explore(request: PageRequest) -> HttpResponse:
         return private(HttpResponseRedirect(explore_url(query)))
     viewer = page_viewer(request)
     result = run(query.model_copy(update={"include_facets": True}), viewer)
-    corpus = corpus_counts(listed_values(result), viewer)
+    corpus = corpus_counts(viewer)
     context = build_context(query, result, corpus, problem_notices(problems), zone=viewer.timezone)
     return page_response(
         request,
@@ -43,7 +43,7 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
     query, problems = read_query(pairs)
     viewer = page_viewer(request)
     page = facet_page(query, key, listing, viewer)
-    corpus = corpus_counts({key: page.facet.values}, viewer)
+    corpus = corpus_counts(viewer)
     values = build_values_context(query, page, corpus, problem_notices((*misread, *problems)))
     is_level = bool(listing.parent) and request.htmx.target != "values"
     return page_response(

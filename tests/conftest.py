@@ -1,1 +1,11 @@
 """What every test stands on. The database is set up in tests/settings.py, the sockets in pyproject.toml."""
+
+import pytest
+
+from search import corpus
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept():
+    """A test's transaction is rolled back, and with it the revision that counts are kept under."""
+    corpus.forget()

@@ -33,7 +33,7 @@ class Peer(Protocol):
     def load(self, records: Iterable[Record]) -> None:
         """Take in every record, until it can be found."""
 
-    def answer(self, query: SearchQuery, *, facets: bool) -> Answer:
+    def answer(self, query: SearchQuery, facets: bool) -> Answer:
         """Answer one query: search alone, or with every facet and the histogram."""
 
     def size_bytes(self) -> int:

@@ -134,7 +134,7 @@ class SqlitePeer:
             self._db.execute(f"INSERT INTO {key} VALUES (?, ?)", (known[value], value))
         return known[value]
 
-    def answer(self, query: SearchQuery, *, facets: bool) -> Answer:
+    def answer(self, query: SearchQuery, facets: bool) -> Answer:
         where = _where(query)
         source, values = where.clause()
         if facets:

@@ -15,6 +15,7 @@ from access.viewer import Viewer
 from memories.importers.base import Importer, ImportFailed, Options, Refusal
 from memories.importers.write import Tally, WriteOptions, records_write
 from memories.models import ImportBatch
+from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump
 
 # As many refusals as a batch keeps; all of them are told to whoever runs the import.
@@ -77,25 +78,28 @@ def import_path(
             refusals.append(refusal)
         refused(refusal)
 
-    reading = importer.read(path, Options(choices.project, choices.keep_going))
+    project = slug_name(choices.project)
+    if len(project) > MAX_PROJECT:
+        raise ImportFailed(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
+    reading = importer.read(path, Options(project, choices.keep_going))
     # Committed on its own, so that an import under way, or one that failed, can be seen.
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
     tally = Tally()
     try:
         with transaction.atomic():
             own = batch or ImportBatch.objects.create(origin=str(path), format=importer.name)
-            # A batch still running that is older than the lock was killed: nothing of it was written.
             tally = records_write(
                 reading=reading,
                 viewer=viewer,
                 batch_id=own.pk,
-                options=WriteOptions(choices.project, choices.overwrite),
+                options=WriteOptions(project, choices.overwrite),
                 refuse=refuse,
                 progress=progress,
             )
             _refuse_nothing(tally, path, refusals)
             if choices.dry_run:
                 raise _DryRunOver
+            _killed_close(own)
             _close(own, tally, refusals, viewer)
             if tally.created or tally.updated or tally.made:
                 corpus_bump()
@@ -111,13 +115,22 @@ def import_path(
 
 
 def _refuse_nothing(tally: Tally, path: Path, refusals: list[Refusal]) -> None:
-    if tally.read == tally.refused and not tally.vocabulary:
+    if not tally.valid and not tally.vocabulary:
         if not tally.read:
             raise ImportFailed(f"{path}: holds no records.")
         first = refusals[0]
         raise ImportFailed(
             f"{path}: none of its {tally.read:,} records could be read; the first, {first.location}: {first.reason}."
         )
+
+
+def _killed_close(own: ImportBatch) -> None:
+    """A batch that still runs while this one holds the lock was killed, or waits and will say so itself."""
+    ImportBatch.objects.filter(state=ImportBatch.State.RUNNING, pk__lt=own.pk).update(
+        state=ImportBatch.State.FAILED,
+        finished_at=timezone.now(),
+        report={"error": "It was killed before it was done; nothing of it was written."},
+    )
 
 
 def _close(batch: ImportBatch, tally: Tally, refusals: list[Refusal], viewer: Viewer) -> None:

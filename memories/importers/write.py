@@ -93,6 +93,8 @@ class Tally:
     updated: int = 0
     unchanged: int = 0
     refused: int = 0
+    valid: int = 0
+    """The records that could be read, whatever became of them."""
     vocabulary: int = 0
     made: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
@@ -209,6 +211,7 @@ def _block_match(run: ImportRun, block: list[Found | Refusal]) -> list[MemoryIma
             _vocabulary_take(run, item)
         elif valid := _validated(run, item):
             incoming.append(valid)
+    run.tally.valid += len(incoming)
     _projects_ensure(run, {_project_of(run, one.record) for one in incoming})
     incoming = [one for one in incoming if _may_write(run, one)]
     incoming = [one for one in incoming if _is_first(run, one)]

@@ -14,6 +14,9 @@ from search.words import TextQuery
 
 Value = int | str
 
+# How far back the cumulative buckets reach; the last one is older than all.
+BUCKET_DAYS = (7, 30, 90, 365)
+
 
 class EngineTimeoutError(Exception):
     """The engine ran out of the time it was given."""
@@ -118,10 +121,10 @@ class Summary:
 class Counts:
     """Everything counted under one plan: facets, days, and the cumulative buckets within the dates and without them.
 
-    The summary comes along where days were asked for: it is of the same rows.
+    Without days asked for, the summary, the days and the buckets are empty.
     """
 
-    summary: Summary | None
+    summary: Summary
     facets: dict[str, FacetCounts]
     days: tuple[DayCount, ...]
     buckets: tuple[int, ...]

@@ -17,6 +17,7 @@ from django.db import OperationalError, connection, transaction
 
 from search.analysis import Pattern, quote_term
 from search.engines.base import (
+    BUCKET_DAYS,
     Counts,
     EngineTimeoutError,
     FacetCounts,
@@ -299,7 +300,7 @@ class PostgresEngine:
             )
             selects.append(_BUCKETS.format(k=_BUCKETS_KEY, buckets=buckets, where=where, rows=rows))
         if not selects:
-            return Counts(None, {}, (), (), ())
+            return Counts(Summary(0), {}, (), (), ())
         with _time_limit():
             found = self._rows(gathered + " UNION ALL ".join(selects), sql)
         return self._gather(found, plan, requests, zone)
@@ -351,8 +352,8 @@ class PostgresEngine:
 
     @staticmethod
     def _spans(sql: _Sql, now: datetime) -> list[str]:
-        spans = [f"m.created_at >= {sql.bind(now - timedelta(days=days))}" for days in (7, 30, 90, 365)]
-        return [*spans, f"m.created_at < {sql.bind(now - timedelta(days=365))}"]
+        spans = [f"m.created_at >= {sql.bind(now - timedelta(days=days))}" for days in BUCKET_DAYS]
+        return [*spans, f"m.created_at < {sql.bind(now - timedelta(days=BUCKET_DAYS[-1]))}"]
 
     @staticmethod
     def _gather(rows: list[Any], plan: Plan, requests: Sequence[FacetRequest], zone: tzinfo) -> Counts:
@@ -375,7 +376,7 @@ class PostgresEngine:
         }
         days.sort(key=lambda day: day.moment)
         summed = any(row[0] == _SUMMARY_KEY for row in rows)
-        summary = _read_summary(rows, plan, no_values=True) if summed else None
+        summary = _read_summary(rows, plan, no_values=True) if summed else Summary(0)
         return Counts(summary, facets, tuple(days), tuple(buckets[:5]), tuple(buckets[5:]))
 
     @staticmethod

@@ -115,22 +115,22 @@ def test_command_line_tells_a_database_that_is_down_in_words(tmp_path):
     assert "secret" not in done.stderr
 
 
-def test_database_shell_opens_the_embedded_database(tmp_path):
-    environment = {**os.environ, "MNEMOSCOPE_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
+def test_database_shell_opens_the_embedded_database(server_folder):
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(server_folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
     environment.pop("DATABASE_URL", None)
     shell = [sys.executable, "manage.py", "dbshell", "--", "-Atc", "SELECT current_database()"]
     done = subprocess.run(shell, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.stdout == "mnemoscope\n", done.stderr
-    assert working_in(tmp_path / "postgres") == []
+    assert working_in(server_folder / "postgres") == []
 
 
 # ── The embedded server ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
-def data(tmp_path):
+def data(server_folder):
     """A place for a server's data. Whatever a test leaves running there is ended."""
-    place = tmp_path / "postgres"
+    place = server_folder / "postgres"
     yield place
     for process in working_in(place):
         process.kill()
@@ -332,8 +332,8 @@ def test_kill_while_the_data_is_made_leaves_nothing_half_made(server, data):
     assert not half_made.exists()
 
 
-def test_long_path_puts_the_socket_elsewhere_and_keeps_it_private(tmp_path):
-    deep = tmp_path / ("deep" * 20) / ("er" * 20)
+def test_long_path_puts_the_socket_elsewhere_and_keeps_it_private(server_folder):
+    deep = server_folder / ("deep" * 20) / ("er" * 20)
     handle = EmbeddedServer(deep / "postgres", durable=False)
     try:
         folder = handle.ensure().socket_dir

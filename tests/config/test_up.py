@@ -79,8 +79,8 @@ class Up:
 
 
 @pytest.fixture
-def home(tmp_path):
-    place = tmp_path / "home"
+def home(server_folder):
+    place = server_folder / "home"
     yield place
     for process in postgres_of(place):
         process.kill()

@@ -111,7 +111,8 @@ def test_create_keeps_links_and_facet_columns_in_step():
 
 @pytest.mark.parametrize("word", ["'list':A", "'cach':A", "'cach':B", "'slow':C", "'m1':C", "'rf-1':C", "'hut':D"])
 def test_create_makes_it_findable_by_weighted_terms(word):
-    assert found_by(word) == [create(**FULL).pk]
+    memory = create(**FULL)
+    assert found_by(word) == [memory.pk]
 
 
 def test_create_writes_an_event_and_raises_the_revision():
@@ -160,14 +161,14 @@ def test_without_a_project_it_goes_to_the_only_one_that_may_be_written():
 
 
 def test_without_a_project_and_several_to_choose_from_they_are_listed():
-    with pytest.raises(NotAllowed, match="Say which project it belongs to. You may write into: alpha, beta."):
+    with pytest.raises(NotAllowed, match=r"Say which project it belongs to\. You may write into: alpha, beta\."):
         create(viewer=member_of(project("alpha"), project("beta")))
 
 
 @pytest.mark.parametrize("slug", ["secret", "absent"])
 def test_a_project_that_may_not_be_written_is_like_one_that_is_not_there(slug):
     project("secret")
-    with pytest.raises(NotAllowed, match=f"You may not write into a project '{slug}'. You may write into: alpha."):
+    with pytest.raises(NotAllowed, match=rf"You may not write into a project '{slug}'\. You may write into: alpha\."):
         create(viewer=member_of(project("alpha")), project=slug)
     assert not Project.objects.filter(slug="absent").exists()
 

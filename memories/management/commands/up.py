@@ -24,9 +24,8 @@ from memories.models import Memory
 
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 ADDRESS_FILE = settings.HOME / "address"  # where `sign_in_link` learns which port this server has
-PYTHON = (
-    ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
-)  # as a person would type it
+# As a person would type it.
+PYTHON = ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
 SETTING_UP = 4_711_001  # the key of the advisory lock
 
 

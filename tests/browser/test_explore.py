@@ -1,0 +1,441 @@
+"""The explore page in a real browser: with scripts, without them, on a narrow screen, by keyboard alone."""
+
+import json
+import re
+from contextlib import contextmanager
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+from playwright.sync_api import expect
+
+from memories.models import Memory, Project
+from tests.corpus import RECORDS
+
+SETTLED = "() => !document.documentElement.classList.contains('busy')"
+
+
+@pytest.fixture
+def site(live_server, tmp_path):
+    """The hand-written memories, served, and somebody who is signed in."""
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    call_command("import_memories", str(path), verbosity=0)
+    return live_server
+
+
+@pytest.fixture
+def session(site):
+    client = Client()
+    client.force_login(User.objects.create_superuser("reader"))
+    return client.cookies["sessionid"].value
+
+
+@pytest.fixture
+def open_page(browser, site, session):
+    """Opens a page; any error of a script or of the policy fails the test."""
+    contexts, complaints = [], []
+
+    def opened(path, **options):
+        options = {"viewport": {"width": 1280, "height": 900}, "timezone_id": "UTC", **options}
+        context = browser.new_context(**options)
+        context.set_default_timeout(10_000)
+        context.add_cookies([{"name": "sessionid", "value": session, "url": site.url}])
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.goto(site.url + path)
+        return page
+
+    opened.complaints = complaints
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def address(page):
+    return re.sub(r"^https?://[^/]+", "", page.url)
+
+
+def total(page):
+    return page.locator("#total")
+
+
+def unfold(page, name):
+    branch = page.locator("details.branch", has=page.locator(f'> summary[aria-label="What is below {name}"]'))
+    if branch.get_attribute("open") is None:
+        branch.locator("> summary").click()
+
+
+@contextmanager
+def staying(page):
+    """What happens inside leaves the document in place: nothing is loaded anew."""
+    page.evaluate("window.stayed = true")
+    yield
+    page.wait_for_function(SETTLED)
+    assert page.evaluate("window.stayed") is True
+
+
+def test_filter_by_click_without_a_reload(open_page):
+    page = open_page("/explore/")
+    expect(total(page)).to_have_text("14 memories")
+    with staying(page):
+        page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+        expect(total(page)).to_have_text("6 memories of 14")
+    assert address(page) == "/explore/?type=note"
+    expect(page).to_have_title("6 memories · type note · Mnemoscope")
+    expect(page.locator("#status")).to_have_text("6 memories")
+    expect(page.get_by_role("checkbox", name=re.compile(r"^note, \d"))).to_be_focused()
+    expect(page.get_by_role("checkbox", name=re.compile(r"^note, \d"))).to_be_checked()
+
+
+def test_back_steps_through_decisions_and_brings_whole_pages(open_page):
+    page = open_page("/explore/")
+    for name in (r"^note, \d", r"^decision, \d"):
+        page.get_by_role("checkbox", name=re.compile(name)).check()
+        page.wait_for_function(SETTLED)
+    expect(page).to_have_url(re.compile(r"\?type=decision&type=note$"))
+    page.locator(".hit h2 a").first.click()
+    expect(page.locator(".memory h1")).to_be_visible()
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"\?type=decision&type=note$"))
+    expect(page.locator("header.top")).to_have_count(1)
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"\?type=note$"))
+    expect(total(page)).to_have_text("6 memories of 14")
+    expect(page.locator("header.top")).to_have_count(1)
+    expect(page.get_by_role("checkbox", name=re.compile(r"^decision, \d"))).not_to_be_checked()
+    page.go_forward()
+    expect(page.get_by_role("checkbox", name=re.compile(r"^decision, \d"))).to_be_checked()
+    # The scripts work on the page that Back brought, too.
+    page.get_by_role("link", name="Remove filter: type note").click()
+    expect(page).to_have_url(re.compile(r"\?type=decision$"))
+
+
+def test_searching_keeps_the_focus_and_leaves_no_trail(open_page):
+    page = open_page("/explore/?project=tea")
+    before = page.evaluate("history.length")
+    with staying(page):
+        page.locator("#q").press_sequentially("oolong", delay=30)
+        expect(total(page)).to_have_text("1 memory of 14")
+        expect(page.locator("#q")).to_be_focused()
+        page.locator("#q").press_sequentially(" tea", delay=30)
+        expect(page).to_have_url(re.compile(r"\?q=oolong\+tea&project=tea$"))
+    assert page.evaluate("history.length") == before
+    expect(page.locator("#q")).to_have_value("oolong tea")
+    expect(page.locator(".hit mark").first).to_have_text(re.compile("oolong", re.IGNORECASE))
+
+
+def test_groups_stay_as_they_were_folded(open_page):
+    page = open_page("/explore/")
+    page.locator("#facet-tag > summary").click()
+    page.locator("#facet-author > summary").click()
+    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+    expect(total(page)).to_have_text("6 memories of 14")
+    assert page.locator("#facet-tag").get_attribute("open") is None
+    assert page.locator("#facet-author").get_attribute("open") is not None
+
+
+def test_exclude_and_take_it_back(open_page):
+    page = open_page("/explore/")
+    page.get_by_role("link", name="Exclude type note").click(force=True)
+    expect(page).to_have_url(re.compile(r"\?-type=note$"))
+    expect(total(page)).to_have_text("8 memories of 14")
+    page.get_by_role("checkbox", name=re.compile(r"^Excluded: note, hides 6")).uncheck()
+    expect(page).to_have_url(re.compile(r"/explore/$"))
+    expect(total(page)).to_have_text("14 memories")
+
+
+def test_focus_goes_to_the_next_chip_and_then_to_the_total(open_page):
+    page = open_page("/explore/?tag=tea&type=note")
+    page.get_by_role("link", name="Remove filter: type note").press("Enter")
+    expect(page.locator(".chips").get_by_role("link", name="Remove filter: tag tea")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(total(page)).to_be_focused()
+    expect(page).to_have_url(re.compile(r"/explore/$"))
+
+
+def test_link_with_a_modifier_is_the_browsers_own(open_page):
+    page = open_page("/explore/")
+    with page.context.expect_page() as opened:
+        page.locator(".hit .tags a").first.click(modifiers=["ControlOrMeta"])
+    expect(opened.value).to_have_url(re.compile(r"\?tag="))
+    assert address(page) == "/explore/"
+
+
+def test_tree_fetches_a_level_and_ticks_in_it(open_page):
+    page = open_page("/explore/")
+    unfold(page, "Yard")
+    unfold(page, "Dock")
+    page.get_by_role("checkbox", name=re.compile(r"^Crane, \d")).check()
+    expect(page).to_have_url(re.compile(r"\?category=yard%2Fdock%2Fcrane$"))
+    expect(page.get_by_role("checkbox", name=re.compile(r"^Crane, \d"))).to_be_checked()
+    # Another filter leaves the branch open and the tick in place.
+    page.locator("#facet-type .value input").first.check()
+    expect(page).to_have_url(re.compile(r"\?type=\w+&category=yard%2Fdock%2Fcrane$"))
+    page.get_by_role("link", name=re.compile("Remove filter: category")).click()
+    expect(page).to_have_url(re.compile(r"\?type=\w+$"))
+    expect(page.locator("#facet-category input:checked")).to_have_count(0)
+
+
+def test_levels_stay_unfolded_under_another_filter(open_page):
+    page = open_page("/explore/")
+    unfold(page, "Yard")
+    unfold(page, "Dock")
+    expect(page.get_by_role("checkbox", name=re.compile(r"^Crane, 2 of"))).to_be_visible()
+    page.locator("#facet-project .value", has_text="Boat yard").locator("input").check()
+    expect(page).to_have_url(re.compile(r"\?project=boat$"))
+    crane = page.get_by_role("checkbox", name=re.compile(r"^Crane, 2 of"))
+    expect(crane).to_be_enabled()
+    crane.check()
+    expect(page).to_have_url(re.compile(r"\?project=boat&category=yard%2Fdock%2Fcrane$"))
+
+
+# --- the histogram --------------------------------------------------------------------------------------------------
+
+
+def test_bar_gives_the_number_on_it(open_page):
+    page = open_page("/explore/")
+    bar = page.locator("a[data-bar]").first
+    count = bar.get_attribute("data-count")
+    with staying(page):
+        bar.locator(".slot").click()
+        expect(page).to_have_url(re.compile(r"\?from=[\d-]+&to=[\d-]+$"))
+    expect(total(page)).to_have_text(re.compile(rf"^{count} memor"))
+    page.get_by_role("link", name="Reset").click()
+    expect(page).to_have_url(re.compile(r"/explore/$"))
+
+
+def test_drag_snaps_to_bars_and_escape_cancels_it(open_page):
+    page = open_page("/explore/")
+    box = page.locator("#plot").bounding_box()
+    middle = box["y"] + box["height"] / 2
+
+    def drag():
+        page.mouse.move(box["x"] + 2, middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] / 2, middle, steps=5)
+
+    drag()
+    expect(page.locator("[data-bubble]")).to_contain_text("–")
+    page.keyboard.press("Escape")
+    page.mouse.up()
+    expect(page.locator("[data-bubble]")).to_be_hidden()
+    assert address(page) == "/explore/"
+    drag()
+    page.mouse.up()
+    first = page.locator("[data-bar]").first.get_attribute("data-first")
+    expect(page).to_have_url(re.compile(rf"\?from={first}&to=[\d-]+$"))
+    assert page.locator("#date-from").input_value() == first
+
+
+def test_brush_by_keyboard(open_page):
+    page = open_page("/explore/")
+    bars = page.locator("[data-bar]")
+    second, last_but_one = bars.nth(1), bars.nth(bars.count() - 2)
+    wanted = f"?from={second.get_attribute('data-first')}&to={last_but_one.get_attribute('data-last')}"
+    page.locator("#handle-from").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#handle-from")).to_have_attribute("aria-valuetext", second.get_attribute("data-label"))
+    page.keyboard.press("Escape")
+    expect(page.locator("#handle-from")).to_have_attribute("aria-valuenow", "0")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(re.escape(wanted) + "$"))
+    expect(page.locator("#handle-to")).to_be_focused()
+
+
+def test_date_typed_by_hand_waits_until_it_is_done(open_page):
+    page = open_page("/explore/")
+    asked = []
+    page.on("request", lambda request: "/explore/" in request.url and asked.append(request.url))
+    page.locator("#date-from").press_sequentially("01012024")
+    assert asked == []
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"\?from=2024-01-01$"))
+    assert len(asked) == 1
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+def test_error_leaves_the_results_and_offers_a_retry(open_page):
+    page = open_page("/explore/")
+    page.route("**/explore/?*", lambda route: route.fulfill(status=500, body="no"))
+    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+    expect(page.locator("#toast")).to_contain_text("The server could not answer (500)")
+    expect(total(page)).to_have_text("14 memories")
+    page.unroute("**/explore/?*")
+    page.get_by_role("button", name="Retry").click()
+    expect(total(page)).to_have_text("6 memories of 14")
+    expect(page.locator("#toast")).to_be_hidden()
+    open_page.complaints.clear()
+
+
+def test_expired_sign_in_leads_to_the_sign_in_page(open_page):
+    page = open_page("/explore/")
+    page.context.clear_cookies(name="sessionid")
+    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+    expect(page).to_have_url(re.compile(r"/sign-in/\?next="))
+
+
+# --- keyboard -------------------------------------------------------------------------------------------------------
+
+
+def test_shortcuts(open_page):
+    page = open_page("/explore/")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator(".hit h2 a").nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    expect(page.locator(".hit h2 a").nth(0)).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.type("j?")
+    expect(page.locator("#q")).to_have_value("j?")
+    page.locator("#total").focus()
+    page.keyboard.press("?")
+    expect(page.locator("#shortcuts")).to_be_visible()
+    page.locator("#shortcuts-on").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.locator("#shortcuts")).to_be_hidden()
+
+
+def test_theme_is_kept_for_the_server(open_page):
+    page = open_page("/explore/")
+    page.locator("[data-theme-switch]").click()
+    page.locator("[data-theme-switch]").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert 'data-theme="dark"' in page.request.get(page.url).text()
+
+
+def test_time_zone_of_the_browser_is_used(open_page):
+    page = open_page("/explore/?q=kettle+valve", timezone_id="Asia/Tokyo")
+    expect(page.locator(".hit time").first).to_have_attribute("title", "6 Jan 2024, 08:30 JST")
+
+
+# --- narrow screens -------------------------------------------------------------------------------------------------
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+def test_filters_are_a_dialog_on_a_narrow_screen(open_page):
+    page = open_page("/explore/?tag=tea", **PHONE)
+    expect(page.locator("#filters")).to_be_hidden()
+    page.get_by_role("button", name="Filters (1)").tap()
+    dialog = page.get_by_role("dialog", name="Filters")
+    expect(dialog).to_be_visible()
+    dialog.get_by_role("checkbox", name=re.compile(r"^note, \d")).tap()
+    done = dialog.get_by_role("button", name="Show 1 memory")
+    expect(done).to_be_visible()
+    done.tap()
+    expect(page.locator("#filters")).to_be_hidden()
+    expect(total(page)).to_have_text("1 memory of 14")
+    expect(page.get_by_role("button", name="Filters (2)")).to_be_focused()
+
+
+def test_nothing_runs_over_the_edge(open_page, site):
+    page = open_page("/explore/")
+    first = page.locator(".hit h2 a").first.get_attribute("href")
+    for path in ("/explore/", "/explore/?q=zebra&tag=tea", "/explore/?tagg=x", "/facets/tag/", "/facets/category/", first):
+        page.goto(site.url + path)
+        for width in (320, 390, 768, 1024):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+
+
+def test_tap_takes_the_nearest_bar(open_page):
+    page = open_page("/explore/", **PHONE)
+    box = page.locator("a[data-bar]").last.locator(".slot").bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page).to_have_url(re.compile(r"\?from=[\d-]+&to=[\d-]+$"))
+
+
+@pytest.mark.parametrize("options", [pytest.param({}, id="wide"), pytest.param(PHONE, id="narrow")])
+def test_targets_are_large_enough(open_page, options):
+    page = open_page("/explore/?tag=tea&-type=note", **options)
+    if options:
+        page.get_by_role("button", name="Filters (2)").tap()
+    small = page.evaluate(
+        """() => [...document.querySelectorAll("a[href], button, select, summary, label:has(input)")]
+            .filter((e) => e.checkVisibility({visibilityProperty: true}) && !e.closest("svg, .hidden-text, .skip"))
+            .map((e) => [e.outerHTML.slice(0, 90), e.getBoundingClientRect().height,
+                Math.max(e.getBoundingClientRect().width,
+                    parseFloat(getComputedStyle(e, "::after").width) || 0)])
+            .filter(([html, height, width]) => html.indexOf("data-chip") < 0 && (height < 23.5 || width < 15.5))"""
+    )
+    assert small == []
+
+
+# --- without scripts ------------------------------------------------------------------------------------------------
+
+
+def test_journey_without_scripts(open_page):
+    page = open_page("/explore/", java_script_enabled=False)
+    page.fill("#q", "tea")
+    page.get_by_role("button", name="Search").click()
+    assert address(page) == "/explore/?q=tea"
+    before = total(page).inner_text()
+    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+    page.locator("aside").get_by_role("button", name="Apply").click()
+    assert address(page) == "/explore/?q=tea&type=note"
+    assert total(page).inner_text() != before
+    page.select_option("select[name=sort]", label="Oldest first")
+    page.locator(".tools").get_by_role("button", name="Apply").click()
+    assert address(page) == "/explore/?q=tea&type=note&sort=oldest"
+    page.fill("#date-from", "2024-02-01")
+    page.locator(".dates").get_by_role("button", name="Apply").click()
+    assert address(page) == "/explore/?q=tea&type=note&from=2024-02-01&sort=oldest"
+    page.get_by_role("link", name="Remove filter: type note").click()
+    assert address(page) == "/explore/?q=tea&from=2024-02-01&sort=oldest"
+    page.locator("a[data-bar] .slot").first.click()
+    assert "to=" in address(page)
+    page.locator(".hit h2 a").first.click()
+    expect(page.locator(".memory h1")).to_be_visible()
+    page.get_by_role("link", name="Back to results").click()
+    assert address(page).startswith("/explore/?q=tea&from=")
+    for control in ("[data-open-filters]", "[data-theme-switch]", "[data-close-filters]", ".handle"):
+        expect(page.locator(control).first).to_be_hidden()
+
+
+def test_filters_without_scripts_on_a_narrow_screen(open_page):
+    page = open_page("/explore/?tag=tea", java_script_enabled=False, viewport={"width": 390, "height": 844})
+    page.get_by_text("Filters (1)", exact=True).first.click()
+    expect(page.locator("#facet-tag")).to_be_hidden()
+    page.get_by_text("Filters (1)", exact=True).first.click()
+    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+    page.locator("aside").get_by_role("button", name="Apply").click()
+    assert address(page) == "/explore/?type=note&tag=tea"
+
+
+# --- the other pages ------------------------------------------------------------------------------------------------
+
+
+def test_values_page_ticks_and_shows(open_page):
+    page = open_page("/facets/tag/?project=tea")
+    with staying(page):
+        page.get_by_role("checkbox", name=re.compile(r"^guests, \d")).check()
+        expect(page).to_have_url(re.compile(r"/facets/tag/\?project=tea&tag=guests$"))
+        expect(page.get_by_role("link", name="Remove filter: tag guests")).to_be_visible()
+        page.get_by_role("checkbox", name=re.compile(r"^guests, \d")).uncheck()
+        expect(page).to_have_url(re.compile(r"/facets/tag/\?project=tea$"))
+        page.get_by_role("checkbox", name=re.compile(r"^kettle, \d")).check()
+        expect(page).to_have_url(re.compile(r"/facets/tag/\?project=tea&tag=kettle$"))
+    page.get_by_role("button", name=re.compile(r"^Show \d")).click()
+    expect(page).to_have_url(re.compile(r"/explore/\?project=tea&tag=kettle$"))
+
+
+def test_memory_text_runs_nothing(open_page, site):
+    project = Project.objects.get(slug="tea")
+    content = '<script>window.ran = 1</script> <img src=x onerror="window.ran = 1"> [x](javascript:window.ran=1)'
+    memory = Memory.objects.create(id=999_001, project=project, title="<img src=x onerror=window.ran=1>", content=content)
+    page = open_page(f"/m/{memory.pk}/")
+    expect(page.locator(".memory h1")).to_have_text("<img src=x onerror=window.ran=1>")
+    assert page.evaluate("window.ran") is None
+    assert page.locator("main img").count() == 0

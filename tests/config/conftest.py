@@ -1,0 +1,14 @@
+"""A folder that a Postgres can live in."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def server_folder():
+    """Not in pytest's own folder: that one is closed to other accounts anew whenever another run of pytest starts, and as
+    root the server runs as one of those."""
+    with tempfile.TemporaryDirectory(prefix="mnemoscope-test-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()

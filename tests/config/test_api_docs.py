@@ -1,0 +1,84 @@
+"""docs/api.md under test: its examples run, and it names every parameter, field, facet and error there is."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from django.conf import settings
+
+from access.keys import make_key
+from access.viewer import SCOPES, command_viewer
+from config.api import api
+from memories.records import StrictMemoryRecord, field_names
+from search.facets import FACETS
+from search.query import ALIASES, SearchQuery
+
+TEXT = (settings.BASE_DIR / "docs" / "api.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+CONFIG = settings.BASE_DIR / "config"
+ERROR = re.compile(r'ApiError\(\s*\d{3},\s*"(\w+)"')
+EXAMPLES = [text for kind, text in BLOCKS if kind == "sh" and "curl" in text]
+
+
+def test_every_parameter_and_alias_is_named():
+    for parameter in SearchQuery.openapi_parameters():
+        assert f"`{parameter['name']}`" in TEXT
+    for alias in ALIASES:
+        assert f"`{alias}`" in TEXT
+
+
+def test_every_field_of_a_record_is_named():
+    for name in field_names(StrictMemoryRecord):
+        assert f"`{name}`" in TEXT
+
+
+def test_every_facet_scope_address_and_error_is_named():
+    for spec in FACETS:
+        assert f'"{spec.api_name}":' in TEXT
+    for scope in SCOPES:
+        assert f"| `{scope}` |" in TEXT
+    kinds = {kind for name in ("errors.py", "api.py") for kind in ERROR.findall((CONFIG / name).read_text())}
+    assert {"unauthorized", "invalid_query", "unsupported_media_type", "database_busy"} <= kinds
+    for kind in kinds:
+        assert f"`{kind}`" in TEXT
+    for path, methods in api.get_openapi_schema()["paths"].items():
+        for method in methods:
+            assert f"`{method.upper()} {path.replace('memory_id', 'id')}`" in TEXT
+
+
+@pytest.fixture
+def surroundings(transactional_db, live_server):
+    """What the page says the examples expect."""
+    key = make_key(name="example", scopes=["read", "write"], viewer=command_viewer()).raw
+    return {**os.environ, "SITE": live_server.url, "KEY": key}
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="the examples are for curl, which is not here")
+def test_examples_for_curl_run(surroundings):
+    memory = None
+    for text in sorted(EXAMPLES, key=lambda text: "-X POST" not in text or "$ID" in text):
+        if "create_api_key" in text:
+            continue
+        script = text.replace("curl -s", "curl -s --fail-with-body")
+        done = subprocess.run(
+            ["bash", "-euc", script],
+            env={**surroundings, "ID": memory or ""},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert '"error"' not in done.stdout
+        memory = memory or re.search(r'"id": (\d+)', done.stdout)[1]
+
+
+def test_example_for_python_runs(surroundings):
+    (example,) = [text for kind, text in BLOCKS if kind == "python"]
+    done = subprocess.run(
+        [sys.executable, "-c", example], env=surroundings, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 {'tea': 1} http://")

@@ -1,0 +1,263 @@
+"""The page of one memory."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.models import AuditEvent, Membership
+from access.viewer import command_viewer, viewer_of_user
+from categories.models import Category, CategoryLink, Concept, Entity, Relationship
+from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
+from memories.queries import memory_detail, timeline_around
+
+START = datetime(2026, 3, 1, 10, tzinfo=UTC)
+
+
+def make(project, pk, **fields):
+    fields = {
+        "title": f"Memory number {pk}",
+        "content": "Some text.",
+        "created_at": START,
+        "updated_at": START,
+        **fields,
+    }
+    return Memory.objects.create(id=pk, project=project, content_hash=str(pk), **fields)
+
+
+@pytest.fixture
+def tea(db):
+    return Project.objects.create(slug="tea", name="Tea house")
+
+
+@pytest.fixture
+def reader(db):
+    client = Client()
+    client.force_login(User.objects.create_superuser("reader"))
+    return client
+
+
+@pytest.fixture
+def kettle(tea):
+    """One memory with everything that can hang on one."""
+    oven = Category.objects.create(
+        name="Oven", path="kitchen/oven", depth=2, parent=Category.objects.create(name="Kitchen", path="kitchen")
+    )
+    mio = Entity.objects.create(name="Mio", entity_type="person")
+    boiler = Entity.objects.create(name="boiler", entity_type="tool")
+    heat = Concept.objects.create(name="heat")
+    batch = ImportBatch.objects.create(origin="tea.jsonl", format="jsonl", started_at=START + timedelta(days=9))
+    session = Session.objects.create(project=tea, external_id="s-17", title="Kettle day")
+    memory = make(
+        tea,
+        100,
+        title="Kettle leaks",
+        content="The **kettle** leaks.",
+        memory_type="bugfix",
+        tags=["kettle", "hot water"],
+        authors=["Mio"],
+        agent="codex",
+        source="git",
+        source_uri="https://tea.example/issues/7",
+        external_id="t-7",
+        confidence=0.8,
+        importance=0.5,
+        batch=batch,
+        session=session,
+        category_ids=[oven.pk],
+        category_path_ids=[oven.parent_id, oven.pk],
+        concept_ids=[heat.pk],
+        entity_ids=[mio.pk, boiler.pk],
+    )
+    CategoryLink.objects.create(memory=memory, category=oven)
+    Relationship.objects.create(
+        source=mio, relationship_type="repairs", target=boiler, fact="Mio repaired it.", evidence_ids=[100]
+    )
+    AuditEvent.objects.create(
+        at=START + timedelta(days=10),
+        door="api",
+        verb="memory_update",
+        subject_type="memory",
+        subject_id=100,
+        before={"title": "Kettle", "tags": []},
+        after={"title": "Kettle leaks", "tags": []},
+        note="said more",
+    )
+    return memory
+
+
+def test_detail_shows_text_facts_and_provenance(reader, kettle):
+    response = reader.get("/m/100/")
+    assert response.status_code == 200
+    text = response.text
+    assert "<h1>Kettle leaks</h1>" in text
+    assert '<div class="prose" hx-disable><p>The <strong>kettle</strong> leaks.</p>' in text
+    assert "<title>Kettle leaks · Mnemoscope</title>" in text
+    assert 'href="https://tea.example/issues/7"' in text
+    for told in ("t-7", "80%", "50%", "Kettle day", "batch", "#100"):
+        assert told in text
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        pytest.param("/explore/?project=tea", id="project"),
+        pytest.param("/explore/?type=bugfix", id="type"),
+        pytest.param("/explore/?state=active", id="state"),
+        pytest.param("/explore/?from=2026-03-01&amp;to=2026-03-01", id="day"),
+        pytest.param("/explore/?category=kitchen%2Foven", id="category"),
+        pytest.param("/explore/?tag=hot+water", id="tag"),
+        pytest.param("/explore/?concept=heat", id="concept"),
+        pytest.param("/explore/?entity=person%3AMio", id="entity"),
+        pytest.param("/explore/?author=Mio", id="author"),
+        pytest.param("/explore/?agent=codex", id="agent"),
+        pytest.param("/explore/?source=git", id="source"),
+    ],
+)
+def test_every_fact_is_a_filter(reader, kettle, address):
+    assert f'href="{address}"' in reader.get("/m/100/").text
+
+
+def test_timeline_tells_what_happened_in_order(reader, kettle):
+    text = reader.get("/m/100/").text
+    timeline = text[text.index('<ol class="timeline">') :]
+    verbs = re.findall(r"<b>(.*?)</b>", timeline)
+    assert verbs == ["Created", "Imported", "Update"]
+    assert "through the API" in timeline
+    assert "<del>Kettle</del> <ins>Kettle leaks</ins>" in timeline
+    assert "<dt>tags</dt>" not in timeline
+
+
+def test_relationships_that_cite_it_are_shown(reader, kettle):
+    text = reader.get("/m/100/").text
+    assert 'href="/explore/?entity=person%3AMio"' in text
+    assert "Mio repaired it." in text
+
+
+def test_links_are_grouped_and_memories_titled(reader, tea, kettle):
+    make(tea, 101, title="Buy a kettle")
+    MemoryLink.objects.create(memory=kettle, ordinal=0, rel="depends-on", target="t-8", target_memory_id=101)
+    MemoryLink.objects.create(memory=kettle, ordinal=1, rel="resolves", target="gh-7", url="https://gh.example/7")
+    MemoryLink.objects.create(memory=kettle, ordinal=2, rel="resolves", target="evil", url="javascript:alert(1)")
+    MemoryLink.objects.create(memory_id=101, ordinal=0, rel="mentions", target="t-7", target_memory_id=100)
+    text = reader.get("/m/100/").text
+    assert '<h4>Depends on</h4><ul><li><a class="link" href="/m/101/">Buy a kettle</a>' in text
+    assert 'href="https://gh.example/7" rel="noopener nofollow"' in text
+    assert "javascript:" not in text
+    assert "<h3>Linked from</h3>" in text
+    assert "<h4>Mentions</h4>" in text
+
+
+def test_superseded_memory_leads_to_its_successor_and_back(reader, tea):
+    newer = make(tea, 2, title="Green tea at 75")
+    make(tea, 1, title="Green tea at 70", state="superseded", superseded_by=newer, state_reason="Tasted again.")
+    old = reader.get("/m/1/").text
+    assert 'Superseded by <a class="link" href="/m/2/">Green tea at 75</a>' in old
+    assert "Tasted again." in old
+    assert 'Takes the place of <a class="link" href="/m/1/">Green tea at 70</a>' in reader.get("/m/2/").text
+
+
+def test_deleted_memory_says_so(reader, tea):
+    make(tea, 1, state="deleted", state_reason="Said twice")
+    assert "This memory is deleted: Said twice." in reader.get("/m/1/").text
+
+
+def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
+    boat = Project.objects.create(slug="boat", name="Boat yard")
+    for pk in range(1, 16):
+        make(tea, pk, created_at=START + timedelta(hours=pk // 2))
+    make(boat, 50, title="Elsewhere", created_at=START + timedelta(hours=4))
+    make(tea, 51, title="Put away", created_at=START + timedelta(hours=4), state="archived")
+    around = timeline_around(command_viewer(), Memory.objects.get(pk=8))
+    # Those of the same instant are told apart by their ids.
+    assert [near.id for near in around.before] == [3, 4, 5, 6, 7]
+    assert [near.id for near in around.after] == [9, 10, 11, 12, 13]
+    text = reader.get("/m/8/").text
+    assert "Elsewhere" not in text
+    assert "Put away" not in text
+    assert '<li class="here" aria-current="true">' in text
+    assert 'href="/explore/?project=tea&amp;from=2026-02-26&amp;to=2026-03-04"' in text
+
+
+def test_back_leads_to_the_results(reader, tea):
+    make(tea, 1)
+    assert "Explore all memories" in reader.get("/m/1/").text
+    text = reader.get("/m/1/?ctx=" + quote("tag=tea&q=kettle&page=2")).text
+    assert '<a class="link" href="/explore/?q=kettle&amp;tag=tea&amp;page=2">← Back to results</a>' in text
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "javascript:alert(1)",
+        '"><script>',
+        "nope=1&tag=tea",
+        "%00",
+        "=",
+        "&&&",
+    ],
+)
+def test_back_leads_nowhere_else(reader, tea, context):
+    make(tea, 1)
+    text = reader.get("/m/1/", {"ctx": context}).text
+    address = re.search(r'<p class="back"><a class="link" href="([^"]*)"', text)[1]
+    assert address.startswith("/explore/")
+    assert "evil" not in address
+
+
+def test_memory_of_another_project_is_not_found_nor_named(tea):
+    boat = Project.objects.create(slug="boat", name="Boat yard")
+    make(tea, 1)
+    make(boat, 2, title="Secret crane")
+    make(boat, 3, title="Secret dock", superseded_by_id=1)
+    MemoryLink.objects.create(memory_id=1, ordinal=0, rel="mentions", target="b-2", target_memory_id=2)
+    MemoryLink.objects.create(memory_id=2, ordinal=0, rel="mentions", target="t-1", target_memory_id=1)
+    Memory.objects.filter(pk=1).update(superseded_by=2, state="superseded")
+    user = User.objects.create_user("guest")
+    Membership.objects.create(user=user, project=tea)
+    client = Client()
+    client.force_login(user)
+    assert client.get("/m/2/").status_code == 404
+    text = client.get("/m/1/").text
+    assert "Secret" not in text
+    assert "/m/2/" not in text
+    assert memory_detail(viewer_of_user(user), 2) is None
+
+
+def test_unknown_memory_is_not_found(reader):
+    response = reader.get("/m/999999999999/")
+    assert response.status_code == 404
+    assert "There is nothing at this address" in response.text
+    assert reader.get(f"/m/{10**30}/").status_code == 404
+
+
+def test_detail_needs_a_sign_in(client, tea):
+    make(tea, 1)
+    assert client.get("/m/1/")["Location"].startswith("/sign-in/?next=/m/1/")
+
+
+def test_detail_is_private(reader, tea):
+    make(tea, 1)
+    assert reader.get("/m/1/")["Cache-Control"] == "private, no-cache"
+
+
+def test_statements_do_not_grow_with_what_hangs_on_it(reader, tea, kettle, django_assert_max_num_queries):
+    for pk in range(200, 260):
+        make(tea, pk, superseded_by=kettle, state="superseded")
+        MemoryLink.objects.create(memory=kettle, ordinal=pk, rel="mentions", target=str(pk), target_memory_id=pk)
+        MemoryLink.objects.create(memory_id=pk, ordinal=0, rel="mentions", target="t-7", target_memory_id=100)
+    with django_assert_max_num_queries(16):
+        reader.get("/m/100/")
+
+
+def test_time_is_that_of_the_viewer(reader, tea):
+    make(tea, 1, created_at=datetime(2026, 3, 1, 23, 30, tzinfo=UTC))
+    reader.cookies["timezone"] = "Europe/Berlin"
+    text = reader.get("/m/1/").text
+    assert "2 Mar 2026, 00:30 CET" in text
+    assert 'href="/explore/?from=2026-03-02&amp;to=2026-03-02"' in text

@@ -1,0 +1,115 @@
+import gzip
+import json
+
+import pytest
+
+from memories.importers import jsonl
+from memories.importers.base import Found, ImportFailed, NotReadable, Options, Refusal
+from memories.importers.registry import importer_for, importer_named
+
+
+def written(tmp_path, data: bytes, name="records.anything"):
+    path = tmp_path / name
+    path.write_bytes(data)
+    return path
+
+
+def read(path, **options):
+    return list(jsonl.read(path, Options(**options)).records)
+
+
+def test_a_line_is_a_record_with_its_number(tmp_path):
+    path = written(tmp_path, b'{"content": "one"}\n\n  \r\n{"content": "two"}')
+    assert read(path) == [Found("line 1", {"content": "one"}), Found("line 4", {"content": "two"})]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b'{"content": "\xc3\xa9"}\n', id="plain"),
+        pytest.param(b'\xef\xbb\xbf{"content": "\xc3\xa9"}\r\n', id="byte order mark and CRLF"),
+        pytest.param(gzip.compress(b'{"content": "\xc3\xa9"}\n'), id="gzip"),
+        pytest.param(gzip.compress(b'\xef\xbb\xbf{"content":') + gzip.compress(b'"\xc3\xa9"}'), id="two gzip members"),
+    ],
+)
+def test_the_format_is_known_by_its_content(tmp_path, data):
+    path = written(tmp_path, data)
+    assert importer_for(path).name == "jsonl"
+    assert read(path) == [Found("line 1", {"content": "é"})]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        pytest.param(b'{"content": "x"', "is not JSON: EOF while parsing an object at character 15", id="cut off"),
+        pytest.param(b"[1, 2]", 'is a list; a record is a JSON object, {"content": …}', id="list"),
+        pytest.param(b'"text"', 'is text; a record is a JSON object, {"content": …}', id="text"),
+        pytest.param(b'{"content": "\xff"}', "is not UTF-8: byte 14 is 0xff; save the file as UTF-8", id="latin"),
+        pytest.param(
+            b'{"content": "\\ud800"}',
+            "content: holds half a character (the lone surrogate U+D800); remove it",
+            id="lone surrogate",
+        ),
+        pytest.param(b'{"importance": NaN}', "importance: nan is not a number that JSON can hold", id="NaN"),
+        pytest.param(b'{"a":' * 300 + b"1" + b"}" * 300, "is not JSON: recursion limit exceeded", id="deep"),
+    ],
+)
+def test_a_broken_line_is_refused_and_the_next_one_read(tmp_path, line, reason):
+    refusal, found = read(written(tmp_path, line + b'\n{"content": "fine"}\n'))
+    assert isinstance(refusal, Refusal)
+    assert refusal.location == "line 1"
+    assert refusal.reason.startswith(reason)
+    assert found == Found("line 2", {"content": "fine"})
+
+
+def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(jsonl, "MAX_LINE", 1024 * 1024)
+    long = b'{"content": "' + b"x" * 2_500_000 + b'"}\n'
+    refusal, found = read(written(tmp_path, long + b'{"content": "fine"}\n'))
+    assert refusal == Refusal("line 1", "is longer than 1 MB; a record is one line of at most that")
+    assert found.location == "line 2"
+
+
+def damaged(tmp_path, *, cut):
+    packed = gzip.compress("".join(json.dumps({"content": f"{n} {n * 7919}"}) + "\n" for n in range(5000)).encode())
+    middle = len(packed) // 2
+    data = packed[:middle] if cut else packed[:middle] + b"\0" * 40 + packed[middle + 40 :]
+    return written(tmp_path, data, "memories.jsonl.gz")
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_damaged_gzip_fails_and_says_how_many_lines_can_be_saved(tmp_path, cut):
+    path = damaged(tmp_path, cut=cut)
+    assert importer_for(path).name == "jsonl"
+    with pytest.raises(ImportFailed) as caught:
+        read(path)
+    said = str(caught.value)
+    assert ("cut off" in said) is cut
+    lines = int(said.split(" after line ")[1].split(".")[0].replace(",", ""))
+    assert 0 < lines < 5000
+    assert f"the {lines:,} lines before the damage with --keep-going" in said
+    *records, last = read(path, keep_going=True)
+    assert len(records) == lines
+    assert last.location == f"after line {lines}"
+
+
+def test_a_reading_knows_how_far_it_is(tmp_path):
+    reading = jsonl.read(written(tmp_path, b'{"content": "x"}\n' * 10), Options())
+    list(reading.records)
+    assert reading.fraction() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("picture.png", b"\x89PNG\r\n"), ("notes.txt", b"Some notes."), ("list.json", b"[1]")],
+)
+def test_what_no_importer_knows_is_refused_with_the_formats(tmp_path, name, data):
+    with pytest.raises(NotReadable, match=r"nothing that can be imported\. What can be: git: .* markdown: .* jsonl: "):
+        importer_for(written(tmp_path, data, name))
+
+
+def test_a_path_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(NotReadable, match="there is no such file or folder"):
+        importer_for(tmp_path / "absent")
+    with pytest.raises(NotReadable, match="'csv' is not a format: write one of git, markdown, jsonl"):
+        importer_named("csv")

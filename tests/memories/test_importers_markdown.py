@@ -1,0 +1,141 @@
+import os
+from datetime import UTC, datetime
+
+import pytest
+
+from memories.importers import markdown
+from memories.importers.base import Found, NotReadable, Options, Refusal
+from memories.importers.registry import importer_for
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes files below a folder called `notes`."""
+    root = tmp_path / "notes"
+    root.mkdir()
+
+    def write(name, text):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        return path
+
+    write.root = root
+    return write
+
+
+def read(root, **options):
+    found = list(markdown.read(root, Options(**options)).records)
+    return {one.data["id"] if isinstance(one, Found) else one.location: one for one in found}
+
+
+def data_of(folder, text, name="a.md"):
+    folder(name, text)
+    return read(folder.root)[name].data
+
+
+def test_front_matter_gives_the_fields(folder):
+    data = data_of(
+        folder,
+        "---\ntitle: 3.10\ntype: decision\ntags: [no, 3.10, c++]\ncreated: 2024-05-06\nmodified: 2024-06-07\n"
+        "authors:\n  - Ann\n  - Bob\nproject: other\ncategory: A/B, C\nkeep: this\n---\n\n# Heading\n\nText.\n",
+        "x/y.md",
+    )
+    assert data["title"] == "3.10"
+    assert data["type"] == "decision"
+    assert data["tags"] == ["no", "3.10", "c++"]
+    assert (data["created_at"], data["updated_at"]) == ("2024-05-06", "2024-06-07")
+    assert data["authors"] == ["Ann", "Bob"]
+    assert data["project"] == "other"
+    assert data["categories"] == ["A/B", " C", "x"]
+    assert data["keep"] == "this"
+    assert data["content"] == "# Heading\n\nText."
+
+
+def test_without_front_matter_everything_has_a_source(folder):
+    data = data_of(folder, "Text.\n\n## The heading\n", "Deep/Er/some-note.md")
+    assert data["title"] == "The heading"
+    assert data["categories"] == ["Deep/Er"]
+    assert data["project"] == "notes"
+    assert (data["source"], data["source_url"]) == ("markdown", "Deep/Er/some-note.md")
+    assert data["created_at"] == datetime.fromtimestamp(1_700_000_000, UTC).isoformat()
+
+
+def test_the_file_names_what_has_no_heading(folder):
+    assert data_of(folder, "```\n# no heading\n```\nText.", "some note.md")["title"] == "some note"
+
+
+def test_the_time_of_the_file_is_no_change_of_the_memory(folder):
+    folder("a.md", "Text.")
+    folder("b.md", "---\ndate: 2024-01-01\nupdated: 2024-01-02\n---\nText.")
+    found = read(folder.root)
+    assert found["a.md"].volatile == {"created_at", "updated_at"}
+    assert found["b.md"].volatile == frozenset()
+
+
+def test_links_name_other_files_by_the_ids_they_have(folder):
+    folder("ideas/Tea Time.md", "---\npermalink: tea\n---\nTea.")
+    folder("b.md", "---\ntitle: The Boat\n---\nBoat.")
+    links = data_of(
+        folder,
+        "See [[tea time]], [[The Boat|boats]], [[Nowhere#part]], ![[embedded]], `[[code]]`,\n"
+        "[b](../b.md#x), [tea](<../ideas/Tea Time.md>), [web](https://x.example/a.md), [up](../../out.md).",
+        "sub/a.md",
+    )["links"]
+    assert [link["target"] for link in links] == ["tea", "b.md", "Nowhere"]
+
+
+def test_hidden_folders_node_modules_and_other_files_are_left_out(folder):
+    for name in ("a.md", "b.MARKDOWN", ".hidden/c.md", "node_modules/d.md", "e.txt", ".f.md"):
+        folder(name, "Text.")
+    assert sorted(read(folder.root)) == ["a.md", "b.MARKDOWN"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param(
+            "---\ntitle: [a\n---\nText.", "its front matter is not YAML: expected ',' or ']', but got", id="broken"
+        ),
+        pytest.param("---\n- a\n- b\n---\nText.", "its front matter is ['a', 'b']; write fields", id="list"),
+        pytest.param("---\na: &x b\nc: *x\n---\nText.", "its front matter is not YAML: aliases", id="alias"),
+        pytest.param("---\ntitle: x\n---\n\n", "is empty; a memory needs a text", id="empty"),
+        pytest.param(b"caf\xe9", "is not UTF-8: byte 4 is 0xe9", id="latin"),
+        pytest.param(
+            "---\na: !!python/object:os.system {}\n---\nx", "its front matter is not YAML: could not", id="tag"
+        ),
+    ],
+)
+def test_a_broken_file_is_refused_with_the_reason(folder, text, reason):
+    folder("a.md", text)
+    folder("fine.md", "Text.")
+    found = read(folder.root)
+    assert isinstance(found["a.md"], Refusal)
+    assert found["a.md"].reason.startswith(reason)
+    assert isinstance(found["fine.md"], Found)
+
+
+def test_a_link_out_of_the_folder_is_refused(folder, tmp_path):
+    (tmp_path / "secret.md").write_text("Secret.")
+    (folder.root / "a.md").symlink_to(tmp_path / "secret.md")
+    assert read(folder.root)["a.md"].reason == "is a link to a file outside the folder"
+
+
+def test_a_byte_order_mark_and_windows_lines_are_read(folder):
+    data = data_of(folder, b"\xef\xbb\xbf---\r\ntitle: T\r\n---\r\nOne.\r\nTwo.\r\n")
+    assert (data["title"], data["content"]) == ("T", "One.\nTwo.")
+
+
+def test_a_folder_or_a_single_file_is_known(folder):
+    path = folder("a.md", "Text.")
+    assert importer_for(folder.root).name == "markdown"
+    assert importer_for(path).name == "markdown"
+    assert list(read(path)) == ["a.md"]
+    assert read(path)["a.md"].data["project"] == ""
+    assert read(folder.root, project="named")["a.md"].data["project"] == "named"
+
+
+def test_a_folder_without_markdown_says_so(tmp_path):
+    with pytest.raises(NotReadable, match=r"holds no Markdown files \(\*\.md, \*\.markdown\)"):
+        markdown.read(tmp_path, Options())
