@@ -24,7 +24,7 @@ from bench.query_log import SAMPLED_RECORDS, QueryLog, build_query_log
 from bench.telling import Teller
 from search.facets import STATES
 from search.query import SearchQuery
-from search.run import engine_in_use, run
+from search.run import run
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def measure(size: int, choices: Choices, teller: Teller) -> SizeFigures:
         size=size,
         facet_values_per_memory=round(seen.values / size, 2),
         imported=imported,
-        engine=engine_in_use().name,
+        engine=ours.engine,
         latency=ours.latency(),
         stages={stage: found for stage, seconds in ours.stages.items() if (found := spread(seconds))},
         incomplete=sum(1 for answer in ours.answers if answer.incomplete),

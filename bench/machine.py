@@ -30,7 +30,7 @@ def process_memory_mb() -> float:
 
 def machine_load() -> float:
     """How many processes wanted a core over the last minute."""
-    return round(psutil.getloadavg()[0], 1)
+    return round(float(psutil.getloadavg()[0]), 1)
 
 
 def _usable_cores() -> int:

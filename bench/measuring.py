@@ -17,6 +17,7 @@ from access.viewer import command_viewer
 from bench.figures import Agreement, Latency, Samples, spread
 from bench.peers.base import Answer, Peer
 from bench.query_log import FILTER_ONLY, KINDS, LogEntry, QueryLog
+from search.corpus import forget
 from search.query import SearchQuery, Sort
 from search.result import SearchResult
 from search.run import run
@@ -34,6 +35,7 @@ class Run:
     samples: dict[str, Samples] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
     stages: dict[str, list[float]] = field(default_factory=dict)
+    engine: str = ""
 
     def measure(self, entry: LogEntry, ask: Callable[[SearchQuery, bool], T], explore_first: bool) -> T:
         """Ask for search alone and for search with facets, and give back the answer with facets."""
@@ -71,6 +73,11 @@ def run_log(log: QueryLog, seed: int, peers: Sequence[Peer], advance: Advance) -
     def answer(query: SearchQuery, facets: bool) -> SearchResult:
         return run(query.model_copy(update={"include_facets": facets}), viewer)
 
+    def recount(query: SearchQuery, facets: bool) -> SearchResult:
+        # Any change anywhere makes what is kept of the whole corpus worthless: this is what the next visitor pays.
+        forget()
+        return answer(query, facets)
+
     with _signed_in_client() as client:
 
         def page(query: SearchQuery) -> None:
@@ -89,8 +96,9 @@ def run_log(log: QueryLog, seed: int, peers: Sequence[Peer], advance: Advance) -
         for place, entry in enumerate(log.entries):
             # Whichever comes second finds its rows in memory: each comes first as often.
             explore_first = order.random() < 0.5
-            result = ours.measure(entry, answer, explore_first)
+            result = ours.measure(entry, recount if entry.kind == "after_change" else answer, explore_first)
             ours.answers.append(_as_answer(result))
+            ours.engine = result.engine
             for stage, milliseconds in result.timings.items():
                 ours.stages.setdefault(stage, []).append(milliseconds / 1_000)
             if place % _PAGE_EVERY == 0:

@@ -15,6 +15,7 @@ Pairs = list[tuple[str, str]]
 
 KINDS = {
     "no_filter": "no filter",
+    "after_change": "no filter, after a change",
     "one_filter": "one filter",
     "three_filters": "three filters",
     "common_word": "common word",
@@ -28,7 +29,7 @@ KINDS = {
     "question": "plain question",
 }
 # What is asked without words: every participant must give the same totals and counts there.
-FILTER_ONLY = frozenset({"no_filter", "one_filter", "three_filters", "category"})
+FILTER_ONLY = frozenset({"no_filter", "after_change", "one_filter", "three_filters", "category"})
 WARM_UP_PER_KIND = 2
 SAMPLED_RECORDS = 600
 
@@ -102,6 +103,8 @@ class _Maker:
                 for page in itertools.count(1):
                     yield [("page", str(page))]
                     yield [("sort", "oldest"), ("page", str(page))]
+            case "after_change":
+                yield from ([("page_size", "20"), ("page", str(page))] for page in itertools.count(1))
             case "common_word":
                 yield from ([("q", word)] for word in draw.sample(self.words.common, len(self.words.common)))
             case "middling_word":

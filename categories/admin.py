@@ -22,7 +22,7 @@ from categories.editing import (
     relationship_describe,
 )
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
-from config.admin import Lines, ServiceAdmin, ServiceForm, panel
+from config.admin import Lines, ServiceAdmin, ServiceForm, admin_viewer, panel
 from memories.models import Memory
 
 # As many rows as a panel shows.
@@ -107,6 +107,9 @@ class LinkedAdmin(VocabularyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A subquery among the columns: counted for the rows of the page, not for those that are left out.
         links = self.link._default_manager.filter(**{self.link_column: OuterRef("pk")}).order_by()
+        seen = admin_viewer(request).project_ids
+        if seen is not None:
+            links = links.filter(memory__project_id__in=seen)
         counted = links.values(self.link_column).annotate(n=Count("memory_id")).values("n")
         rows = super().get_queryset(request).annotate(links_count=Subquery(counted, output_field=IntegerField()))
         return cast("QuerySet[Any]", rows)

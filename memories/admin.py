@@ -106,11 +106,17 @@ class MemoryForm(ServiceForm):
             "source_uri",
             "external_id",
         )
+        widgets = {"source_uri": forms.URLInput(attrs={"class": "vLargeTextField"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.known_entities: dict[str, dict[str, str]] = {}
         if self.instance.pk is not None:
-            self.initial = {**self.initial, **_record_of(self.instance)}
+            entities = self.instance.entity_links.order_by("entity").values("entity__entity_type", "entity__name")
+            for entity in entities:
+                kind, name = entity["entity__entity_type"], entity["entity__name"]
+                self.known_entities[f"{kind}:{name}"] = {"type": kind, "name": name}
+            self.initial = {**self.initial, **_record_of(self.instance), "entities": list(self.known_entities)}
 
     def write(self) -> Refused:
         try:
@@ -143,7 +149,11 @@ class MemoryForm(ServiceForm):
     def record_fields(self, names: Iterable[str]) -> dict[str, Any]:
         """The record's fields for those of the form, but for the state."""
         wanted = (name for name in names if name not in {"reason", "state", "successor"})
-        return {RECORD_NAMES.get(name, name): self.cleaned_data[name] for name in wanted}
+        fields = {RECORD_NAMES.get(name, name): self.cleaned_data[name] for name in wanted}
+        if "entities" in fields:
+            # Those that were there are known by type and name: not every name reads as one beside its type.
+            fields["entities"] = [self.known_entities.get(line, line) for line in fields["entities"]]
+        return fields
 
     def state_verb(self) -> Verb | None:
         """The service for the state that was chosen, where there is one for it."""
@@ -186,12 +196,10 @@ STATE_VERBS: dict[str, Verb] = {Memory.State.ARCHIVED: memory_archive, Memory.St
 def _record_of(memory: Memory) -> dict[str, Any]:
     """What the fields that are not the row's own show of a memory that is there."""
     shown = {name: getattr(memory, name) for name in ("title", "summary", "content", "state", "tags", "authors")}
-    entities = memory.entity_links.order_by("entity").values_list("entity__entity_type", "entity__name")
     return shown | {
         "successor": memory.superseded_by_id,
         "categories": list(memory.category_links.order_by("category").values_list("category__path", flat=True)),
         "concepts": list(memory.concept_links.order_by("concept").values_list("concept__name", flat=True)),
-        "entities": [f"{kind}:{name}" for kind, name in entities],
     }
 
 

@@ -1,9 +1,11 @@
 """A memory's Markdown as HTML. Its text is untrusted: raw HTML is text, and an allow-list decides what comes out."""
 
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import nh3
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -15,12 +17,19 @@ _TAGS = {
     *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"),
 }
 _ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "th": {"align"}, "td": {"align"}, "div": {"class", "tabindex"}}
+# A longer text would keep the page waiting for seconds; it is shown as it is written.
+_LONGEST_MARKDOWN = 100_000
 _SCHEMES = {"http", "https", "mailto"}
 
 
 def render_markdown(text: str) -> SafeString:
     """The text as HTML that can run nothing, load nothing, and pass for no part of the page."""
-    html = _MARKDOWN.render(text)
+    if len(text) > _LONGEST_MARKDOWN:
+        return format_html("<pre><code>{}</code></pre>", text)
+    env: dict[str, Any] = {}
+    tokens = _MARKDOWN.parse(text, env)
+    env["highest_heading"] = min((int(t.tag[1]) for t in tokens if t.type == "heading_open"), default=1)
+    html = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, env)
     clean = nh3.clean(
         html,
         tags=_TAGS,
@@ -45,8 +54,8 @@ def _only_own_attributes(tag: str, attribute: str, value: str) -> str | None:
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-    """One level down: the page has its own first heading."""
-    level = min(6, int(tokens[index].tag[1]) + 1)
+    """The page has its own first heading, so the highest of the text is a second one, and the others follow it."""
+    level = min(6, int(tokens[index].tag[1]) - env["highest_heading"] + 2)
     return f"<h{level}>" if tokens[index].nesting == 1 else f"</h{level}>\n"
 
 

@@ -370,7 +370,8 @@ def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> Em
     return EmptyState(
         message=f"Nothing matches {', '.join(what)}." if what else "There are no memories to show.",
         without=tuple(
-            Link(without.label, explore_url(without.query), count=f"{without.count:,}") for without in result.without
+            Link(without.label, explore_url(without.query) if without.count else "", count=f"{without.count:,}")
+            for without in result.without
         ),
         clear_url=explore_url(query.without_filters().but(text="")) if what else "",
         corpus_is_empty=not corpus.total,

@@ -191,6 +191,9 @@ def _shown(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, 
 
 def _row(query: SearchQuery, key: str, value: FacetValue, corpus: CorpusCount, peak: int) -> Row:
     of = corpus(key, value)
+    if of is not None and of < value.count:
+        # The corpus is counted in the default states: where others are asked for, it is no whole of this part.
+        of = None
     label = FACET[key].label.lower()
     return Row(
         id=row_id(key, value.value),

@@ -45,7 +45,8 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
     page = facet_page(query, key, listing, viewer)
     corpus = corpus_counts(viewer)
     values = build_values_context(query, page, corpus, problem_notices((*misread, *problems)))
-    is_level = bool(listing.parent) and request.htmx.target != "values"
+    # A branch of the tree asks for the rows below it; the page itself swaps its `main`.
+    is_level = (request.htmx.target or "").startswith("below-")
     return page_response(
         request,
         "search/facet_values.html",

@@ -7,7 +7,9 @@ import pytest
 from django.conf import settings
 
 VENDOR = settings.BASE_DIR / "static" / "vendor"
-ROW = re.compile(r"^\| (?P<name>\S+) \| (?P<version>\S+) \| `(?P<path>[^`]+)`.*`(?P<hash>[0-9a-f]{64})` \|$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| (?P<name>\S+) \| (?P<version>\S+) \| `(?P<path>[^`]+)`.*`(?P<hash>[0-9a-f]{64})` \|$", re.MULTILINE
+)
 LISTED = [match.groupdict() for match in ROW.finditer((VENDOR / "README.md").read_text())]
 
 

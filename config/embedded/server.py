@@ -350,6 +350,9 @@ class EmbeddedServer:
             while self._alive() and time.monotonic() < until:
                 time.sleep(0.01)
         self._child = None
+        if self._address is not None and self._address.socket_dir != self.data:
+            with contextlib.suppress(OSError):
+                self._address.socket_dir.rmdir()
 
     def _abandon(self) -> None:
         """Others go on using the server that is our child; it outlives us, and the interpreter need not worry."""

@@ -24,10 +24,6 @@ _GIN_INDEXES = (
     "SELECT indexrelid::regclass FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
     " WHERE indrelid = 'memories_memory'::regclass AND relam = (SELECT oid FROM pg_am WHERE amname = 'gin')"
 )
-_WRITTEN_TABLES = (
-    "memories_memory, memories_memorylink, memories_session, categories_category, categories_categorylink,"
-    " categories_concept, categories_conceptlink, categories_entity, categories_entitylink"
-)
 
 
 class _DryRunOver(Exception):  # noqa: N818 - no error at all
@@ -185,11 +181,10 @@ def _fail(batch: ImportBatch, error: BaseException, refusals: list[Refusal]) -> 
 
 
 def _settle() -> None:
-    """Sort in what gathered beside the GIN indexes, and let the planner know how much there is now."""
+    """Sort in what gathered beside the GIN indexes."""
     # Another role than the owner of the tables may not do this; then Postgres does it in its own time.
     with contextlib.suppress(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL maintenance_work_mem = '128MB'")
         cursor.execute(_GIN_INDEXES)
         for (index,) in cursor.fetchall():
             cursor.execute("SELECT gin_clean_pending_list(%s::regclass)", [index])
-        cursor.execute(f"ANALYZE {_WRITTEN_TABLES}")

@@ -343,7 +343,14 @@ def test_filters_are_a_dialog_on_a_narrow_screen(open_page):
 def test_nothing_runs_over_the_edge(open_page, site):
     page = open_page("/explore/")
     first = page.locator(".hit h2 a").first.get_attribute("href")
-    for path in ("/explore/", "/explore/?q=zebra&tag=tea", "/explore/?tagg=x", "/facets/tag/", "/facets/category/", first):
+    for path in (
+        "/explore/",
+        "/explore/?q=zebra&tag=tea",
+        "/explore/?tagg=x",
+        "/facets/tag/",
+        "/facets/category/",
+        first,
+    ):
         page.goto(site.url + path)
         for width in (320, 390, 768, 1024):
             page.set_viewport_size({"width": width, "height": 800})
@@ -434,7 +441,9 @@ def test_values_page_ticks_and_shows(open_page):
 def test_memory_text_runs_nothing(open_page, site):
     project = Project.objects.get(slug="tea")
     content = '<script>window.ran = 1</script> <img src=x onerror="window.ran = 1"> [x](javascript:window.ran=1)'
-    memory = Memory.objects.create(id=999_001, project=project, title="<img src=x onerror=window.ran=1>", content=content)
+    memory = Memory.objects.create(
+        id=999_001, project=project, title="<img src=x onerror=window.ran=1>", content=content
+    )
     page = open_page(f"/m/{memory.pk}/")
     expect(page.locator(".memory h1")).to_have_text("<img src=x onerror=window.ran=1>")
     assert page.evaluate("window.ran") is None

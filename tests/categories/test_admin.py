@@ -159,3 +159,16 @@ def test_text_on_a_page_is_escaped(curator, kitchen):
 
 def _vocabulary_permissions():
     return Permission.objects.filter(content_type__app_label="categories")
+
+
+def test_number_of_memories_is_of_those_that_the_visitor_may_see(client, kitchen):
+    for number, slug in ((1, "mine"), (2, "theirs"), (3, "theirs")):
+        project, _ = Project.objects.get_or_create(slug=slug, defaults={"name": slug})
+        memory = Memory.objects.create(id=number, project=project, title="x", content="x")
+        CategoryLink.objects.create(memory=memory, category=kitchen)
+    member = User.objects.create_user("member", is_staff=True)
+    member.user_permissions.set(_vocabulary_permissions())
+    member.memberships.create(project=Project.objects.get(slug="mine"), role="curator")
+    for user, count in ((member, 1), (User.objects.create_superuser("curator"), 3)):
+        client.force_login(user)
+        assert f'<td class="field-shown_links">{count}</td>' in client.get("/admin/categories/category/").text

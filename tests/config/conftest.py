@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def server_folder():
-    """Not in pytest's own folder: that one is closed to other accounts anew whenever another run of pytest starts, and as
-    root the server runs as one of those."""
+    # Not in pytest's own: whenever another run of pytest starts, that one is closed to other accounts anew, and
+    # as root the server runs as one of those.
     with tempfile.TemporaryDirectory(prefix="mnemoscope-test-", ignore_cleanup_errors=True) as folder:
         yield Path(folder).resolve()

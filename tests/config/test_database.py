@@ -343,6 +343,7 @@ def test_long_path_puts_the_socket_elsewhere_and_keeps_it_private(server_folder)
     finally:
         handle.leave()
     assert working_in(deep / "postgres") == []
+    assert not folder.exists()
 
 
 def test_data_of_another_version_is_refused(server, data):

@@ -405,3 +405,13 @@ def test_project_is_never_deleted(curator, memory):
 def test_record_as_imported_is_shown(curator, memory):
     Memory.objects.update(raw={"colour": "grün"})
     assert "{ &quot;colour&quot;: &quot;grün&quot; }" in " ".join(curator.get(page_of(memory)).text.split())
+
+
+def test_entity_whose_name_does_not_read_as_one_stays_as_it_is(curator):
+    memory = store(entities=[{"name": "/usr/bin", "type": "path"}, {"name": "::std", "type": "symbol"}])
+    before = set(memory.entity_ids)
+    lines = form_of(curator, page_of(memory))["entities"]
+    assert save(curator, memory, entities=f"{lines}\r\nperson:Ben").status_code == 302
+    memory.refresh_from_db()
+    assert before < set(memory.entity_ids)
+    assert len(memory.entity_ids) == 3

@@ -144,7 +144,7 @@ def test_links_are_grouped_and_memories_titled(reader, tea, kettle):
     MemoryLink.objects.create(memory=kettle, ordinal=2, rel="resolves", target="evil", url="javascript:alert(1)")
     MemoryLink.objects.create(memory_id=101, ordinal=0, rel="mentions", target="t-7", target_memory_id=100)
     text = reader.get("/m/100/").text
-    assert '<h4>Depends on</h4><ul><li><a class="link" href="/m/101/">Buy a kettle</a>' in text
+    assert '<h3>Depends on</h3><ul><li><a class="link" href="/m/101/">Buy a kettle</a>' in text
     assert 'href="https://gh.example/7" rel="noopener nofollow"' in text
     assert "javascript:" not in text
     assert "<h3>Linked from</h3>" in text

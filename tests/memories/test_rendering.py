@@ -34,7 +34,33 @@ ATTACKS = [
     pytest.param("<!--><script>alert(1)</script>-->", id="comment"),
 ]
 TAG = re.compile(r"<(/?)([a-z0-9]+)([^>]*)>")
-SAFE = ["p", "br", "hr", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "s", "a", "div", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"]
+SAFE = [
+    "p",
+    "br",
+    "hr",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "blockquote",
+    "pre",
+    "code",
+    "em",
+    "strong",
+    "s",
+    "a",
+    "div",
+    "ul",
+    "ol",
+    "li",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+]
 
 
 @pytest.mark.parametrize("text", ATTACKS)
@@ -53,8 +79,9 @@ def test_nothing_comes_out_that_could_run_or_load(text):
         pytest.param(
             "a **b** *c* ~~d~~ `e`", "<p>a <strong>b</strong> <em>c</em> <s>d</s> <code>e</code></p>", id="inline"
         ),
-        pytest.param("# Top", "<h2>Top</h2>", id="headings start below that of the page"),
-        pytest.param("###### Deep", "<h6>Deep</h6>", id="headings end at six"),
+        pytest.param("# Top\n## Below", "<h2>Top</h2>\n<h3>Below</h3>", id="headings start below that of the page"),
+        pytest.param("### One\n##### Three", "<h2>One</h2>\n<h4>Three</h4>", id="wherever the text starts"),
+        pytest.param("# One\n###### Six", "<h2>One</h2>\n<h6>Six</h6>", id="headings end at six"),
         pytest.param("```python\nx < 1\n```", "<pre><code>x &lt; 1\n</code></pre>", id="fenced code"),
         pytest.param(
             "[a](https://a.example/?x=1&y=2)",
@@ -80,6 +107,11 @@ def test_table_scrolls_in_a_frame_of_its_own():
     assert html.startswith('<div class="wide" tabindex="0"><table>')
     assert '<th align="right">b</th>' in html
     assert '<td align="right">2</td>' in html
+
+
+def test_very_long_text_is_shown_as_it_is_written():
+    html = render_markdown("<b> *a* " * 50_000)
+    assert html.startswith("<pre><code>&lt;b&gt; *a* ")
 
 
 def test_odd_text_is_survived():

@@ -78,6 +78,11 @@ def test_count_stands_beside_that_of_the_corpus():
     assert row.accessible_name == "tea, 12 of 340"
 
 
+def test_corpus_that_is_no_whole_of_the_count_is_left_out():
+    row = panel_of(Facet("tag", (FacetValue("tea", "tea", 341, ref="tea"),), distinct=1)).rows[0]
+    assert (row.count, row.corpus) == ("341", "")
+
+
 def test_six_rows_and_the_number_of_the_rest():
     panel = panel_of(Facet("tag", tag_values(9, 8, 7, 6, 5, 4, 3), distinct=42))
     assert [row.label for row in panel.rows] == ["tag0", "tag1", "tag2", "tag3", "tag4", "tag5"]
@@ -419,7 +424,10 @@ def test_title_status_and_total():
 
 
 def test_match_is_explained_with_the_time_it_took():
-    assert context_of(matched_by="112 contain the word", timings={"search": 13.6}).matched == "112 contain the word · 14 ms"
+    assert (
+        context_of(matched_by="112 contain the word", timings={"search": 13.6}).matched
+        == "112 contain the word · 14 ms"
+    )
 
 
 def test_hidden_memories_are_named_with_a_way_to_them():
@@ -431,11 +439,15 @@ def test_hidden_memories_are_named_with_a_way_to_them():
 
 def test_empty_state_names_the_filters_and_what_each_removal_would_give():
     query = query_of("q=zebra&tag=tea")
-    without = (WithoutFilter("tag", "tea", "tag tea", 14, query_of("q=zebra")),)
+    without = (
+        WithoutFilter("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
+        WithoutFilter("tag", "tea", "tag tea", 14, query_of("q=zebra")),
+    )
     context = build_context(query, answer(query, total=0, hits=(), without=without), CORPUS)
     assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
     assert [(link.label, link.count, link.url) for link in context.empty.without] == [
-        ("tag tea", "14", "/explore/?q=zebra")
+        ("the words “zebra”", "0", ""),
+        ("tag tea", "14", "/explore/?q=zebra"),
     ]
     assert context.status == "No memory matches"
     assert not context.empty.corpus_is_empty

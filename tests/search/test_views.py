@@ -173,7 +173,7 @@ def test_row_shows_the_count_that_ticking_it_gives(reader):
 def test_apply_is_there_for_those_without_scripts(reader):
     text = reader.get("/explore/").text
     assert re.search(r'<noscript><p class="apply"><button[^>]*type="submit"[^>]*form="explore-form"', text)
-    assert 'data-open-filters' in text
+    assert "data-open-filters" in text
 
 
 # --- what is wrong with a request -----------------------------------------------------------------------------------
@@ -318,6 +318,13 @@ def test_level_of_the_tree_is_a_fragment_of_rows(reader):
     assert re.findall(r'name="category" value="([^"]+)"', fragment.text) == ["kitchen/brewing", "kitchen/oven"]
     assert 'form="explore-form"' in fragment.text
     assert "HX-Push-Url" not in fragment
+
+
+def test_ticking_on_the_page_of_a_level_gets_that_page(reader):
+    headers = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "main"}
+    response = reader.get("/facets/category/?parent=kitchen&category=kitchen%2Foven", **headers)
+    assert 'id="values"' in response.text
+    assert response["HX-Push-Url"] == "/facets/category/?category=kitchen%2Foven&parent=kitchen"
 
 
 def test_unknown_facet_is_not_found(reader):
