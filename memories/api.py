@@ -21,8 +21,8 @@ from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
 from memories.records import MemoryChanges, StrictMemoryRecord, refuse, unstorable
 from memories.services import MemoryNotFound, memory_create, memory_delete, memory_restore, memory_update
+from search.engines import engine_in_use
 from search.query import Problem, QueryError
-from search.run import engine_in_use
 
 router = Router()
 health_router = Router()

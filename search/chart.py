@@ -268,7 +268,12 @@ def _ticks(histogram: Histogram) -> tuple[Tick, ...]:
     step = -(-len(places) // _MOST_TICKS) or 1
     places = places[::step]
     wide = -(-len(places) // _NARROW_TICKS) or 1
-    return tuple(Tick(_percent(i, len(bars)), text, n % wide == 0) for n, (i, text) in enumerate(places))
+    # A label runs to the right of its bar: none that would run over the edge.
+    return tuple(
+        Tick(_percent(i, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars))
+        for n, (i, text) in enumerate(places)
+        if i <= 0.97 * len(bars)
+    )
 
 
 def _tick_label(bar: Bar, interval: Interval, is_first: bool) -> str:

@@ -77,7 +77,7 @@ def test_list_asks_no_query_per_row(curator, model):
     assert few <= MOST.get(model, 6)
 
 
-# Session and user of the request, the page of rows, and for each filter over a column its values. More than the six of most:
+# Session and user of the request, the rows, and for each filter over a column its values. More than the six of most:
 MOST = {AuditEvent: 10, Memory: 12, ApiKey: 7, ImportBatch: 8, User: 7, Membership: 7, Session: 8}
 
 

@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 
 import psycopg
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, OperationalError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -50,7 +50,9 @@ class Command(BaseCommand):
         parser.add_argument("--force", action="store_true", help="Undo even what was edited since.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.console = Console(file=cast(IO[str], self.stdout), soft_wrap=True, highlight=False)
+        file = cast(IO[str], self.stdout)
+        # In a file or a pipe there is no width to keep to.
+        self.console = Console(file=file, soft_wrap=True, highlight=False, width=None if file.isatty() else 200)
         try:
             if options["list"]:
                 self._list()
@@ -68,7 +70,8 @@ class Command(BaseCommand):
             ) from None
         except (DatabaseError, psycopg.Error) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise CommandError(f"The database refused, and nothing was written: {first}") from None
+            what = "does not answer" if isinstance(error, OperationalError) else "refused"
+            raise CommandError(f"The database {what}, and nothing was written: {first}") from None
 
     def _import(self, options: dict[str, Any]) -> None:
         choices = ImportChoices(options["project"], options["dry_run"], options["overwrite"], options["keep_going"])
