@@ -152,7 +152,7 @@ class ApiKeyAdmin(OwnersAdmin):
 
     @admin.display(description="projects")
     def shown_projects(self, key: ApiKey) -> str:
-        return ", ".join(sorted(project.slug for project in key.projects.all())) or "every project"
+        return key.shown_projects()
 
     @admin.display(description="state", ordering="revoked_at")
     def shown_state(self, key: ApiKey) -> str:

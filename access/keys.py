@@ -64,6 +64,7 @@ def make_key(
     """Draw a key and keep its hash. No projects means every project, today's and tomorrow's."""
     # 30 random bytes are 40 characters of the URL-safe alphabet.
     raw = MARK + secrets.token_urlsafe(30)
+    named = list(projects)
     key = ApiKey.objects.create(
         name=name,
         prefix=raw[:PREFIX_LENGTH],
@@ -71,8 +72,9 @@ def make_key(
         scopes=_with_implied(scopes),
         created_by_id=viewer.user_id,
         expires_at=expires_at,
+        every_project=not named,
     )
-    key.projects.set(projects)
+    key.projects.set(named)
     audit(viewer, "api_key_create", key, after=_told(key))
     return NewKey(key, raw)
 
@@ -141,7 +143,7 @@ def _told(key: ApiKey) -> dict[str, object]:
         "name": key.name,
         "prefix": key.prefix,
         "scopes": key.scopes,
-        "projects": sorted(key.projects.values_list("slug", flat=True)),
+        "projects": key.shown_projects(),
         "expires_at": key.expires_at and key.expires_at.isoformat(),
         "revoked_at": key.revoked_at and key.revoked_at.isoformat(),
     }

@@ -35,7 +35,9 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=12)
     key_hash = models.CharField(max_length=64)
     scopes = ArrayField(models.CharField(max_length=10), default=list)
-    projects = models.ManyToManyField("memories.Project", blank=True, help_text="None means every project.")
+    projects = models.ManyToManyField("memories.Project", blank=True)
+    # Said, and not read from an empty list: a key whose last project is removed must not come to see everything.
+    every_project = models.BooleanField(default=False)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
     )
@@ -46,10 +48,17 @@ class ApiKey(models.Model):
 
     class Meta:
         ordering = ["name"]
+        verbose_name = "API key"
         constraints = [models.UniqueConstraint(fields=["key_hash"], name="apikey_hash_unique")]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    def shown_projects(self) -> str:
+        """What it may see, in words."""
+        if self.every_project:
+            return "every project"
+        return ", ".join(sorted(project.slug for project in self.projects.all())) or "no project"
 
 
 class SignInToken(models.Model):
@@ -63,6 +72,7 @@ class SignInToken(models.Model):
     used_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "sign-in token"
         constraints = [models.UniqueConstraint(fields=["token_hash"], name="signintoken_hash_unique")]
 
     def __str__(self) -> str:

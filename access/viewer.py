@@ -59,9 +59,8 @@ def viewer_of_user(
 
 
 def viewer_of_key(key: ApiKey, door: AuditEvent.Door = AuditEvent.Door.API) -> Viewer:
-    """What an API key may see: the projects it names, or every one where it names none."""
-    named = frozenset(key.projects.values_list("pk", flat=True))
-    projects = named or None
+    """What an API key may see: the projects it names, or every one where that was said."""
+    projects = None if key.every_project else frozenset(key.projects.values_list("pk", flat=True))
     scopes = frozenset(key.scopes)
     # A key without the scope to read sees nothing, whatever its projects.
     visible = projects if "read" in scopes or "admin" in scopes else frozenset[int]()

@@ -169,9 +169,12 @@ def _value(
     value = planned.spelled.get((spec.key, counted.value), term.value)
     included = chosen is not None and any(counted.value in group for group in chosen.include)
     excluded = chosen is not None and any(counted.value in group for group in chosen.exclude)
+    steps = term.value.split("/") if spec.kind == Kind.TREE else [term.value]
     return FacetValue(
         value=value,
         label=term.label,
+        parent="/".join(steps[:-1]) or None,
+        depth=len(steps),
         count=hides.get((spec.key, value), 0) if excluded else counted.count,
         selected=included,
         excluded=excluded,
@@ -207,7 +210,6 @@ def _tree_values(
     """The sidebar's tree, parents before their children, the largest first among siblings."""
     spec = FACET["category"]
     counts = {v.value: v for v in counted.values}
-    paths = {node.id: node.path for node in tree}
     kept = {node.id for node in planned.chosen_categories}
     below = [node.path for node in planned.chosen_categories]
     kept |= {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
@@ -228,9 +230,7 @@ def _tree_values(
                 continue
             term = Term(node.id, node.path, node.name)
             value = _value(spec, term, counts.get(node.id, ValueCount(node.id, 0)), planned, hides)
-            yield replace(
-                value, parent=paths.get(node.parent_id or 0), depth=node.depth, has_children=node.id in with_children
-            )
+            yield replace(value, has_children=node.id in with_children)
             yield from walk(node.id)
 
     rows = list(walk(None))

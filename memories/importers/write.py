@@ -74,7 +74,7 @@ AHEAD = 3
 # Two imports wait for each other, so that neither misses what the other brings.
 IMPORT_LOCK = 0x6D6E656D6F
 _PENDING_LIST = "32MB"
-# The planner is told how full the tables are when they have this many new rows, and again at each sixteen times as many.
+# The planner is told how full the tables are at so many new rows, and again at each sixteen times as many.
 _ANALYZE_FROM = 5_000
 _WRITTEN_TABLES = (
     "memories_memory, memories_memorylink, memories_session, categories_category, categories_categorylink,"

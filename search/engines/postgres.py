@@ -181,7 +181,7 @@ class _Sql:
         if words.is_empty:
             return "false"
         conditions = []
-        always = [*map(_tsquery, words.required), *(f"!({_tsquery(pattern)})" for pattern in words.excluded)]
+        always = [*map(tsquery, words.required), *(f"!({tsquery(pattern)})" for pattern in words.excluded)]
         if always:
             conditions.append(self._matches(" & ".join(f"({part})" for part in always)))
         if words.groups:
@@ -189,8 +189,8 @@ class _Sql:
         return "(" + " AND ".join(conditions) + ")"
 
     def _group(self, group: Group) -> str:
-        parts = [f"({_tsquery(pattern)})" for pattern in group.phrases]
-        words = [f"({_tsquery(pattern)})" for pattern in group.words]
+        parts = [f"({tsquery(pattern)})" for pattern in group.phrases]
+        words = [f"({tsquery(pattern)})" for pattern in group.words]
         need = group.need
         if not words or math.comb(len(words), need) <= _MAX_COMBINATIONS:
             if words:
@@ -202,9 +202,9 @@ class _Sql:
         score = " + ".join(f"({self._matches(word)})::int" for word in words)
         return f"({narrowing} AND ({score}) >= {need})"
 
-    def _matches(self, tsquery: str) -> str:
+    def _matches(self, text: str) -> str:
         # memory_terms_gin
-        return f"m.terms @@ {self.bind(tsquery)}::tsquery"
+        return f"m.terms @@ {self.bind(text)}::tsquery"
 
     def rank(self, plan: Plan) -> str:
         """The score of a row: how often and how prominently it has any of what was looked for."""
@@ -213,7 +213,7 @@ class _Sql:
             positive = text.words.positive
             if not positive:
                 continue
-            rank = _RANK % self.bind(" | ".join(f"({_tsquery(pattern)})" for pattern in positive))
+            rank = _RANK % self.bind(" | ".join(f"({tsquery(pattern)})" for pattern in positive))
             if text.project_ids is not None:
                 bound = self.bind(list(text.project_ids))
                 rank = f"CASE WHEN m.project_id = ANY({bound}::bigint[]) THEN {rank} ELSE 0 END"
@@ -221,7 +221,8 @@ class _Sql:
         return f"greatest({', '.join(ranks)})" if ranks else "0::real"
 
 
-def _tsquery(pattern: Pattern) -> str:
+def tsquery(pattern: Pattern) -> str:
+    """A pattern as the text of a Postgres tsquery, its terms quoted."""
     text = quote_term(pattern.terms[0])
     for term, gap in zip(pattern.terms[1:], pattern.gaps, strict=True):
         text += f" <{gap}> {quote_term(term)}"

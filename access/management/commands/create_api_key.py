@@ -87,7 +87,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 def _introduced(new: NewKey) -> str:
     key = new.key
-    projects = ", ".join(sorted(key.projects.values_list("slug", flat=True))) or "every project"
+    projects = key.shown_projects()
     expires = f"{key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never"
     return f"""The key "{key.name}" is made. Copy it now: it is not shown again.
 

@@ -31,6 +31,5 @@ class Command(BaseCommand):
 
 
 def _row(key: ApiKey, now: datetime) -> tuple[str, ...]:
-    projects = ", ".join(sorted(project.slug for project in key.projects.all()))
     used = f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never"
-    return (key.prefix, key.name, ",".join(key.scopes), projects or "every", used, key_state(key, now))
+    return (key.prefix, key.name, ",".join(key.scopes), key.shown_projects(), used, key_state(key, now))
