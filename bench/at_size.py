@@ -16,7 +16,7 @@ from access.viewer import command_viewer
 from bench.corpus import Corpus, Record, read_records, write_records
 from bench.database import bench_database, database_sizes, tidy_database
 from bench.figures import ImportFigures, PeerFigures, SizeFigures, spread
-from bench.machine import machine_load, process_memory_mb
+from bench.machine import machine_load
 from bench.measuring import Run, agreement, ratios, run_log
 from bench.peers import PEERS
 from bench.peers.base import Peer
@@ -92,9 +92,6 @@ def measure(size: int, choices: Choices, teller: Teller) -> SizeFigures:
             with teller.bar(f"{size:,} memories: {len(log.entries)} queries", len(log.entries)) as advance:
                 ours, theirs = run_log(log, choices.seed, peers, advance)
             busy.append(machine_load())
-            # Without what the peers hold in this process.
-            open_peers.close()
-            memory = process_memory_mb()
         if choices.keep:
             teller.say(f"{size:,} memories: kept the database {database}")
 
@@ -106,7 +103,6 @@ def measure(size: int, choices: Choices, teller: Teller) -> SizeFigures:
         latency=ours.latency(),
         stages={stage: found for stage, seconds in ours.stages.items() if (found := spread(seconds))},
         incomplete=sum(1 for answer in ours.answers if answer.incomplete),
-        rss_mb=memory,
         load_before=busy[0],
         load_after=busy[1],
         peers={peer.name: _peer_figures(peer, loaded[peer.name], log, ours, theirs[peer.name]) for peer in peers},

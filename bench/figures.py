@@ -103,7 +103,6 @@ class SizeFigures:
     latency: dict[str, Latency]
     stages: dict[str, Spread]
     incomplete: int
-    rss_mb: float
     load_before: float
     load_after: float
     peers: dict[str, PeerFigures]

@@ -23,11 +23,6 @@ def this_machine(postgres: str) -> Machine:
     )
 
 
-def process_memory_mb() -> float:
-    """What this process holds in memory now."""
-    return round(int(psutil.Process().memory_info().rss) / 2**20, 1)
-
-
 def machine_load() -> float:
     """How many processes wanted a core over the last minute."""
     return round(float(psutil.getloadavg()[0]), 1)

@@ -16,7 +16,7 @@ from django.urls import reverse
 from access.viewer import command_viewer
 from bench.figures import Agreement, Latency, Samples, spread
 from bench.peers.base import Answer, Peer
-from bench.query_log import FILTER_ONLY, KINDS, LogEntry, QueryLog
+from bench.query_log import APART, FILTER_ONLY, KINDS, LogEntry, QueryLog
 from search.corpus import forget
 from search.query import SearchQuery, Sort
 from search.result import SearchResult
@@ -52,9 +52,9 @@ class Run:
         return answers[True]
 
     def latency(self) -> dict[str, Latency]:
-        """By kind in their order, and the mixed log of all of them."""
+        """By kind in their order, and the mixed log of all but those apart."""
         by_kind = {kind: self.samples[kind] for kind in KINDS if kind in self.samples}
-        mixed = Samples().extend(by_kind.values())
+        mixed = Samples().extend(of for kind, of in by_kind.items() if kind not in APART)
         return {
             kind: Latency(spread(of.search), spread(of.explore), spread(of.overhead), spread(of.page))
             for kind, of in {**by_kind, "mixed": mixed}.items()
@@ -75,7 +75,8 @@ def run_log(log: QueryLog, seed: int, peers: Sequence[Peer], advance: Advance) -
 
     def recount(query: SearchQuery, facets: bool) -> SearchResult:
         # Any change anywhere makes what is kept of the whole corpus worthless: this is what the next visitor pays.
-        forget()
+        if facets:
+            forget()
         return answer(query, facets)
 
     with _signed_in_client() as client:
@@ -96,7 +97,7 @@ def run_log(log: QueryLog, seed: int, peers: Sequence[Peer], advance: Advance) -
         for place, entry in enumerate(log.entries):
             # Whichever comes second finds its rows in memory: each comes first as often.
             explore_first = order.random() < 0.5
-            result = ours.measure(entry, recount if entry.kind == "after_change" else answer, explore_first)
+            result = ours.measure(entry, recount if entry.kind in APART else answer, explore_first)
             ours.answers.append(_as_answer(result))
             ours.engine = result.engine
             for stage, milliseconds in result.timings.items():

@@ -15,7 +15,7 @@ Pairs = list[tuple[str, str]]
 
 KINDS = {
     "no_filter": "no filter",
-    "after_change": "no filter, after a change",
+    "after_change": "after a change",
     "one_filter": "one filter",
     "three_filters": "three filters",
     "common_word": "common word",
@@ -30,6 +30,8 @@ KINDS = {
 }
 # What is asked without words: every participant must give the same totals and counts there.
 FILTER_ONLY = frozenset({"no_filter", "after_change", "one_filter", "three_filters", "category"})
+# What a visitor meets only now and then is measured apart, and is no part of the mixed log.
+APART = frozenset({"after_change"})
 WARM_UP_PER_KIND = 2
 SAMPLED_RECORDS = 600
 

@@ -34,10 +34,7 @@ def print_report(report: Report, *, markdown: bool = False) -> None:
             f"{name} {found.p50_ms:,.1f} / {found.p95_ms:,.1f}" for name, found in figures.stages.items()
         )
         console.print(f"stages of explore, p50 / p95 ms: {stages}")
-        console.print(
-            f"this process {figures.rss_mb:,.0f} MB; load of the machine {figures.load_before} before the queries,"
-            f" {figures.load_after} after them"
-        )
+        console.print(f"load of the machine {figures.load_before} before the queries, {figures.load_after} after them")
         if figures.incomplete:
             console.print(
                 f"{figures.incomplete} answers ran into SEARCH_FACET_TIMEOUT_MS and came without facets: the figures"

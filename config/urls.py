@@ -1,13 +1,22 @@
 """The site map: pages at the root, the API below /api/, curation below /admin/."""
 
 from django.contrib import admin
+from django.http import HttpRequest, HttpResponseRedirect
+from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 
 from config.api import api
 
+
+def favicon(request: HttpRequest) -> HttpResponseRedirect:
+    """For pages that are not ours and name no icon, such as the admin."""
+    return HttpResponseRedirect(static("favicon.svg"))
+
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="search:explore", query_string=True), name="home"),
+    path("favicon.ico", favicon),
     path("", include("access.urls")),
     path("", include("search.urls")),
     path("", include("memories.urls")),

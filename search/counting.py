@@ -8,8 +8,8 @@ from datetime import timedelta
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from categories.queries import (
-    CategoryNode,
     Term,
+    TreeNode,
     ancestor_ids,
     category_nodes,
     category_tree_nodes,
@@ -17,7 +17,7 @@ from categories.queries import (
     concept_terms,
     entity_terms,
 )
-from search.corpus import corpus_answer, corpus_plan
+from search.corpus import corpus_answer, corpus_plan, corpus_view
 from search.engines.base import (
     Counts,
     Engine,
@@ -71,24 +71,45 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
         return _unavailable(engine, plan, "Counting failed.")
     summary = counts.summary
     hides = hidden_by_exclusions(engine, planned, summary.total)
+    zeros = _known_values(engine, planned) if facet_limit is None else {}
     facets = []
     for spec in FACETS:
         counted = counts.facets[spec.key]
-        if spec.kind == Kind.TREE and facet_limit is None:
+        if facet_limit is not None:
+            values = value_rows(spec, counted.values, planned, hides)
+        elif spec.kind == Kind.TREE:
             values = _tree_values(counted, tree, planned, hides)
         else:
-            values = value_rows(spec, counted.values, planned, hides)
+            values = value_rows(spec, _sidebar_values(spec, counted, planned, zeros), planned, hides)
         facets.append(build_facet(spec, values, counted.distinct, summary, planned))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
     return Counted(summary, tuple(facets), histogram, buckets, ranges)
 
 
 def _counts(engine: Engine, planned: Planned, requests: list[FacetRequest]) -> Counts:
-    """A query that asks for nothing is the corpus itself, and that is counted already."""
+    """A query that asks for nothing is the corpus itself, and that is counted already.
+
+    So is what the only facet with ticked values counts, because its own are left out.
+    """
     plan = planned.plan
-    if plan == corpus_plan(plan.project_ids):
+    nothing = corpus_plan(plan.project_ids)
+    if plan == nothing:
         return corpus_answer(engine, plan, requests, planned.zone, planned.now)
-    return engine.counts(plan, requests, zone=planned.zone, now=planned.now)
+    alone = {key for key in FACET if _counts_without(plan, key) == nothing}
+    view = corpus_view(engine, plan.project_ids, planned.zone) if alone else None
+    live = [request for request in requests if request.key not in alone]
+    counts = engine.counts(plan, live, zone=planned.zone, now=planned.now)
+    kept = {request.key: view.answer(request) for request in requests if view and request.key in alone}
+    return replace(counts, facets=counts.facets | kept)
+
+
+def _counts_without(plan: Plan, key: str) -> Plan:
+    """The plan whose match set a facet is counted over."""
+    chosen = plan.filter(key)
+    if chosen is None or chosen.narrows_own_counts or not chosen.includes or key == "state":
+        return plan
+    bare = replace(chosen, include=(), no_value=False)
+    return plan.without_filter(key) if bare == Filter(key) else plan.with_filter(bare)
 
 
 def _unavailable(engine: Engine, plan: Plan, reason: str) -> Counted:
@@ -101,11 +122,34 @@ def _chosen_values(plan: Plan, key: str) -> tuple[Value, ...]:
     return tuple(value for group in (*chosen.include, *chosen.exclude) for value in group) if chosen else ()
 
 
-def _request(spec: FacetSpec, plan: Plan, tree: list[CategoryNode], facet_limit: int | None) -> FacetRequest:
+def _request(spec: FacetSpec, plan: Plan, tree: list[TreeNode], facet_limit: int | None) -> FacetRequest:
     if spec.kind == Kind.TREE and facet_limit is None:
         return FacetRequest(spec.key, only=tuple(node.id for node in tree))
-    limit = facet_limit if facet_limit is not None else None if spec.key == "state" else spec.limit
+    # One more than a sidebar shows: if that is the last one, it takes the place of the link to it.
+    limit = spec.limit + 1 if facet_limit is None else facet_limit
     return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
+
+
+def _known_values(engine: Engine, planned: Planned) -> dict[str, tuple[ValueCount, ...]]:
+    """The corpus' values of the facets that show zeros; none where the corpus takes too long to count."""
+    try:
+        view = corpus_view(engine, planned.plan.project_ids, planned.zone)
+    except EngineTimeoutError:
+        return {}
+    requests = [FacetRequest(spec.key, limit=spec.limit + 1) for spec in FACETS if spec.shows_zeros]
+    return {request.key: view.answer(request).values for request in requests}
+
+
+def _sidebar_values(
+    spec: FacetSpec, counted: FacetCounts, planned: Planned, zeros: dict[str, tuple[ValueCount, ...]]
+) -> tuple[ValueCount, ...]:
+    """What a sidebar lists: the largest, what is chosen, and of the few known values those that count nothing here."""
+    chosen = set(_chosen_values(planned.plan, spec.key))
+    most = spec.limit if counted.distinct > spec.limit + 1 else spec.limit + 1
+    values = [v for place, v in enumerate(counted.values) if place < most or v.value in chosen]
+    here = {v.value for v in counted.values} | chosen
+    absent = [ValueCount(v.value, 0) for v in zeros.get(spec.key, ()) if v.value not in here]
+    return (*values, *absent[: max(0, most - len(values))])
 
 
 def hidden_by_exclusions(engine: Engine, planned: Planned, total: int) -> dict[tuple[str, str], int]:
@@ -197,7 +241,7 @@ def _chosen_but_uncounted(
     return rows
 
 
-def _tree_candidates(planned: Planned) -> list[CategoryNode]:
+def _tree_candidates(planned: Planned) -> list[TreeNode]:
     """Two levels of the tree, and on the way to what is chosen every level."""
     chosen = planned.chosen_categories
     opened = ancestor_ids(chosen) | {node.id for node in chosen}
@@ -205,7 +249,7 @@ def _tree_candidates(planned: Planned) -> list[CategoryNode]:
 
 
 def _tree_values(
-    counted: FacetCounts, tree: list[CategoryNode], planned: Planned, hides: dict[tuple[str, str], int]
+    counted: FacetCounts, tree: list[TreeNode], planned: Planned, hides: dict[tuple[str, str], int]
 ) -> tuple[FacetValue, ...]:
     """The sidebar's tree, parents before their children, the largest first among siblings."""
     spec = FACET["category"]
@@ -213,14 +257,13 @@ def _tree_values(
     kept = {node.id for node in planned.chosen_categories}
     below = [node.path for node in planned.chosen_categories]
     kept |= {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
-    children: dict[int | None, list[CategoryNode]] = {}
+    children: dict[int | None, list[TreeNode]] = {}
     for node in tree:
         if node.id in counts or node.id in kept:
             children.setdefault(node.parent_id, []).append(node)
-    with_children = set(children) | children_exist([node.id for node in tree if node.id in counts])
 
     def walk(parent: int | None) -> Iterator[FacetValue]:
-        def size(node: CategoryNode) -> tuple[int, str]:
+        def size(node: TreeNode) -> tuple[int, str]:
             return (-counts[node.id].count if node.id in counts else 0, node.path)
 
         siblings = sorted(children.get(parent, []), key=size)
@@ -230,10 +273,13 @@ def _tree_values(
                 continue
             term = Term(node.id, node.path, node.name)
             value = _value(spec, term, counts.get(node.id, ValueCount(node.id, 0)), planned, hides)
-            yield replace(value, has_children=node.id in with_children)
+            yield value
             yield from walk(node.id)
 
     rows = list(walk(None))
+    # What the tree was read down to has its children among the rows; below that, ask whether there are any.
+    parents = children_exist([row.ref for row in rows if isinstance(row.ref, int)])
+    rows = [replace(row, has_children=row.ref in parents) for row in rows]
     unknown = [name for key, name in planned.unknown if key == spec.key]
     return (*rows, *(FacetValue(name, name, 0, selected=True) for name in unknown))
 
@@ -247,5 +293,9 @@ def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Cou
         return Histogram()
     interval, _ = effective_interval(query.bucket, *domain)
     if interval == Interval.HOUR:
-        return build_histogram(engine.hours(plan, zone=zone), domain, query.bucket)
+        hours = engine.hours(plan, zone=zone)
+        # Where only the day is known, every memory of it stands at midnight: hours would say nothing.
+        if query.bucket != Interval.AUTO or len(hours) > 1:
+            return build_histogram(hours, domain, query.bucket)
+        return build_histogram(counts.days, domain, Interval.DAY)
     return build_histogram(counts.days, domain, query.bucket)

@@ -15,12 +15,16 @@ from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.urls import get_resolver
 
 from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
+from access.viewer import command_viewer
 from config.serving import CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 from memories.models import Memory
+from search.query import SearchQuery
+from search.run import run
 
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 ADDRESS_FILE = settings.HOME / "address"  # where `sign_in_link` learns which port this server has
@@ -107,6 +111,7 @@ class Command(BaseCommand):
             )
 
     def welcome(self, host: str, site: str) -> None:
+        warm_up()
         user = owner_to_sign_in()
         # A link that signs in whoever opens it has no place in the logs of a server that others can reach.
         if not is_loopback(host) or user is None:
@@ -124,6 +129,13 @@ class Command(BaseCommand):
     def say(self, text: str) -> None:
         self.stdout.write(text)
         self.stdout.flush()  # whoever reads this through a pipe waits for the link
+
+
+def warm_up() -> None:
+    """Load what the first page needs, so that whoever opens the link does not wait for it."""
+    with contextlib.suppress(DatabaseError):
+        get_resolver().url_patterns  # noqa: B018 - reading them imports every view
+        run(SearchQuery(include_facets=True), command_viewer())
 
 
 def refuse_open_doors_without_environment(host: str) -> None:
