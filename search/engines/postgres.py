@@ -84,11 +84,12 @@ FROM {rows} m WHERE {where}"""
 _SUMMARY = """
 SELECT {k} AS k, ARRAY[count(*){columns}]::text AS value, 0::bigint AS a, 0::bigint AS b, 0::bigint AS c
 FROM {rows} m WHERE {where}"""
-# What facets read of a match: gathered once, so that words are looked up and long rows read once.
+# What facets read of a match: gathered once, so that words are looked up and long rows read once. It takes in every
+# state, for the counts of that facet: almost every query chooses states, and few memories are in the others.
 _MATCH_SET = """
 WITH match_set AS MATERIALIZED (
   SELECT m.project_id, m.memory_type, m.tags, m.authors, m.agent, m.source, m.state, m.created_at,
-         m.category_ids, m.category_path_ids, m.concept_ids, m.entity_ids
+         m.category_ids, m.category_path_ids, m.concept_ids, m.entity_ids, {shown} AS shown
   FROM memories_memory m WHERE {where}
 )"""
 _WORK_MEM = "64MB"
@@ -118,7 +119,7 @@ class _Sql:
         for chosen in plan.filters:
             conditions.extend(self._excluded(chosen, plan))
             if chosen.includes and (chosen.key != without_includes or chosen.narrows_own_counts):
-                conditions.append(self._included(chosen, plan))
+                conditions.append(self.included(chosen, plan))
         if not without_dates:
             conditions.extend(self.inside(plan))
         return " AND ".join(conditions) or "true"
@@ -132,7 +133,8 @@ class _Sql:
             conditions.append(f"m.created_at < {self.bind(plan.end)}")
         return conditions
 
-    def _included(self, chosen: Filter, plan: Plan) -> str:
+    def included(self, chosen: Filter, plan: Plan) -> str:
+        """What a facet includes, as a condition."""
         spec = FACET[chosen.key]
         if chosen.require_all and not chosen.no_value:
             return " AND ".join(self._any_of(spec, group, plan) for group in chosen.include)
@@ -285,13 +287,15 @@ class PostgresEngine:
         self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
         sql = _Sql()
-        gathered = _MATCH_SET.format(where=sql.where(plan))
+        states = plan.filter("state")
+        shown = sql.included(states, plan) if states and states.includes else "true"
+        gathered = _MATCH_SET.format(where=sql.where(plan, without_includes="state"), shown=shown)
         selects = self._summary(sql, plan, True, "match_set") if days else []
         selects += [self._facet(sql, plan, request, k) for k, request in enumerate(requests)]
         if days:
             apart = plan.start is not None or plan.end is not None
             rows = "memories_memory" if apart else "match_set"
-            where = sql.where(plan, without_dates=True) if apart else "true"
+            where = sql.where(plan, without_dates=True) if apart else "m.shown"
             inside = " AND ".join(sql.inside(plan)) or "true"
             selects.append(_DAYS.format(k=_DAYS_KEY, zone=sql.bind(str(zone)), inside=inside, where=where, rows=rows))
             buckets = ", ".join(
@@ -322,7 +326,9 @@ class PostgresEngine:
         spec = FACET[request.key]
         apart = _drops_includes(plan, request.key)
         rows = "memories_memory" if apart else "match_set"
-        where = sql.where(plan, without_includes=request.key) if apart else "true"
+        where = sql.where(plan, without_includes=request.key) if apart else "m.shown"
+        if request.key == "state":
+            where = "true"
         cast = "text" if spec.kind in {Kind.SCALAR, Kind.PROJECT, Kind.TEXTS} else "int"
         chosen = "true" if request.limit is None else f"(g.r <= {sql.bind(request.limit)}"
         if request.limit is not None:
@@ -344,7 +350,7 @@ class PostgresEngine:
         """The total and the counts of "no value", shared ones in one SELECT, the others over what they need."""
         shared, apart = _split(plan) if no_values else ([], [])
         columns = "".join(f", count(*) FILTER (WHERE {_no_value(spec)})" for spec in shared)
-        where = "true" if rows == "match_set" else sql.where(plan)
+        where = "m.shown" if rows == "match_set" else sql.where(plan)
         selects = [_SUMMARY.format(k=_SUMMARY_KEY, columns=columns, rows=rows, where=where)]
         for n, spec in enumerate(apart, 1):
             where = f"{sql.where(plan, without_includes=spec.key)} AND {_no_value(spec)}"
@@ -414,8 +420,13 @@ def _read_summary(rows: list[Any], plan: Plan, no_values: bool) -> Summary:
 
 
 def _drops_includes(plan: Plan, key: str) -> bool:
-    """Whether a facet is counted over another set than the match set: that without its own inclusions."""
+    """Whether a facet is counted over another set than the match set: that without its own inclusions.
+
+    The states are not: the match set is gathered with all of them.
+    """
     chosen = plan.filter(key)
+    if key == "state":
+        return False
     return chosen is not None and chosen.includes and not chosen.narrows_own_counts
 
 

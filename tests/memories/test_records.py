@@ -4,15 +4,13 @@ import pytest
 from pydantic import ValidationError
 
 from memories.records import (
-    ConceptRecord,
     MemoryChanges,
     MemoryRecord,
     StrictMemoryRecord,
     derived_title,
-    is_vocabulary,
-    parse_vocabulary,
     reasons,
 )
+from memories.vocabulary_records import ConceptRecord, is_vocabulary, parse_vocabulary
 
 
 def record(**fields):
