@@ -1,5 +1,6 @@
 """Curation of who may see what: memberships, keys; and the audit trail, to read."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +13,19 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.audit import audit
 from access.keys import key_state, make_key, revoke_key
 from access.models import ApiKey, AuditEvent, Membership, SignInToken
+from access.services import membership_remove, membership_set
 from access.viewer import SCOPES
-from config.admin import CurationAdmin, ModelForm, OwnersOnly, ShownOnlyAdmin, admin_viewer
+from config.admin import (
+    CurationAdmin,
+    ModelForm,
+    OwnersOnly,
+    ServiceAdmin,
+    ServiceForm,
+    ShownOnlyAdmin,
+    admin_viewer,
+)
 
 
 class OwnersAdmin(OwnersOnly, CurationAdmin):
@@ -32,32 +41,38 @@ class OwnersAdmin(OwnersOnly, CurationAdmin):
         return self.has_module_permission(request)
 
 
+class MembershipForm(ServiceForm):
+    class Meta:
+        model = Membership
+        fields = ("user", "project", "role")
+
+    def write(self) -> Iterable[tuple[str | None, str]]:
+        row = self.instance
+        self.instance = membership_set(
+            user=row.user, project=row.project, role=Membership.Role(row.role), viewer=self.viewer
+        )
+        return ()
+
+
 @admin.register(Membership)
-class MembershipAdmin(OwnersAdmin):
+class MembershipAdmin(OwnersAdmin, ServiceAdmin):
+    form = MembershipForm
     list_display = ("user", "project", "role", "created_at")
     list_select_related = ("user", "project")
     list_filter = ("role", "project")
     search_fields = ("user__username", "user__email", "project__slug", "project__name")
     autocomplete_fields = ("user", "project")
-    readonly_fields = ("created_at",)
 
-    def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
-        before = _membership(Membership.objects.get(pk=obj.pk)) if change else None
-        super().save_model(request, obj, form, change)
-        verb = "membership_change" if change else "membership_create"
-        audit(admin_viewer(request), verb, obj, before=before, after=_membership(obj))
+    def get_readonly_fields(self, request: HttpRequest, obj: Membership | None = None) -> tuple[str, ...]:
+        # Of somebody else, or in another project, it is another membership.
+        return ("created_at",) if obj is None else ("user", "project", "created_at")
 
     def delete_model(self, request: HttpRequest, obj: Membership) -> None:
-        audit(admin_viewer(request), "membership_delete", obj, before=_membership(obj))
-        super().delete_model(request, obj)
+        membership_remove(membership=obj, viewer=admin_viewer(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Membership]) -> None:
         for membership in queryset:
             self.delete_model(request, membership)
-
-
-def _membership(membership: Membership) -> dict[str, Any]:
-    return {"user": membership.user_id, "project": membership.project_id, "role": membership.role}
 
 
 class NewKeyForm(ModelForm):
@@ -72,14 +87,28 @@ class NewKeyForm(ModelForm):
 
     class Meta:
         model = ApiKey
-        fields = ("name", "scopes", "projects", "expires_at")
-        help_texts = {"expires_at": "Leave empty for a key that does not expire."}
+        fields = ("name", "scopes", "projects", "every_project", "expires_at")
+        help_texts = {
+            "every_project": "Those of tomorrow too; with the scope write it may make new ones.",
+            "expires_at": "Leave empty for a key that does not expire.",
+        }
 
     def clean_expires_at(self) -> datetime | None:
         expires_at: datetime | None = self.cleaned_data["expires_at"]
         if expires_at and expires_at <= timezone.now():
             raise forms.ValidationError("This has passed: a key that has expired opens nothing.")
         return expires_at
+
+    def clean(self) -> dict[str, Any]:
+        super().clean()
+        wanted: dict[str, Any] = self.cleaned_data
+        if "projects" in wanted and "every_project" in wanted:
+            named, every = bool(wanted["projects"]), wanted["every_project"]
+            if not named and not every:
+                self.add_error("projects", "Choose the projects that it sees, or tick “every project”.")
+            if named and every:
+                self.add_error("every_project", "Either every project or those that are chosen, not both.")
+        return wanted
 
 
 @admin.register(ApiKey)
@@ -105,7 +134,7 @@ class ApiKeyAdmin(OwnersAdmin):
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         if obj is None:
-            return ("name", "scopes", "projects", "expires_at")
+            return ("name", "scopes", "projects", "every_project", "expires_at")
         # The hash is no key and opens nothing: there is no reason to show it.
         shown = ("name", "shown_prefix", "shown_scopes", "shown_projects", "shown_state")
         return (*shown, "created_by", "created_at", "expires_at", "last_used_at", "revoked_at")
@@ -127,6 +156,7 @@ class ApiKeyAdmin(OwnersAdmin):
             name=wanted["name"],
             scopes=wanted["scopes"],
             projects=wanted["projects"],
+            every_project=wanted["every_project"],
             expires_at=wanted["expires_at"],
             viewer=admin_viewer(request),
         )

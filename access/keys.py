@@ -59,12 +59,17 @@ def make_key(
     scopes: Collection[str],
     viewer: Viewer,
     projects: Iterable[Project] = (),
+    every_project: bool = False,
     expires_at: datetime | None = None,
 ) -> NewKey:
-    """Draw a key and keep its hash. No projects means every project, today's and tomorrow's."""
+    """Draw a key and keep its hash. It sees the projects given or, where that is asked for, every one of any day."""
+    named = list(projects)
+    if bool(named) == every_project:
+        # An empty list is as likely a slip as a wish: nothing is read into it.
+        wrong = "both were given" if named else "neither was given"
+        raise ValueError(f"A key sees the projects that are named, or every_project: {wrong}.")
     # 30 random bytes are 40 characters of the URL-safe alphabet.
     raw = MARK + secrets.token_urlsafe(30)
-    named = list(projects)
     key = ApiKey.objects.create(
         name=name,
         prefix=raw[:PREFIX_LENGTH],
@@ -72,7 +77,7 @@ def make_key(
         scopes=_with_implied(scopes),
         created_by_id=viewer.user_id,
         expires_at=expires_at,
-        every_project=not named,
+        every_project=every_project,
     )
     key.projects.set(named)
     audit(viewer, "api_key_create", key, after=_told(key))

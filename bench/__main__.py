@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import django
+from django.core.management.base import CommandError
 
 DEFAULT_SIZE = 21_000
 
@@ -57,7 +58,7 @@ def main() -> int:
     try:
         machine = this_machine(server_version())
         sizes = {str(size): measure(size, choices, teller) for size in options.size}
-    except DatabaseTakenError as error:
+    except (DatabaseTakenError, CommandError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

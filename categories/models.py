@@ -16,7 +16,10 @@ class MadeBy(models.TextChoices):
 
 
 class Category(models.Model):
-    """A node of the category tree. `path` is the slug path that URLs use; it is unique and spells the ancestors."""
+    """A node of the category tree. `path` is the slug path that URLs use; it is unique and spells the ancestors.
+
+    `parent` has a database constraint, unlike references among memories: the tree is a small look-up, whole everywhere.
+    """
 
     id = models.BigAutoField(primary_key=True)
     parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")

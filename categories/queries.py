@@ -6,12 +6,11 @@ statements each, whatever the number of names.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.contrib.postgres.search import TrigramSimilarity
-from django.db import models
+from django.db import connection
 from django.db.models import F, Q
-from django.db.models.functions import Lower
 
 from categories.models import Category, Concept, Entity
 from categories.paths import PathError, parse_path
@@ -51,27 +50,43 @@ class Term:
     type: str = ""
 
 
-class _LowerAliases(models.Func):
-    """The aliases of a row in lower case, as an array to overlap with."""
+# Both sides are folded by Postgres: two ideas of lower case would lose names between them. By name where there is one,
+# else by id, else by alias; the first two stand in one statement, served by the index on lower(name).
+_BY_NAME = """
+SELECT w.name, 1, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {table} v ON lower(v.name) = lower(w.name)
+UNION ALL
+SELECT v.id::text, 2, v.id FROM {table} v WHERE v.id = ANY(%(ids)s::bigint[])"""
+_BY_ALIAS = """
+SELECT w.name, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {table} v
+ON EXISTS (SELECT 1 FROM unnest(v.aliases) AS a(alias) WHERE lower(a.alias) = lower(w.name))"""
+_TYPED = """
+SELECT w.asked, v.id FROM unnest(%(asked)s::text[], %(types)s::text[], %(names)s::text[]) AS w(asked, type, name)
+JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)"""
 
-    template = "ARRAY(SELECT lower(alias) FROM unnest(%(expressions)s) AS alias)"
-    output_field = models.JSONField()
+
+def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return list(cursor.fetchall())
 
 
-def _folded(names: Iterable[str]) -> dict[str, list[str]]:
-    folded: dict[str, list[str]] = {}
-    for name in names:
-        folded.setdefault(name.lower(), []).append(name)
-    return folded
-
-
-def _ids(names: Iterable[str]) -> list[int]:
+def _resolve(table: str, names: Collection[str]) -> dict[str, list[int]]:
+    """Ids by name; a name unknown is left out."""
+    if not names:
+        return {}
     # An id is a bigint; a longer number is a name that nobody has.
-    return [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= 18]
-
-
-def _aliased(queryset: models.QuerySet[models.Model], lowered: list[str]) -> models.QuerySet[models.Model]:
-    return queryset.extra(where=["ARRAY(SELECT lower(a) FROM unnest(aliases) AS a) && %s::text[]"], params=[lowered])
+    ids = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= 18]
+    found: dict[str, list[int]] = {}
+    ranks: dict[str, int] = {}
+    rows = _rows(_BY_NAME.format(table=table), {"names": list(names), "ids": ids})
+    for name, rank, pk in sorted(rows, key=lambda row: row[1:]):
+        if ranks.setdefault(name, rank) == rank:
+            found.setdefault(name, []).append(pk)
+    left = [name for name in names if name not in found]
+    if left:
+        for name, pk in sorted(_rows(_BY_ALIAS.format(table=table), {"names": left})):
+            found.setdefault(name, []).append(pk)
+    return {name: found[name] for name in names if name in found}
 
 
 def _slug_path(name: str) -> str:
@@ -88,70 +103,32 @@ def resolve_categories(names: Collection[str]) -> dict[str, tuple[CategoryNode, 
     if not names:
         return {}
     paths = {name: _slug_path(name) for name in names}
-    found: dict[str, tuple[Category, ...]] = {}
-    by_path = {category.path: category for category in Category.objects.filter(path__in=set(paths.values()))}
-    for name, path in paths.items():
-        if path in by_path:
-            found[name] = (by_path[path],)
-    left = [name for name in names if name not in found]
-    if left:
-        lowered = _folded(left)
-        ids = _ids(left)
-        candidates: list[Category] = list(
-            Category.objects.annotate(lower=Lower("name")).filter(Q(lower__in=lowered) | Q(pk__in=ids))
-        )
-        aliased = list(_aliased(Category.objects.all(), list(lowered)))
-        for name in left:
-            matches = [c for c in candidates if c.name.lower() == name.lower()]
-            matches = matches or [c for c in candidates if str(c.pk) == name]
-            matches = matches or [
-                c for c in aliased if isinstance(c, Category) and name.lower() in map(str.lower, c.aliases)
-            ]
-            if matches:
-                found[name] = tuple(matches)
-    nodes = category_nodes([category.pk for categories in found.values() for category in categories])
-    return {name: tuple(nodes[category.pk] for category in categories) for name, categories in found.items()}
+    by_path = dict(Category.objects.filter(path__in=set(paths.values())).values_list("path", "pk"))
+    found = {name: [by_path[path]] for name, path in paths.items() if path in by_path}
+    found |= _resolve(Category._meta.db_table, [name for name in names if name not in found])
+    nodes = category_nodes([pk for ids in found.values() for pk in ids])
+    return {name: tuple(nodes[pk] for pk in ids) for name, ids in found.items()}
 
 
 def resolve_concepts(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
     """The concepts that each name means: by name, else by id or alias."""
-    if not names:
-        return {}
-    lowered = _folded(names)
-    rows: list[Concept] = list(
-        Concept.objects.annotate(lower=Lower("name")).filter(Q(lower__in=lowered) | Q(pk__in=_ids(names)))
-    )
-    found = {name: [c for c in rows if c.name.lower() == name.lower()] for name in names}
-    found = {name: hits or [c for c in rows if str(c.pk) == name] for name, hits in found.items()}
-    left = [name for name, hits in found.items() if not hits]
-    if left:
-        aliased = list(_aliased(Concept.objects.all(), [name.lower() for name in left]))
-        for name in left:
-            found[name] = [c for c in aliased if isinstance(c, Concept) and name.lower() in map(str.lower, c.aliases)]
-    return {name: tuple(map(_concept_term, hits)) for name, hits in found.items() if hits}
+    found = _resolve(Concept._meta.db_table, names)
+    terms = concept_terms([pk for ids in found.values() for pk in ids])
+    return {name: tuple(terms[pk] for pk in ids) for name, ids in found.items()}
 
 
 def resolve_entities(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
     """The entities that each name means: `type:name`, or a name whatever its type, else an id or an alias."""
-    if not names:
-        return {}
-    split = {name: name.partition(":") for name in names}
-    lowered = [*_folded(names), *(rest.lower() for _, colon, rest in split.values() if colon)]
-    rows: list[Entity] = list(
-        Entity.objects.annotate(lower=Lower("name")).filter(Q(lower__in=lowered) | Q(pk__in=_ids(names)))
-    )
-    found: dict[str, list[Entity]] = {}
-    for name in names:
-        kind, colon, rest = split[name]
-        hits = [e for e in rows if colon and e.entity_type == kind.lower() and e.name.lower() == rest.lower()]
-        hits = hits or [e for e in rows if e.name.lower() == name.lower()]
-        found[name] = hits or [e for e in rows if str(e.pk) == name]
-    left = [name for name, hits in found.items() if not hits]
-    if left:
-        aliased = list(_aliased(Entity.objects.all(), [name.lower() for name in left]))
-        for name in left:
-            found[name] = [e for e in aliased if isinstance(e, Entity) and name.lower() in map(str.lower, e.aliases)]
-    return {name: tuple(map(_entity_term, hits)) for name, hits in found.items() if hits}
+    # Either side of the colon may hold another one.
+    splits = [(name, name[:at], name[at + 1 :]) for name in names for at, c in enumerate(name) if c == ":"]
+    found: dict[str, list[int]] = {}
+    if splits:
+        asked, types, rest = zip(*splits, strict=True)
+        for name, pk in sorted(_rows(_TYPED, {"asked": list(asked), "types": list(types), "names": list(rest)})):
+            found.setdefault(name, []).append(pk)
+    found |= _resolve(Entity._meta.db_table, [name for name in names if name not in found])
+    terms = entity_terms([pk for ids in found.values() for pk in ids])
+    return {name: tuple(terms[pk] for pk in ids) for name, ids in found.items()}
 
 
 def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
@@ -201,12 +178,14 @@ def ancestor_ids(nodes: Iterable[CategoryNode]) -> set[int]:
     return set(Category.objects.filter(path__in=paths).values_list("pk", flat=True)) if paths else set()
 
 
-def children_exist(ids: Collection[int]) -> set[int]:
-    """Those of the given categories that have children."""
-    if not ids:
-        return set()
-    parents = Category.objects.filter(parent_id__in=list(ids)).order_by().values_list("parent_id", flat=True)
-    return {pk for pk in parents.distinct() if pk is not None}
+def children_of(ids: Collection[int]) -> dict[int, list[int]]:
+    """The children of each of the given categories that has any."""
+    children: dict[int, list[int]] = {}
+    if ids:
+        rows = Category.objects.filter(parent_id__in=list(ids)).order_by("pk").values_list("parent_id", "pk")
+        for parent, pk in rows:
+            children.setdefault(parent or 0, []).append(pk)
+    return children
 
 
 def concept_terms(ids: Collection[int]) -> dict[int, Term]:

@@ -293,7 +293,7 @@ class RelationshipDetails:
 Described = Category | Concept | Entity | Relationship
 
 
-def category_describe(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
+def category_enrich(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
     """Add what is said of a category to what is known of it. Nothing that is known is overwritten."""
     categories_ensure(paths=[details.path, *details.related], vocabulary=vocabulary)
     category_id = vocabulary.categories[_slug_of(details.path)][-1]
@@ -319,7 +319,7 @@ def _slug_of(path: str) -> str:
     return parsed.path
 
 
-def concept_describe(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
+def concept_enrich(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
     """Add what is said of a concept to what is known of it; broader, narrower and related are kept both ways."""
     concepts_ensure(
         concepts=[
@@ -356,8 +356,8 @@ def concept_describe(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
     return concept_id
 
 
-def entity_describe(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
-    """Add what is said of an entity to what is known of it."""
+def entity_enrich(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
+    """Add what is said of an entity to what is known of it. Nothing that is known is overwritten."""
     key = (details.entity_type, details.name)
     entities_ensure(entities=[key], vocabulary=vocabulary)
     entity = Entity.objects.get(pk=vocabulary.entities[key])
@@ -369,7 +369,7 @@ def entity_describe(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
     return entity.pk
 
 
-def relationship_describe(*, details: RelationshipDetails, vocabulary: Vocabulary) -> int:
+def relationship_enrich(*, details: RelationshipDetails, vocabulary: Vocabulary) -> int:
     """Make a relationship, or add what is said of it to what is known."""
     entities_ensure(entities=[details.source, details.target], vocabulary=vocabulary)
     relationship, made = Relationship.objects.get_or_create(
@@ -428,7 +428,7 @@ def _change(row: Described, changes: dict[str, object], vocabulary: Vocabulary) 
             user_id=vocabulary.viewer.user_id,
             api_key_id=vocabulary.viewer.api_key_id,
             door=vocabulary.viewer.door,
-            verb="describe",
+            verb=f"{row._meta.model_name}_enrich",
             subject_type=type(row).__name__.lower(),
             subject_id=row.pk,
             before=_as_json(before),

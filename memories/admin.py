@@ -21,13 +21,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from pydantic import ValidationError
 
-from access.audit import audit
 from access.models import AuditEvent
 from access.viewer import Viewer, visible_to
 from config.admin import (
-    CurationAdmin,
     Lines,
-    ModelForm,
     OwnersOnly,
     Prose,
     ServiceAdmin,
@@ -37,6 +34,7 @@ from config.admin import (
     panel,
 )
 from memories.models import Corpus, ImportBatch, Memory, Project, Session
+from memories.projects import LANGUAGE_IS_KEPT, project_create, project_update
 from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord, reasons
 from memories.services import (
     AlreadyExists,
@@ -429,7 +427,7 @@ def _linked(memory_id: int | None, name: str = "") -> SafeString | str:
 # --- projects, and what memories come in with ----------------------------------------------------------------------
 
 
-class ProjectForm(ModelForm):
+class ProjectForm(ServiceForm):
     class Meta:
         model = Project
         fields = ("slug", "name", "description", "language")
@@ -439,14 +437,22 @@ class ProjectForm(ModelForm):
         super().__init__(*args, **kwargs)
         if "language" in self.fields:
             choices = [(language, language) for language in languages()]
-            self.fields["language"] = forms.ChoiceField(choices=choices, help_text=LANGUAGE_HELP)
+            help_text = f"How its texts are stemmed. {LANGUAGE_IS_KEPT}"
+            self.fields["language"] = forms.ChoiceField(choices=choices, help_text=help_text)
 
-
-LANGUAGE_HELP = "How its texts are stemmed. It cannot change once the project has memories: their terms are made by it."
+    def write(self) -> Refused:
+        row = self.instance
+        said = {"name": row.name, "description": row.description, "language": row.language, "viewer": self.viewer}
+        try:
+            self.instance = project_update(project=row, **said) if row.pk else project_create(slug=row.slug, **said)
+        except ChangeRefused as error:
+            yield error.field if error.field in self.fields else None, str(error).removeprefix(f"{error.field}: ")
+        except (NotAllowed, AlreadyExists) as error:
+            yield None, str(error)
 
 
 @admin.register(Project)
-class ProjectAdmin(CurationAdmin):
+class ProjectAdmin(ServiceAdmin):
     form = ProjectForm
     list_display = ("slug", "name", "language", "created_at")
     search_fields = ("slug", "name")
@@ -463,26 +469,16 @@ class ProjectAdmin(CurationAdmin):
         # The slug is in links and in keys; the language is in every term.
         return ("slug", "language", "created_at") if obj.memories.exists() else ("slug", "created_at")
 
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return super().has_add_permission(request) and admin_viewer(request).may_write(None)
+
+    def has_change_permission(self, request: HttpRequest, obj: Project | None = None) -> bool:
+        allowed = super().has_change_permission(request, obj)
+        return allowed and (obj is None or admin_viewer(request).may_write(obj.pk))
+
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        # A key that names only this project would come to mean every project.
+        # Keys, links and the audit trail name it, and its memories are never deleted.
         return False
-
-    def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
-        before = _told(Project.objects.get(pk=obj.pk)) if change else None
-        super().save_model(request, obj, form, change)
-        audit(
-            admin_viewer(request),
-            "project_update" if change else "project_create",
-            obj,
-            before=before,
-            after=_told(obj),
-        )
-        # Facets show the name.
-        Corpus.objects.filter(pk=1).update(revision=F("revision") + 1)
-
-
-def _told(project: Project) -> dict[str, Any]:
-    return {name: getattr(project, name) for name in ("slug", "name", "description", "language")}
 
 
 class OfProjectsAdmin(ShownOnlyAdmin):

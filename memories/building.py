@@ -1,9 +1,9 @@
 """A record as the memory that will be stored: the names in it made or matched, the defaults filled in."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from urllib.parse import urlsplit
 
 from django.db import connection
 
@@ -13,6 +13,8 @@ from categories.services import ConceptKey, Vocabulary, categories_ensure, conce
 from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.storage import MemoryImage, NamedLink, Ref
+
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@\[\]]+)")
 
 
 def names_ensure(records: Sequence[MemoryRecord], vocabulary: Vocabulary) -> None:
@@ -148,7 +150,5 @@ def named_links(record: MemoryRecord) -> tuple[NamedLink, ...]:
 
 def _host(url: str) -> str:
     """The system that a record without one came from, as far as its address tells."""
-    try:
-        return (urlsplit(url).hostname or "")[:200]
-    except ValueError:
-        return ""
+    match = _HOST.match(url)
+    return match["host"].lower()[:200] if match else ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AliasChoices,
@@ -271,6 +271,12 @@ Moment = Annotated[datetime | None, BeforeValidator(parse_moment)]
 Fraction = Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)]
 Weight = Annotated[float | None, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Aliases = Annotated[tuple[str, ...], _names(500, _whole_items)]
+RequiredLine300 = Annotated[str, _line(300), Field(min_length=1)]
+RequiredLine500 = Annotated[str, _line(500), Field(min_length=1)]
+RequiredSlug100 = Annotated[str, _slug(100), Field(min_length=1)]
+RequiredCategoryPath = Annotated[str, BeforeValidator(_category_path)]
+CategoryPaths = Annotated[tuple[str, ...], BeforeValidator(_category_paths)]
+EntityType = Annotated[str, _slug(100, DEFAULT_ENTITY_TYPE)]
 ConceptNames = Annotated[tuple[str, ...], _names(300, _whole_items)]
 State = Literal["active", "proposed", "archived", "superseded", "deleted"]
 
@@ -341,8 +347,8 @@ class EntityName(BaseModel):
     """An entity as a record names it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    name: Annotated[str, _line(500), Field(min_length=1)]
-    type: Annotated[str, _slug(100, DEFAULT_ENTITY_TYPE)] = DEFAULT_ENTITY_TYPE
+    name: RequiredLine500
+    type: EntityType = DEFAULT_ENTITY_TYPE
 
     @model_validator(mode="before")
     @classmethod
@@ -361,7 +367,7 @@ class ConceptName(BaseModel):
     """A concept as a record names it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    name: Annotated[str, _line(300), Field(min_length=1)]
+    name: RequiredLine300
     type: Slug100 = ""
     weight: Weight = None
 
@@ -418,7 +424,7 @@ class MemoryRecord(Record):
     summary: Text = ""
     content: Annotated[str, BeforeValidator(_content)] = Field(validation_alias=AliasChoices("content", "text", "body"))
     tags: Annotated[tuple[str, ...], BeforeValidator(_tags)] = ()
-    categories: Annotated[tuple[str, ...], BeforeValidator(_category_paths)] = ()
+    categories: CategoryPaths = ()
     concepts: Annotated[tuple[ConceptName, ...], BeforeValidator(_items)] = ()
     entities: Annotated[tuple[EntityName, ...], BeforeValidator(_whole_items)] = ()
     links: Annotated[tuple[LinkName, ...], BeforeValidator(_whole_items)] = ()
@@ -459,90 +465,6 @@ class MemoryChanges(StrictMemoryRecord):
     content: Annotated[str, BeforeValidator(_content)] = Field(
         "", validation_alias=AliasChoices("content", "text", "body")
     )
-
-
-class ProjectRecord(Record):
-    """A project of a file's vocabulary."""
-
-    kind: ClassVar[str] = "project"
-    slug: Annotated[str, _slug(100), Field(min_length=1)]
-    name: Line200 = ""
-    description: Text = ""
-    language: Slug100 = ""
-
-
-class CategoryRecord(Record):
-    """A category of a file's vocabulary."""
-
-    kind: ClassVar[str] = "category"
-    path: Annotated[str, BeforeValidator(_category_path)]
-    name: Line300 = ""
-    description: Text = ""
-    aliases: Aliases = ()
-    related: Annotated[tuple[str, ...], BeforeValidator(_category_paths)] = ()
-
-
-class ConceptRecord(Record):
-    """A concept of a file's vocabulary."""
-
-    kind: ClassVar[str] = "concept"
-    name: Annotated[str, _line(300), Field(min_length=1)]
-    type: Slug100 = ""
-    aliases: Aliases = ()
-    description: Text = ""
-    broader: ConceptNames = ()
-    narrower: ConceptNames = ()
-    related: ConceptNames = ()
-    weight: Weight = None
-
-
-class EntityRecord(Record):
-    """An entity of a file's vocabulary."""
-
-    kind: ClassVar[str] = "entity"
-    name: Annotated[str, _line(500), Field(min_length=1)]
-    type: Annotated[str, _slug(100, DEFAULT_ENTITY_TYPE)] = DEFAULT_ENTITY_TYPE
-    aliases: Aliases = ()
-    description: Text = ""
-
-
-class RelationshipRecord(Record):
-    """A fact between two entities of a file's vocabulary."""
-
-    kind: ClassVar[str] = "relationship"
-    source: EntityName
-    type: Annotated[str, _slug(100), Field(min_length=1)]
-    target: EntityName
-    fact: Text = ""
-    confidence: Fraction = None
-    valid_from: Moment = None
-    valid_to: Moment = None
-    evidence: Annotated[tuple[str, ...], _names(500, _whole_items)] = ()
-    project: Slug100 = ""
-
-
-VocabularyRecord = ProjectRecord | CategoryRecord | ConceptRecord | EntityRecord | RelationshipRecord
-VOCABULARY_RECORDS: dict[str, type[VocabularyRecord]] = {
-    model.kind: model for model in (ProjectRecord, CategoryRecord, ConceptRecord, EntityRecord, RelationshipRecord)
-}
-
-
-def is_vocabulary(data: Mapping[str, object]) -> bool:
-    """Whether a line carries vocabulary: it says what record it is, and has no text of a memory."""
-    return "record" in data and data["record"] != "memory" and not {"content", "text", "body"} & data.keys()
-
-
-def parse_vocabulary(data: Mapping[str, object]) -> VocabularyRecord:
-    """The vocabulary record of a line; raises ValidationError."""
-    kind = data["record"]
-    model = VOCABULARY_RECORDS.get(kind) if isinstance(kind, str) else None
-    if model is None:
-        known = ", ".join(["memory", *VOCABULARY_RECORDS])
-        raise ValidationError.from_exception_data(
-            "record",
-            [{"type": refuse(f"{shown(kind)} is not known: write one of {known}"), "loc": ("record",), "input": kind}],
-        )
-    return model.model_validate(data)
 
 
 def reasons(error: ValidationError, model: type[BaseModel] = MemoryRecord) -> list[str]:

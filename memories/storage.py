@@ -89,8 +89,6 @@ _LINK_TABLES = {
 }
 # A change to one of these changes the terms.
 _SEARCHED = frozenset({"title", "tags", "summary", "external_id", "links", "content"})
-# Left out of what an event shows: it says nothing to people, and follows from the rest.
-_SILENT = frozenset({"updated_at", "record_hash", "raw"})
 
 _DERIVED = ("content_hash", "terms", "category_ids", "category_path_ids", "concept_ids", "entity_ids")
 _COPY_MEMORIES = f"COPY memories_memory ({', '.join((*_SCALARS, *_DERIVED))}) FROM STDIN"

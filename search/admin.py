@@ -1,32 +1,31 @@
 """Curation of saved views."""
 
-from urllib.parse import parse_qsl
+from collections.abc import Iterable
 
-from django import forms
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
-from config.admin import CurationAdmin, ModelForm
+from config.admin import ServiceAdmin, ServiceForm, admin_viewer
 from search.models import SavedView
-from search.query import SearchQuery
+from search.query import QueryError
+from search.saved_views import saved_view_delete, saved_view_save
 
 
-class SavedViewForm(ModelForm):
-    """A saved view keeps a query in its one canonical form, so that two views can be compared."""
-
+class SavedViewForm(ServiceForm):
     class Meta:
         model = SavedView
         fields = ("name", "slug", "description", "query", "owner", "visibility", "pinned", "is_default", "watched")
 
-    def clean_query(self) -> str:
-        pairs = parse_qsl(self.cleaned_data["query"].lstrip("?"), keep_blank_values=True)
-        query, problems = SearchQuery.read(pairs)
-        if problems:
-            raise forms.ValidationError([str(problem) for problem in problems])
-        return query.querystring()
+    def write(self) -> Iterable[tuple[str | None, str]]:
+        try:
+            saved_view_save(view=self.instance, viewer=self.viewer)
+        except QueryError as error:
+            yield from (("query", str(problem)) for problem in error.problems)
 
 
 @admin.register(SavedView)
-class SavedViewAdmin(CurationAdmin):
+class SavedViewAdmin(ServiceAdmin):
     form = SavedViewForm
     list_display = ("name", "owner", "visibility", "query", "pinned", "is_default", "watched", "updated_at")
     list_select_related = ("owner",)
@@ -35,3 +34,10 @@ class SavedViewAdmin(CurationAdmin):
     autocomplete_fields = ("owner",)
     readonly_fields = ("created_at", "updated_at")
     prepopulated_fields = {"slug": ("name",)}
+
+    def delete_model(self, request: HttpRequest, obj: SavedView) -> None:
+        saved_view_delete(view=obj, viewer=admin_viewer(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[SavedView]) -> None:
+        for view in queryset:
+            self.delete_model(request, view)

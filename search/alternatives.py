@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from search.engines.base import Engine, Filter, Plan
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Kind
-from search.planning import Planned, explain_unknown
+from search.planning import Planned, explain_unknown, stored_as
 from search.query import SearchQuery
 from search.result import SearchWarning, WithoutFilter
 
@@ -75,10 +75,7 @@ def collect_warnings(engine: Engine, query: SearchQuery, planned: Planned, total
             for value in chosen.include
         ]
         visible = Plan(project_ids=planned.plan.project_ids)
-        plans = [
-            visible.with_filter(Filter(key, include=((value.casefold() if key in {"tag", "type"} else value,),)))
-            for key, value in plain
-        ]
+        plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
         suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
     warnings += explain_unknown(planned, engine, suspects)
     pages = max(1, -(-total // query.page_size))

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from threading import Lock
 
+from django.db import DataError
+
 from access.viewer import Viewer
 from memories.models import Corpus
 from search.engines import engine_in_use
@@ -116,7 +118,8 @@ def corpus_counts(viewer: Viewer) -> CorpusCounts:
     projects = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
     try:
         view = corpus_view(engine, projects, viewer.timezone)
-    except EngineTimeoutError:
+    except (EngineTimeoutError, DataError):
+        # A time zone that Postgres does not know by its name is such data.
         return CorpusCounts(engine.summary(corpus_plan(projects), no_values=False).total, {}, known=False)
     return CorpusCounts(view.counted.summary.total, view.counts)
 

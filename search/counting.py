@@ -1,7 +1,7 @@
 """Facets and histogram of one plan, by the counting rules: what to ask an engine, and what its numbers are called."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from categories.queries import (
     ancestor_ids,
     category_nodes,
     category_tree_nodes,
-    children_exist,
+    children_of,
     concept_terms,
     entity_terms,
 )
@@ -32,7 +32,7 @@ from search.engines.base import (
 )
 from search.facets import FACET, FACETS, DateBuckets, Facet, FacetSpec, FacetValue, Kind
 from search.histogram import Histogram, build_histogram, effective_interval, histogram_domain
-from search.planning import Planned
+from search.planning import Planned, visible_ids
 from search.query import Interval, SearchQuery
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
         if facet_limit is not None:
             values = value_rows(spec, counted.values, planned, hides)
         elif spec.kind == Kind.TREE:
-            values = _tree_values(counted, tree, planned, hides)
+            values = _tree_values(engine, counted, tree, planned, hides)
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, planned, zeros), planned, hides)
         facets.append(build_facet(spec, values, counted.distinct, summary, planned))
@@ -201,9 +201,16 @@ def value_rows(
     spec: FacetSpec, counted: Sequence[ValueCount], planned: Planned, hides: dict[tuple[str, str], int]
 ) -> tuple[FacetValue, ...]:
     """Rows of a flat facet: what was counted, then what is chosen and counts nothing."""
-    terms = value_terms(spec, [v.value for v in counted], planned)
-    rows = [_value(spec, terms[v.value], v, planned, hides) for v in counted if v.value in terms]
+    rows = counted_rows(spec, counted, planned, hides)
     return (*rows, *_chosen_but_uncounted(spec, {v.value for v in counted}, planned, hides))
+
+
+def counted_rows(
+    spec: FacetSpec, counted: Sequence[ValueCount], planned: Planned, hides: dict[tuple[str, str], int]
+) -> tuple[FacetValue, ...]:
+    """Rows of what was counted, in its order."""
+    terms = value_terms(spec, [v.value for v in counted], planned)
+    return tuple(_value(spec, terms[v.value], v, planned, hides) for v in counted if v.value in terms)
 
 
 def _value(
@@ -211,7 +218,6 @@ def _value(
 ) -> FacetValue:
     chosen = planned.plan.filter(spec.key)
     value = planned.spelled.get((spec.key, counted.value), term.value)
-    included = chosen is not None and any(counted.value in group for group in chosen.include)
     excluded = chosen is not None and any(counted.value in group for group in chosen.exclude)
     steps = term.value.split("/") if spec.kind == Kind.TREE else [term.value]
     return FacetValue(
@@ -220,10 +226,11 @@ def _value(
         parent="/".join(steps[:-1]) or None,
         depth=len(steps),
         count=hides.get((spec.key, value), 0) if excluded else counted.count,
-        selected=included,
+        selected=(spec.key, value) in planned.asked and not excluded,
         excluded=excluded,
         own_count=counted.own if spec.kind == Kind.TREE else None,
         type=term.type,
+        canonical=term.value,
         ref=counted.value,
     )
 
@@ -249,7 +256,11 @@ def _tree_candidates(planned: Planned) -> list[TreeNode]:
 
 
 def _tree_values(
-    counted: FacetCounts, tree: list[TreeNode], planned: Planned, hides: dict[tuple[str, str], int]
+    engine: Engine,
+    counted: FacetCounts,
+    tree: list[TreeNode],
+    planned: Planned,
+    hides: dict[tuple[str, str], int],
 ) -> tuple[FacetValue, ...]:
     """The sidebar's tree, parents before their children, the largest first among siblings."""
     spec = FACET["category"]
@@ -278,10 +289,19 @@ def _tree_values(
 
     rows = list(walk(None))
     # What the tree was read down to has its children among the rows; below that, ask whether there are any.
-    parents = children_exist([row.ref for row in rows if isinstance(row.ref, int)])
-    rows = [replace(row, has_children=row.ref in parents) for row in rows]
+    rows = mark_parents(engine, planned, rows)
     unknown = [name for key, name in planned.unknown if key == spec.key]
     return (*rows, *(FacetValue(name, name, 0, selected=True) for name in unknown))
+
+
+def mark_parents(engine: Engine, planned: Planned, rows: Iterable[FacetValue]) -> list[FacetValue]:
+    """Rows of categories, with those marked below which the viewer has memories."""
+    listed = list(rows)
+    children = children_of([row.ref for row in listed if isinstance(row.ref, int)])
+    below = {child for these in children.values() for child in these}
+    seen = visible_ids(engine, planned.plan.project_ids, "category", below)
+    parents = {parent for parent, these in children.items() if not seen.isdisjoint(these)}
+    return [replace(row, has_children=row.ref in parents) for row in listed]
 
 
 def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Counts) -> Histogram:

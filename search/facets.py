@@ -1,6 +1,6 @@
 """The facets: declared once, in the order of the sidebar. And what a count of them comes back as."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -75,6 +75,8 @@ class FacetValue:
     has_children: bool = False
     # Of an entity or concept: its type.
     type: str = ""
+    # What a link says for it where nobody spelled it otherwise; for a category its slug path, as `parent` has it.
+    canonical: str = ""
     # What engines know the value by; None for a name that means nothing.
     ref: int | str | None = None
 
@@ -99,9 +101,6 @@ class Facet:
     @property
     def has_more(self) -> bool:
         return self.distinct > sum(1 for value in self.values if value.count)
-
-    def without_counts(self, reason: str) -> "Facet":
-        return replace(self, values=(), unavailable=reason)
 
 
 @dataclass(frozen=True, slots=True)

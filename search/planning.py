@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
+from typing import TypeVar
 
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity
@@ -19,7 +20,8 @@ from categories.queries import (
     similar_names,
 )
 from memories.models import Project
-from search.engines.base import Engine, FacetRequest, Filter, LanguageText, Plan, Value
+from memories.records import normalise_tag, slug_name
+from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Filter, LanguageText, Plan, Value
 from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, Kind
 from search.query import SearchQuery
 from search.result import SearchWarning
@@ -42,22 +44,24 @@ class Planned:
     now: datetime
     zone: tzinfo
     projects: dict[int, ProjectRow]
-    language: str
     warnings: list[SearchWarning] = field(default_factory=list)
     # Chosen names that mean nothing, by facet.
     unknown: list[tuple[str, str]] = field(default_factory=list)
     # What each chosen name of a vocabulary means, for labels: (facet, value) -> label.
     labels: dict[tuple[str, str], str] = field(default_factory=dict)
     chosen_categories: list[CategoryNode] = field(default_factory=list)
+    # What was ticked: the states that stand by default are not.
+    asked: set[tuple[str, str]] = field(default_factory=set)
     # The URL values that stand for an engine's value, as chosen: (facet, engine value) -> URL value.
     spelled: dict[tuple[str, Value], str] = field(default_factory=dict)
 
 
-def build_plan(query: SearchQuery, viewer: Viewer, now: datetime) -> Planned:
-    """Resolve a query for a viewer: one statement for the projects, and one to three per vocabulary chosen from."""
+def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> Planned:
+    """Resolve a query for a viewer: one statement for the projects, and a few for each vocabulary chosen from."""
     zone = query.zone(viewer.timezone)
     projects = _visible_projects(viewer)
-    planned = Planned(Plan(), now, zone, projects, "english")
+    project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
+    planned = Planned(Plan(project_ids=project_ids), now, zone, projects)
     start, end = query.period(zone, now)
     if start and end and start >= end:
         planned.warnings.append(
@@ -67,11 +71,10 @@ def build_plan(query: SearchQuery, viewer: Viewer, now: datetime) -> Planned:
         )
     if query.since and (query.date_from or query.date_to):
         planned.warnings.append(SearchWarning("from and to were given, so since was left out.", "since"))
-    filters = tuple(_filters(query, planned))
     planned.plan = Plan(
-        project_ids=None if viewer.project_ids is None else tuple(sorted(viewer.project_ids)),
-        texts=_texts(query, planned, filters),
-        filters=filters,
+        project_ids=project_ids,
+        texts=_texts(query, planned),
+        filters=tuple(_filters(engine, query, planned)),
         start=start,
         end=end,
         subcategories=query.subcategories,
@@ -84,18 +87,17 @@ def _visible_projects(viewer: Viewer) -> dict[int, ProjectRow]:
     return {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
 
 
-def _texts(query: SearchQuery, planned: Planned, filters: tuple[Filter, ...]) -> tuple[LanguageText, ...]:
-    """The words analysed once for each language among the projects that can match."""
+def _texts(query: SearchQuery, planned: Planned) -> tuple[LanguageText, ...]:
+    """The words analysed once for each language among the projects that the viewer sees.
+
+    Of all of them, and not of the chosen ones: the project facet counts those that are not chosen too.
+    """
     if not query.text:
         return ()
-    chosen = next((f for f in filters if f.key == "project" and f.include), None)
-    ids = {value for group in chosen.include for value in group} if chosen else set(planned.projects)
     by_language: dict[str, list[int]] = {}
     for project in planned.projects.values():
-        if project.id in ids:
-            by_language.setdefault(project.language, []).append(project.id)
+        by_language.setdefault(project.language, []).append(project.id)
     languages = sorted(by_language, key=lambda name: -len(by_language[name])) or ["english"]
-    planned.language = languages[0]
     one = len(languages) == 1
     texts = tuple(
         LanguageText(name, None if one else tuple(by_language[name]), parse_text(query.text, name))
@@ -111,7 +113,7 @@ def _texts(query: SearchQuery, planned: Planned, filters: tuple[Filter, ...]) ->
     return texts
 
 
-def _filters(query: SearchQuery, planned: Planned) -> Iterable[Filter]:
+def _filters(engine: Engine, query: SearchQuery, planned: Planned) -> Iterable[Filter]:
     for spec in FACETS:
         chosen = query.selection(spec.key)
         include, exclude = chosen.include, chosen.exclude
@@ -119,12 +121,13 @@ def _filters(query: SearchQuery, planned: Planned) -> Iterable[Filter]:
             include = DEFAULT_STATES
         elif not chosen.restricts:
             continue
-        meanings = _meanings(spec.key, (*include, *exclude), planned)
+        meanings = _meanings(engine, spec.key, (*include, *exclude), planned)
         for name in (*include, *exclude):
             if not meanings.get(name):
                 planned.unknown.append((spec.key, name))
             for value in meanings.get(name, ()):
                 planned.spelled[spec.key, value] = name
+        planned.asked |= {(spec.key, name) for name in chosen.include}
         yield Filter(
             key=spec.key,
             include=tuple(meanings.get(name, ()) for name in include),
@@ -136,7 +139,7 @@ def _filters(query: SearchQuery, planned: Planned) -> Iterable[Filter]:
         )
 
 
-def _meanings(key: str, names: tuple[str, ...], planned: Planned) -> dict[str, tuple[Value, ...]]:
+def _meanings(engine: Engine, key: str, names: tuple[str, ...], planned: Planned) -> dict[str, tuple[Value, ...]]:
     """What each chosen name stands for in the engines."""
     match FACET[key].kind:
         case Kind.PROJECT:
@@ -144,23 +147,49 @@ def _meanings(key: str, names: tuple[str, ...], planned: Planned) -> dict[str, t
             found = {name: by_slug.get(name.lower()) for name in names}
             return {name: (project.id,) for name, project in found.items() if project}
         case Kind.TREE:
-            categories = resolve_categories(names)
-            for name, nodes in categories.items():
-                planned.labels[key, name] = " or ".join(" / ".join(node.names) for node in nodes)
-                planned.chosen_categories.extend(nodes)
-            return {name: tuple(node.id for node in nodes) for name, nodes in categories.items()}
+            nodes = _open_to(engine, planned, key, resolve_categories(names))
+            for name, meant in nodes.items():
+                planned.labels[key, name] = " or ".join(" / ".join(node.names) for node in meant)
+                planned.chosen_categories.extend(meant)
+            return {name: tuple(node.id for node in meant) for name, meant in nodes.items()}
         case Kind.IDS:
-            terms: dict[str, tuple[Term, ...]]
-            terms = resolve_concepts(names) if key == "concept" else resolve_entities(names)
-            for name, meant in terms.items():
-                planned.labels[key, name] = meant[0].label
-            return {name: tuple(term.id for term in meant) for name, meant in terms.items()}
+            resolve = resolve_concepts if key == "concept" else resolve_entities
+            terms = _open_to(engine, planned, key, resolve(names))
+            for name, these in terms.items():
+                planned.labels[key, name] = these[0].label
+            return {name: tuple(term.id for term in these) for name, these in terms.items()}
     if key == "state":
         return {name: (name.lower(),) for name in names if name.lower() in STATES}
-    if key in {"tag", "type"}:
-        # These are stored folded.
-        return {name: (name.casefold(),) for name in names}
-    return {name: (name,) for name in names}
+    return {name: (stored_as(key, name),) for name in names}
+
+
+def stored_as(key: str, name: str) -> str:
+    """A plain value as the services store it."""
+    if key == "tag":
+        return normalise_tag(name)
+    return slug_name(name) if key == "type" else name
+
+
+_Named = TypeVar("_Named", CategoryNode, Term)
+
+
+def _open_to(
+    engine: Engine, planned: Planned, key: str, meanings: dict[str, tuple[_Named, ...]]
+) -> dict[str, tuple[_Named, ...]]:
+    """What names mean to the viewer. Of what none of their memories has, not even the name is told."""
+    seen = visible_ids(engine, planned.plan.project_ids, key, [one.id for meant in meanings.values() for one in meant])
+    kept = {name: tuple(one for one in meant if one.id in seen) for name, meant in meanings.items()}
+    return {name: meant for name, meant in kept.items() if meant}
+
+
+def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, ids: Iterable[int]) -> set[int]:
+    """Those of the ids that some memory in the projects has, in any state."""
+    asked = sorted(set(ids))
+    if project_ids is None:
+        return set(asked)
+    visible = Plan(project_ids=project_ids)
+    totals = engine.totals([visible.with_filter(Filter(key, include=((pk,),))) for pk in asked])
+    return {pk for pk, total in zip(asked, totals, strict=True) if total}
 
 
 def explain_unknown(planned: Planned, engine: Engine, suspects: Iterable[tuple[str, str]]) -> list[SearchWarning]:
@@ -171,7 +200,10 @@ def explain_unknown(planned: Planned, engine: Engine, suspects: Iterable[tuple[s
     visible = Plan(project_ids=planned.plan.project_ids)
     warnings = []
     for key, name in suspects:
-        near = _near_names(planned, engine, visible, key, name)
+        try:
+            near = _near_names(planned, engine, visible, key, name)
+        except EngineTimeoutError:
+            near = []
         label = FACET[key].label.lower()
         warnings.append(SearchWarning(f"No {label} is called “{name}”.", key, tuple(near)))
     return warnings

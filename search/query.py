@@ -24,6 +24,11 @@ MAX_VALUES = 100
 MAX_PAGE = 1_000_000
 
 
+_COUNT = re.compile(r"[0-9]{1,9}")
+# The field that turns a facet to AND, where the seeds' name for it is older than the rule.
+_ALL_SWITCH = {"tag": "match_all"}
+
+
 class Mode(StrEnum):
     KEYWORD = "keyword"
     TAG = "tag"
@@ -70,35 +75,46 @@ Values = Annotated[tuple[Value, ...], BeforeValidator(_as_tuple), Field(max_leng
 _SINCE = re.compile(r"([1-9]\d{0,4})([hdwmy])")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_OFFSET = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
+_NOT_DIGITS = re.compile(r"\D")
+_LONGEST_SPAN = timedelta(days=200 * 366)
 _SINCE_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
 
 
 def _check_date(value: str) -> str:
+    """The canonical form of a day or a time in any ISO 8601 form, so that one moment has one spelling."""
     if not value:
         return value
     try:
-        if _DATE.fullmatch(value):
-            date.fromisoformat(value)
-        else:
-            datetime.fromisoformat(value.replace(" ", "+"))
+        return date.fromisoformat(value).isoformat()
+    except ValueError:
+        pass
+    # A plus sign that was not percent-encoded arrives as a blank.
+    written = value.replace(" ", "+")
+    try:
+        moment = datetime.fromisoformat(written)
     except ValueError:
         raise ValueError("is not a date: write YYYY-MM-DD, or an ISO 8601 time such as 2026-03-01T14:00Z") from None
-    return value.replace(" ", "+")
+    digits = len(_NOT_DIGITS.sub("", _OFFSET.sub("", written.partition("T")[2])))
+    return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds" if digits > 4 else "minutes")
 
 
 def _check_since(value: str) -> str:
     if value and not _SINCE.fullmatch(value):
         raise ValueError("is not a span of time: write a number and h, d, w, m or y, such as 24h, 7d or 1y")
+    if value and since_span(value) > _LONGEST_SPAN:
+        raise ValueError("is too long a span: write at most 200y")
     return value
 
 
 @lru_cache(maxsize=1)
-def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())
+def zone_names() -> frozenset[str]:
+    """The time zones that have a name everywhere; what one machine calls its own does not."""
+    return frozenset(available_timezones()) - {"localtime", "posixrules", "Factory"}
 
 
 def _check_zone(value: str) -> str:
-    if value and value not in _zones():
+    if value and value not in zone_names():
         raise ValueError("is not a time zone: write a name such as Europe/Berlin or UTC")
     return value
 
@@ -259,7 +275,7 @@ class SearchQuery(BaseModel):
             exclude=getattr(self, f"not_{key}"),
             no_value=key in self.no,
             any_value=key in self.has,
-            require_all={"tag": self.match_all, "concept": self.concept_all, "entity": self.entity_all}.get(key, False),
+            require_all=FACET[key].may_require_all and getattr(self, _ALL_SWITCH.get(key, f"{key}_all")),
         )
 
     def selections(self) -> dict[str, Selection]:
@@ -270,10 +286,6 @@ class SearchQuery(BaseModel):
     @property
     def has_dates(self) -> bool:
         return bool(self.date_from or self.date_to or self.since)
-
-    @property
-    def is_filtered(self) -> bool:
-        return self.has_dates or bool(self.selections())
 
     @property
     def order(self) -> Sort:
@@ -492,8 +504,10 @@ def _gather(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Prob
 
 def _apply_offset(offset: str, data: dict[str, Any], problems: list[Problem]) -> None:
     size = str(data.get("page_size", 25))
-    if not (offset.isdecimal() and size.isdecimal() and int(size)):
-        problems.append(Problem("offset", f"'{offset}' is not a whole number", "write 0 or a multiple of limit"))
+    if not (_COUNT.fullmatch(offset) and _COUNT.fullmatch(size) and int(size)):
+        problems.append(
+            Problem("offset", f"'{_clean_name(offset[:40])}' is not a whole number", "write 0 or a multiple of limit")
+        )
     elif int(offset) % int(size):
         problems.append(Problem("offset", f"{offset} is not a multiple of limit, {size}", "use page and page_size"))
     elif "page" in data:

@@ -177,6 +177,8 @@ class FacetPage:
     listing: FacetListing
     total: int
     warnings: tuple[SearchWarning, ...] = ()
+    # As in a SearchResult.
+    labels: dict[tuple[str, str], str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
 
     @property

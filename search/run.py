@@ -6,21 +6,29 @@ A fixed number of statements, whatever the number of hits, values and facets.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from django.db import connection, transaction
 
 from access.viewer import Viewer
-from categories.queries import category_tree_nodes, children_exist, resolve_categories
+from categories.queries import category_tree_nodes, resolve_categories
 from search.alternatives import collect_warnings, count_alternatives
 from search.analysis import fold
-from search.counting import Counted, build_facet, count_facets, hidden_by_exclusions, value_rows, value_terms
+from search.counting import (
+    Counted,
+    build_facet,
+    count_facets,
+    counted_rows,
+    hidden_by_exclusions,
+    mark_parents,
+    value_rows,
+    value_terms,
+)
 from search.engines import engine_in_use
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
-from search.planning import build_plan
+from search.planning import build_plan, visible_ids
 from search.query import SearchQuery
 from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
 
@@ -77,7 +85,7 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
     counted: Counted | None = None
     with _snapshot():
         with watch.stage("search"):
-            planned = build_plan(query, viewer, now)
+            planned = build_plan(engine, query, viewer, now)
         if query.include_facets:
             with watch.stage("facets"):
                 counted = count_facets(engine, query, planned, facet_limit)
@@ -113,18 +121,18 @@ def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: View
     spec = FACET[key]
     now = datetime.now(UTC)
     with _snapshot(), watch.stage("facets"):
-        planned = build_plan(query, viewer, now)
+        planned = build_plan(engine, query, viewer, now)
         summary = engine.summary(planned.plan, no_values=True)
         warnings = list(planned.warnings)
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == Kind.TREE:
-            only = _children_of(listing.parent, warnings)
+            only = _children_of(engine, planned.plan, listing.parent, warnings)
         request = FacetRequest(key, only=only)
         try:
             counts = engine.counts(planned.plan, [request], zone=planned.zone, now=now, days=False).facets[key]
         except EngineTimeoutError:
             facet = Facet(key, unavailable="Counting took too long.")
-            return FacetPage(facet, listing, summary.total, tuple(warnings), watch.timings)
+            return FacetPage(facet, listing, summary.total, tuple(warnings), planned.labels, watch.timings)
         listed = list(counts.values)
         if listing.search or listing.sort == "name":
             terms = value_terms(spec, [v.value for v in listed], planned)
@@ -137,20 +145,24 @@ def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: View
         if begin and not shown:
             warnings.append(SearchWarning(f"Page {listing.page} is past the last page.", "page"))
         hides = hidden_by_exclusions(engine, planned, summary.total)
-        values = value_rows(spec, shown, planned, hides)
+        # What is chosen is always listed, once: on the first page, where nothing narrows the listing itself.
+        if listing.page == 1 and not listing.search and not listing.parent:
+            absent = [v for v in counts.values if v not in shown and (key, v.value) in planned.spelled]
+            values = value_rows(spec, [*shown, *absent], planned, hides)
+        else:
+            values = counted_rows(spec, shown, planned, hides)
         if spec.kind == Kind.TREE:
-            parents = children_exist([int(v.value) for v in shown])
-            having = {v.value for v, count in zip(values, shown, strict=False) if count.value in parents}
-            values = tuple(replace(v, has_children=v.value in having) for v in values)
+            values = tuple(mark_parents(engine, planned, values))
         facet = build_facet(spec, values, len(listed), summary, planned)
-    return FacetPage(facet, listing, summary.total, tuple(warnings), watch.timings)
+    return FacetPage(facet, listing, summary.total, tuple(warnings), planned.labels, watch.timings)
 
 
-def _children_of(parent: str, warnings: list[SearchWarning]) -> tuple[Value, ...]:
+def _children_of(engine: Engine, plan: Plan, parent: str, warnings: list[SearchWarning]) -> tuple[Value, ...]:
     nodes = resolve_categories([parent]).get(parent, ())
-    if not nodes:
+    seen = visible_ids(engine, plan.project_ids, "category", [node.id for node in nodes])
+    if not seen:
         warnings.append(SearchWarning(f"No category is called “{parent}”.", "parent"))
-    return tuple(child.id for node in nodes for child in category_tree_nodes((), parent_id=node.id))
+    return tuple(child.id for pk in seen for child in category_tree_nodes((), parent_id=pk))
 
 
 def _find(engine: Engine, plan: Plan, query: SearchQuery, total: int) -> list[tuple[int, float | None]]:

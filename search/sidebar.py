@@ -89,7 +89,6 @@ class Panel:
 
 def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
     """One facet under a query."""
-    facet = _as_asked(query, facet)
     spec = facet.spec
     chosen = [v for v in facet.values if v.selected or v.excluded]
     is_tree = spec.kind is Kind.TREE
@@ -114,18 +113,10 @@ def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
     )
 
 
-def _as_asked(query: SearchQuery, facet: Facet) -> Facet:
-    """Ticked is what was asked for: states that stand by default are not, or the form would ask for them."""
-    if query.selection(facet.key).include:
-        return facet
-    return replace(facet, values=tuple(replace(value, selected=False) for value in facet.values))
-
-
 def value_rows(
     query: SearchQuery, facet: Facet, corpus: CorpusCount, *, last_name_only: bool = False
 ) -> tuple[Row, ...]:
     """All the rows of a facet as a page of its own lists them, or as one level of the tree."""
-    facet = _as_asked(query, facet)
     peak = max((v.count for v in facet.values), default=0)
     rows = []
     for value in facet.values:
@@ -286,7 +277,7 @@ def _all_switch(query: SearchQuery, facet: Facet) -> AllSwitch | None:
 
 def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, ...]:
     """The rows as a tree. A value whose parent is not among them stands at the root."""
-    known = {value.value for value in facet.values}
+    known = {value.canonical for value in facet.values}
     children: dict[str | None, list[FacetValue]] = {}
     for value in facet.values:
         children.setdefault(value.parent if value.parent in known else None, []).append(value)
@@ -296,7 +287,7 @@ def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, .
         rows = []
         for value in children.get(parent, []):
             row = _row(query, facet.key, value, corpus, peak)
-            below = tuple(level(value.value, implied or (value.selected and query.subcategories)))
+            below = tuple(level(value.canonical, implied or (value.selected and query.subcategories)))
             rows.append(_branch(query, row, value, below, implied))
         return rows
 

@@ -1,5 +1,6 @@
 """Other processes that turn texts to terms while this one reads and writes: most of the work of an import."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -12,17 +13,18 @@ from multiprocessing.connection import wait
 from memories.terms import MemoryText, memories_terms
 
 
+_WORTH_A_PROCESS = 1_000
+
+
 class Analysers:
-    """A pool that is started with the second lot, so that a small import does not wait for processes to start."""
+    """A pool that is started with the first large lot, so that a small import does not wait for processes to start."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._lots = 0
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, texts: list[MemoryText]) -> "Future[list[str]]":
-        self._lots += 1
-        if self._workers and self._lots > 1:
+        if self._workers and (self._pool or len(texts) >= _WORTH_A_PROCESS):
             return self._started().submit(memories_terms, texts)
         done: Future[list[str]] = Future()
         done.set_result(memories_terms(texts))
@@ -44,6 +46,8 @@ class Analysers:
 def _live_and_die_with_parent() -> None:
     """Leave Ctrl-C to the parent, which ends the pool; and do not outlive it when it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Terms make no cycles, and what is remembered of each word would be looked through again and again.
+    gc.disable()
     if parent := multiprocessing.parent_process():
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
 
@@ -55,9 +59,9 @@ def _exit_after(sentinel: int) -> None:
 
 @contextmanager
 def analysers() -> Iterator[Analysers]:
-    """The pool of one import: as many processes as there are cores, none on a single one."""
+    """The pool of one import: a process for each core but the one that reads and writes."""
     cores = os.cpu_count() or 1
-    pool = Analysers(min(cores, 8) if cores > 1 else 0)
+    pool = Analysers(min(cores - 1, 8))
     try:
         yield pool
     finally:

@@ -1,6 +1,6 @@
 """What an importer is: a stream of records with their places, from one path. Knows nothing of the database."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A source being read: its records in order, and how far it has come (0 to 1), where that can be known."""
+    """A source being read: its records in order, and how far it has come (0 to 1), where that can be known.
 
-    records: Iterator[Found | Refusal]
+    Nothing is opened before the first record is asked for, and closing the records closes all.
+    """
+
+    records: Generator[Found | Refusal, None, None]
     fraction: Callable[[], float | None] = lambda: None
 
 

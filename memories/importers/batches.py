@@ -13,7 +13,8 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from memories.importers.base import Importer, ImportFailed, Options, Refusal
-from memories.importers.write import Tally, WriteOptions, records_write
+from memories.importers.run import Tally, WriteOptions
+from memories.importers.write import records_write
 from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump
@@ -82,7 +83,7 @@ def import_path(
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
     tally = Tally()
     try:
-        with transaction.atomic():
+        with contextlib.closing(reading.records), transaction.atomic():
             own = batch or ImportBatch.objects.create(origin=str(path), format=importer.name)
             tally = records_write(
                 reading=reading,

@@ -1,18 +1,19 @@
 """The commits of a git repository as dated memories, oldest first, streamed from `git log`."""
 
+import contextlib
 import os
 import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 from categories.paths import MAX_DEPTH
-from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading
+from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
 from memories.records import MAX_CONTENT
 
 MAX_FILES_LISTED = 50
@@ -101,11 +102,12 @@ def read(path: Path, options: Options) -> Reading:
     forge = forge_of(_asked(path, "config", "--get", "remote.origin.url", failing=""), project)
     done = 0
 
-    def records() -> Iterator[Found]:
+    def records() -> Generator[Found | Refusal, None, None]:
         nonlocal done
-        for fields, files in _commits(path):
-            yield Found(f"commit {fields[0][:12]}", _record(fields, files, project, forge))
-            done += 1
+        with contextlib.closing(_commits(path)) as commits:
+            for fields, files in commits:
+                yield Found(f"commit {fields[0][:12]}", _record(fields, files, project, forge))
+                done += 1
 
     return Reading(records(), lambda: done / total if total else None)
 
@@ -136,7 +138,7 @@ def _first_line(said: bytes) -> str:
     return lines[0].removeprefix("fatal: ") if lines else "it gives no reason"
 
 
-def _commits(path: Path) -> Iterator[tuple[list[str], list[str]]]:
+def _commits(path: Path) -> Generator[tuple[list[str], list[str]], None, None]:
     """The fields of each commit and the files it touches."""
     command = [*_GIT, "-C", str(path), *_LOG, "--encoding=UTF-8", f"--format={_FORMAT}", "HEAD", "--"]
     with tempfile.TemporaryFile() as errors:

@@ -4,9 +4,9 @@ import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from pydantic_core import from_json
 
@@ -41,43 +41,46 @@ def _opened(path: Path) -> IO[bytes]:
 
 def read(path: Path, options: Options) -> Reading:
     size = path.stat().st_size
-    source = path.open("rb")
-    packed = source.read(2) == _GZIP
-    source.seek(0)
-    lines: IO[bytes] = gzip.GzipFile(fileobj=source, mode="rb") if packed else source  # type: ignore[assignment]
+    at = 0
 
-    def fraction() -> float | None:
-        return source.tell() / size if size and not source.closed else None
+    def records() -> Generator[Found | Refusal, None, None]:
+        nonlocal at
+        with path.open("rb") as source:
+            packed = source.read(2) == _GZIP
+            source.seek(0)
+            lines = cast(IO[bytes], gzip.GzipFile(fileobj=source, mode="rb")) if packed else source
+            for record in _records(lines, options):
+                at = source.tell()
+                yield record
 
-    return Reading(_records(source, lines, options), fraction)
+    return Reading(records(), lambda: at / size if size else None)
 
 
-def _records(source: IO[bytes], lines: IO[bytes], options: Options) -> Iterator[Found | Refusal]:
+def _records(lines: IO[bytes], options: Options) -> Iterator[Found | Refusal]:
     number = 0
-    with source, lines:
-        while True:
-            try:
-                line = lines.readline(MAX_LINE + 1)
-                if len(line) > MAX_LINE:
-                    yield _too_long(lines, number + 1)
-                    number += 1
-                    continue
-            except (OSError, EOFError, zlib.error) as error:
-                reason = _damage(error)
-                if options.keep_going:
-                    yield Refusal(f"after line {number}", f"{reason}; what came after it is lost")
-                    return
-                raise ImportFailed(
-                    f"{reason} after line {number:,}. Nothing was imported. Get an undamaged copy, or import the "
-                    f"{number:,} lines before the damage with --keep-going."
-                ) from error
-            if not line:
+    while True:
+        try:
+            line = lines.readline(MAX_LINE + 1)
+            if len(line) > MAX_LINE:
+                yield _too_long(lines, number + 1)
+                number += 1
+                continue
+        except (OSError, EOFError, zlib.error) as error:
+            reason = _damage(error)
+            if options.keep_going:
+                yield Refusal(f"after line {number}", f"{reason}; what came after it is lost")
                 return
-            number += 1
-            if number == 1:
-                line = line.removeprefix(_BOM)
-            if stripped := line.strip():
-                yield _parsed(stripped, f"line {number}")
+            raise ImportFailed(
+                f"{reason} after line {number:,}. Nothing was imported. Get an undamaged copy, or import the "
+                f"{number:,} lines before the damage with --keep-going."
+            ) from error
+        if not line:
+            return
+        number += 1
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        if stripped := line.strip():
+            yield _parsed(stripped, f"line {number}")
 
 
 def _damage(error: Exception) -> str:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ def read(path: Path, options: Options) -> Reading:
     project = options.project or (path.resolve().name if path.is_dir() else "")
     done = 0
 
-    def records() -> Iterator[Found | Refusal]:
+    def records() -> Generator[Found | Refusal, None, None]:
         nonlocal done
         names = _names(files, root)
         for file in files:

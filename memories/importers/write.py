@@ -3,13 +3,14 @@
 Everything here happens inside one transaction that the caller opens; nothing is written if anything goes wrong.
 """
 
+import gc
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -20,39 +21,14 @@ from pydantic import ValidationError
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
-from categories.services import (
-    CategoryDetails,
-    ConceptDetails,
-    EntityDetails,
-    EntityKey,
-    RelationshipDetails,
-    Vocabulary,
-    category_describe,
-    concept_describe,
-    entity_describe,
-    relationship_describe,
-)
-from memories.building import names_ensure, projects_make, record_image, sessions_ensure
+from categories.services import Vocabulary
+from memories.building import names_ensure, record_image, sessions_ensure
 from memories.importers.analysers import Analysers, analysers
 from memories.importers.base import Found, Reading, Refusal
-from memories.models import Memory, Project
-from memories.records import (
-    STORABLE,
-    SUPERSEDED_BY_REL,
-    VOCABULARY_RECORDS,
-    CategoryRecord,
-    ConceptRecord,
-    EntityRecord,
-    MemoryRecord,
-    ProjectRecord,
-    RelationshipRecord,
-    VocabularyRecord,
-    derived_title,
-    is_vocabulary,
-    parse_vocabulary,
-    reasons,
-    unstorable,
-)
+from memories.importers.run import ANALYZE_FROM, ImportRun, Tally, WriteOptions, projects_ensure
+from memories.importers.vocabulary import deferred_write, vocabulary_take
+from memories.models import Memory
+from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, reasons, unstorable
 from memories.services import DEFAULT_PROJECT
 from memories.storage import (
     MemoryImage,
@@ -64,50 +40,20 @@ from memories.storage import (
     images_update,
     memory_ids_draw,
     memory_text,
-    targets_resolve,
 )
-from search.analysis import languages
+from memories.vocabulary_records import is_vocabulary
 
-BLOCK = 1_000
+BLOCK = 2_000
 # Blocks whose terms are being worked out while the next are read and the last are written.
 AHEAD = 3
 # Two imports wait for each other, so that neither misses what the other brings.
 IMPORT_LOCK = 0x6D6E656D6F
 _PENDING_LIST = "32MB"
-# The planner is told how full the tables are at so many new rows, and again at each sixteen times as many.
-_ANALYZE_FROM = 5_000
 _WRITTEN_TABLES = (
     "memories_memory, memories_memorylink, memories_session, categories_category, categories_categorylink,"
     " categories_concept, categories_conceptlink, categories_entity, categories_entitylink"
 )
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False).encode
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """What an import may do. `project` takes the records that name none."""
-
-    project: str = ""
-    overwrite: bool = False
-
-
-@dataclass(slots=True)
-class Tally:
-    """What has become of the records so far: `read` is the sum of the four after it."""
-
-    created: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    refused: int = 0
-    valid: int = 0
-    """The records that could be read, whatever became of them."""
-    vocabulary: int = 0
-    made: dict[str, int] = field(default_factory=dict)
-    notes: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def read(self) -> int:
-        return self.created + self.updated + self.unchanged + self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +69,8 @@ class Incoming:
     volatile: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownProject:
-    id: int
-    language: str
+# What a block holds once it is read: memories, vocabulary yet to be looked at, and what cannot be read.
+Item = Incoming | Found | Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,31 +79,6 @@ class _Waiting:
 
     images: list[MemoryImage]
     terms: "Future[list[str]]"
-
-
-@dataclass(slots=True)
-class ImportRun:
-    """One import on its way: its choices, what it has matched, and what has come of it."""
-
-    viewer: Viewer
-    batch_id: int
-    options: WriteOptions
-    refuse: Callable[[str, str], None]
-    now: datetime
-    vocabulary: Vocabulary
-    projects: dict[str, KnownProject] = field(default_factory=dict)
-    sessions: dict[tuple[int, str], int] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)
-    """Hash of (project, id) -> hash of the record, for those met earlier in this import."""
-    used: set[int] = field(default_factory=set)
-    """The projects that memories of this import are in."""
-    analyze_at: int = _ANALYZE_FROM
-    deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
-
-    def refused(self, location: str, reason: str) -> None:
-        self.tally.refused += 1
-        self.refuse(location, reason)
 
 
 def records_write(
@@ -177,28 +96,61 @@ def records_write(
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         # Entries of GIN indexes gather, and are sorted in at once.
         cursor.execute(f"SET LOCAL gin_pending_list_limit = '{_PENDING_LIST}'")
+        # Foreign keys are checked with each block, not all at the end: parents always come first.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     waiting: deque[_Waiting] = deque()
-    with analysers() as pool:
-        for block in _blocks(reading.records):
+    with _rare_collections(), analysers() as pool, _blocks(reading) as blocks:
+        for block, fraction in blocks:
             if images := _block_match(run, block):
                 waiting.append(_Waiting(images, _analyse(run, images, pool)))
             while len(waiting) > AHEAD or (waiting and waiting[0].terms.done()):
                 _block_insert(run, waiting.popleft())
-            progress(run.tally, reading.fraction())
+            progress(run.tally, fraction)
         while waiting:
             _block_insert(run, waiting.popleft())
-            progress(run.tally, reading.fraction())
-    _deferred_write(run)
+            progress(run.tally, 1.0)
+    deferred_write(run)
     # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
-    if run.tally.created + run.tally.updated >= _ANALYZE_FROM // 10:
+    if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
         _analyze()
     run.tally.made = dict(run.vocabulary.made)
     return run.tally
 
 
-def _blocks(records: Iterator[Found | Refusal]) -> Iterator[list[Found | Refusal]]:
-    while block := list(islice(records, BLOCK)):
-        yield block
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Python looks for cycles among all objects each time so many are new: records have none, and there are many."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(200_000, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+@contextmanager
+def _blocks(reading: Reading) -> Iterator[Iterator[tuple[list[Item], float | None]]]:
+    """The source in blocks, read and validated by another thread while this one waits for the database."""
+
+    def following() -> tuple[list[Item], float | None] | None:
+        found = list(islice(reading.records, BLOCK))
+        return ([_read(item) for item in found], reading.fraction()) if found else None
+
+    def blocks(thread: ThreadPoolExecutor) -> Iterator[tuple[list[Item], float | None]]:
+        coming = deque(thread.submit(following) for _ in range(AHEAD))
+        while block := coming.popleft().result():
+            coming.append(thread.submit(following))
+            yield block
+
+    thread = ThreadPoolExecutor(1, "import-reader")
+    try:
+        yield blocks(thread)
+    finally:
+        thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _read(item: Found | Refusal) -> Item:
+    return item if isinstance(item, Refusal) or is_vocabulary(item.data) else _validated(item)
 
 
 def _analyse(run: ImportRun, images: list[MemoryImage], pool: Analysers) -> "Future[list[str]]":
@@ -220,18 +172,19 @@ def _analyze() -> None:
         cursor.execute(f"ANALYZE {_WRITTEN_TABLES}")
 
 
-def _block_match(run: ImportRun, block: list[Found | Refusal]) -> list[MemoryImage]:
+def _block_match(run: ImportRun, block: list[Item]) -> list[MemoryImage]:
     """What of a block is new, as it will be stored. Changed ones are updated here, the others only counted."""
     incoming: list[Incoming] = []
     for item in block:
-        if isinstance(item, Refusal):
-            run.refused(item.location, item.reason)
-        elif is_vocabulary(item.data):
-            _vocabulary_take(run, item)
-        elif valid := _validated(run, item):
-            incoming.append(valid)
+        match item:
+            case Incoming():
+                incoming.append(item)
+            case Refusal():
+                run.refused(item.location, item.reason)
+            case Found():
+                vocabulary_take(run, item)
     run.tally.valid += len(incoming)
-    _projects_ensure(run, {_project_of(run, one.record) for one in incoming})
+    projects_ensure(run, {_project_of(run, one.record) for one in incoming})
     incoming = [one for one in incoming if _may_write(run, one)]
     incoming = [one for one in incoming if _is_first(run, one)]
     new, changed = _compared(run, incoming)
@@ -241,7 +194,7 @@ def _block_match(run: ImportRun, block: list[Found | Refusal]) -> list[MemoryIma
     return [_image(run, one, memory_id) for one, memory_id in zip(new, ids, strict=True)]
 
 
-def _validated(run: ImportRun, found: Found) -> Incoming | None:
+def _validated(found: Found) -> Incoming | Refusal:
     # The text of most records is most of the record: it is kept once, in its own column.
     text_key = next((name for name in ("content", "text", "body") if isinstance(found.data.get(name), str)), "")
     text = found.data.get(text_key, "")
@@ -249,16 +202,13 @@ def _validated(run: ImportRun, found: Found) -> Incoming | None:
         raw = _CANONICAL({name: value for name, value in found.data.items() if name != text_key})
         raw_bytes, text_bytes = raw.encode(), text.encode()
     except (ValueError, RecursionError):
-        run.refused(found.location, _unstorable(found.data) or "cannot be kept as JSON")
-        return None
+        return Refusal(found.location, _unstorable(found.data) or "cannot be kept as JSON")
     if ("\0" in text or "\\u0000" in raw) and (reason := _unstorable(found.data)):
-        run.refused(found.location, reason)
-        return None
+        return Refusal(found.location, reason)
     try:
         record = MemoryRecord.model_validate(found.data, context=STORABLE)
     except ValidationError as error:
-        run.refused(found.location, "; ".join(reasons(error)))
-        return None
+        return Refusal(found.location, "; ".join(reasons(error)))
     title = record.title or derived_title(record.content)
     known_by = raw_bytes
     if found.volatile:
@@ -284,16 +234,6 @@ def _unstorable(data: dict[str, Any]) -> str:
 
 def _project_of(run: ImportRun, record: MemoryRecord) -> str:
     return record.project or run.options.project or DEFAULT_PROJECT
-
-
-def _projects_ensure(run: ImportRun, slugs: Iterable[str]) -> None:
-    missing = sorted(slug for slug in slugs if slug not in run.projects)
-    if not missing:
-        return
-    if run.viewer.may_write(None):
-        projects_make(missing, run.vocabulary)
-    for slug, project_id, language in Project.objects.filter(slug__in=missing).values_list("slug", "id", "language"):
-        run.projects[slug] = KnownProject(project_id, language)
 
 
 def _may_write(run: ImportRun, one: Incoming) -> bool:
@@ -462,135 +402,3 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
         )
     AuditEvent.objects.bulk_create(events, batch_size=500)
     run.tally.updated += len(changes)
-
-
-def _vocabulary_take(run: ImportRun, found: Found) -> None:
-    """Make or add to what a vocabulary record describes; what it relates to others waits for the end of the source."""
-    try:
-        record = parse_vocabulary(found.data)
-    except ValidationError as error:
-        kind = found.data["record"]
-        model = VOCABULARY_RECORDS.get(kind, MemoryRecord) if isinstance(kind, str) else MemoryRecord
-        run.refused(found.location, "; ".join(reasons(error, model)))
-        return
-    run.tally.vocabulary += 1
-    match record:
-        case ProjectRecord():
-            _project_describe(run, found.location, record)
-        case CategoryRecord():
-            category_describe(
-                details=CategoryDetails(record.path, record.name, record.description, record.aliases),
-                vocabulary=run.vocabulary,
-            )
-            if record.related:
-                run.deferred.append((found.location, record))
-        case ConceptRecord():
-            concept_describe(
-                details=ConceptDetails(
-                    record.name, record.type, record.description, record.aliases, weight=record.weight
-                ),
-                vocabulary=run.vocabulary,
-            )
-            if record.broader or record.narrower or record.related:
-                run.deferred.append((found.location, record))
-        case EntityRecord():
-            entity_describe(
-                details=EntityDetails(record.type, record.name, record.description, record.aliases),
-                vocabulary=run.vocabulary,
-            )
-        case RelationshipRecord():
-            run.deferred.append((found.location, record))
-
-
-def _project_describe(run: ImportRun, location: str, record: ProjectRecord) -> None:
-    if record.language and record.language not in languages():
-        run.tally.vocabulary -= 1
-        run.refused(location, f"language: {record.language!r} is not known: write one of {', '.join(languages())}")
-        return
-    _projects_ensure(run, [record.slug])
-    project = Project.objects.filter(slug=record.slug).first()
-    if project is None or not run.viewer.may_write(project.pk):
-        run.tally.vocabulary -= 1
-        run.refused(location, f"project: you may not write into {record.slug!r}")
-        return
-    before = {"name": project.name, "description": project.description, "language": project.language}
-    if project.name == project.slug and record.name:
-        project.name = record.name
-    project.description = project.description or record.description
-    if record.language and record.language != project.language:
-        # Its memories are stemmed in the language it had when they came.
-        if project.pk in run.used or project.memories.exists():
-            run.tally.notes.append(
-                (location, f"language: {record.slug} has memories already and stays {project.language}")
-            )
-        else:
-            project.language = record.language
-    after = {"name": project.name, "description": project.description, "language": project.language}
-    if before != after:
-        project.save(update_fields=list(after))
-        if project.batch_id != run.batch_id:
-            AuditEvent.objects.create(
-                user_id=run.viewer.user_id,
-                api_key_id=run.viewer.api_key_id,
-                door=run.viewer.door,
-                verb="describe",
-                subject_type="project",
-                subject_id=project.pk,
-                before={name: value for name, value in before.items() if after[name] != value},
-                after={name: value for name, value in after.items() if before[name] != value},
-                batch_id=run.batch_id,
-            )
-    run.projects[record.slug] = KnownProject(project.pk, project.language)
-
-
-def _deferred_write(run: ImportRun) -> None:
-    """What the vocabulary says of others, now that all of it is known."""
-    for location, record in run.deferred:
-        match record:
-            case CategoryRecord():
-                category_describe(
-                    details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary
-                )
-            case ConceptRecord():
-                concept_describe(
-                    details=ConceptDetails(
-                        record.name, broader=record.broader, narrower=record.narrower, related=record.related
-                    ),
-                    vocabulary=run.vocabulary,
-                )
-            case RelationshipRecord():
-                _relationship_write(run, location, record)
-
-
-def _relationship_write(run: ImportRun, location: str, record: RelationshipRecord) -> None:
-    found = _evidence(run, record)
-    for name in record.evidence:
-        if name not in found:
-            run.tally.notes.append((location, f"evidence: {name!r} is not a memory that was found; left out"))
-    source: EntityKey = (record.source.type, record.source.name)
-    target: EntityKey = (record.target.type, record.target.name)
-    relationship_describe(
-        details=RelationshipDetails(
-            source,
-            record.type,
-            target,
-            record.fact,
-            record.confidence,
-            record.valid_from,
-            record.valid_to,
-            tuple(sorted({memory_id for ids in found.values() for memory_id in ids})),
-        ),
-        vocabulary=run.vocabulary,
-    )
-
-
-def _evidence(run: ImportRun, record: RelationshipRecord) -> dict[str, list[int]]:
-    """The memories that bear a relationship out: in the project it names, else in those of this import."""
-    if record.project:
-        _projects_ensure(run, [record.project])
-    projects = [run.projects[record.project]] if record.project in run.projects else run.projects.values()
-    resolved = targets_resolve((project.id, name) for project in projects for name in record.evidence)
-    found: dict[str, list[int]] = {}
-    for (_, name), memory_id in resolved.items():
-        found.setdefault(name, []).append(memory_id)
-    return found

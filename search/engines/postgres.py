@@ -71,12 +71,14 @@ SELECT {k} AS k, g.value::text, g.n AS a, g.own AS b, g.d AS c FROM (
   FROM (SELECT unnest(m.{column}) AS value{beside} FROM {rows} m WHERE {where}) u GROUP BY u.value
 ) g WHERE {chosen}"""
 
+# A moment at either end of the calendar has no day in every time zone: it is counted a week further in.
+_MOMENT = "least(greatest(m.created_at, '0001-01-08Z'), '9999-12-24Z')"
 _DAYS = """
-SELECT {k} AS k, (m.created_at AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
+SELECT {k} AS k, ({moment} AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
        count(*) FILTER (WHERE {inside}) AS b, 0::bigint AS c
 FROM {rows} m WHERE {where} GROUP BY 2"""
 _HOURS = """
-SELECT date_trunc('hour', m.created_at, {zone}), count(*), count(*) FILTER (WHERE {inside})
+SELECT date_trunc('hour', {moment}, {zone}), count(*), count(*) FILTER (WHERE {inside})
 FROM memories_memory m WHERE {where} GROUP BY 1"""
 _BUCKETS = """
 SELECT {k} AS k, ARRAY[{buckets}]::text AS value, 0::bigint AS a, 0::bigint AS b, 0::bigint AS c
@@ -297,7 +299,11 @@ class PostgresEngine:
             rows = "memories_memory" if apart else "match_set"
             where = sql.where(plan, without_dates=True) if apart else "m.shown"
             inside = " AND ".join(sql.inside(plan)) or "true"
-            selects.append(_DAYS.format(k=_DAYS_KEY, zone=sql.bind(str(zone)), inside=inside, where=where, rows=rows))
+            selects.append(
+                _DAYS.format(
+                    moment=_MOMENT, k=_DAYS_KEY, zone=sql.bind(str(zone)), inside=inside, where=where, rows=rows
+                )
+            )
             buckets = ", ".join(
                 f"count(*) FILTER (WHERE {span} AND {within})"
                 for within in (inside, "true")
@@ -319,7 +325,7 @@ class PostgresEngine:
             where += f" AND m.created_at >= {sql.bind(plan.start - timedelta(days=3))}"
         if plan.end is not None:
             where += f" AND m.created_at < {sql.bind(plan.end + timedelta(days=3))}"
-        rows = self._rows(_HOURS.format(zone=sql.bind(str(zone)), inside=inside, where=where), sql)
+        rows = self._rows(_HOURS.format(moment=_MOMENT, zone=sql.bind(str(zone)), inside=inside, where=where), sql)
         return tuple(DayCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
 
     def _facet(self, sql: _Sql, plan: Plan, request: FacetRequest, k: int) -> str:

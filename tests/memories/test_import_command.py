@@ -13,7 +13,7 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
-from memories.importers import batches, write
+from memories.importers import analysers, batches, write
 from memories.importers.base import Found, Reading
 from memories.importers.batches import ImportChoices, import_path
 from memories.importers.registry import importer_for
@@ -282,6 +282,8 @@ def test_an_id_that_stands_twice_is_taken_once(jsonl, monkeypatch):
 
 def test_many_blocks_go_through_other_processes(jsonl, monkeypatch):
     monkeypatch.setattr(write, "BLOCK", 50)
+    monkeypatch.setattr(analysers, "_WORTH_A_PROCESS", 50)
+    monkeypatch.setattr(analysers.os, "cpu_count", lambda: 3)
     run(jsonl(*memories(500)))
     assert last_batch().created == 500
     assert Memory.objects.extra(where=["terms @@ '''number'' & ''421'''"]).get().external_id == "m421"

@@ -381,3 +381,111 @@ def test_ticking_a_value_gives_exactly_the_number_it_showed(corpus, everyone, da
             assert run(alone.toggle(key, value.value), everyone).total == value.count
     if FACET[key].kind != Kind.PROJECT and not found.requires_all:
         assert run(alone.toggle_presence("no", key), everyone).total == found.no_value
+
+
+# --- what a visitor may try ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/New_York", "Pacific/Pago_Pago"])
+def test_dates_at_the_ends_of_the_calendar_break_no_zone(corpus, everyone, zone):
+    first, last = Memory.objects.filter(project__slug="tea", state="active").order_by("id")[:2]
+    Memory.objects.filter(pk=first.pk).update(created_at=datetime(1, 1, 1, tzinfo=UTC))
+    Memory.objects.filter(pk=last.pk).update(created_at=datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
+    result = ask(f"include_facets=1&tz={zone}", everyone)
+    assert sum(bar.all for bar in result.histogram.bars) == result.total == 14
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("20250301", "2025-03-01"),
+        ("2025-W09-6", "2025-03-01"),
+        ("20250301T0600", "2025-03-01T06:00"),
+        ("2025-03-01T06:00Z", "2025-03-01T06:00+00:00"),
+        ("2025-03-01T06:00:00Z", "2025-03-01T06:00:00+00:00"),
+        ("2025-03-01 06:00", "2025-03-01T06:00"),
+    ],
+)
+def test_one_moment_has_one_spelling(corpus, everyone, written, canonical):
+    result = ask(f"from={written.replace('+', '%2B')}", everyone)
+    assert result.query.date_from == canonical
+
+
+def test_the_longest_span_reaches_over_everything(corpus, everyone):
+    assert ask("since=200y", everyone).total == 14
+
+
+def test_plain_values_are_folded_as_they_are_stored(corpus, everyone):
+    Memory.objects.filter(project__slug="boat").update(memory_type="straße", tags=["foo-bar"])
+    assert ask("type=Straße", everyone).total == 6
+    assert ask("tag=Foo bar", everyone).total == 6
+
+
+@pytest.mark.parametrize("name", ["İstanbul", "ΟΔΟΣ", "École", "a:b"])
+def test_any_spelling_of_a_name_finds_itself(corpus, everyone, name):
+    from categories.models import Concept, Entity
+
+    Concept.objects.filter(name="safety").update(name=name)
+    Entity.objects.filter(name="crane").update(name=name, entity_type="x:y")
+    assert ask(f"concept={name}", everyone).total == 3
+    assert ask(f"entity=x:y:{name}", everyone).total == 2
+
+
+@pytest.mark.parametrize("key", ["concept", "entity", "category"])
+def test_a_name_from_a_project_that_may_not_be_seen_is_as_good_as_none(corpus, everyone, key):
+    from categories.models import Category, Concept, Entity
+    from memories.models import Project
+
+    names = {"concept": ("safety", Concept), "entity": ("slings", Entity), "category": ("crane", Category)}
+    name, model = names[key]
+    viewer = dataclasses.replace(everyone, project_ids=frozenset([Project.objects.get(slug="tea").pk]))
+    for asked in (name, str(model.objects.get(name__iexact=name).pk)):
+        hidden = ask(f"{key}={asked}&include_facets=1", viewer)
+        invented = ask(f"{key}=nothing&include_facets=1", viewer)
+        assert hidden.labels == invented.labels == {}
+        assert [w.message.replace(asked, "nothing") for w in hidden.warnings] == [w.message for w in invented.warnings]
+        (row,) = [value for value in facet(hidden, key).values if value.selected]
+        assert (row.label, row.ref) == (asked, None)
+
+
+def test_branches_open_only_to_what_the_viewer_may_see(corpus, everyone):
+    from memories.models import Project
+
+    viewer = dataclasses.replace(everyone, project_ids=frozenset([Project.objects.get(slug="tea").pk]))
+    rows = {v.value: v for v in facet(ask("include_facets=1", viewer), "category").values}
+    assert rows["yard"].has_children is False
+    assert rows["kitchen"].has_children is True
+    assert values_page("category", "", viewer, parent="yard").facet.values == ()
+    assert values_page("category", "", viewer, parent="yard/dock").warnings[0].parameter == "parent"
+
+
+def test_suggestions_that_take_too_long_are_left_out(corpus, everyone, monkeypatch):
+    from search.engines.base import EngineTimeoutError
+
+    def out_of_time(*arguments, **options):
+        raise EngineTimeoutError
+
+    monkeypatch.setattr(PostgresEngine, "counts", out_of_time)
+    result = ask("entity=kettel", everyone)
+    assert (result.total, result.warnings[0].did_you_mean) == (0, ())
+
+
+def test_a_chosen_value_is_listed_once(corpus, everyone):
+    rows = [value.value for value in values_page("tag", "tag=tea", everyone, page_size=2).facet.values]
+    assert rows.count("tea") == 1
+    assert "tea" not in [v.value for v in values_page("tag", "tag=tea", everyone, search="boat").facet.values]
+    assert "tea" not in [v.value for v in values_page("tag", "tag=tea", everyone, page=3, page_size=2).facet.values]
+
+
+def test_states_that_stand_by_default_are_not_ticked(corpus, everyone):
+    assert not any(value.selected for value in facet(ask("include_facets=1", everyone), "state").values)
+    ticked = facet(ask("include_facets=1&state=active", everyone), "state").values
+    assert [value.value for value in ticked if value.selected] == ["active"]
+
+
+def test_words_of_a_project_that_is_not_chosen_are_counted_in_its_own_language(corpus, everyone):
+    from memories.models import Project
+
+    Project.objects.filter(slug="boat").update(language="simple")
+    result = ask("q=boats or boat&project=tea&include_facets=1", everyone)
+    assert counts(result, "project")["boat"] == ask("q=boats or boat&project=boat", everyone).total

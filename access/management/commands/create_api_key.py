@@ -15,6 +15,8 @@ from access.viewer import SCOPES, command_viewer
 from memories.models import Project
 from search.query import since_span
 
+EVERY_PROJECT = "It sees every project, those of tomorrow too: --projects was not given."
+
 
 class Command(BaseCommand):
     help = "Make an API key and print it. It is shown this once: only its hash is kept."
@@ -22,22 +24,29 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="Who or what it is for; you will see this name in the audit trail.")
         parser.add_argument("--scopes", default="read", help=f"Some of {', '.join(SCOPES)}, with commas (read).")
-        parser.add_argument("--projects", default="", help="Slugs of the projects it may see, with commas (every one).")
+        parser.add_argument("--projects", help="Slugs of the projects it may see, with commas; without it, every one.")
         parser.add_argument("--expires", default="", help="A span such as 90d, or a day such as 2027-01-01 (never).")
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["name"].strip()
         if not name or len(name) > 200:
             raise CommandError("A key needs a name, of at most 200 characters.")
+        projects = None if options["projects"] is None else read_projects(options["projects"])
         new = make_key(
             name=name,
             scopes=read_scopes(options["scopes"]),
-            projects=read_projects(options["projects"]),
+            projects=projects or (),
+            every_project=projects is None,
             expires_at=read_expiry(options["expires"], timezone.now()),
             viewer=command_viewer(),
         )
-        # With -v 0 only the key, for scripts that keep it somewhere.
-        self.stdout.write(new.raw if options["verbosity"] == 0 else _introduced(new))
+        if options["verbosity"] > 0:
+            self.stdout.write(_introduced(new))
+            return
+        # Only the key, for scripts that keep it somewhere; what it opens is said beside it.
+        self.stdout.write(new.raw)
+        if projects is None:
+            self.stderr.write(EVERY_PROJECT, style_func=str)
 
 
 def read_scopes(text: str) -> list[str]:
@@ -54,6 +63,9 @@ def read_scopes(text: str) -> list[str]:
 def read_projects(text: str) -> list[Project]:
     """The projects whose slugs stand in a comma list."""
     named = _parts(text)
+    if not named:
+        # An empty variable in a script must not open everything.
+        raise CommandError(f"--projects {text!r} names none: write their slugs, or leave it out for every project.")
     found = {project.slug: project for project in Project.objects.filter(slug__in=named)}
     for slug in named:
         if slug not in found:
@@ -87,13 +99,14 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 def _introduced(new: NewKey) -> str:
     key = new.key
-    projects = key.shown_projects()
+    sees = EVERY_PROJECT if key.every_project else f"It sees {key.shown_projects()}."
     expires = f"{key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never"
     return f"""The key "{key.name}" is made. Copy it now: it is not shown again.
 
     {new.raw}
 
-It may {", ".join(key.scopes)}; it sees {projects}; it expires {expires}. Use it like this:
+It may {", ".join(key.scopes)}; it expires {expires}. {sees}
+Use it like this:
 
     curl -H "Authorization: Bearer {new.raw}" "http://127.0.0.1:{settings.PORT}/api/search?q=hello"
 

@@ -20,8 +20,8 @@ from access.viewer import command_viewer
 from memories.importers.base import Importer, ImportFailed, Refusal
 from memories.importers.batches import ImportChoices, Outcome, import_path
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
+from memories.importers.run import Tally
 from memories.importers.undo import Undone, UndoRefused, batch_undo
-from memories.importers.write import Tally
 from memories.models import ImportBatch
 
 SHOWN_REFUSALS = 20

@@ -1,0 +1,82 @@
+"""An import on its way: what it was asked to do, what it has matched so far, and what has come of it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from access.viewer import Viewer
+from categories.services import Vocabulary
+from memories.building import projects_make
+from memories.models import Project
+from memories.vocabulary_records import VocabularyRecord
+
+# The planner is told how full the tables are at so many new rows, and again at each sixteen times as many.
+ANALYZE_FROM = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What an import may do. `project` takes the records that name none."""
+
+    project: str = ""
+    overwrite: bool = False
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has become of the records so far: `read` is the sum of the four after it."""
+
+    created: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    refused: int = 0
+    valid: int = 0
+    """The records that could be read, whatever became of them."""
+    vocabulary: int = 0
+    made: dict[str, int] = field(default_factory=dict)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def read(self) -> int:
+        return self.created + self.updated + self.unchanged + self.refused
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProject:
+    id: int
+    language: str
+
+
+@dataclass(slots=True)
+class ImportRun:
+    """One import on its way: its choices, what it has matched, and what has come of it."""
+
+    viewer: Viewer
+    batch_id: int
+    options: WriteOptions
+    refuse: Callable[[str, str], None]
+    now: datetime
+    vocabulary: Vocabulary
+    projects: dict[str, KnownProject] = field(default_factory=dict)
+    sessions: dict[tuple[int, str], int] = field(default_factory=dict)
+    seen: dict[int, int] = field(default_factory=dict)
+    """Hash of (project, id) -> hash of the record, for those met earlier in this import."""
+    used: set[int] = field(default_factory=set)
+    """The projects that memories of this import are in."""
+    analyze_at: int = ANALYZE_FROM
+    deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+
+    def refused(self, location: str, reason: str) -> None:
+        self.tally.refused += 1
+        self.refuse(location, reason)
+
+
+def projects_ensure(run: ImportRun, slugs: Iterable[str]) -> None:
+    missing = sorted(slug for slug in slugs if slug not in run.projects)
+    if not missing:
+        return
+    if run.viewer.may_write(None):
+        projects_make(missing, run.vocabulary)
+    for slug, project_id, language in Project.objects.filter(slug__in=missing).values_list("slug", "id", "language"):
+        run.projects[slug] = KnownProject(project_id, language)

@@ -1,0 +1,163 @@
+"""The vocabulary records of a source: made or added to when they are met, related to each other when all are known."""
+
+from pydantic import ValidationError
+
+from access.models import AuditEvent
+from categories.services import (
+    CategoryDetails,
+    ConceptDetails,
+    EntityDetails,
+    EntityKey,
+    RelationshipDetails,
+    category_enrich,
+    concept_enrich,
+    entity_enrich,
+    relationship_enrich,
+)
+from memories.importers.base import Found
+from memories.importers.run import ImportRun, KnownProject, projects_ensure
+from memories.models import Project
+from memories.records import MemoryRecord, reasons
+from memories.storage import targets_resolve
+from memories.vocabulary_records import (
+    VOCABULARY_RECORDS,
+    CategoryRecord,
+    ConceptRecord,
+    EntityRecord,
+    ProjectRecord,
+    RelationshipRecord,
+    parse_vocabulary,
+)
+from search.analysis import languages
+
+
+def vocabulary_take(run: ImportRun, found: Found) -> None:
+    """Make or add to what a vocabulary record describes; what it relates to others waits for the end of the source."""
+    try:
+        record = parse_vocabulary(found.data)
+    except ValidationError as error:
+        kind = found.data["record"]
+        model = VOCABULARY_RECORDS.get(kind, MemoryRecord) if isinstance(kind, str) else MemoryRecord
+        run.refused(found.location, "; ".join(reasons(error, model)))
+        return
+    run.tally.vocabulary += 1
+    match record:
+        case ProjectRecord():
+            _project_enrich(run, found.location, record)
+        case CategoryRecord():
+            category_enrich(
+                details=CategoryDetails(record.path, record.name, record.description, record.aliases),
+                vocabulary=run.vocabulary,
+            )
+            if record.related:
+                run.deferred.append((found.location, record))
+        case ConceptRecord():
+            concept_enrich(
+                details=ConceptDetails(
+                    record.name, record.type, record.description, record.aliases, weight=record.weight
+                ),
+                vocabulary=run.vocabulary,
+            )
+            if record.broader or record.narrower or record.related:
+                run.deferred.append((found.location, record))
+        case EntityRecord():
+            entity_enrich(
+                details=EntityDetails(record.type, record.name, record.description, record.aliases),
+                vocabulary=run.vocabulary,
+            )
+        case RelationshipRecord():
+            run.deferred.append((found.location, record))
+
+
+def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> None:
+    if record.language and record.language not in languages():
+        run.tally.vocabulary -= 1
+        run.refused(location, f"language: {record.language!r} is not known: write one of {', '.join(languages())}")
+        return
+    projects_ensure(run, [record.slug])
+    project = Project.objects.filter(slug=record.slug).first()
+    if project is None or not run.viewer.may_write(project.pk):
+        run.tally.vocabulary -= 1
+        run.refused(location, f"project: you may not write into {record.slug!r}")
+        return
+    before = {"name": project.name, "description": project.description, "language": project.language}
+    if project.name == project.slug and record.name:
+        project.name = record.name
+    project.description = project.description or record.description
+    if record.language and record.language != project.language:
+        # Its memories are stemmed in the language it had when they came.
+        if project.pk in run.used or project.memories.exists():
+            run.tally.notes.append(
+                (location, f"language: {record.slug} has memories already and stays {project.language}")
+            )
+        else:
+            project.language = record.language
+    after = {"name": project.name, "description": project.description, "language": project.language}
+    if before != after:
+        project.save(update_fields=list(after))
+        if project.batch_id != run.batch_id:
+            AuditEvent.objects.create(
+                user_id=run.viewer.user_id,
+                api_key_id=run.viewer.api_key_id,
+                door=run.viewer.door,
+                verb="project_enrich",
+                subject_type="project",
+                subject_id=project.pk,
+                before={name: value for name, value in before.items() if after[name] != value},
+                after={name: value for name, value in after.items() if before[name] != value},
+                batch_id=run.batch_id,
+            )
+    run.projects[record.slug] = KnownProject(project.pk, project.language)
+
+
+def deferred_write(run: ImportRun) -> None:
+    """What the vocabulary says of others, now that all of it is known."""
+    for location, record in run.deferred:
+        match record:
+            case CategoryRecord():
+                category_enrich(
+                    details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary
+                )
+            case ConceptRecord():
+                concept_enrich(
+                    details=ConceptDetails(
+                        record.name, broader=record.broader, narrower=record.narrower, related=record.related
+                    ),
+                    vocabulary=run.vocabulary,
+                )
+            case RelationshipRecord():
+                _relationship_write(run, location, record)
+
+
+def _relationship_write(run: ImportRun, location: str, record: RelationshipRecord) -> None:
+    found = _evidence(run, record)
+    for name in record.evidence:
+        if name not in found:
+            run.tally.notes.append((location, f"evidence: {name!r} is not a memory that was found; left out"))
+    source: EntityKey = (record.source.type, record.source.name)
+    target: EntityKey = (record.target.type, record.target.name)
+    relationship_enrich(
+        details=RelationshipDetails(
+            source,
+            record.type,
+            target,
+            record.fact,
+            record.confidence,
+            record.valid_from,
+            record.valid_to,
+            tuple(sorted({memory_id for ids in found.values() for memory_id in ids})),
+        ),
+        vocabulary=run.vocabulary,
+    )
+
+
+def _evidence(run: ImportRun, record: RelationshipRecord) -> dict[str, list[int]]:
+    """The memories that bear a relationship out: in the project it names, else in those of this import."""
+    if record.project:
+        projects_ensure(run, [record.project])
+    projects = [run.projects[record.project]] if record.project in run.projects else run.projects.values()
+    resolved = targets_resolve((project.id, name) for project in projects for name in record.evidence)
+    found: dict[str, list[int]] = {}
+    for (_, name), memory_id in resolved.items():
+        found.setdefault(name, []).append(memory_id)
+    return found

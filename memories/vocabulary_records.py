@@ -1,0 +1,113 @@
+"""The vocabulary that a file may carry beside its memories: projects, categories, concepts, entities, relationships."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import ValidationError
+
+from memories.records import (
+    DEFAULT_ENTITY_TYPE,
+    Aliases,
+    CategoryPaths,
+    ConceptNames,
+    EntityName,
+    EntityType,
+    Fraction,
+    Line200,
+    Line300,
+    Moment,
+    Record,
+    RequiredCategoryPath,
+    RequiredLine300,
+    RequiredLine500,
+    RequiredSlug100,
+    Slug100,
+    Text,
+    Weight,
+    refuse,
+    shown,
+)
+
+
+class ProjectRecord(Record):
+    """A project of a file's vocabulary."""
+
+    kind: ClassVar[str] = "project"
+    slug: RequiredSlug100
+    name: Line200 = ""
+    description: Text = ""
+    language: Slug100 = ""
+
+
+class CategoryRecord(Record):
+    """A category of a file's vocabulary."""
+
+    kind: ClassVar[str] = "category"
+    path: RequiredCategoryPath
+    name: Line300 = ""
+    description: Text = ""
+    aliases: Aliases = ()
+    related: CategoryPaths = ()
+
+
+class ConceptRecord(Record):
+    """A concept of a file's vocabulary."""
+
+    kind: ClassVar[str] = "concept"
+    name: RequiredLine300
+    type: Slug100 = ""
+    aliases: Aliases = ()
+    description: Text = ""
+    broader: ConceptNames = ()
+    narrower: ConceptNames = ()
+    related: ConceptNames = ()
+    weight: Weight = None
+
+
+class EntityRecord(Record):
+    """An entity of a file's vocabulary."""
+
+    kind: ClassVar[str] = "entity"
+    name: RequiredLine500
+    type: EntityType = DEFAULT_ENTITY_TYPE
+    aliases: Aliases = ()
+    description: Text = ""
+
+
+class RelationshipRecord(Record):
+    """A fact between two entities of a file's vocabulary."""
+
+    kind: ClassVar[str] = "relationship"
+    source: EntityName
+    type: RequiredSlug100
+    target: EntityName
+    fact: Text = ""
+    confidence: Fraction = None
+    valid_from: Moment = None
+    valid_to: Moment = None
+    evidence: Aliases = ()
+    project: Slug100 = ""
+
+
+VocabularyRecord = ProjectRecord | CategoryRecord | ConceptRecord | EntityRecord | RelationshipRecord
+VOCABULARY_RECORDS: dict[str, type[VocabularyRecord]] = {
+    model.kind: model for model in (ProjectRecord, CategoryRecord, ConceptRecord, EntityRecord, RelationshipRecord)
+}
+
+
+def is_vocabulary(data: Mapping[str, object]) -> bool:
+    """Whether a line carries vocabulary: it says what record it is, and has no text of a memory."""
+    return "record" in data and data["record"] != "memory" and not {"content", "text", "body"} & data.keys()
+
+
+def parse_vocabulary(data: Mapping[str, object]) -> VocabularyRecord:
+    """The vocabulary record of a line; raises ValidationError."""
+    kind = data["record"]
+    model = VOCABULARY_RECORDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        known = ", ".join(["memory", *VOCABULARY_RECORDS])
+        raise ValidationError.from_exception_data(
+            "record",
+            [{"type": refuse(f"{shown(kind)} is not known: write one of {known}"), "loc": ("record",), "input": kind}],
+        )
+    return model.model_validate(data)
