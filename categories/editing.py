@@ -1,4 +1,7 @@
-"""What curators say about the vocabulary: descriptions, aliases, the text of a fact. Names and places stay."""
+"""What curators say about the vocabulary: descriptions, aliases, the text of a fact. Names and places stay.
+
+What is said here takes the place of what stood; imports only add to it, by the `enrich` services.
+"""
 
 from collections.abc import Iterable
 from typing import Any

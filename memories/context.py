@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,11 +14,12 @@ from categories.models import Entity
 from memories.models import Memory
 from memories.queries import Around, MemoryDetail, MemoryTitle
 from memories.rendering import render_markdown
-from search.labels import day_label, moment_label, type_family
+from search.labels import day_label, local_time, moment_label, type_family
 from search.links import explore_url, filter_url, memory_url
 from search.query import SearchQuery
 
 _LONGEST_CHANGE = 160
+_DAYS_AROUND = 3
 _DOORS = {
     AuditEvent.Door.PAGE: "on a page",
     AuditEvent.Door.API: "through the API",
@@ -122,7 +123,6 @@ class DetailContext:
 def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None, zone: tzinfo = UTC) -> DetailContext:
     """Everything that the page of a memory says. `query` is the search that led here, if one did."""
     memory = detail.memory
-    day = memory.created_at.astimezone(zone).date()
     nearby = SearchQuery().only("project", memory.project.slug)
     return DetailContext(
         id=memory.pk,
@@ -153,9 +153,7 @@ def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None
         ),
         events=_events(detail, zone),
         around=_around(memory, around, query, zone),
-        around_url=explore_url(
-            nearby.between((day - timedelta(days=3)).isoformat(), (day + timedelta(days=3)).isoformat())
-        ),
+        around_url=explore_url(_days_around(nearby, memory.created_at, zone, _DAYS_AROUND)),
     )
 
 
@@ -171,9 +169,18 @@ def _day(moment: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
     """A moment as a link to everything of that day."""
     if moment is None:
         return ()
-    day = moment.astimezone(zone).date().isoformat()
-    return (
-        FactValue(day_label(moment, zone), explore_url(SearchQuery().between(day, day)), moment_label(moment, zone)),
+    address = explore_url(_days_around(SearchQuery(), moment, zone, 0))
+    return (FactValue(day_label(moment, zone), address, moment_label(moment, zone)),)
+
+
+def _days_around(query: SearchQuery, moment: datetime, zone: tzinfo, days: int) -> SearchQuery:
+    """A query for the day of a moment, and as many days on either side."""
+    day = local_time(moment, zone).date().toordinal()
+    first, last = max(day - days, date.min.toordinal()), min(day + days, date.max.toordinal())
+    # At either end of the calendar the span is left open: a zone's own first day may begin after the moment.
+    return query.between(
+        date.fromordinal(first).isoformat() if first > date.min.toordinal() else "",
+        date.fromordinal(last).isoformat() if last < date.max.toordinal() else "",
     )
 
 
@@ -213,8 +220,9 @@ def _provenance(memory: Memory, zone: tzinfo) -> Iterable[Fact]:
     yield Fact("Read it at", (_address(memory.source_uri),) if memory.source_uri else ())
     yield Fact("Id there", (FactValue(memory.external_id),) if memory.external_id else ())
     batch = memory.batch
-    imported = f"batch {batch.pk}, {day_label(batch.started_at, zone)}" if batch else ""
-    yield Fact("Imported", (FactValue(imported, "", batch.origin),) if batch else ())
+    # Where it came from on the server's disk is for those who run the server: the admin tells them.
+    imported = f"batch {batch.pk}, {batch.format}, {day_label(batch.started_at, zone)}" if batch else ""
+    yield Fact("Imported", (FactValue(imported),) if batch else ())
     yield Fact("Confidence", (FactValue(_percent(memory.confidence)),) if memory.confidence is not None else ())
     yield Fact("Importance", (FactValue(_percent(memory.importance)),) if memory.importance is not None else ())
     yield Fact("Pinned", (FactValue("yes"),) if memory.pinned else ())

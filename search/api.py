@@ -13,7 +13,7 @@ from access.keys import ApiRequest, allowed
 from config.errors import GUARDED, ApiError, close_to, errors
 from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
 from search.histogram import Histogram
-from search.query import QueryError, SearchQuery
+from search.query import QueryError, SearchQuery, pairs_of
 from search.run import FacetListing, FacetPage, Hit, SearchResult, SearchWarning, facet_page, run
 
 # As many values of a facet as one answer holds.
@@ -215,7 +215,7 @@ _LISTING_PARAMETERS = [
 def search(request: ApiRequest, response: HttpResponse) -> SearchReply:
     """Memories by words, filters or both; with `include_facets`, counts over the whole match set."""
     viewer = allowed(request, "read")
-    result = run(SearchQuery.from_pairs(_pairs(request)), viewer, facet_limit=FACET_LIMIT)
+    result = run(SearchQuery.from_pairs(pairs_of(request.GET)), viewer, facet_limit=FACET_LIMIT)
     response["Server-Timing"] = _server_timing(result.timings)
     return _search_reply(result, request)
 
@@ -229,7 +229,7 @@ def search(request: ApiRequest, response: HttpResponse) -> SearchReply:
 def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
     """Every facet of a query: how many values it has, and the largest of them."""
     viewer = allowed(request, "read")
-    query = SearchQuery.from_pairs(_pairs(request)).but(include_facets=True, page_size=1)
+    query = SearchQuery.from_pairs(pairs_of(request.GET)).but(include_facets=True, page_size=1)
     result = run(query, viewer)
     response["Server-Timing"] = _server_timing(result.timings)
     return FacetsReply(
@@ -251,7 +251,7 @@ def facet(request: ApiRequest, facet: str, response: HttpResponse) -> FacetPageR
     """The values of one facet under a query: a page of them, searched and sorted."""
     viewer = allowed(request, "read")
     spec = _facet_named(facet)
-    listing, query = _read_listing(_pairs(request))
+    listing, query = _read_listing(pairs_of(request.GET))
     page = facet_page(query, spec.key, listing, viewer)
     response["Server-Timing"] = _server_timing(page.timings)
     return _facet_page_reply(page, query)
@@ -263,10 +263,6 @@ def _read_listing(pairs: list[tuple[str, str]]) -> tuple[FacetListing, SearchQue
     if problems or more:
         raise QueryError((*problems, *more))
     return listing, query
-
-
-def _pairs(request: HttpRequest) -> list[tuple[str, str]]:
-    return [(key, value) for key, values in request.GET.lists() for value in values]
 
 
 def _server_timing(timings: dict[str, float]) -> str:

@@ -3,12 +3,13 @@
 Percentages, and no viewBox: the picture then fits any screen and nothing in it is stretched. Pure.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from search.facets import DateBuckets
 from search.histogram import Bar, Histogram
-from search.labels import MONTHS
+from search.labels import MONTHS, day_text, local_time
 from search.links import explore_url
 from search.query import Interval, SearchQuery
 
@@ -17,6 +18,7 @@ _LEAST_HEIGHT = 2.0
 _BAR_SHARE = 0.86
 _MOST_TICKS = 16
 _NARROW_TICKS = 6
+_INSTANT, _MINUTE, _SECOND = timedelta(microseconds=1), timedelta(minutes=1), timedelta(seconds=1)
 
 INTERVAL_LABELS = {
     Interval.AUTO: "auto",
@@ -96,15 +98,28 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class DateFields:
+    """What the two date fields hold: the same period as was asked for, by the clock of the zone.
+
+    `type` and `step` are those of both inputs. `asked` is what was written, for a field that nobody changes.
+    """
+
+    type: str = "date"
+    step: str = ""
+    first: str = ""
+    last: str = ""
+    asked_first: str = ""
+    asked_last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     caption: str
     bars: tuple[PlotBar, ...] = ()
     ticks: tuple[Tick, ...] = ()
     ranges: tuple[QuickRange, ...] = ()
     reset_url: str = ""
-    date_from: str = ""
-    date_to: str = ""
-    input_type: str = "date"
+    dates: DateFields = DateFields()
     intervals: tuple[Option, ...] = ()
     handles: tuple[Handle, ...] = ()
     chosen_left: str = ""
@@ -121,17 +136,13 @@ def build_plot(
 ) -> Plot:
     """The picture of a histogram under a query."""
     chosen = _chosen_bars(query, histogram.bars, zone, now)
-    dates_have_hours = any("T" in text for text in (query.date_from, query.date_to))
     return Plot(
         caption=_caption(histogram),
         bars=_bars(query, histogram),
         ticks=_ticks(histogram),
         ranges=_ranges(query, ranges),
         reset_url=explore_url(query.without("date")) if query.has_dates else "",
-        # A picker holds local time; the links keep the offset, which tells the hour that comes twice in autumn.
-        date_from=query.date_from[:16],
-        date_to=query.date_to[:16],
-        input_type="datetime-local" if dates_have_hours else "date",
+        dates=build_date_fields(query, zone, now),
         intervals=tuple(
             Option("" if interval == Interval.AUTO else interval.value, label, query.bucket == interval)
             for interval, label in INTERVAL_LABELS.items()
@@ -144,6 +155,46 @@ def build_plot(
         unavailable=histogram.unavailable,
         filtered=query.has_dates,
     )
+
+
+def build_date_fields(query: SearchQuery, zone: tzinfo, now: datetime) -> DateFields:
+    """Days where both ends are whole days of the zone, else minutes, else seconds.
+
+    What no picker can say, such as the hour that comes twice in autumn, stays as it was asked, in a field for text.
+    """
+    asked = query.date_from, query.date_to
+    if not any(asked):
+        return DateFields()
+    if not any("T" in text for text in asked):
+        return DateFields("date", "", *asked, *asked)
+    period = query.period(zone, now)
+    for first, last in _pickable(*period, zone):
+        # Read back, it must be the period that was asked for: a form without scripts sends what its fields show.
+        if query.between(first, last).period(zone, now) == period:
+            kind = "datetime-local" if "T" in first + last else "date"
+            has_seconds = max(len(first), len(last)) > len("2026-01-01T00:00")
+            return DateFields(kind, "1" if has_seconds else "", first, last, *asked)
+    return DateFields("text", "", *asked, *asked)
+
+
+def _pickable(start: datetime | None, end: datetime | None, zone: tzinfo) -> Iterator[tuple[str, str]]:
+    """A period as two pickers would write it, the coarsest first. `end` is the first instant out, `to` is included."""
+    first = local_time(start, zone) if start else None
+    lasts = [_before(end, span, zone) if end else None for span in (_INSTANT, _MINUTE, _SECOND)]
+    yield first.date().isoformat() if first else "", lasts[0].date().isoformat() if lasts[0] else ""
+    for last in lasts[1:]:
+        yield _picked(first), _picked(last)
+
+
+def _before(end: datetime, span: timedelta, zone: tzinfo) -> datetime:
+    return local_time(end - min(span, end - datetime.min.replace(tzinfo=UTC)), zone)
+
+
+def _picked(moment: datetime | None) -> str:
+    """As a browser writes it: without an offset, and seconds only where there are any."""
+    if moment is None:
+        return ""
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds" if moment.second else "minutes")
 
 
 def _percent(part: float, whole: float) -> str:
@@ -214,7 +265,7 @@ def _spread(first: Bar, last: Bar, histogram: Histogram) -> str:
     if histogram.interval in {Interval.QUARTER, Interval.MONTH}:
         texts = [f"{MONTHS[day.month - 1]} {day.year}" for day in (start, end)]
     else:
-        texts = [f"{day.day} {MONTHS[day.month - 1]} {day.year}" for day in (start, end)]
+        texts = [day_text(day) for day in (start, end)]
     return texts[0] if texts[0] == texts[1] else " – ".join(texts)
 
 
@@ -244,10 +295,10 @@ def _chosen_bars(query: SearchQuery, bars: tuple[Bar, ...], zone: tzinfo, now: d
     start, end = query.period(zone, now)
     # Bars of hours carry the time; compared as local text, since both are in the viewer's zone.
     size = 16 if "T" in bars[0].first else 10
-    begin = start.astimezone(zone).isoformat()[:size] if start else ""
+    begin = local_time(start, zone).isoformat()[:size] if start else ""
     # `end` is the first instant that is out again.
-    finish = end.astimezone(zone).isoformat()[:size] if end else "\uffff"
-    touched = [i for i, bar in enumerate(bars) if bar.last[:size] >= begin and bar.first[:size] < finish]
+    finish = _before(end, _INSTANT, zone).isoformat()[:size] if end else "\uffff"
+    touched = [i for i, bar in enumerate(bars) if bar.last[:size] >= begin and bar.first[:size] <= finish]
     return (touched[0], touched[-1]) if touched else None
 
 

@@ -222,7 +222,7 @@ def build_values_context(
         results_url=explore_url(query),
         results_label=f"Show {memories(page.total)}",
         unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} has such a name here."),
-        chips=build_chips(query, {}),
+        chips=build_chips(query, page.labels),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
     )
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
+from search.labels import MONTHS, day_text
 from search.query import Interval
 
 MAX_BARS = 60
 # Spans of years where even one bar a year would be too many: one memory with a date in the year 1 is enough.
 _YEAR_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _ORDER = (Interval.HOUR, Interval.DAY, Interval.WEEK, Interval.MONTH, Interval.QUARTER, Interval.YEAR)
-_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _hour_bars(counts: Iterable[DayCount], domain: tuple[date, date]) -> Iterabl
     hour = datetime(domain[0].year, domain[0].month, domain[0].day, tzinfo=zone).astimezone(UTC)
     while (local := hour.astimezone(zone)).date() <= domain[1]:
         last = local + timedelta(minutes=59)
-        label = f"{_day_label(local.date())}, {local:%H:%M}–{last:%H:%M}"
+        label = f"{day_text(local.date())}, {local:%H:%M}–{last:%H:%M}"
         item = hours.get(hour)
         count_all, count = (item.all, item.inside) if item else (0, 0)
         yield Bar(local.isoformat(timespec="minutes"), last.isoformat(timespec="minutes"), label, count, count_all)
@@ -190,22 +190,18 @@ def _bar(start: date, interval: Interval, step: int, count_all: int, count: int)
     return Bar(start.isoformat(), end.isoformat(), _label(start, end, interval, step), count, count_all, partial)
 
 
-def _day_label(day: date) -> str:
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
-
-
 def _label(start: date, end: date, interval: Interval, step: int) -> str:
     match interval:
         case Interval.DAY:
-            return _day_label(start)
+            return day_text(start)
         case Interval.WEEK:
             if start.year != end.year:
-                return f"{_day_label(start)} – {_day_label(end)}"
+                return f"{day_text(start)} – {day_text(end)}"
             if start.month != end.month:
-                return f"{start.day} {_MONTHS[start.month - 1]} – {_day_label(end)}"
-            return f"{start.day}–{_day_label(end)}"
+                return f"{start.day} {MONTHS[start.month - 1]} – {day_text(end)}"
+            return f"{start.day}–{day_text(end)}"
         case Interval.MONTH:
-            return f"{_MONTHS[start.month - 1]} {start.year}"
+            return f"{MONTHS[start.month - 1]} {start.year}"
         case Interval.QUARTER:
-            return f"{_MONTHS[start.month - 1]}–{_MONTHS[end.month - 1]} {start.year}"
+            return f"{MONTHS[start.month - 1]}–{MONTHS[end.month - 1]} {start.year}"
     return str(start.year) if step == 1 else f"{start.year}–{end.year}"

@@ -1,6 +1,6 @@
 """How numbers, days and types are written for people. Pure, and in one way everywhere."""
 
-from datetime import datetime, tzinfo
+from datetime import date, datetime, tzinfo
 
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -41,13 +41,27 @@ def with_article(name: str) -> str:
     return f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
 
 
+def local_time(moment: datetime, zone: tzinfo) -> datetime:
+    """A moment by the clock of a zone.
+
+    Either end of the calendar is out of it in some zones: such a moment is left as it is.
+    """
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment
+
+
+def day_text(day: date) -> str:
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
+
+
 def day_label(moment: datetime, zone: tzinfo) -> str:
-    local = moment.astimezone(zone)
-    return f"{local.day} {MONTHS[local.month - 1]} {local.year}"
+    return day_text(local_time(moment, zone))
 
 
 def moment_label(moment: datetime, zone: tzinfo) -> str:
-    local = moment.astimezone(zone)
+    local = local_time(moment, zone)
     return f"{day_label(moment, zone)}, {local:%H:%M} {local.tzname() or ''}".rstrip()
 
 

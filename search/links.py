@@ -1,10 +1,17 @@
 """Where the links of the pages lead. Every one of them is written from a SearchQuery, in its canonical form."""
 
+from functools import lru_cache
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
 from search.query import SearchQuery
+
+
+@lru_cache(maxsize=4_096)
+def _path(name: str, argument: str | int = "") -> str:
+    """A page writes hundreds of links to the same few places."""
+    return reverse(name, args=[argument] if argument else [])
 
 
 def _address(path: str, *querystrings: str) -> str:
@@ -13,12 +20,12 @@ def _address(path: str, *querystrings: str) -> str:
 
 
 def explore_url(query: SearchQuery) -> str:
-    return _address(reverse("search:explore"), query.querystring())
+    return _address(_path("search:explore"), query.querystring())
 
 
 def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = None) -> str:
     """The page of all the values of a facet, counted under a query. What is not the default of the listing is named."""
-    path = reverse("search:facet_values", kwargs={"key": key})
+    path = _path("search:facet_values", key)
     # The values are those of the whole answer, whatever page of it is shown and in which order.
     query = query.but(sort=None, page_size=25)
     return _address(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
@@ -26,7 +33,7 @@ def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = No
 
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:
     """The page of a memory. It is told the query, so that it can lead back to the results."""
-    path = reverse("memories:detail", kwargs={"memory_id": memory_id})
+    path = _path("memories:detail", memory_id)
     context = query.querystring() if query else ""
     return _address(path, urlencode({"ctx": context}) if context else "")
 

@@ -6,8 +6,7 @@ The only place below a view that reads a request.
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -16,7 +15,7 @@ from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
-from search.query import Problem, SearchQuery
+from search.query import Problem, SearchQuery, pairs_of, zone_names
 
 TIMEZONE_COOKIE = "timezone"
 
@@ -27,20 +26,15 @@ class PageRequest(HttpRequest):
     htmx: HtmxDetails
 
 
-@lru_cache(maxsize=1)
-def _zone_names() -> frozenset[str]:
-    return frozenset(available_timezones())
-
-
 def page_viewer(request: HttpRequest) -> Viewer:
     """The visitor, in the time zone that their browser named in a cookie."""
     name = request.COOKIES.get(TIMEZONE_COOKIE, "")
-    zone = ZoneInfo(name) if name in _zone_names() else get_default_timezone()
+    zone = ZoneInfo(name) if name in zone_names() else get_default_timezone()
     return viewer_of_user(request.user, timezone=zone)
 
 
 def request_pairs(request: HttpRequest) -> list[tuple[str, str]]:
-    return [(key, value) for key, values in request.GET.lists() for value in values]
+    return pairs_of(request.GET)
 
 
 def read_query(pairs: list[tuple[str, str]]) -> tuple[SearchQuery, tuple[Problem, ...]]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo, available_timezones
 
+from django.utils.datastructures import MultiValueDict
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from search.facets import DATE_KEY, FACET, FACET_KEYS, FACETS
@@ -362,11 +363,10 @@ class SearchQuery(BaseModel):
     def parameters(self) -> list[tuple[str, str]]:
         """The canonical pairs: fixed order of keys, sorted values, defaults left out."""
         pairs: list[tuple[str, str]] = []
-        for name, field in type(self).model_fields.items():
+        for name, key, default in _written_fields():
             value = getattr(self, name)
-            if value == field.default:
+            if value == default:
                 continue
-            key = field.alias or name
             if isinstance(value, tuple):
                 pairs.extend((key, item) for item in value)
             elif isinstance(value, bool):
@@ -407,6 +407,12 @@ class SearchQuery(BaseModel):
                 del prop["default"]
             listed.append({"name": name, "in": "query", "required": False, "schema": prop, "description": description})
         return listed
+
+
+@lru_cache(maxsize=1)
+def _written_fields() -> tuple[tuple[str, str, Any], ...]:
+    """Name, key and default of each field in the order of the canonical form. A page writes hundreds of queries."""
+    return tuple((name, field.alias or name, field.default) for name, field in SearchQuery.model_fields.items())
 
 
 def since_span(since: str) -> timedelta:
@@ -475,6 +481,11 @@ _FIELD_NAMES = {field.alias or name: name for name, field in SearchQuery.model_f
 _MULTIPLE = {
     key for key, name in _FIELD_NAMES.items() if SearchQuery.model_fields[name].default == () and name != "text"
 }
+
+
+def pairs_of(parameters: MultiValueDict[str, str]) -> list[tuple[str, str]]:
+    """The pairs of a request's query string, as every door reads them."""
+    return [(key, value) for key, values in parameters.lists() for value in values]
 
 
 def _gather(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Problem]]:

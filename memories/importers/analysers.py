@@ -12,7 +12,6 @@ from multiprocessing.connection import wait
 
 from memories.terms import MemoryText, memories_terms
 
-
 _WORTH_A_PROCESS = 1_000
 
 

@@ -115,9 +115,7 @@ def deferred_write(run: ImportRun) -> None:
     for location, record in run.deferred:
         match record:
             case CategoryRecord():
-                category_enrich(
-                    details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary
-                )
+                category_enrich(details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary)
             case ConceptRecord():
                 concept_enrich(
                     details=ConceptDetails(

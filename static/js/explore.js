@@ -114,6 +114,13 @@
     }
   });
 
+  // A field shows what was asked for by the reader's clock; one that was not changed sends it as it was asked.
+  document.addEventListener("htmx:configRequest", ({ detail: { formData } }) => {
+    for (const field of document.querySelectorAll("#date-from, #date-to")) {
+      if (formData.has(field.name) && field.value === field.defaultValue) formData.set(field.name, field.dataset.asked);
+    }
+  });
+
   // --- a time zone that the server did not know yet ---------------------------------------------------------------------
   document.addEventListener("DOMContentLoaded", () => {
     if (!("zoneChanged" in document.documentElement.dataset) || !byId("explorer")) return;

@@ -35,7 +35,7 @@ def test_new_key_is_shown_once_and_works(curator):
 
 
 def test_page_of_a_key_shows_neither_key_nor_hash_and_edits_nothing(curator):
-    new = make_key(name="ci", scopes=["read"], viewer=command_viewer())
+    new = make_key(name="ci", scopes=["read"], every_project=True, viewer=command_viewer())
     address = f"{KEYS}{new.key.pk}/change/"
     page = curator.get(address).text
     assert new.key.prefix in page
@@ -46,8 +46,8 @@ def test_page_of_a_key_shows_neither_key_nor_hash_and_edits_nothing(curator):
 
 
 def test_revoking_ends_the_chosen_keys(curator):
-    new = make_key(name="ci", scopes=["read"], viewer=command_viewer())
-    kept = make_key(name="kept", scopes=["read"], viewer=command_viewer())
+    new = make_key(name="ci", scopes=["read"], every_project=True, viewer=command_viewer())
+    kept = make_key(name="kept", scopes=["read"], every_project=True, viewer=command_viewer())
     response = curator.post(KEYS, {"action": "revoke", "_selected_action": [new.key.pk]}, follow=True)
     assert "Revoked 1 of 1" in response.text
     with pytest.raises(KeyRefusedError):
@@ -57,22 +57,37 @@ def test_revoking_ends_the_chosen_keys(curator):
 
 
 @pytest.mark.parametrize(
-    ("form", "field"),
+    ("changes", "field"),
     [
-        pytest.param({"name": "", "scopes": ["read"]}, "name", id="no name"),
-        pytest.param({"name": "ci"}, "scopes", id="no scope"),
-        pytest.param({"name": "ci", "scopes": ["sudo"]}, "scopes", id="unknown scope"),
+        pytest.param({"name": ""}, "name", id="no name"),
+        pytest.param({"scopes": []}, "scopes", id="no scope"),
+        pytest.param({"scopes": ["sudo"]}, "scopes", id="unknown scope"),
+        pytest.param({"every_project": ""}, "projects", id="no project"),
+        pytest.param({"projects": ["alpha"]}, "every_project", id="one project and every one"),
     ],
 )
-def test_key_that_would_make_no_sense_is_an_error_of_the_form(curator, form, field):
+def test_key_that_would_make_no_sense_is_an_error_of_the_form(curator, changes, field):
+    ids = {"alpha": Project.objects.create(slug="alpha", name="Alpha").pk}
+    form = {"name": "ci", "scopes": ["read"], "every_project": "on", **changes}
+    form["projects"] = [ids[slug] for slug in form.get("projects", ())]
     response = curator.post(f"{KEYS}add/", form)
-    assert field in response.context["adminform"].form.errors
+    assert list(response.context["adminform"].form.errors) == [field]
     assert not ApiKey.objects.exists()
+
+
+def test_key_for_every_project_is_asked_for_by_a_box(curator):
+    page = curator.get(f"{KEYS}add/").text
+    assert 'type="checkbox" name="every_project"' in page
+    assert "Those of tomorrow too" in page
+    curator.post(f"{KEYS}add/", {"name": "ci", "scopes": ["read"], "every_project": "on"})
+    key = ApiKey.objects.get()
+    assert (key.every_project, key.projects.count()) == (True, 0)
 
 
 def test_key_that_has_expired_before_it_is_made_is_refused(curator):
     yesterday = timezone.now() - timedelta(days=1)
-    form = {"name": "ci", "scopes": ["read"], "expires_at_0": f"{yesterday:%Y-%m-%d}", "expires_at_1": "00:00:00"}
+    form = {"name": "ci", "scopes": ["read"], "every_project": "on"}
+    form |= {"expires_at_0": f"{yesterday:%Y-%m-%d}", "expires_at_1": "00:00:00"}
     response = curator.post(f"{KEYS}add/", form)
     assert "opens nothing" in response.context["adminform"].form.errors["expires_at"][0]
 
@@ -92,6 +107,37 @@ def test_membership_is_audited_when_it_is_made_changed_and_ended(curator):
         ("membership_change", "viewer", "owner"),
         ("membership_delete", "owner", None),
     ]
+
+
+def test_membership_stays_with_its_person_and_project(curator):
+    ada, ben = User.objects.create_user("ada"), User.objects.create_user("ben")
+    project = Project.objects.create(slug="alpha", name="Alpha")
+    made = Membership.objects.create(user=ada, project=project)
+    form = {"user": ben.pk, "project": project.pk, "role": "curator"}
+    assert curator.post(f"/admin/access/membership/{made.pk}/change/", form).status_code == 302
+    made.refresh_from_db()
+    assert (made.user, made.role) == (ada, "curator")
+
+
+def test_second_membership_of_a_person_in_a_project_is_an_error_of_the_form(curator):
+    ada = User.objects.create_user("ada")
+    project = Project.objects.create(slug="alpha", name="Alpha")
+    Membership.objects.create(user=ada, project=project)
+    form = {"user": ada.pk, "project": project.pk, "role": "owner"}
+    response = curator.post("/admin/access/membership/add/", form)
+    assert "already exists" in str(response.context["adminform"].form.errors)
+    assert Membership.objects.get().role == "viewer"
+
+
+def test_memberships_chosen_in_the_list_are_ended_with_their_events(curator):
+    ada = User.objects.create_user("ada")
+    for slug in ("alpha", "beta"):
+        Membership.objects.create(user=ada, project=Project.objects.create(slug=slug, name=slug))
+    chosen = list(Membership.objects.values_list("pk", flat=True))
+    form = {"action": "delete_selected", "_selected_action": chosen, "post": "yes"}
+    curator.post("/admin/access/membership/", form)
+    assert not Membership.objects.exists()
+    assert AuditEvent.objects.filter(verb="membership_delete", door="admin").count() == 2
 
 
 def test_audit_trail_links_to_what_it_is_about(curator):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def new_key():
-    return make_key(name="agent", scopes=["read"], viewer=command_viewer())
+    return make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer())
 
 
 def test_key_is_marked_random_and_stored_as_a_hash_only(new_key):
@@ -26,7 +26,7 @@ def test_key_is_marked_random_and_stored_as_a_hash_only(new_key):
     stored = ApiKey.objects.get()
     assert stored.prefix == new_key.raw[:12]
     assert new_key.raw not in {stored.key_hash, stored.name, stored.prefix, str(stored)}
-    assert make_key(name="agent", scopes=["read"], viewer=command_viewer()).raw != new_key.raw
+    assert make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer()).raw != new_key.raw
 
 
 def test_key_is_found_by_what_was_shown(new_key):
@@ -103,15 +103,15 @@ def test_use_is_stamped_at_most_once_a_minute_and_not_audited(new_key, django_as
 
 
 def test_admin_is_every_scope_and_the_others_stand_alone():
-    everything = make_key(name="boss", scopes=["admin"], viewer=command_viewer()).key
+    everything = make_key(name="boss", scopes=["admin"], every_project=True, viewer=command_viewer()).key
     assert everything.scopes == ["read", "write", "curate", "admin"]
-    assert make_key(name="feed", scopes=["write"], viewer=command_viewer()).key.scopes == ["write"]
+    assert make_key(name="feed", scopes=["write"], every_project=True, viewer=command_viewer()).key.scopes == ["write"]
 
 
 def test_key_without_read_sees_nothing_and_key_of_a_project_only_that():
     alpha = Project.objects.create(slug="alpha", name="Alpha")
     Project.objects.create(slug="beta", name="Beta")
-    writer = make_key(name="feed", scopes=["write"], viewer=command_viewer()).key
+    writer = make_key(name="feed", scopes=["write"], every_project=True, viewer=command_viewer()).key
     assert viewer_of_key(writer).project_ids == frozenset()
     assert viewer_of_key(writer).may_write(None)
     bound = make_key(name="bound", scopes=["read", "write"], projects=[alpha], viewer=command_viewer()).key
@@ -119,9 +119,32 @@ def test_key_without_read_sees_nothing_and_key_of_a_project_only_that():
     assert not viewer_of_key(bound).may_write(None)
 
 
+@pytest.mark.parametrize(
+    ("named", "every_project", "wrong"),
+    [
+        pytest.param(0, False, "neither", id="neither"),
+        pytest.param(1, True, "both", id="both"),
+    ],
+)
+def test_key_is_for_named_projects_or_for_every_one_and_which_is_said(named, every_project, wrong):
+    projects = [Project.objects.create(slug=f"p{n}", name="P") for n in range(named)]
+    with pytest.raises(ValueError, match=f"{wrong} .* given"):
+        make_key(name="x", scopes=["read"], projects=projects, every_project=every_project, viewer=command_viewer())
+    assert not ApiKey.objects.exists()
+
+
+def test_key_whose_last_project_is_gone_sees_nothing():
+    alpha = Project.objects.create(slug="alpha", name="Alpha")
+    key = make_key(name="bound", scopes=["read", "write"], projects=[alpha], viewer=command_viewer()).key
+    alpha.delete()
+    viewer = viewer_of_key(ApiKey.objects.get(pk=key.pk))
+    assert viewer.project_ids == frozenset()
+    assert not viewer.may_write(None)
+
+
 def test_key_made_by_a_person_names_that_person():
     ada = User.objects.create_superuser("ada")
-    key = make_key(name="mine", scopes=["read"], viewer=viewer_of_user(ada)).key
+    key = make_key(name="mine", scopes=["read"], every_project=True, viewer=viewer_of_user(ada)).key
     assert key.created_by == ada
 
 
@@ -141,13 +164,26 @@ def test_create_command_shows_a_key_that_works_and_how_to_use_it(capsys):
     assert (key.name, key.scopes) == ("ci", ["read", "write"])
     assert [project.slug for project in key.projects.all()] == ["alpha"]
     assert timedelta(days=89) < key.expires_at - timezone.now() < timedelta(days=91)
+    assert "It sees alpha." in out
+    assert "every project" not in out
     assert f'curl -H "Authorization: Bearer {raw}"' in out
     assert "not shown again" in out
 
 
 def test_create_command_prints_the_key_alone_for_scripts(capsys):
-    out = command(capsys, "create_api_key", "ci", verbosity=0)
-    assert find_key(out.strip()).scopes == ["read"]
+    call_command("create_api_key", "ci", verbosity=0)
+    shown = capsys.readouterr()
+    key = find_key(shown.out.strip())
+    assert (key.scopes, key.every_project) == (["read"], True)
+    # Beside the key, where a script that keeps it does not take it for a part of it.
+    assert "sees every project" in shown.err
+
+
+def test_create_command_says_that_a_key_sees_every_project(capsys):
+    assert "It sees every project, those of tomorrow too: --projects was not given." in command(
+        capsys, "create_api_key", "ci"
+    )
+    assert ApiKey.objects.get().every_project
 
 
 def test_create_command_takes_a_day(capsys):
@@ -162,6 +198,9 @@ def test_create_command_takes_a_day(capsys):
         pytest.param({"scopes": "sudo"}, "The scopes are read, write, curate, admin", id="scope unknown"),
         pytest.param({"scopes": " , "}, "needs a scope", id="no scope"),
         pytest.param({"projects": "alpah"}, "no project 'alpah' .did you mean alpha", id="project misspelt"),
+        pytest.param({"projects": ""}, "--projects '' names none", id="projects empty"),
+        pytest.param({"projects": ","}, "--projects ',' names none", id="projects a comma"),
+        pytest.param({"projects": "alpha,alpah"}, "no project 'alpah'", id="one project misspelt"),
         pytest.param({"expires": "soon"}, "write 90d, 6m, 1y, or a day", id="expiry malformed"),
         pytest.param({"expires": "99999y"}, "write 90d, 6m, 1y, or a day", id="expiry out of range"),
         pytest.param({"expires": "2020-01-01"}, "2020-01-01 has passed", id="expiry past"),
@@ -181,7 +220,7 @@ def test_create_command_wants_a_name(name):
 
 
 def test_list_command_shows_live_keys_and_never_a_key(capsys, new_key):
-    old = make_key(name="old", scopes=["read"], viewer=command_viewer())
+    old = make_key(name="old", scopes=["read"], every_project=True, viewer=command_viewer())
     revoke_key(key=old.key, viewer=command_viewer())
     out = command(capsys, "list_api_keys")
     assert new_key.key.prefix in out
@@ -201,14 +240,14 @@ def test_list_command_says_how_to_make_the_first(capsys):
 
 def test_revoke_command_takes_a_name_a_prefix_or_the_key(capsys):
     for name in ("by-name", "by-prefix", "by-key"):
-        new = make_key(name=name, scopes=["read"], viewer=command_viewer())
+        new = make_key(name=name, scopes=["read"], every_project=True, viewer=command_viewer())
         argument = {"by-name": name, "by-prefix": new.key.prefix, "by-key": new.raw}[name]
         assert name in command(capsys, "revoke_api_key", argument)
     assert not live_keys().exists()
 
 
 def test_revoke_command_asks_which_of_two_of_a_name(new_key):
-    other = make_key(name="agent", scopes=["read"], viewer=command_viewer())
+    other = make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer())
     with pytest.raises(CommandError, match="2 keys are called 'agent'") as refused:
         call_command("revoke_api_key", "agent")
     assert new_key.key.prefix in str(refused.value)

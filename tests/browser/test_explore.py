@@ -261,6 +261,48 @@ def test_date_typed_by_hand_waits_until_it_is_done(open_page):
     assert len(asked) == 1
 
 
+DATES = [
+    pytest.param("from=2024-01-01T00%3A00%2B00%3A00&to=2024-02-29", "datetime-local", id="time and day"),
+    pytest.param(
+        "from=2024-01-05T10%3A00%3A00%2B00%3A00&to=2024-02-29T08%3A15%3A30%2B09%3A00", "datetime-local", id="seconds"
+    ),
+    pytest.param("from=2024-01-05T10%3A00%3A00.500000%2B00%3A00", "text", id="fraction of a second"),
+]
+
+
+@pytest.mark.parametrize(("dates", "kind"), DATES)
+def test_dates_that_nobody_changed_stay_as_they_were_asked(open_page, dates, kind):
+    page = open_page(f"/explore/?{dates}", timezone_id="Europe/Berlin")
+    page.wait_for_function(SETTLED)
+    first, last = page.locator("#date-from"), page.locator("#date-to")
+    expect(first).to_have_attribute("type", kind)
+    with staying(page):
+        page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+        expect(page).to_have_url(re.compile(r"type=note"))
+    assert address(page) == f"/explore/?type=note&{dates}"
+    shown = last.input_value()
+    with staying(page):
+        first.fill("2024-01-07T09:30")
+        first.blur()
+        expect(page).to_have_url(re.compile(r"from=2024-01-07"))
+    assert address(page).startswith("/explore/?type=note&from=2024-01-07T09%3A30")
+    assert address(page).endswith(dates.partition("&")[2])
+    assert last.input_value() == shown
+
+
+@pytest.mark.parametrize(("dates", "kind"), DATES)
+def test_dates_without_scripts_mean_the_same(open_page, dates, kind):
+    page = open_page("/explore/", java_script_enabled=False)
+    page.context.add_cookies([{"name": "timezone", "value": "Europe/Berlin", "url": page.url}])
+    page.goto(f"{page.url}?{dates}")
+    before, bars = total(page).inner_text(), page.locator("[data-bar]").count()
+    assert page.locator("#date-from").get_attribute("type") == kind
+    page.locator(".dates").get_by_role("button", name="Apply").click()
+    assert page.locator("#date-from").input_value() != ""
+    assert (total(page).inner_text(), page.locator("[data-bar]").count()) == (before, bars)
+    assert address(page).count("=") == dates.count("=")
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import date
 
 import pytest
 from django.conf import settings
@@ -14,7 +15,8 @@ from access.viewer import SCOPES, command_viewer
 from config.api import api
 from memories.records import StrictMemoryRecord, field_names
 from search.facets import FACETS
-from search.query import ALIASES, SearchQuery
+from search.histogram import build_histogram
+from search.query import ALIASES, Interval, SearchQuery
 
 TEXT = (settings.BASE_DIR / "docs" / "api.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
@@ -49,10 +51,17 @@ def test_every_facet_scope_address_and_error_is_named():
             assert f"`{method.upper()} {path.replace('memory_id', 'id')}`" in TEXT
 
 
+def test_bar_of_the_histogram_is_called_what_it_is_called():
+    shown = re.search(r'"first": "(\S+)", "last": "(\S+)", "label": "([^"]+)"', TEXT).groups()
+    first, last = map(date.fromisoformat, shown[:2])
+    (bar,) = build_histogram((), (first, last), Interval.MONTH).bars
+    assert shown == (bar.first, bar.last, bar.label)
+
+
 @pytest.fixture
 def surroundings(transactional_db, live_server):
     """What the page says the examples expect."""
-    key = make_key(name="example", scopes=["read", "write"], viewer=command_viewer()).raw
+    key = make_key(name="example", scopes=["read", "write"], every_project=True, viewer=command_viewer()).raw
     return {**os.environ, "SITE": live_server.url, "KEY": key}
 
 

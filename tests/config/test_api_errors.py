@@ -22,7 +22,7 @@ SHAPE = {"error", "detail", "suggestion", "did_you_mean"}
 
 @pytest.fixture
 def key():
-    return make_key(name="agent", scopes=["read", "write"], viewer=command_viewer())
+    return make_key(name="agent", scopes=["read", "write"], every_project=True, viewer=command_viewer())
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_key_in_the_address_is_an_unknown_parameter(client, key):
     ],
 )
 def test_scope_that_is_missing_is_named(client, scopes, method, path, missing):
-    raw = make_key(name="narrow", scopes=scopes, viewer=command_viewer()).raw
+    raw = make_key(name="narrow", scopes=scopes, every_project=True, viewer=command_viewer()).raw
     response = getattr(client, method)(
         path, headers={"X-API-Key": raw}, content_type="application/json", data={"content": "Tea."}
     )

@@ -397,6 +397,29 @@ def test_language_can_be_chosen_while_a_project_has_no_memories(curator):
     assert "language" in errors_of(curator.post(add, {"slug": "x", "name": "X", "language": "klingon"}))
 
 
+def test_second_project_of_a_slug_is_an_error_of_the_form(curator, memory):
+    form = {"slug": "tea", "name": "Other", "language": "english"}
+    assert "slug" in errors_of(curator.post("/admin/memories/project/add/", form))
+    assert not AuditEvent.objects.filter(verb="project_create").exists()
+
+
+def test_saving_a_project_untouched_leaves_no_trace(curator, memory):
+    address = reverse("admin:memories_project_change", args=[memory.project_id])
+    assert curator.post(address, form_of(curator, address)).status_code == 302
+    assert not AuditEvent.objects.filter(subject_type="project").exists()
+
+
+def test_project_is_described_by_those_who_may_write_into_it_and_made_by_neither(staff, memory):
+    address = reverse("admin:memories_project_change", args=[memory.project_id])
+    client = staff("curator")
+    assert client.post(address, {"name": "Tea house"}).status_code == 302
+    assert client.get("/admin/memories/project/add/").status_code == 403
+    reader = staff("viewer")
+    assert reader.get(address).status_code == 200
+    assert reader.post(address, {"name": "x"}).status_code == 403
+    assert Project.objects.get().name == "Tea house"
+
+
 def test_project_is_never_deleted(curator, memory):
     address = reverse("admin:memories_project_delete", args=[memory.project_id])
     assert curator.post(address, {"post": "yes"}).status_code == 403

@@ -43,7 +43,7 @@ RECORD = {
 
 
 def key(scopes, *projects):
-    return make_key(name="agent", scopes=scopes, projects=projects, viewer=command_viewer())
+    return make_key(name="agent", scopes=scopes, projects=projects, every_project=not projects, viewer=command_viewer())
 
 
 class Caller(Client):

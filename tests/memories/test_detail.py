@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from urllib.parse import quote
 
 import pytest
@@ -253,6 +254,29 @@ def test_statements_do_not_grow_with_what_hangs_on_it(reader, tea, kettle, djang
         MemoryLink.objects.create(memory_id=pk, ordinal=0, rel="mentions", target="t-7", target_memory_id=100)
     with django_assert_max_num_queries(16):
         reader.get("/m/100/")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York", "Pacific/Kiritimati", "Etc/GMT+12"])
+def test_either_end_of_the_calendar_has_a_page_in_every_zone(reader, tea, zone):
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    for pk, moment in ((1, first), (2, last)):
+        make(tea, pk, created_at=moment, updated_at=START, happened_at=moment, valid_from=moment, valid_to=moment)
+    reader.cookies["timezone"] = zone
+    for pk in (1, 2):
+        response = reader.get(f"/m/{pk}/")
+        assert response.status_code == 200
+        day = re.search(r'<dt>Created</dt><dd><a href="([^"]+)"', response.text)[1]
+        around = re.search(r'href="(/explore/\?project=tea[^"]*(?:from|to)[^"]*)"', response.text)[1]
+        for address in (day, around):
+            assert f'id="hit-{pk}"' in reader.get(unescape(address)).text
+
+
+def test_path_of_an_import_on_the_server_is_not_shown(reader, tea):
+    batch = ImportBatch.objects.create(origin="/srv/private/tea.jsonl", format="jsonl", started_at=START)
+    make(tea, 1, batch=batch)
+    text = reader.get("/m/1/").text
+    assert f"batch {batch.pk}, jsonl, 1 Mar 2026" in text
+    assert "/srv/private" not in text
 
 
 def test_time_is_that_of_the_viewer(reader, tea):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def caller(db):
-    raw = make_key(name="agent", scopes=["read"], viewer=command_viewer()).raw
+    raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer()).raw
     return Client(headers={"Authorization": f"Bearer {raw}"})
 
 

@@ -316,7 +316,8 @@ def test_hours_are_picked_in_local_time():
     plot = context_of(
         "from=2026-05-01T10:00&to=2026-05-01T10:59", zone, histogram=Histogram(Interval.HOUR, (hour,))
     ).plot
-    assert plot.input_type == "datetime-local"
+    assert (plot.dates.type, plot.dates.step) == ("datetime-local", "")
+    assert (plot.dates.first, plot.dates.last) == ("2026-05-01T10:00", "2026-05-01T10:59")
     assert plot.bars[0].first == "2026-05-01T10:00"
     assert plot.bars[0].url == "/explore/?from=2026-05-01T10%3A00%2B02%3A00&to=2026-05-01T10%3A59%2B02%3A00"
     assert plot.handles[0].value == 0

@@ -1,6 +1,10 @@
 """The explorer's pages through the test client."""
 
 import re
+from datetime import UTC, datetime
+from html import unescape
+from urllib.parse import parse_qsl
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth.models import User
@@ -9,6 +13,7 @@ from django.test import Client
 
 from access.models import Membership
 from memories.models import Memory, Project
+from search.query import SearchQuery
 
 HTMX = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "explorer"}
 
@@ -162,6 +167,42 @@ def test_form_sends_the_query_that_it_shows(reader, querystring):
     assert sorted(sent) == sorted(decoded)
 
 
+DATES = [
+    pytest.param("from=2026-01-01&to=2026-12-31", "date", id="days"),
+    pytest.param("to=2026-12-31", "date", id="one end"),
+    pytest.param("from=2026-01-01&to=9999-12-31", "date", id="last day there is"),
+    pytest.param("from=2026-01-01T00:00Z&to=2026-12-31", "datetime-local", id="time and day"),
+    pytest.param("from=2025-12-31T23:00Z&to=2026-12-31", "date", id="whole days of the zone"),
+    pytest.param("from=2026-03-01T10:00-03:00&to=2026-03-01T10:59-03:00", "datetime-local", id="hour elsewhere"),
+    pytest.param("from=2026-03-01T10:00:15Z&to=2026-03-01T10:30:45Z", "datetime-local", id="seconds"),
+    pytest.param("from=2026-03-01T10:00:15Z", "datetime-local", id="seconds, one end"),
+    pytest.param("from=2026-03-01T10:00:15Z&to=2026-03-01T10:30:00Z", "text", id="no picker says second zero"),
+    pytest.param("from=2026-03-01T10:00:15.25Z", "text", id="fraction of a second"),
+    pytest.param("from=2025-10-26T02:30%2B01:00", "text", id="hour that comes twice"),
+    pytest.param("from=2026-03-29T02:30&to=2026-03-30", "datetime-local", id="hour that never comes"),
+]
+
+
+@pytest.mark.parametrize(("querystring", "kind"), DATES)
+def test_dates_that_nobody_changed_are_sent_as_they_were_asked(reader, querystring, kind):
+    reader.cookies["timezone"] = "Europe/Berlin"
+    zone, now = ZoneInfo("Europe/Berlin"), datetime(2026, 6, 1, tzinfo=UTC)
+    Memory.objects.filter(title="Cups").update(created_at=datetime(2026, 3, 1, 10, tzinfo=UTC))
+    query = SearchQuery.from_pairs(parse_qsl(querystring))
+    text = reader.get(f"/explore/?{query.querystring()}").text
+    inputs = re.findall(
+        r'<input type="([^"]*)" id="date-[^>]*? name="(\w+)" [^>]*?value="([^"]*)" data-asked="([^"]*)"', text
+    )
+    assert {kind_of for kind_of, *_ in inputs} == {kind}
+    asked = SearchQuery.from_pairs((name, unescape(was)) for _, name, _, was in inputs)
+    assert asked == query
+    shown = SearchQuery.from_pairs((name, unescape(value)) for _, name, value, _ in inputs)
+    assert shown.period(zone, now) == query.period(zone, now)
+    # What its type of field does not take, a browser shows and sends as nothing.
+    forms = {"date": r"(\d{4}-\d\d-\d\d)?", "datetime-local": r"(\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?)?", "text": ".*"}
+    assert all(re.fullmatch(forms[kind], unescape(value)) for _, _, value, _ in inputs)
+
+
 def test_row_shows_the_count_that_ticking_it_gives(reader):
     response = reader.get("/explore/?project=tea")
     rows = re.findall(r'name="type" value="([^"]+)" aria-label="[^",]+, (\d+)', response.text)
@@ -278,6 +319,26 @@ def test_time_zone_that_is_none_is_the_default(reader, zone):
     assert "data-theme=" not in text
 
 
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_either_end_of_the_calendar_is_listed_in_every_zone(reader, zone):
+    ends = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    for title, moment in zip(("Cups", "Paint order"), ends, strict=True):
+        assert Memory.objects.filter(title=title).update(created_at=moment) == 1
+    reader.cookies["timezone"] = zone
+    for querystring in (
+        "",
+        "sort=oldest",
+        "q=paint",
+        "q=cups",
+        "q=cups&bucket=hour",
+        "from=2024-01-01",
+        "to=2024-01-01",
+    ):
+        response = reader.get(f"/explore/?{querystring}")
+        assert response.status_code == 200
+        assert hit_titles(response)
+
+
 def test_statements_do_not_grow_with_what_is_shown(reader, django_assert_max_num_queries):
     reader.get("/explore/")
     with django_assert_max_num_queries(32):
@@ -294,6 +355,14 @@ def test_values_page_lists_searches_and_sorts(reader):
     found = reader.get("/facets/tag/?search=kett").text
     assert re.findall(r'<input type="checkbox"[^>]*value="([^"]+)"', found) == ["kettle"]
     assert "No tag has such a name here." in reader.get("/facets/tag/?search=zzz").text
+
+
+def test_values_page_calls_what_is_chosen_by_its_name(reader):
+    path = "/facets/tag/?category=stove&entity=kettle"
+    explored = reader.get(path.replace("/facets/tag/", "/explore/")).text
+    names = re.findall(r'aria-label="(Remove filter: [^"]+)"', explored)
+    assert names == ["Remove filter: category Kitchen / Oven", "Remove filter: entity kettle"]
+    assert re.findall(r'aria-label="(Remove filter: [^"]+)"', reader.get(path).text) == names
 
 
 def test_values_page_sends_ticks_to_the_results(reader):
