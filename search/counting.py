@@ -32,6 +32,7 @@ from search.engines.base import (
 )
 from search.facets import FACET, FACETS, DateBuckets, Facet, FacetSpec, FacetValue, Kind
 from search.histogram import Histogram, build_histogram, effective_interval, histogram_domain
+from search.labels import local_time
 from search.planning import Planned, visible_ids
 from search.query import Interval, SearchQuery
 
@@ -306,8 +307,8 @@ def mark_parents(engine: Engine, planned: Planned, rows: Iterable[FacetValue]) -
 
 def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Counts) -> Histogram:
     plan, zone = planned.plan, planned.zone
-    first = plan.start.astimezone(zone).date() if plan.start else None
-    last = (plan.end - timedelta(microseconds=1)).astimezone(zone).date() if plan.end else None
+    first = local_time(plan.start, zone).date() if plan.start else None
+    last = local_time(plan.end - timedelta(microseconds=1), zone).date() if plan.end else None
     domain = histogram_domain(counts.days, first, last)
     if domain is None:
         return Histogram()

@@ -277,7 +277,7 @@ def _all_switch(query: SearchQuery, facet: Facet) -> AllSwitch | None:
 
 def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, ...]:
     """The rows as a tree. A value whose parent is not among them stands at the root."""
-    known = {value.canonical for value in facet.values}
+    known = {value.canonical or value.value for value in facet.values}
     children: dict[str | None, list[FacetValue]] = {}
     for value in facet.values:
         children.setdefault(value.parent if value.parent in known else None, []).append(value)
@@ -287,7 +287,7 @@ def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, .
         rows = []
         for value in children.get(parent, []):
             row = _row(query, facet.key, value, corpus, peak)
-            below = tuple(level(value.canonical, implied or (value.selected and query.subcategories)))
+            below = tuple(level(value.canonical or value.value, implied or (value.selected and query.subcategories)))
             rows.append(_branch(query, row, value, below, implied))
         return rows
 

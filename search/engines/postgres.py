@@ -322,9 +322,9 @@ class PostgresEngine:
         where = sql.where(plan, without_dates=True)
         # Hours are asked for within a few days only: what lies outside of the dates is not drawn.
         if plan.start is not None:
-            where += f" AND m.created_at >= {sql.bind(plan.start - timedelta(days=3))}"
+            where += f" AND m.created_at >= {sql.bind(plan.start)}::timestamptz - interval '3 days'"
         if plan.end is not None:
-            where += f" AND m.created_at < {sql.bind(plan.end + timedelta(days=3))}"
+            where += f" AND m.created_at < {sql.bind(plan.end)}::timestamptz + interval '3 days'"
         rows = self._rows(_HOURS.format(moment=_MOMENT, zone=sql.bind(str(zone)), inside=inside, where=where), sql)
         return tuple(DayCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
 

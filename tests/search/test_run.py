@@ -489,3 +489,17 @@ def test_words_of_a_project_that_is_not_chosen_are_counted_in_its_own_language(c
     Project.objects.filter(slug="boat").update(language="simple")
     result = ask("q=boats or boat&project=tea&include_facets=1", everyone)
     assert counts(result, "project")["boat"] == ask("q=boats or boat&project=boat", everyone).total
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        "from=0001-01-01T00:00Z&tz=America/New_York",
+        "to=9999-12-31T23:30Z&tz=Asia/Tokyo",
+        "from=0001-01-01&to=9999-12-31&bucket=hour&tz=Asia/Tokyo",
+        "from=0001-01-01T00:00Z&to=0001-01-01T00:30Z&bucket=hour&tz=America/New_York",
+        "from=9999-12-31T23:00Z&bucket=hour&tz=Asia/Tokyo",
+    ],
+)
+def test_dates_asked_for_at_the_ends_of_the_calendar_are_answered(corpus, everyone, dates):
+    assert ask(f"include_facets=1&{dates}", everyone).total in {0, 14}
