@@ -1,7 +1,7 @@
 # The commands of this project. `make` alone lists them.
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
-BENCH_ARGS ?=
+BENCH_ARGS ?= --size 21000 --size 200000
 RUN = .venv/bin/python
 
 .DEFAULT_GOAL := help

@@ -100,9 +100,11 @@ def run_log(log: QueryLog, seed: int, peers: Sequence[Peer], advance: Advance) -
             result = ours.measure(entry, recount if entry.kind in APART else answer, explore_first)
             ours.answers.append(_as_answer(result))
             ours.engine = result.engine
-            for stage, milliseconds in result.timings.items():
+            for stage, milliseconds in result.timings.items() if entry.kind not in APART else ():
                 ours.stages.setdefault(stage, []).append(milliseconds / 1_000)
             if place % _PAGE_EVERY == 0:
+                if entry.kind in APART:
+                    forget()
                 begin = time.perf_counter()
                 page(entry.query)
                 ours.samples[entry.kind].page.append(time.perf_counter() - begin)

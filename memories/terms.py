@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from search.analysis import index_terms, to_tsvector
+from search.analysis import index_terms, to_tsvector, tsvector_of
 
 # Postgres holds at most 1 MiB of terms and positions for a document.
 _MAX_VECTOR_BYTES = 1_000_000
@@ -25,18 +25,15 @@ class MemoryText:
 
 def memory_terms(text: MemoryText) -> str:
     """Title weighs most, then tags, then summary and names, then content."""
-    positions = index_terms(
-        [
-            (text.title, "A"),
-            (" ".join(text.tags), "B"),
-            (" ".join(part for part in (text.summary, text.external_id, *text.link_targets) if part), "C"),
-            (text.content, "D"),
-        ],
-        text.language,
-    )
+    fields = [
+        (text.title, "A"),
+        (" ".join(text.tags), "B"),
+        (" ".join(part for part in (text.summary, text.external_id, *text.link_targets) if part), "C"),
+        (text.content, "D"),
+    ]
     if len(text.content) + len(text.summary) > _SURELY_FITS:
-        positions = _fitting(positions)
-    return to_tsvector(positions)
+        return to_tsvector(_fitting(index_terms(fields, text.language)))
+    return tsvector_of(fields, text.language)
 
 
 def _fitting(positions: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:

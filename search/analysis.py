@@ -29,6 +29,7 @@ _TOKEN = re.compile(
     rf"{_WORD}(?:(?:[.\-:/@\\]|::|['\u2019])(?={_WORD}){_WORD})*(?:\+\+|\#(?!\w))?"
 )
 _PARTS = re.compile(r"[^\W_]+")
+_SYMBOLS = re.compile(r"[\W_]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINTS = re.compile(r"::|[./:@\\]")
 _APOSTROPHES = re.compile(r"['\u2019]")
@@ -96,35 +97,47 @@ def _stem(word: str, language: str) -> str:
     return str(stemmer.stemWord(word))
 
 
+@lru_cache(maxsize=100_000)
+def _analyse_word(word: str, language: str) -> tuple[str, str, tuple[str, ...]]:
+    """A plain word folded, its stem as one word, and the stems of its humps: the same words are in many tokens."""
+    folded = fold(word)
+    humps = [hump for hump in _CAMEL.split(word) if hump]
+    stem = _stem(folded, language)[:MAX_TERM_LENGTH]
+    if len(humps) == 1:
+        return folded, stem, (stem,)
+    return folded, stem, tuple(_stem(fold(hump), language)[:MAX_TERM_LENGTH] for hump in humps)
+
+
 @lru_cache(maxsize=400_000)
 def analyse_token(raw: str, language: str) -> RawToken:
     """The terms of one raw token as `_TOKEN` finds it."""
-    spelling = fold(raw)[:MAX_TERM_LENGTH]
+    if raw.isalnum() and (raw.islower() or raw.isdigit() or (raw[1:].isalpha() and raw[1:].islower())):
+        # Most tokens: one plain word without humps.
+        _, stem, _ = _analyse_word(raw, language)
+        return RawToken(((stem, 0),), 1, (stem,), "", False)
     plain = _APOSTROPHES.sub("", raw)
-    words = _PARTS.findall(plain)
-    pieces = [piece for word in words for piece in _CAMEL.split(word) if piece]
+    words = [_analyse_word(word, language) for word in _PARTS.findall(plain)]
     # `MatTooltip` and `mattooltip` must meet: a word in mixed case is also one word.
-    parts = tuple(_stem(fold(piece), language)[:MAX_TERM_LENGTH] for piece in pieces)
+    parts: list[str] = []
     terms: dict[tuple[str, int], None] = {}
-    position = 0
-    for word in words:
-        humps = [piece for piece in _CAMEL.split(word) if piece]
+    for _, stem, humps in words:
         if len(humps) > 1:
-            terms[_stem(fold(word), language)[:MAX_TERM_LENGTH], position] = None
+            terms[stem, len(parts)] = None
         for hump in humps:
-            terms[_stem(fold(hump), language)[:MAX_TERM_LENGTH], position] = None
-            position += 1
-    symbols = fold(plain) != "".join(fold(word) for word in words)
-    hyphenated = symbols and not raw.startswith("-") and set(re.findall(r"[\W_]", plain)) == {"-"}
+            terms[hump, len(parts)] = None
+            parts.append(hump)
+    folded = fold(plain)
+    symbols = folded != "".join(word[0] for word in words)
+    hyphenated = symbols and not raw.startswith("-") and set(_SYMBOLS.findall(plain)) == {"-"}
     whole = ""
     if symbols:
-        whole = fold(plain)[:MAX_TERM_LENGTH]
+        whole = folded[:MAX_TERM_LENGTH]
         terms[whole, 0] = None
         for subpath in _subpaths(plain):
             terms[fold(subpath)[:MAX_TERM_LENGTH], 0] = None
-    elif len(words) == 1 and len(pieces) > 1:
-        whole = _stem(spelling, language)
-    return RawToken(tuple(terms), max(position, 1), parts, whole, hyphenated)
+    elif len(words) == 1 and len(parts) > 1:
+        whole = _stem(fold(raw)[:MAX_TERM_LENGTH], language)
+    return RawToken(tuple(terms), max(len(parts), 1), tuple(parts), whole, hyphenated)
 
 
 def _subpaths(name: str) -> Iterator[str]:
@@ -189,6 +202,36 @@ def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dic
             position += raw.width if raw.terms else 0
         position += 2
     return positions
+
+
+_PLACES = {weight: [f"{at}{weight}" for at in range(MAX_POSITION + 1)] for weight in "ABCD"}
+
+
+@lru_cache(maxsize=200_000)
+def _quoted_token(raw: str, language: str) -> tuple[tuple[tuple[str, int], ...], int]:
+    """The terms of a token as tsvector literals write them, and how many positions it spans."""
+    token = analyse_token(raw, language)
+    return tuple((quote_term(term), offset) for term, offset in token.terms), token.width if token.terms else 0
+
+
+def tsvector_of(fields: list[tuple[str, str]], language: str = "english") -> str:
+    """`to_tsvector(index_terms(...))` at once, for the many documents of an import."""
+    vector: dict[str, list[str]] = {}
+    position = 1
+    for text, weight in fields:
+        places = _PLACES[weight]
+        for found in _TOKEN.findall(text):
+            terms, width = _quoted_token(found, language)
+            for term, offset in terms:
+                at = position + offset
+                if (known := vector.get(term)) is None:
+                    if len(vector) < MAX_DISTINCT_TERMS:
+                        vector[term] = [places[at if at < MAX_POSITION else MAX_POSITION]]
+                elif at < MAX_POSITION and len(known) < MAX_POSITIONS_PER_TERM:
+                    known.append(places[at])
+            position += width
+        position += 2
+    return " ".join([term + ":" + ",".join(known) for term, known in vector.items()])
 
 
 def to_tsvector(positions: dict[str, list[tuple[int, str]]]) -> str:

@@ -1,5 +1,6 @@
 """Other processes that turn texts to terms while this one reads and writes: most of the work of an import."""
 
+import atexit
 import gc
 import multiprocessing
 import os
@@ -47,6 +48,8 @@ def _live_and_die_with_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Terms make no cycles, and what is remembered of each word would be looked through again and again.
     gc.disable()
+    # An interpreter that ends in order frees every word it remembers, one by one, for seconds.
+    atexit.register(os._exit, 0)
     if parent := multiprocessing.parent_process():
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
 

@@ -82,13 +82,15 @@ def _undoable(batch_id: int) -> ImportBatch:
 def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int]) -> None:
     """Name what was changed since by others than this batch: undoing would lose it."""
     with connection.cursor() as cursor:
-        # Through auditevent_subject_idx.
-        # Through auditevent_subject_idx. A memory that the batch made has no event of its own: any counts.
+        # Through auditevent_subject_idx. A memory that the batch made has no event of its own: any counts, but those
+        # of batches that are undone themselves.
         cursor.execute(
             "SELECT DISTINCT subject_id FROM access_auditevent edit"
             " WHERE subject_type = 'memory' AND subject_id = ANY(%s) AND batch_id IS DISTINCT FROM %s"
             " AND id > coalesce((SELECT min(id) FROM access_auditevent own WHERE own.subject_type = 'memory'"
-            " AND own.subject_id = edit.subject_id AND own.batch_id = %s), 0) ORDER BY 1",
+            " AND own.subject_id = edit.subject_id AND own.batch_id = %s), 0)"
+            " AND NOT EXISTS (SELECT 1 FROM memories_importbatch b WHERE b.id = edit.batch_id AND b.state = 'undone')"
+            " ORDER BY 1",
             [list(memory_ids), batch.pk, batch.pk],
         )
         edited = [row[0] for row in cursor.fetchall()]

@@ -52,13 +52,14 @@ _PENDING_LIST = "32MB"
 # The columns that statements choose rows by; looking through the long texts would cost as much as all of these.
 _LOOKED_UP = (
     "memories_memory (id, project_id, external_id, content_hash),"
-    " memories_memorylink (memory_id, target, target_memory_id), categories_category, categories_entity (id, name, entity_type), categories_concept (id, name)"
+    " memories_memorylink (memory_id, target, target_memory_id),"
+    " categories_category, categories_entity (id, name, entity_type), categories_concept (id, name)"
 )
 _SEARCHED = (
     "memories_memory (id, project_id, memory_type, tags, state, authors, agent, session_id, source, external_id,"
-    " created_at, content_hash, batch_id, superseded_by_id, terms, category_ids, category_path_ids, concept_ids, entity_ids),"
-    " memories_memorylink, memories_session, categories_category, categories_categorylink, categories_concept,"
-    " categories_conceptlink, categories_entity, categories_entitylink"
+    " created_at, content_hash, batch_id, superseded_by_id, terms, category_ids, category_path_ids, concept_ids,"
+    " entity_ids), memories_memorylink, memories_session, categories_category, categories_categorylink,"
+    " categories_concept, categories_conceptlink, categories_entity, categories_entitylink"
 )
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False).encode
 

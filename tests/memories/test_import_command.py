@@ -351,6 +351,17 @@ def test_undo_names_what_was_edited_since_and_force_undoes_it(jsonl):
     assert counts() == before
 
 
+def test_batches_are_undone_in_reverse_order_without_force(jsonl):
+    before = counts()
+    run(jsonl({"id": "m1", "content": "First words."}, name="one.jsonl"))
+    first = last_batch()
+    run(jsonl({"id": "m1", "content": "Second words."}, name="two.jsonl"))
+    run(undo=str(last_batch().pk))
+    assert Memory.objects.get(external_id="m1").content == "First words."
+    run(undo=str(first.pk))
+    assert counts() == before
+
+
 def test_undo_keeps_what_others_use_until_they_are_undone_too(jsonl):
     before = counts()
     run(jsonl({"id": "a", "project": "alpha", "content": "A.", "categories": ["X/Y"], "entities": ["tool:T"]}))

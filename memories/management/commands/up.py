@@ -99,7 +99,8 @@ class Command(BaseCommand):
 
     def load_sample(self, path: Path) -> None:
         try:
-            call_command("import_memories", str(path))
+            # For the history of this repository; the others name their projects.
+            call_command("import_memories", str(path), project="mnemoscope")
         except Exception as error:  # whatever it is, an empty explorer is better than none
             if self.asked_to_stop.is_set():
                 raise KeyboardInterrupt from None
