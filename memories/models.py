@@ -146,6 +146,8 @@ class Memory(models.Model):
             GinIndex(fields=["concept_ids"], name="memory_concept_gin"),
             GinIndex(fields=["entity_ids"], name="memory_entity_gin"),
             models.Index(fields=["-created_at", "-id"], name="memory_created_idx"),
+            # Totals of the default states are counted from it alone.
+            models.Index(fields=["state", "-created_at", "-id"], name="memory_state_created_idx"),
             models.Index(fields=["project", "-created_at", "-id"], name="memory_project_created_idx"),
             models.Index(fields=["memory_type"], name="memory_type_idx"),
             models.Index(fields=["project", "external_id"], name="memory_external_idx"),

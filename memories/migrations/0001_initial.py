@@ -195,6 +195,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='memory',
+            index=models.Index(fields=['state', '-created_at', '-id'], name='memory_state_created_idx'),
+        ),
+        migrations.AddIndex(
+            model_name='memory',
             index=models.Index(fields=['project', '-created_at', '-id'], name='memory_project_created_idx'),
         ),
         migrations.AddIndex(
