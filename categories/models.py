@@ -38,7 +38,6 @@ class Category(models.Model):
         constraints = [models.UniqueConstraint(fields=["path"], name="category_path_unique")]
         indexes = [
             models.Index(Lower("name"), name="category_name_lower_idx"),
-            GinIndex(fields=["aliases"], name="category_aliases_gin"),
             GinIndex(fields=["name"], name="category_name_trgm", opclasses=["gin_trgm_ops"]),
         ]
 
@@ -65,7 +64,6 @@ class Concept(models.Model):
         ordering = ["name"]
         constraints = [models.UniqueConstraint(Lower("name"), name="concept_name_unique")]
         indexes = [
-            GinIndex(fields=["aliases"], name="concept_aliases_gin"),
             GinIndex(fields=["name"], name="concept_name_trgm", opclasses=["gin_trgm_ops"]),
         ]
 
@@ -89,7 +87,6 @@ class Entity(models.Model):
         ordering = ["name", "entity_type"]
         constraints = [models.UniqueConstraint(Lower("name"), "entity_type", name="entity_name_type_unique")]
         indexes = [
-            GinIndex(fields=["aliases"], name="entity_aliases_gin"),
             GinIndex(fields=["name"], name="entity_name_trgm", opclasses=["gin_trgm_ops"]),
         ]
 

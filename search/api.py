@@ -15,6 +15,7 @@ from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
 from search.histogram import Histogram
 from search.query import QueryError, SearchQuery, pairs_of
 from search.run import FacetListing, FacetPage, Hit, SearchResult, SearchWarning, facet_page, run
+from search.stopwatch import server_timing
 
 # As many values of a facet as one answer holds.
 FACET_LIMIT = 1_000
@@ -216,7 +217,7 @@ def search(request: ApiRequest, response: HttpResponse) -> SearchReply:
     """Memories by words, filters or both; with `include_facets`, counts over the whole match set."""
     viewer = allowed(request, "read")
     result = run(SearchQuery.from_pairs(pairs_of(request.GET)), viewer, facet_limit=FACET_LIMIT)
-    response["Server-Timing"] = _server_timing(result.timings)
+    response["Server-Timing"] = server_timing(result.timings)
     return _search_reply(result, request)
 
 
@@ -231,7 +232,7 @@ def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
     viewer = allowed(request, "read")
     query = SearchQuery.from_pairs(pairs_of(request.GET)).but(include_facets=True, page_size=1)
     result = run(query, viewer)
-    response["Server-Timing"] = _server_timing(result.timings)
+    response["Server-Timing"] = server_timing(result.timings)
     return FacetsReply(
         total=result.total,
         filters=query.applied(),
@@ -253,7 +254,7 @@ def facet(request: ApiRequest, facet: str, response: HttpResponse) -> FacetPageR
     spec = _facet_named(facet)
     listing, query = _read_listing(pairs_of(request.GET))
     page = facet_page(query, spec.key, listing, viewer)
-    response["Server-Timing"] = _server_timing(page.timings)
+    response["Server-Timing"] = server_timing(page.timings)
     return _facet_page_reply(page, query)
 
 
@@ -263,10 +264,6 @@ def _read_listing(pairs: list[tuple[str, str]]) -> tuple[FacetListing, SearchQue
     if problems or more:
         raise QueryError((*problems, *more))
     return listing, query
-
-
-def _server_timing(timings: dict[str, float]) -> str:
-    return ", ".join(f"{stage};dur={milliseconds:.1f}" for stage, milliseconds in timings.items())
 
 
 def _facet_named(name: str) -> FacetSpec:

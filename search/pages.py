@@ -3,9 +3,7 @@
 The only place below a view that reads a request.
 """
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
@@ -16,6 +14,7 @@ from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
 from search.query import Problem, SearchQuery, pairs_of, zone_names
+from search.stopwatch import Stopwatch, server_timing
 
 TIMEZONE_COOKIE = "timezone"
 
@@ -58,24 +57,6 @@ def is_typing(request: PageRequest) -> bool:
     return request.headers.get("X-Typing") == "1"
 
 
-class Stages:
-    """How long the parts of an answer took, for the Server-Timing header."""
-
-    def __init__(self) -> None:
-        self.milliseconds: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.milliseconds[name] = (time.perf_counter() - begin) * 1000
-
-    def header(self, others: Mapping[str, float]) -> str:
-        return ", ".join(f"{name};dur={spent:.1f}" for name, spent in {**others, **self.milliseconds}.items())
-
-
 def page_response(
     request: PageRequest,
     template: str,
@@ -87,16 +68,16 @@ def page_response(
     address: str = "",
 ) -> HttpResponse:
     """The page, or the partial of it that htmx asked for. `address` is where the address bar is to point."""
-    stages = Stages()
+    watch = Stopwatch()
     fragment = wants_fragment(request)
-    with stages.stage("render"):
+    with watch.stage("render"):
         name = f"{template}#{partial}" if fragment else template
         response = render(request, name, {**context, "is_fragment": fragment}, status=status)
     if fragment and address:
         here = request.htmx.current_url_abs_path
         replaces = is_typing(request) or here == address
         response["HX-Replace-Url" if replaces else "HX-Push-Url"] = address
-    response["Server-Timing"] = stages.header(timings)
+    response["Server-Timing"] = server_timing({**timings, **watch.timings})
     return private(response)
 
 

@@ -3,7 +3,6 @@
 A fixed number of statements, whatever the number of hits, values and facets.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from search.hits import hydrate
 from search.planning import build_plan, visible_ids
 from search.query import SearchQuery
 from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
+from search.stopwatch import Stopwatch
 
 __all__ = [
     "CategoryRef",
@@ -43,22 +43,6 @@ __all__ = [
     "facet_page",
     "run",
 ]
-
-
-class _Stopwatch:
-    """Milliseconds by stage."""
-
-    def __init__(self) -> None:
-        self.timings: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            spent = (time.perf_counter() - begin) * 1000
-            self.timings[name] = round(self.timings.get(name, 0.0) + spent, 3)
 
 
 @contextmanager
@@ -80,7 +64,7 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
     `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows.
     """
     engine = engine_in_use()
-    watch = _Stopwatch()
+    watch = Stopwatch()
     now = datetime.now(UTC)
     counted: Counted | None = None
     with _snapshot():
@@ -117,7 +101,7 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
 def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
     """The values of one facet under a query: all of them, searched, sorted and cut to a page."""
     engine = engine_in_use()
-    watch = _Stopwatch()
+    watch = Stopwatch()
     spec = FACET[key]
     now = datetime.now(UTC)
     with _snapshot(), watch.stage("facets"):

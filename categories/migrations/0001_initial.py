@@ -135,10 +135,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='category',
-            index=django.contrib.postgres.indexes.GinIndex(fields=['aliases'], name='category_aliases_gin'),
-        ),
-        migrations.AddIndex(
-            model_name='category',
             index=django.contrib.postgres.indexes.GinIndex(fields=['name'], name='category_name_trgm', opclasses=['gin_trgm_ops']),
         ),
         migrations.AddConstraint(
@@ -147,19 +143,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='concept',
-            index=django.contrib.postgres.indexes.GinIndex(fields=['aliases'], name='concept_aliases_gin'),
-        ),
-        migrations.AddIndex(
-            model_name='concept',
             index=django.contrib.postgres.indexes.GinIndex(fields=['name'], name='concept_name_trgm', opclasses=['gin_trgm_ops']),
         ),
         migrations.AddConstraint(
             model_name='concept',
             constraint=models.UniqueConstraint(django.db.models.functions.text.Lower('name'), name='concept_name_unique'),
-        ),
-        migrations.AddIndex(
-            model_name='entity',
-            index=django.contrib.postgres.indexes.GinIndex(fields=['aliases'], name='entity_aliases_gin'),
         ),
         migrations.AddIndex(
             model_name='entity',
