@@ -14,7 +14,8 @@ class SignIn(LoginView):
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         token = request.GET.get("token")
-        if token is None:
+        # Whoever only looks at a link, as previews and link checkers do with HEAD, must not use it up.
+        if token is None or request.method == "HEAD":
             return super().get(request, *args, **kwargs)
         if user := sign_in_token_redeem(token):
             login(request, user, backend="django.contrib.auth.backends.ModelBackend")

@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 import uvicorn
+from django.conf import settings
 
 SHUTDOWN_SECONDS = 3
+
+# Where a command learns which port the server has that runs beside it.
+ADDRESS_FILE = settings.HOME / "address"
 
 
 class CannotListenError(Exception):
@@ -130,3 +134,11 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def running_site() -> str | None:
+    """The address of the server that runs: `up` writes it down while it serves."""
+    try:
+        return (settings.HOME / ADDRESS_FILE.name).read_text().strip()
+    except FileNotFoundError:
+        return None

@@ -424,7 +424,7 @@ class MemoryRecord(Record):
     summary: Text = ""
     content: Annotated[str, BeforeValidator(_content)] = Field(validation_alias=AliasChoices("content", "text", "body"))
     tags: Annotated[tuple[str, ...], BeforeValidator(_tags)] = ()
-    categories: CategoryPaths = ()
+    categories: CategoryPaths = Field((), validation_alias=AliasChoices("categories", "category"))
     concepts: Annotated[tuple[ConceptName, ...], BeforeValidator(_items)] = ()
     entities: Annotated[tuple[EntityName, ...], BeforeValidator(_whole_items)] = ()
     links: Annotated[tuple[LinkName, ...], BeforeValidator(_whole_items)] = ()

@@ -493,6 +493,7 @@ def _gather(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Prob
     data: dict[str, Any] = {}
     problems: list[Problem] = []
     offset: str | None = None
+    twice: set[str] = set()
     for given, raw in pairs:
         if given == "offset":
             offset = raw
@@ -504,10 +505,13 @@ def _gather(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Prob
             data.setdefault(key, []).append(raw)
         elif raw.strip() == "" and key != "q":
             continue
-        elif key in data and data[key] != raw:
-            problems.append(Problem(given, "is given twice with different values", "give it once"))
         else:
-            data[key] = _SORT_ALIASES.get(raw, raw) if key == "sort" else raw.strip() if key == "q" else raw
+            value = _SORT_ALIASES.get(raw, raw) if key == "sort" else raw.strip() if key == "q" else raw
+            if data.setdefault(key, value) != value:
+                twice.add(key)
+    for key in sorted(twice):
+        problems.append(Problem(key, "is given twice with different values", "give it once"))
+        del data[key]
     if offset is not None:
         _apply_offset(offset, data, problems)
     return data, problems

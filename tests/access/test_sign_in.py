@@ -35,6 +35,13 @@ def test_link_signs_in_and_leads_to_the_explorer(client, owner):
     assert "no-store" in response["Cache-Control"]
 
 
+def test_looking_at_a_link_without_opening_it_uses_nothing_up(client, owner):
+    token = sign_in_token_issue(user=owner)
+    assert client.head(SIGN_IN, {"token": token}).status_code == 200
+    assert signed_in(client) is None
+    assert client.get(SIGN_IN, {"token": token}).status_code == 302
+
+
 def test_link_works_once(client, owner):
     token = sign_in_token_issue(user=owner)
     assert client.get(SIGN_IN, {"token": token}).status_code == 302

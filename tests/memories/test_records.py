@@ -205,3 +205,8 @@ def test_a_vocabulary_line_says_what_it_is():
     assert reasons(caught.value) == [
         "record: 'categry' is not known: write one of memory, project, category, concept, entity, relationship"
     ]
+
+
+def test_a_single_category_may_be_called_so():
+    record = MemoryRecord.model_validate({"content": "x", "category": "Zoo/Stripes"})
+    assert record.categories == ("Zoo/Stripes",)

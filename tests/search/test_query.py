@@ -158,3 +158,9 @@ values = st.lists(st.text(alphabet="abc/ +#é", min_size=1, max_size=6), max_siz
 def test_writing_and_reading_a_query_gives_it_back(arguments):
     query = SearchQuery.from_mapping(arguments)
     assert parse(query.querystring()) == query
+
+
+def test_what_is_given_twice_is_left_out():
+    query, found = SearchQuery.read([("q", "tea"), ("q", "milk"), ("tag", "a")])
+    assert (query.text, query.tag) == ("", ("a",))
+    assert [problem.parameter for problem in found] == ["q"]

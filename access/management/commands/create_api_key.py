@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from access.keys import NewKey, make_key
 from access.viewer import SCOPES, command_viewer
+from config.serving import running_site, site_address
 from memories.models import Project
 from search.query import since_span
 
@@ -101,6 +102,7 @@ def _introduced(new: NewKey) -> str:
     key = new.key
     sees = EVERY_PROJECT if key.every_project else f"It sees {key.shown_projects()}."
     expires = f"{key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never"
+    site = running_site() or site_address("127.0.0.1", settings.PORT)
     return f"""The key "{key.name}" is made. Copy it now: it is not shown again.
 
     {new.raw}
@@ -108,6 +110,6 @@ def _introduced(new: NewKey) -> str:
 It may {", ".join(key.scopes)}; it expires {expires}. {sees}
 Use it like this:
 
-    curl -H "Authorization: Bearer {new.raw}" "http://127.0.0.1:{settings.PORT}/api/search?q=hello"
+    curl -H "Authorization: Bearer {new.raw}" "{site}/api/search?q=hello"
 
 See `list_api_keys` for the keys there are, and end this one with: python manage.py revoke_api_key {key.prefix}"""

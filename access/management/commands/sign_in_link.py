@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from access.owner import owner_to_sign_in, sign_in_link
-from config.serving import site_address
+from config.serving import running_site, site_address
 
 
 class Command(BaseCommand):
@@ -24,12 +24,8 @@ class Command(BaseCommand):
                 if user
                 else "There is no superuser yet. Start Mnemoscope (make run), or run: python manage.py createsuperuser."
             )
-        self.stdout.write(sign_in_link(user=person, site=(site or running_site()).rstrip("/")))
-
-
-def running_site() -> str:
-    """`up` writes its address down; without it, the port of the settings."""
-    try:
-        return (settings.HOME / "address").read_text().strip()
-    except FileNotFoundError:
-        return site_address("127.0.0.1", settings.PORT)
+        site = site or running_site()
+        if site is None:
+            site = site_address("127.0.0.1", settings.PORT)
+            self.stderr.write(f"No server of this MNEMOSCOPE_HOME is running: the link works once one does, at {site}.")
+        self.stdout.write(sign_in_link(user=person, site=site.rstrip("/")))

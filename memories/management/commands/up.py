@@ -21,13 +21,12 @@ from django.urls import get_resolver
 
 from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
 from access.viewer import command_viewer
-from config.serving import CannotListenError, is_loopback, listen, serve, site_address, stop_signals
+from config.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 from memories.models import Memory
 from search.query import SearchQuery
 from search.run import run
 
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
-ADDRESS_FILE = settings.HOME / "address"  # where `sign_in_link` learns which port this server has
 # As a person would type it.
 PYTHON = ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
 SETTING_UP = 4_711_001  # the key of the advisory lock
