@@ -9,6 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from access.keys import make_key
+from access.models import AuditEvent
 from access.viewer import command_viewer
 from memories.models import ImportBatch
 from search.facets import FACETS
@@ -25,14 +26,16 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def records(django_db_setup, django_db_blocker):
-    """All records, imported once for the tests of this module, and undone after them."""
+    """All records, imported once for the tests of this module, and undone after them, to the last audit event."""
     with django_db_blocker.unblock():
+        audited = set(AuditEvent.objects.values_list("pk", flat=True))
         call_command("import_memories", str(development_data.PATH), verbosity=0)
         batch = ImportBatch.objects.latest("id")
         documents = load_documents()
     yield documents
     with django_db_blocker.unblock():
         call_command("import_memories", undo=str(batch.pk), force=True, verbosity=0)
+        AuditEvent.objects.exclude(pk__in=audited).delete()
 
 
 @pytest.mark.parametrize(
