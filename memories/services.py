@@ -35,6 +35,7 @@ from memories.storage import (
     images_insert,
     images_read,
     images_update,
+    insert_block,
     memory_audit,
     memory_ids_draw,
     memory_text,
@@ -95,7 +96,8 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
         record_hash="",
         title=title,
     )
-    images_insert([image], [memory_terms(memory_text(image, project.language))], vocabulary.lineages, viewer)
+    terms = memory_terms(memory_text(image, project.language))
+    images_insert(insert_block([image], [terms], vocabulary.lineages), viewer)
     memory_audit(viewer, "create", None, image)
     corpus_bump()
     return Memory.objects.get(pk=image.id)

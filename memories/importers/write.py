@@ -7,7 +7,7 @@ import gc
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +31,7 @@ from memories.models import Memory
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, reasons, unstorable
 from memories.services import DEFAULT_PROJECT
 from memories.storage import (
+    InsertBlock,
     MemoryImage,
     content_hash_of,
     image_as_json,
@@ -38,6 +39,7 @@ from memories.storage import (
     images_insert,
     images_read,
     images_update,
+    insert_block,
     memory_ids_draw,
     memory_text,
 )
@@ -48,7 +50,6 @@ BLOCK = 2_000
 AHEAD = 3
 # Two imports wait for each other, so that neither misses what the other brings.
 IMPORT_LOCK = 0x6D6E656D6F
-_PENDING_LIST = "32MB"
 # The columns that statements choose rows by; looking through the long texts would cost as much as all of these.
 _LOOKED_UP = (
     "memories_memory (id, project_id, external_id, content_hash),"
@@ -81,14 +82,6 @@ class Incoming:
 Item = Incoming | Found | Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A block whose new memories wait for their terms."""
-
-    images: list[MemoryImage]
-    terms: "Future[list[str]]"
-
-
 def records_write(
     *,
     reading: Reading,
@@ -102,20 +95,20 @@ def records_write(
     run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id))
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
-        # Entries of GIN indexes gather, and are sorted in at once.
-        cursor.execute(f"SET LOCAL gin_pending_list_limit = '{_PENDING_LIST}'")
+        # Entries of GIN indexes gather beside them, and are sorted in with so much memory.
+        cursor.execute("SET LOCAL work_mem = '64MB'")
         # Foreign keys are checked with each block, not all at the end: parents always come first.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-    waiting: deque[_Waiting] = deque()
-    with _rare_collections(), analysers() as pool, _blocks(reading) as blocks:
+    waiting: deque[Future[InsertBlock]] = deque()
+    with _rare_collections(), analysers() as pool, _thread("import-writer") as writer, _blocks(reading) as blocks:
         for block, fraction in blocks:
             if images := _block_match(run, block):
-                waiting.append(_Waiting(images, _analyse(run, images, pool)))
-            while len(waiting) > AHEAD or (waiting and waiting[0].terms.done()):
-                _block_insert(run, waiting.popleft())
+                waiting.append(writer.submit(_ready, images, _analyse(run, images, pool), run.vocabulary.lineages))
+            while len(waiting) > AHEAD or (waiting and waiting[0].done()):
+                _block_insert(run, waiting.popleft().result())
             progress(run.tally, fraction)
         while waiting:
-            _block_insert(run, waiting.popleft())
+            _block_insert(run, waiting.popleft().result())
             progress(run.tally, 1.0)
     deferred_write(run)
     # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
@@ -150,9 +143,16 @@ def _blocks(reading: Reading) -> Iterator[Iterator[tuple[list[Item], float | Non
             coming.append(thread.submit(following))
             yield block
 
-    thread = ThreadPoolExecutor(1, "import-reader")
-    try:
+    with _thread("import-reader") as thread:
         yield blocks(thread)
+
+
+@contextmanager
+def _thread(name: str) -> Iterator[ThreadPoolExecutor]:
+    """A thread that works while this one waits for the database, and leaves what is not begun when this one stops."""
+    thread = ThreadPoolExecutor(1, name)
+    try:
+        yield thread
     finally:
         thread.shutdown(wait=True, cancel_futures=True)
 
@@ -166,8 +166,14 @@ def _analyse(run: ImportRun, images: list[MemoryImage], pool: Analysers) -> "Fut
     return pool.submit([memory_text(image, language[image.project_id]) for image in images])
 
 
-def _block_insert(run: ImportRun, block: _Waiting) -> None:
-    images_insert(block.images, block.terms.result(), run.vocabulary.lineages, run.viewer)
+def _ready(
+    images: list[MemoryImage], terms: "Future[list[str]]", lineages: Mapping[int, tuple[int, ...]]
+) -> InsertBlock:
+    return insert_block(images, terms.result(), lineages)
+
+
+def _block_insert(run: ImportRun, block: InsertBlock) -> None:
+    images_insert(block, run.viewer)
     run.tally.created += len(block.images)
     if run.tally.created >= run.analyze_at:
         run.analyze_at *= 16
@@ -175,8 +181,9 @@ def _block_insert(run: ImportRun, block: _Waiting) -> None:
 
 
 def _analyze(tables: str) -> None:
-    """Let the planner know how much there is, this transaction's own rows included."""
+    """Let the planner know how much there is, this transaction's own rows included; autovacuum looks closer soon."""
     with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL default_statistics_target = 25")
         cursor.execute(f"ANALYZE {tables}")
 
 
