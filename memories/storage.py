@@ -395,7 +395,9 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
     older = images_read({row[0] for row in found if row[2] == SUPERSEDED_BY_REL})
     if older:
         changes = [(image, _superseded_by_link(image, arrived)) for image in older.values()]
-        batch_ids = set(Memory.objects.filter(pk__in=arrived.values()).values_list("batch_id", flat=True))
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT DISTINCT batch_id FROM memories_memory WHERE id = ANY(%s)", [list(arrived.values())])
+            batch_ids = {batch_id for (batch_id,) in cursor.fetchall()}
         batch_id = batch_ids.pop() if len(batch_ids) == 1 else None
         images_update([(before, after) for before, after in changes if before != after])
         for before, after in changes:

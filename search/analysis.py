@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import Stemmer
 
@@ -55,8 +56,7 @@ class Token:
     terms: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RawToken:
+class RawToken(NamedTuple):
     """What one raw token becomes, wherever it stands: terms at positions counted from its own, and how many it spans.
 
     `parts` are the plain words in it; `whole` is the exact spelling where symbols hold it together, else empty.
@@ -128,7 +128,7 @@ def analyse_token(raw: str, language: str) -> RawToken:
             parts.append(hump)
     folded = fold(plain)
     symbols = folded != "".join(word[0] for word in words)
-    hyphenated = symbols and not raw.startswith("-") and set(_SYMBOLS.findall(plain)) == {"-"}
+    hyphenated = symbols and "-" in raw and raw[0] != "-" and set(_SYMBOLS.findall(plain)) == {"-"}
     whole = ""
     if symbols:
         whole = folded[:MAX_TERM_LENGTH]
@@ -141,15 +141,15 @@ def analyse_token(raw: str, language: str) -> RawToken:
 
 
 def _subpaths(name: str) -> Iterator[str]:
-    """Leading and trailing runs of a dotted name or path: `a.b.c` gives `a.b` and `b.c`."""
+    """Leading and trailing runs of a dotted name or path: `a.b.c` gives `a.b` and `b.c`. A plain word is none."""
     name = name.lstrip("-@#$.")
-    joints = [(match.start(), match.end()) for match in _JOINTS.finditer(name)]
+    joints = [match.span() for match in _JOINTS.finditer(name)]
     if not 2 <= len(joints) + 1 <= _MAX_SUBPATHS:
         return
     for start, end in joints:
-        if _JOINTS.search(name[:start]) or not name[:start].isalnum():
+        if not name[:start].isalnum():
             yield name[:start]
-        if _JOINTS.search(name[end:]) or not name[end:].isalnum():
+        if not name[end:].isalnum():
             yield name[end:]
 
 

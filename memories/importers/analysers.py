@@ -13,7 +13,7 @@ from multiprocessing.connection import wait
 
 from memories.terms import MemoryText, memories_terms
 
-_WORTH_A_PROCESS = 1_000
+_WORTH_A_PROCESS = 500
 
 
 class Analysers:

@@ -6,6 +6,7 @@ Everything here happens inside one transaction that the caller opens; nothing is
 import gc
 import hashlib
 import json
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -45,7 +46,7 @@ from memories.storage import (
 )
 from memories.vocabulary_records import is_vocabulary
 
-BLOCK = 2_000
+BLOCK = 4_000
 # Blocks whose terms are being worked out while the next are read and the last are written.
 AHEAD = 3
 # Two imports wait for each other, so that neither misses what the other brings.
@@ -100,11 +101,12 @@ def records_write(
         # Foreign keys are checked with each block, not all at the end: parents always come first.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     waiting: deque[Future[InsertBlock]] = deque()
-    with _rare_collections(), analysers() as pool, _thread("import-writer") as writer, _blocks(reading) as blocks:
+    with _interpreter_at_work(), analysers() as pool, _thread("import-writer") as writer, _blocks(reading) as blocks:
         for block, fraction in blocks:
             if images := _block_match(run, block):
                 waiting.append(writer.submit(_ready, images, _analyse(run, images, pool), run.vocabulary.lineages))
-            while len(waiting) > AHEAD or (waiting and waiting[0].done()):
+            # One in, one out: whoever analyses always finds another block waiting.
+            if len(waiting) >= AHEAD:
                 _block_insert(run, waiting.popleft().result())
             progress(run.tally, fraction)
         while waiting:
@@ -119,14 +121,18 @@ def records_write(
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Python looks for cycles among all objects each time so many are new: records have none, and there are many."""
-    thresholds = gc.get_threshold()
+def _interpreter_at_work() -> Iterator[None]:
+    """Set the interpreter up for many records, and threads that wait for a database, and set it back."""
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    # It looks for cycles among all objects each time so many are new: records have none, and there are many.
     gc.set_threshold(200_000, *thresholds[1:])
+    # An answer of the database is taken up at once, not after another thread's turn of five milliseconds.
+    sys.setswitchinterval(0.0005)
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)
 
 
 @contextmanager
@@ -314,15 +320,15 @@ def _stored(run: ImportRun, incoming: list[Incoming]) -> dict[tuple[int, bool, s
         keys = [key for key in (_key_of(run, one) for one in incoming) if key[1] is named]
         if not keys:
             continue
-        # Through memory_external_idx and memory_content_hash_idx.
-        rows = (
-            Memory.objects.filter(**{f"{column}__in": [key[2] for key in keys]})
-            .filter(project_id__in={key[0] for key in keys})
-            .order_by("-id")
-            .values_list("project_id", column, "id", "record_hash")
-        )
-        for project_id, name, memory_id, record_hash in rows:
-            stored[project_id, named, name] = (memory_id, record_hash)
+        with connection.cursor() as cursor:
+            # Through memory_external_idx and memory_content_hash_idx.
+            cursor.execute(
+                f"SELECT project_id, {column}, id, record_hash FROM memories_memory"
+                f" WHERE project_id = ANY(%s) AND {column} = ANY(%s) ORDER BY id DESC",
+                [list({key[0] for key in keys}), [key[2] for key in keys]],
+            )
+            for project_id, name, memory_id, record_hash in cursor.fetchall():
+                stored[project_id, named, name] = (memory_id, record_hash)
     return stored
 
 
