@@ -2,8 +2,9 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Router
@@ -21,7 +22,7 @@ from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
 from memories.records import MemoryChanges, StrictMemoryRecord, refuse, unstorable
 from memories.services import MemoryNotFound, memory_create, memory_delete, memory_restore, memory_update
-from search.engines import engine_in_use
+from search.engines.health import index_health
 from search.query import Problem, QueryError
 
 router = Router()
@@ -147,12 +148,23 @@ class Written(BaseModel):
     memory: MemoryReply | None
 
 
+class IndexState(BaseModel):
+    """The search index beside the database."""
+
+    state: Literal["ready", "missing", "off"] = Field(
+        description="`missing`: the database answers in its place. `off`: SEARCH_ENGINE does without one."
+    )
+    lag_seconds: float = Field(0, description="With a key: how long the oldest change has waited to be taken in.")
+    waiting: int = Field(0, description="With a key that sees every project: how many changes wait, at most 100,000.")
+
+
 class Health(BaseModel):
     """Whether the site is well; with a key also what there is, of what the key may see."""
 
     status: str
     database: str
     engine: str
+    index: IndexState
     version: str
     memories: int = Field(0, description="With a key: memories that it may see.")
     revision: int = Field(0, description="With a key: a number that rises with every change.")
@@ -172,7 +184,11 @@ def health(request: HttpRequest) -> Health | HttpResponse:
         return outage_response(request)
     viewer = known_viewer(request)
     known = {} if viewer is None else asdict(corpus_state(viewer))
-    return Health(status="ok", database="ok", engine=engine_in_use().name, version=VERSION, **known)
+    index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}
+    if viewer is None:
+        index = {"state": index["state"]}
+    engine = "postgres" if index["state"] != "ready" else settings.SEARCH_ENGINE
+    return Health(status="ok", database="ok", engine=engine, index=IndexState(**index), version=VERSION, **known)
 
 
 @router.post(

@@ -9,6 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
+from django.db.models.functions import Now
 from django.utils import timezone
 from pgvector.django import HalfVectorField, HnswIndex
 
@@ -227,9 +228,27 @@ class Corpus(models.Model):
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     revision = models.BigIntegerField(default=0)
+    indexed = models.BooleanField(
+        default=False, db_default=False, help_text="Whether changes are written to the outbox, for the derived index."
+    )
 
     class Meta:
         verbose_name_plural = "corpus"
 
     def __str__(self) -> str:
         return f"revision {self.revision}"
+
+
+class OutboxEntry(models.Model):
+    """A change that the derived index has yet to take in. Triggers write it; see `search/engines/tantivy/outbox.py`."""
+
+    id = models.BigAutoField(primary_key=True)
+    memory_id = models.BigIntegerField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "memories_outbox"
+        verbose_name_plural = "outbox entries"
+
+    def __str__(self) -> str:
+        return f"{self.id}: #{self.memory_id}"

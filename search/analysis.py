@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 import Stemmer
@@ -272,32 +272,48 @@ class Segment:
     marked: bool
 
 
+# The weight that marks the terms of a field that can be asked for by name, as `memories.terms` gives it.
+FIELD_WEIGHTS = {"title": "A"}
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What to mark: terms, each after a gap in positions from the one before. A single term is a pattern of one."""
+    """What to find and to mark: terms, each after a gap in positions from the one before. A single term is a pattern
+    of one. The last term may stand for every term that starts with it; a field, if any, is where all of them must be.
+    """
 
     terms: tuple[str, ...]
     gaps: tuple[int, ...] = ()
+    prefix: bool = False
+    field: str = ""
 
 
 def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> list[tuple[int, int]]:
-    """The character spans of a text that the patterns match, in order, joined where they touch."""
+    """The character spans of a text that the patterns match, in order, joined where they touch.
+
+    Knows nothing of fields: who marks a text chooses the patterns that may match there.
+    """
     if not patterns:
         return []
-    places: dict[str, dict[int, tuple[int, int]]] = {}
-    wanted = {term for pattern in patterns for term in pattern.terms}
+    places: dict[tuple[str, bool], dict[int, tuple[int, int]]] = {}
+    wanted = {pattern: _wanted(pattern) for pattern in patterns}
+    exact = {term for asked in wanted.values() for term, is_prefix in asked if not is_prefix}
+    prefixes = {term for asked in wanted.values() for term, is_prefix in asked if is_prefix}
     for token in tokens(text, language):
         for term, position in token.terms:
-            if term in wanted:
-                places.setdefault(term, {})[position] = (token.start, token.end)
+            if term in exact:
+                places.setdefault((term, False), {})[position] = (token.start, token.end)
+            for prefix in prefixes:
+                if term.startswith(prefix):
+                    places.setdefault((prefix, True), {})[position] = (token.start, token.end)
     spans: set[tuple[int, int]] = set()
-    for pattern in patterns:
-        for position, span in places.get(pattern.terms[0], {}).items():
+    for pattern, (first, *rest) in wanted.items():
+        for position, span in places.get(first, {}).items():
             found = [span]
             at = position
-            for term, gap in zip(pattern.terms[1:], pattern.gaps, strict=True):
+            for asked, gap in zip(rest, pattern.gaps, strict=True):
                 at += gap
-                if (following := places.get(term, {}).get(at)) is None:
+                if (following := places.get(asked, {}).get(at)) is None:
                     break
                 found.append(following)
             else:
@@ -310,6 +326,12 @@ def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> li
         else:
             joined.append((start, end))
     return joined
+
+
+def _wanted(pattern: Pattern) -> list[tuple[str, bool]]:
+    """The terms of a pattern, and whether each is a prefix."""
+    last = len(pattern.terms) - 1
+    return [(term, pattern.prefix and place == last) for place, term in enumerate(pattern.terms)]
 
 
 def segments(text: str, spans: list[tuple[int, int]]) -> tuple[Segment, ...]:
@@ -377,3 +399,16 @@ def phrase_pattern(raws: list[RawToken]) -> Pattern:
             starts.extend(range(position, position + len(raw.parts)))
         position += raw.width
     return Pattern(tuple(terms), tuple(b - a for a, b in pairwise(starts)))
+
+
+def prefix_term(text: str, language: str) -> str:
+    """What a term must start with to be found by the last word of a text as a prefix.
+
+    It is what the folded word and its stem begin with alike: `connections*` finds *connect*, and `memory*`, whose stem
+    is *memori*, finds that. One letter alone would find nearly everything.
+    """
+    *_, last = _TOKEN.findall(text)
+    # No word is stemmed in the language `simple`.
+    folded, stem = (phrase_pattern([analyse_token(last, name)]).terms[-1] for name in ("simple", language))
+    alike = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(folded, stem, strict=False)))
+    return alike if len(alike) > 1 else folded

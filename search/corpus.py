@@ -1,7 +1,7 @@
 """How many memories there are of each value with nothing asked: the second number of `141 / 12,208`.
 
-Counted once for each view of the corpus and kept in the process while the corpus' revision stands: any change anywhere
-starts it afresh. The explorer's first page, which asks for nothing, is answered from it too.
+Counted once for each view of the corpus and kept in the process while the engine's revision stands: any change that it
+knows of starts it afresh. The explorer's first page, which asks for nothing, is answered from it too.
 """
 
 import time
@@ -14,8 +14,7 @@ from threading import Lock
 from django.db import DataError
 
 from access.viewer import Viewer
-from memories.models import Corpus
-from search.engines import engine_in_use
+from search.engines import answered
 from search.engines.base import (
     BUCKET_DAYS,
     Counts,
@@ -73,7 +72,7 @@ class CorpusView:
         return FacetCounts((*largest, *(v for v in chosen if v.value not in shown)), every.distinct)
 
 
-_View = tuple[int, tuple[int, ...] | None, str]
+_View = tuple[str, str, tuple[int, ...] | None, str]
 _cache: OrderedDict[_View, CorpusView] = OrderedDict()
 _lock = Lock()
 
@@ -86,7 +85,7 @@ def corpus_plan(project_ids: tuple[int, ...] | None) -> Plan:
 
 def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinfo) -> CorpusView:
     """The corpus counted, from the cache where its revision stands. Raises EngineTimeoutError."""
-    view = (Corpus.objects.values_list("revision", flat=True).get(pk=1), project_ids, str(zone))
+    view = (engine.name, engine.revision, project_ids, str(zone))
     with _lock:
         known = _cache.get(view)
     if known is not None and time.monotonic() - known.made_at < _KEPT_SECONDS:
@@ -114,7 +113,10 @@ def corpus_answer(engine: Engine, plan: Plan, requests: Sequence[FacetRequest], 
 
 def corpus_counts(viewer: Viewer) -> CorpusCounts:
     """The corpus' counts for a page to set beside those of a query."""
-    engine = engine_in_use()
+    return answered(lambda engine: _corpus_counts(engine, viewer))
+
+
+def _corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
     projects = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
     try:
         view = corpus_view(engine, projects, viewer.timezone)

@@ -110,6 +110,10 @@ def _texts(query: SearchQuery, planned: Planned) -> tuple[LanguageText, ...]:
         planned.warnings.append(
             SearchWarning(f'“{flag}” was read as a command-line flag. To leave a word out, write -"{flag[1:]}".', "q")
         )
+    for short in words.short_prefixes:
+        planned.warnings.append(
+            SearchWarning(f"“{short}” was read without its *: at least two letters are needed before it.", "q")
+        )
     return texts
 
 

@@ -164,7 +164,10 @@ class SearchQuery(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     text: Text = Field(
-        "", alias="q", max_length=MAX_TEXT_LENGTH, description='Words, "phrases", +must, -not, `or` between choices.'
+        "",
+        alias="q",
+        max_length=MAX_TEXT_LENGTH,
+        description='Words, "phrases", prefix*, title:word, +must, -not, `or` between choices.',
     )
     mode: Mode = Field(Mode.KEYWORD, description="How to look: by words, by tags alone, or by filters.")
     project: Values = Field((), description="Slug of a project. Repeat for any of several.")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from django.conf import settings
 from django.db import connection, transaction
 
 from access.viewer import Viewer
@@ -23,8 +24,9 @@ from search.counting import (
     value_rows,
     value_terms,
 )
-from search.engines import engine_in_use
+from search.engines import answered
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
+from search.engines.tantivy.outbox import backlog
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
 from search.planning import build_plan, visible_ids
@@ -45,6 +47,11 @@ __all__ = [
 ]
 
 
+# Changes are in the index within a second, as a rule; those that wait longer than this, in seconds, are told.
+_PATIENCE = 3.0
+_COUNTED_BEHIND = 10_000
+
+
 @contextmanager
 def _snapshot() -> Iterator[None]:
     """One view of the data for all statements of an answer: a write in between cannot make numbers and rows differ."""
@@ -63,7 +70,10 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
 
     `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows.
     """
-    engine = engine_in_use()
+    return answered(lambda engine: _run(engine, query, viewer, facet_limit))
+
+
+def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None) -> SearchResult:
     watch = Stopwatch()
     now = datetime.now(UTC)
     counted: Counted | None = None
@@ -77,7 +87,7 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
             total = counted.summary.total if counted else engine.summary(planned.plan, no_values=False).total
             found = _find(engine, planned.plan, query, total)
             hidden, without = count_alternatives(engine, query, planned, total)
-            warnings = collect_warnings(engine, query, planned, total)
+            warnings = [*collect_warnings(engine, query, planned, total), *engine_notices(engine)]
         with watch.stage("hits"):
             hits = hydrate(found, planned, viewer)
     return SearchResult(
@@ -100,7 +110,10 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
 
 def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
     """The values of one facet under a query: all of them, searched, sorted and cut to a page."""
-    engine = engine_in_use()
+    return answered(lambda engine: _facet_page(engine, query, key, listing, viewer))
+
+
+def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
     watch = Stopwatch()
     spec = FACET[key]
     now = datetime.now(UTC)
@@ -139,6 +152,18 @@ def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: View
             values = tuple(mark_parents(engine, planned, values))
         facet = build_facet(spec, values, len(listed), summary, planned)
     return FacetPage(facet, listing, summary.total, tuple(warnings), planned.labels, watch.timings)
+
+
+def engine_notices(engine: Engine) -> list[SearchWarning]:
+    """What a visitor should know of how the answer came about: another engine than usual, or one that is behind."""
+    if engine.name != settings.SEARCH_ENGINE:
+        text = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
+        return [SearchWarning(text, "engine")]
+    if engine.name == "tantivy" and (behind := backlog(_COUNTED_BEHIND)).seconds > _PATIENCE:
+        more = "or more " if behind.changes == _COUNTED_BEHIND else ""
+        changes = f"{behind.changes:,} {more}changes are" if behind.changes > 1 else "One change is"
+        return [SearchWarning(f"{changes} still on the way into the search index.", "engine")]
+    return []
 
 
 def _children_of(engine: Engine, plan: Plan, parent: str, warnings: list[SearchWarning]) -> tuple[Value, ...]:

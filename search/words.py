@@ -5,14 +5,33 @@ Knows nothing of engines. An engine compiles a `TextQuery` to query objects of i
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
-from search.analysis import Pattern, RawToken, fold, is_stopword, is_unspaced, phrase_pattern, raw_tokens
+from search.analysis import (
+    FIELD_WEIGHTS,
+    Pattern,
+    RawToken,
+    fold,
+    is_stopword,
+    is_unspaced,
+    phrase_pattern,
+    prefix_term,
+    raw_tokens,
+)
 
-_CHUNK = re.compile(r'([+-]?)"([^"]*)"|(\S+)')
+# The terms of a document, each with its places: position and weight, as `index_terms` gives them.
+Index = Mapping[str, Sequence[tuple[int, str]]]
+
+_FIELDS = f"(?ai:{'|'.join(FIELD_WEIGHTS)})"
+_CHUNK = re.compile(rf'([+-]?)(?:({_FIELDS}):)?"([^"]*)"|(\S+)')
+# `title::size` is a name of C++; a field before nothing to look for is a word.
+_FIELD = re.compile(rf"({_FIELDS}):(?!:)(?=.*\w)")
+_PREFIX = re.compile(r"\w\*\s*\Z")
+# A prefix of one letter would find nearly everything, and slowly.
+_MIN_PREFIX = 2
 _SHORT_FLAG = re.compile(r"-[A-Za-z0-9]{1,2}")
 _LONG_FLAG = re.compile(r"--\w")
 
@@ -40,6 +59,7 @@ class TextQuery:
     excluded: tuple[Pattern, ...] = ()
     ignored: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    short_prefixes: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -54,8 +74,8 @@ class TextQuery:
             found.update(dict.fromkeys((*group.phrases, *group.words)))
         return tuple(found)
 
-    def matches(self, index: Mapping[str, set[int]]) -> bool:
-        """Whether a document passes, given the positions of its terms: the definition that engines are tested by."""
+    def matches(self, index: Index) -> bool:
+        """Whether a document passes, given the places of its terms: the definition that engines are tested by."""
         if any(pattern_occurs(pattern, index) for pattern in self.excluded):
             return False
         if not all(pattern_occurs(pattern, index) for pattern in self.required):
@@ -102,23 +122,31 @@ def words_needed(count: int) -> int:
     return 2 if count <= 4 else math.ceil(count / 3)
 
 
-def pattern_occurs(pattern: Pattern, index: Mapping[str, set[int]]) -> bool:
-    starts = index.get(pattern.terms[0])
-    if not starts:
-        return False
-    if len(pattern.terms) == 1:
-        return True
-    offsets: list[tuple[str, int]] = []
-    at = 0
-    for term, gap in zip(pattern.terms[1:], pattern.gaps, strict=True):
-        at += gap
-        offsets.append((term, at))
-    return any(all(start + offset in index.get(term, ()) for term, offset in offsets) for start in starts)
+def pattern_occurs(pattern: Pattern, index: Index) -> bool:
+    starts = _positions(pattern, 0, index)
+    offset = 0
+    for place, gap in enumerate(pattern.gaps, 1):
+        offset += gap
+        following = _positions(pattern, place, index) if starts else ()
+        starts = {start for start in starts if start + offset in following}
+    return bool(starts)
+
+
+def _positions(pattern: Pattern, place: int, index: Index) -> set[int]:
+    """Where a document has one term of a pattern, or any term that starts with it, in the field of the pattern."""
+    term = pattern.terms[place]
+    if pattern.prefix and place == len(pattern.terms) - 1:
+        found = [known for known in index if known.startswith(term)]
+    else:
+        found = [term] if term in index else []
+    weight = FIELD_WEIGHTS.get(pattern.field)
+    return {at for known in found for at, weighs in index[known] if weight in (None, weighs)}
 
 
 @lru_cache(maxsize=4096)
 def parse_text(text: str, language: str = "english") -> TextQuery:
-    """Read a query: words, "quoted phrases", +required, -excluded, and `or` between alternatives.
+    """Read a query: words, "quoted phrases", prefixes*, title:words, +required, -excluded, and `or` between
+    alternatives.
 
     A single dash before one or two characters is a command-line flag (`rm -rf`), not an exclusion; `-"rf"` excludes.
     """
@@ -126,34 +154,41 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
     excluded: dict[Pattern, None] = {}
     ignored: dict[str, None] = {}
     flags: dict[str, None] = {}
+    short: dict[str, None] = {}
     groups: list[tuple[dict[Pattern, None], dict[Pattern, None], dict[Pattern, str]]] = [({}, {}, {})]
     chunks = list(_CHUNK.finditer(text))
     for place, chunk in enumerate(chunks):
-        sign, quoted, bare = chunk.groups()
+        sign, field, quoted, bare = chunk.groups()
         if bare is not None:
             if bare.lower() in {"or", "|", "||"} and 0 < place < len(chunks) - 1:
                 groups.append(({}, {}, {}))
                 continue
             sign, bare = _split_sign(bare, flags)
-            raws = list(raw_tokens(bare, language))
-        else:
-            raws = list(raw_tokens(quoted, language))
+            field, bare = _split_field(bare)
+        written = quoted if bare is None else bare
+        raws = list(raw_tokens(written, language))
         if not raws:
             continue
+        prefix = _prefix(written, raws[-1], language, short)
+        field = (field or "").lower()
         if sign:
-            (required if sign == "+" else excluded)[phrase_pattern(raws)] = None
+            (required if sign == "+" else excluded)[_pattern(raws, prefix, field)] = None
             continue
         phrases, words, weak = groups[-1]
         if bare is None:
-            phrases[phrase_pattern(raws)] = None
+            phrases[_pattern(raws, prefix, field)] = None
             continue
-        if len(raws) == 1 and is_stopword(fold(bare), language):
-            weak[phrase_pattern(raws)] = fold(bare)
+        word = fold(bare.removesuffix("*"))
+        if len(raws) == 1 and not prefix and is_stopword(word, language):
+            weak[_pattern(raws, "", field)] = word
             continue
         # A run of characters written without spaces is one word to look for.
+        runs: list[list[RawToken]] = []
         for unspaced, run in groupby(raws, is_unspaced):
             together = list(run)
-            words.update(dict.fromkeys([phrase_pattern(together)] if unspaced else map(_single, together)))
+            runs.extend([together] if unspaced else [[raw] for raw in together])
+        words.update(dict.fromkeys(_pattern(run, "", field) for run in runs[:-1]))
+        words[_pattern(runs[-1], prefix, field)] = None
     for phrases, words, weak in groups:
         if words or phrases or (len(groups) == 1 and (required or excluded)):
             ignored.update(dict.fromkeys(weak.values()))
@@ -165,11 +200,32 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
         excluded=tuple(excluded),
         ignored=tuple(ignored),
         flags=tuple(flags),
+        short_prefixes=tuple(short),
     )
 
 
-def _single(raw: RawToken) -> Pattern:
-    return phrase_pattern([raw])
+def _pattern(raws: list[RawToken], prefix: str, field: str) -> Pattern:
+    """Tokens in a row as one pattern, the last of them a prefix where there is one."""
+    pattern = phrase_pattern(raws)
+    terms = (*pattern.terms[:-1], prefix) if prefix else pattern.terms
+    return Pattern(terms, pattern.gaps, prefix=bool(prefix), field=field)
+
+
+def _prefix(text: str, last: RawToken, language: str, short: dict[str, None]) -> str:
+    """The term that a `*` at the end of a text makes a prefix, or nothing."""
+    # A character of a script without spaces is found anywhere as it is.
+    if not _PREFIX.search(text) or is_unspaced(last):
+        return ""
+    prefix = prefix_term(text, language)
+    if len(re.findall(r"\w", prefix)) < _MIN_PREFIX:
+        short[text.split()[-1]] = None
+        return ""
+    return prefix
+
+
+def _split_field(bare: str) -> tuple[str, str]:
+    found = _FIELD.match(bare)
+    return (found[1], bare[found.end() :]) if found else ("", bare)
 
 
 def _split_sign(bare: str, flags: dict[str, None]) -> tuple[str, str]:

@@ -21,7 +21,7 @@ class Document:
     own_categories: frozenset[str]
     created_at: datetime
     language: str
-    index: dict[str, set[int]]
+    index: dict[str, list[tuple[int, str]]]
 
 
 def load_documents(ids=None):
@@ -56,10 +56,7 @@ def load_documents(ids=None):
         }
         references = " ".join([memory.summary, memory.external_id, *links["link"].get(memory.pk, ())])
         fields = [(memory.title, "A"), (" ".join(memory.tags), "B"), (references, "C"), (memory.content, "D")]
-        index = {
-            term: {position for position, _ in places}
-            for term, places in index_terms(fields, memory.project.language).items()
-        }
+        index = index_terms(fields, memory.project.language)
         documents.append(Document(memory.pk, values, own, memory.created_at, memory.project.language, index))
     return documents
 

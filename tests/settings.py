@@ -7,7 +7,15 @@ from pathlib import Path
 TEST_HOME = Path(__file__).resolve().parent.parent / "var" / "test"
 os.environ["MNEMOSCOPE_HOME"] = str(TEST_HOME)
 # What somebody has set for his own server is none of the tests' business.
-OF_A_SERVER = ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG", "LOG_LEVEL", "PORT", "SEARCH_FACET_TIMEOUT_MS")
+OF_A_SERVER = (
+    "ALLOWED_HOSTS",
+    "CSRF_TRUSTED_ORIGINS",
+    "DEBUG",
+    "LOG_LEVEL",
+    "PORT",
+    "SEARCH_ENGINE",
+    "SEARCH_FACET_TIMEOUT_MS",
+)
 for name in (*OF_A_SERVER, "SECRET_KEY", "SECURE_COOKIES", "TZ_DEFAULT"):
     os.environ.pop(name, None)
 
@@ -16,6 +24,9 @@ from config.settings import *  # noqa: E402, F403
 from config.settings import STORAGES as REAL_STORAGES  # noqa: E402
 
 # Tests may lose their data in a crash of the machine; they need not wait for the disk.
+# The engine that needs nothing but the database, unless a test asks for the other.
+SEARCH_ENGINE = "postgres"
+
 DATABASES = {"default": database_settings(TEST_HOME, durable=False)}
 
 # Static files come from where they lie, found when asked for: no test depends on what was collected when, and a test

@@ -22,6 +22,10 @@ class EngineTimeoutError(Exception):
     """The engine ran out of the time it was given."""
 
 
+class EngineUnavailableError(Exception):
+    """The engine cannot answer at all. The message says why; another one can answer instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class LanguageText:
     """The typed words analysed for the projects of one language; None means every project."""
@@ -135,6 +139,10 @@ class Engine(Protocol):
     """How memories are found and counted. Every engine passes the same conformance tests."""
 
     name: str
+
+    @property
+    def revision(self) -> str:
+        """Changes whenever an answer may: what is kept of answers is kept under it."""
 
     def summary(self, plan: Plan, *, no_values: bool) -> Summary:
         """The total, and where asked the memories without a value per facet."""

@@ -15,7 +15,8 @@ from typing import Any
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
 
-from search.analysis import Pattern, quote_term
+from memories.models import Corpus
+from search.analysis import FIELD_WEIGHTS, Pattern, quote_term
 from search.engines.base import (
     BUCKET_DAYS,
     Counts,
@@ -226,10 +227,14 @@ class _Sql:
 
 
 def tsquery(pattern: Pattern) -> str:
-    """A pattern as the text of a Postgres tsquery, its terms quoted."""
-    text = quote_term(pattern.terms[0])
-    for term, gap in zip(pattern.terms[1:], pattern.gaps, strict=True):
-        text += f" <{gap}> {quote_term(term)}"
+    """A pattern as the text of a Postgres tsquery, its terms quoted: `'event':A <1> 'lo':*A`."""
+    weight = FIELD_WEIGHTS.get(pattern.field, "")
+    terms = [quote_term(term) + (f":{weight}" if weight else "") for term in pattern.terms]
+    if pattern.prefix:
+        terms[-1] = f"{quote_term(pattern.terms[-1])}:*{weight}"
+    text = terms[0]
+    for term, gap in zip(terms[1:], pattern.gaps, strict=True):
+        text += f" <{gap}> {term}"
     return text
 
 
@@ -256,6 +261,10 @@ class PostgresEngine:
     """The protocol of `search.engines.base`, in SQL."""
 
     name = "postgres"
+
+    @property
+    def revision(self) -> str:
+        return str(Corpus.objects.values_list("revision", flat=True).get(pk=1))
 
     def summary(self, plan: Plan, *, no_values: bool) -> Summary:
         sql = _Sql()

@@ -58,6 +58,14 @@ def test_spans_cover_whole_matches():
     assert matched_spans("green tea, tea", (Pattern(("green", "tea"), (1,)),), "english") == [(0, 5), (6, 9)]
 
 
+def test_spans_cover_the_whole_word_that_a_prefix_starts():
+    assert matched_spans("connected, reconnected", (Pattern(("conn",), prefix=True),), "english") == [(0, 9)]
+    phrase = Pattern(("green", "te"), (1,), prefix=True)
+    assert matched_spans("green teapot, teapot, greenish tea", (phrase,), "english") == [(0, 5), (6, 12)]
+    both = (Pattern(("te",), prefix=True), Pattern(("te",)))
+    assert matched_spans("te teak", both, "english") == [(0, 2), (3, 7)]
+
+
 def test_snippet_shows_the_match_and_marks_it():
     text = "filler word " * 60 + "the kettle valve broke " + "more words " * 60
     cut = snippet(text, (Pattern(("kettl",)), Pattern(("valv",))), "english", 200)

@@ -64,6 +64,17 @@ def records(django_db_setup, django_db_blocker):
         "src/lib",
         "'; drop table memories_memory; --",
         "a | b & !c:*",
+        "async*",
+        "connections*",
+        "os.pa*",
+        '"event lo*"',
+        "lock -dead*",
+        "title:asyncio",
+        "title:async*",
+        'title:"memory leak*"',
+        "-title:fix asyncio",
+        "+title:asyncio crash hang deadlock",
+        "title:release or title:docs",
     ],
 )
 def test_words_and_symbols_find_what_a_scan_finds(records, db, words):

@@ -205,6 +205,22 @@ def test_flag_is_explained(corpus, everyone):
     assert "command-line flag" in result.warnings[0].message
 
 
+def test_a_prefix_of_one_letter_is_explained(corpus, everyone):
+    result = ask("q=kettle c*", everyone)
+    assert titles(result) == ["Kettle valve stuck"]
+    assert "at least two letters" in result.warnings[0].message
+    assert not ask("q=ket*", everyone).warnings
+
+
+def test_what_is_asked_for_in_the_title_is_marked_there_alone(corpus, everyone):
+    (hit,) = ask("q=title:kett*", everyone).hits
+    assert [s.text for s in hit.title if s.marked] == ["Kettle"]
+    assert not any(s.marked for s in hit.snippet)
+    (hit,) = ask("q=title:kett* valv*", everyone).hits
+    assert [s.text for s in hit.title if s.marked] == ["Kettle", "valve"]
+    assert {s.text for s in hit.snippet if s.marked} == {"valve", "kettle.valve"}
+
+
 def test_statements_do_not_grow_with_hits_or_values(corpus, everyone):
     def statements(querystring):
         with CaptureQueriesContext(connection) as captured:
@@ -305,6 +321,24 @@ WORDS += [
     "wood",
     "Check",
     "3.8",
+]
+WORDS += [
+    "te*",
+    "gu*",
+    "the*",
+    "c*",
+    "-cr*",
+    "+bo*",
+    '"the do*"',
+    "kettle.va*",
+    "title:tea",
+    "title:te*",
+    "title:guests",
+    "+title:boat",
+    "-title:dock",
+    'title:"green tea"',
+    '-title:"on the bo*"',
+    "title:",
 ]
 
 

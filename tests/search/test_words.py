@@ -1,15 +1,12 @@
 import pytest
 
-from search.analysis import Pattern, index_terms
+from search.analysis import Pattern, index_terms, languages, prefix_term
+from search.engines.postgres import tsquery
 from search.words import parse_text, words_needed
 
 
-def index_of(text):
-    return {term: {at for at, _ in places} for term, places in index_terms([(text, "D")]).items()}
-
-
-def matches(query, text):
-    return parse_text(query).matches(index_of(text))
+def matches(query, text, title=""):
+    return parse_text(query).matches(index_terms([(title, "A"), (text, "D")]))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +72,104 @@ def test_words_needed_follow_the_design(count, need):
 )
 def test_query_matches_text(query, text, expected):
     assert matches(query, text) is expected
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "expected"),
+    [
+        pytest.param("conn*", "the connection broke", True, id="a prefix"),
+        pytest.param("CONN*", "the connection broke", True, id="its case is folded"),
+        pytest.param("conn*", "in Connacht", True, id="of any word"),
+        pytest.param("conn*", "a reconnected pump", False, id="not the middle of a word"),
+        pytest.param("connections*", "it connects", True, id="its stem is looked for"),
+        pytest.param("skies*", "skiesville", True, id="unless the word does not start with its stem"),
+        pytest.param("the*", "a theorem", True, id="never a stopword"),
+        pytest.param("tea -conn*", "tea and a connection", False, id="excluded prefix"),
+        pytest.param("+conn* tea milk sugar", "tea and milk", False, id="required prefix"),
+        pytest.param('"connection po*"', "a connection pool", True, id="the last word of a phrase"),
+        pytest.param('"connection po*"', "the pool of a connection", False, id="in its place"),
+        pytest.param('"conn* pool"', "a connection pool", False, id="not another word of a phrase"),
+        pytest.param("asyncio.ru*", "use asyncio.run(main())", True, id="a dotted name"),
+        pytest.param("asyncio.ru*", "asyncio runs", False, id="which is kept whole"),
+        pytest.param("foo_*", "set foo_bar", True, id="snake case"),
+        pytest.param("MatTool*", "the MatTooltip", True, id="camel case"),
+        pytest.param("state-of-the-ar*", "state of the arts", True, id="the last of words with hyphens"),
+        pytest.param("3.8*", "in 3.8.0a1", True, id="a version"),
+        pytest.param("--fu*", "descale --full now", True, id="a flag"),
+        pytest.param("-fu*", "descale --full now", False, id="with one dash it is excluded"),
+        pytest.param("東京*", "東京湾の船", True, id="characters are found anywhere as they are"),
+        pytest.param("c*", "the crane", False, id="one letter is a word"),
+        pytest.param("c*", "in C", True, id="and found as one"),
+        pytest.param("co*n", "the cone", False, id="a star inside of a word is none"),
+        pytest.param("tea *", "tea", True, id="a lone star is ignored"),
+        pytest.param("**tea**", "a teapot", False, id="bold text is no prefix"),
+    ],
+)
+def test_prefix_matches_text(query, text, expected):
+    assert matches(query, text) is expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param("title:valve", True, id="a word of the title"),
+        pytest.param("Title:Valves", True, id="in any case and form"),
+        pytest.param("title:spring", False, id="not of the text"),
+        pytest.param('title:"kettle valve"', True, id="a phrase"),
+        pytest.param('title:"valve kettle"', False, id="in its order"),
+        pytest.param('title:"valve stuck"', False, id="that does not go on in the text"),
+        pytest.param("title:ket*", True, id="a prefix"),
+        pytest.param("title:spr*", False, id="a prefix in the text alone"),
+        pytest.param('title:"kettle va*"', True, id="a phrase that ends in a prefix"),
+        pytest.param("+title:spring kettle", False, id="required"),
+        pytest.param("kettle -title:spring", True, id="excluded, in the text alone"),
+        pytest.param("spring -title:kettle", False, id="excluded"),
+        pytest.param('spring -title:"kettle valve"', False, id="excluded phrase"),
+        pytest.param("title:spring kettle stuck", True, id="it is one of the words"),
+        pytest.param('title:"broken spring" kettle stuck', False, id="a phrase must be there"),
+        pytest.param("title:spring or kettle", True, id="or"),
+        pytest.param('"title:foo"', True, id="in quotes it is the text itself"),
+        pytest.param('"title:valve"', False, id="which must then be there"),
+        pytest.param("title:foo", False, id="without quotes it is not"),
+        pytest.param("tags:foo", True, id="other names in front are text"),
+        pytest.param("title::size", True, id="a name of C++"),
+    ],
+)
+def test_title_is_asked_for_by_name(query, expected):
+    text = "Stuck: title:foo, tags:foo and title::size. A broken spring of the kettle."
+    assert matches(query, text, title="Kettle valve") is expected
+
+
+def test_a_field_without_a_word_is_a_word():
+    assert parse_text("title:").positive == parse_text("title:*").positive == (Pattern(("titl",)),)
+
+
+def test_short_prefixes_are_reported():
+    query = parse_text('c* -x* "event l*" a-b* conn*')
+    assert query.short_prefixes == ("c*", "x*", "l*", "a-b*")
+    assert [pattern for pattern in query.positive if pattern.prefix] == [Pattern(("conn",), prefix=True)]
+
+
+@pytest.mark.parametrize("language", languages())
+def test_no_stem_makes_a_prefix_of_one_letter(language):
+    for word in ("as", "es", "aed", "das", "eine", "ata", "pt", "ах"):
+        assert len(prefix_term(f"{word}*", language)) > 1
+
+
+@pytest.mark.parametrize(
+    ("query", "compiled"),
+    [
+        ("tea", "'tea'"),
+        ("conn*", "'conn':*"),
+        ("title:tea", "'tea':A"),
+        ("title:conn*", "'conn':*A"),
+        ('"event lo*"', "'event' <1> 'lo':*"),
+        ('title:"event lo*"', "'event':A <1> 'lo':*A"),
+        ("title:x':*|!y*", "'x':A"),
+    ],
+)
+def test_patterns_are_compiled_with_their_terms_quoted(query, compiled):
+    assert tsquery(parse_text(query).positive[0]) == compiled
 
 
 @pytest.mark.parametrize("text", ["", "   ", "---", '""', "\x00", "()", "+", "-", '"'])

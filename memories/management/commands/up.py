@@ -23,12 +23,16 @@ from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser
 from access.viewer import command_viewer
 from config.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 from memories.models import Memory
+from search.engines.tantivy.outbox import stop_following
+from search.engines.tantivy.process import following
 from search.query import SearchQuery
 from search.run import run
 
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # As a person would type it.
 PYTHON = ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
+# How long the first page waits for the search index; without it the database answers.
+INDEX_SECONDS = 5.0
 SETTING_UP = 4_711_001  # the key of the advisory lock
 
 
@@ -74,8 +78,19 @@ class Command(BaseCommand):
                     "Make an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with address_file(site):
+            with self.index_kept(), address_file(site):
                 serve(listener, lambda: self.welcome(host, site), access_log=verbosity >= 2)
+
+    @contextlib.contextmanager
+    def index_kept(self) -> Iterator[None]:
+        """Keep the search index up to date while serving, where the engine that is set reads it."""
+        if settings.SEARCH_ENGINE != "tantivy":
+            # Nobody would ever take in what is written down for it.
+            stop_following()
+            yield
+            return
+        with following(wait_seconds=INDEX_SECONDS):
+            yield
 
     def down(self) -> None:
         connections.close_all()

@@ -1,0 +1,37 @@
+"""How the engine that is set is: whether it answers, and how far it is behind the database."""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from access.viewer import Viewer
+from search.engines.base import EngineUnavailableError
+from search.engines.tantivy.engine import TantivyEngine
+from search.engines.tantivy.outbox import backlog
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHealth:
+    """The derived index: `ready`, or `missing` where the database answers in its place, or `off`.
+
+    `lag_seconds` is how long the oldest change waits; `waiting` how many do, None for who may not see everything.
+    """
+
+    state: str
+    lag_seconds: float = 0.0
+    waiting: int | None = None
+
+
+def index_health(viewer: Viewer | None) -> IndexHealth:
+    """As far as a viewer may know: numbers need a key, and the number of changes one that sees everything."""
+    if settings.SEARCH_ENGINE != "tantivy":
+        return IndexHealth("off")
+    try:
+        TantivyEngine()
+        state = "ready"
+    except EngineUnavailableError:
+        state = "missing"
+    if viewer is None:
+        return IndexHealth(state)
+    behind = backlog()
+    return IndexHealth(state, round(behind.seconds, 3), behind.changes if viewer.project_ids is None else None)

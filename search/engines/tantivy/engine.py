@@ -1,0 +1,502 @@
+"""The `tantivy` engine: match sets as masks over slots, counts from the columns, ranks from tantivy.
+
+A mask has a byte for each slot. Filters, words and dates are masks; the match set is what all of them leave, and every
+number is a count over it. Tantivy is asked which slots have a word, which is kept for the next time, and to rank.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
+from functools import lru_cache, reduce
+from itertools import chain
+
+import numpy as np
+from django.db.models.functions import Lower
+
+from memories.models import Memory
+from search.analysis import Pattern
+from search.engines.base import (
+    BUCKET_DAYS,
+    Counts,
+    EngineUnavailableError,
+    FacetCounts,
+    FacetRequest,
+    Filter,
+    Plan,
+    Summary,
+    Value,
+    ValueCount,
+)
+from search.engines.tantivy import days, store, words
+from search.engines.tantivy.parts import SCALARS, Array, DamagedError, Mask, Part, places_in
+from search.engines.tantivy.store import NoIndexError, View
+from search.facets import FACET, FACETS, Kind
+from search.histogram import DayCount
+from search.query import Sort
+from search.words import Group, TextQuery
+
+# What of words is kept between queries, in bytes: a bit for each slot, or the slots of a rare one.
+_KEPT_BYTES = 96_000_000
+# So few slots are ranked by asking for them; of more, the best of all are asked for until enough of them match.
+_FEW = 4_000
+_FIRST_LOOK = 200
+
+
+class WordSets:
+    """The slots that have a pattern, kept as long as they are asked for. Slots never change what they hold, so what is
+    known of the first ones stays true, and only newer ones are looked up.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, Pattern], tuple[int, Array, bool]] = OrderedDict()
+        self._bytes = 0
+
+    def mask(self, view: View, pattern: Pattern) -> Mask:
+        """Which slots have the pattern; dead ones may be among them."""
+        key = (view.generation.name, pattern)
+        with self._lock:
+            known = self._kept.get(key)
+            if known:
+                self._kept.move_to_end(key)
+        size = view.manifest.slots
+        first = known[0] if known else 0
+        mask = np.zeros(size, np.bool_)
+        if known:
+            upto, stored, packed = known
+            if packed:
+                n = min(size, upto)
+                mask[:n] = np.unpackbits(stored, count=upto)[:n]
+            else:
+                mask[stored[stored < size]] = True
+        if first < size:
+            # Dead slots past `first` may be missing already, and nobody will ask for them again.
+            found = words.slots_of(view.searcher, words.pattern_query(pattern), first, size - first)
+            mask[found[found < size]] = True
+            self._keep(key, size, mask)
+        return mask
+
+    def _keep(self, key: tuple[str, Pattern], size: int, mask: Mask) -> None:
+        hits = int(np.count_nonzero(mask))
+        packed = hits * 32 > size
+        stored = np.packbits(mask) if packed else np.flatnonzero(mask).astype(np.uint32)
+        with self._lock:
+            if key in self._kept:
+                self._bytes -= self._kept.pop(key)[1].nbytes
+            self._kept[key] = (size, stored, packed)
+            self._bytes += stored.nbytes + 200
+            while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
+                _, (_, gone, _) = self._kept.popitem(last=False)
+                self._bytes -= gone.nbytes + 200
+
+
+_word_sets = WordSets()
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    """What tantivy or a mapped file cannot do is told to the writer, and to the caller as one error."""
+    try:
+        yield
+    except (ValueError, OSError, DamagedError, SystemError) as error:
+        store.report_damage(f"{type(error).__name__}: {error}")
+        raise EngineUnavailableError(f"the search index is damaged ({error})") from error
+
+
+class TantivyEngine:
+    """The protocol of `search.engines.base` over the derived index, as it was when the engine was made."""
+
+    name = "tantivy"
+
+    def __init__(self) -> None:
+        """Raises EngineUnavailableError where there is no index, or none that can be read."""
+        try:
+            self._view = store.read_view()
+        except NoIndexError as error:
+            raise EngineUnavailableError(f"the search index cannot be read: {error}") from error
+        except DamagedError as error:
+            store.report_damage(str(error))
+            raise EngineUnavailableError(f"the search index is damaged: {error}") from error
+        self._masks: dict[object, Mask] = {}
+
+    @property
+    def revision(self) -> str:
+        return self._view.revision
+
+    def summary(self, plan: Plan, *, no_values: bool) -> Summary:
+        with _damage_told():
+            total = int(np.count_nonzero(self._match(plan)))
+            return Summary(total, {spec.key: self._no_value(plan, spec.key) for spec in FACETS} if no_values else {})
+
+    def totals(self, plans: Sequence[Plan]) -> list[int]:
+        with _damage_told():
+            return [int(np.count_nonzero(self._match(plan))) for plan in plans]
+
+    def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
+        with _damage_told():
+            mask = self._match(plan)
+            if order == Sort.RELEVANCE:
+                slots, scores = self._ranked(plan, mask, offset + limit)
+                found = zip(self._ids(slots[offset:]), scores[offset:].tolist(), strict=True)
+                return [(memory_id, score) for memory_id, score in found]
+            slots = np.flatnonzero(mask)
+            if order == Sort.TITLE:
+                slots = self._by_title(slots, offset, limit)
+            else:
+                name = "updated" if order == Sort.UPDATED else "created"
+                sign = 1 if order == Sort.OLDEST else -1
+                slots = _first(
+                    slots, sign * self._column(name, slots), sign * self._column("id", slots), offset + limit
+                )
+                slots = slots[offset:]
+            return [(memory_id, None) for memory_id in self._ids(slots)]
+
+    def counts(
+        self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
+    ) -> Counts:
+        with _damage_told():
+            facets = {request.key: self._facet(plan, request) for request in requests}
+            if not days:
+                return Counts(Summary(0), facets, (), (), ())
+            summary = self.summary(plan, no_values=True)
+            without = self._match(replace(plan, start=None, end=None))
+            inside = self._match(plan) if plan.start is not None or plan.end is not None else None
+            spans = self._spans(without, inside, zone)
+            ever = self._buckets(without, now)
+            return Counts(summary, facets, spans, ever if inside is None else self._buckets(inside, now), ever)
+
+    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
+        with _damage_told():
+            near = replace(
+                plan,
+                start=None if plan.start is None else _shifted(plan.start, -timedelta(days=3)),
+                end=None if plan.end is None else _shifted(plan.end, timedelta(days=3)),
+            )
+            inside = self._match(plan) if plan.start is not None or plan.end is not None else None
+            return self._spans(self._match(near), inside, zone, hours=True)
+
+    # The match set.
+
+    def _match(self, plan: Plan, *, without_includes: str = "") -> Mask:
+        """The slots that pass the whole plan, but for what one facet includes."""
+        if without_includes:
+            chosen = plan.filter(without_includes)
+            if chosen is None or not chosen.includes or chosen.narrows_own_counts:
+                without_includes = ""
+        return self._known(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
+
+    def _matched(self, plan: Plan, without_includes: str) -> Mask:
+        masks = [self._view.live]
+        if plan.project_ids is not None:
+            masks.append(self._having("project", plan.project_ids))
+        if plan.has_text:
+            masks.append(self._known(("texts", plan.texts), lambda: self._texts(plan)))
+        for chosen in plan.filters:
+            if values := tuple(chain(*chosen.exclude)):
+                masks.append(~self._having(_column_of(chosen.key, plan), values))
+            if chosen.any_value:
+                masks.append(~self._none(chosen.key))
+            if chosen.includes and chosen.key != without_includes:
+                masks.append(self._included(chosen, plan))
+        if plan.start is not None or plan.end is not None:
+            masks.append(self._known(("dates", plan.start, plan.end), lambda: self._dated(plan)))
+        return reduce(np.logical_and, masks) if len(masks) > 1 else masks[0]
+
+    def _included(self, chosen: Filter, plan: Plan) -> Mask:
+        column = _column_of(chosen.key, plan)
+        if chosen.require_all:
+            masks = [self._having(column, group) for group in chosen.include]
+            # In AND mode a value and "no value" together can never both hold.
+            if chosen.no_value:
+                masks.append(self._none(chosen.key))
+            return reduce(np.logical_and, masks)
+        mask = self._having(column, tuple(chain(*chosen.include)))
+        return mask | self._none(chosen.key) if chosen.no_value else mask
+
+    def _having(self, column: str, values: Sequence[Value]) -> Mask:
+        """The slots with any of the values."""
+        return self._known(("having", column, tuple(values)), lambda: self._found(column, values))
+
+    def _found(self, column: str, values: Sequence[Value]) -> Mask:
+        known = self._view.dictionary.codes[column]
+        codes = [known[value] for value in values if value in known and value != ""]
+        mask = np.zeros(self._view.manifest.slots, np.bool_)
+        if not codes:
+            return mask
+        for part in self._view.parts:
+            stretch = mask[part.slots]
+            for code in codes:
+                if column in SCALARS:
+                    stretch |= part.arrays[column] == code
+                else:
+                    stretch[part.rows_of(column, code)] = True
+        return mask
+
+    def _none(self, key: str) -> Mask:
+        """The slots without a value in a facet."""
+        return self._known(("none", key), lambda: self._joined(lambda part: part.has_none(key), np.bool_))
+
+    def _dated(self, plan: Plan) -> Mask:
+        created = self._whole("created")
+        mask = np.ones(self._view.manifest.slots, np.bool_)
+        if plan.start is not None:
+            mask &= created >= days.microseconds_of(plan.start)
+        if plan.end is not None:
+            mask &= created < days.microseconds_of(plan.end)
+        return mask
+
+    def _texts(self, plan: Plan) -> Mask:
+        masks = []
+        for text in plan.texts:
+            mask = self._words(text.words)
+            if text.project_ids is not None:
+                mask = mask & self._having("project", text.project_ids)
+            masks.append(mask)
+        return reduce(np.logical_or, masks)
+
+    def _words(self, query: TextQuery) -> Mask:
+        if query.is_empty:
+            return np.zeros(self._view.manifest.slots, np.bool_)
+        masks = [self._pattern(pattern) for pattern in query.required]
+        masks += [~self._pattern(pattern) for pattern in query.excluded]
+        if query.groups:
+            masks.append(reduce(np.logical_or, [self._group(group) for group in query.groups]))
+        return reduce(np.logical_and, masks)
+
+    def _group(self, group: Group) -> Mask:
+        masks = [self._pattern(pattern) for pattern in group.phrases]
+        found = [self._pattern(pattern) for pattern in group.words]
+        if found and group.need == len(found):
+            masks += found
+        elif found:
+            held: Array = np.zeros(self._view.manifest.slots, np.uint8 if len(found) < 256 else np.uint16)
+            for mask in found:
+                np.add(held, mask, out=held)
+            masks.append(held >= group.need)
+        return reduce(np.logical_and, masks)
+
+    def _pattern(self, pattern: Pattern) -> Mask:
+        return self._known(("pattern", pattern), lambda: _word_sets.mask(self._view, pattern))
+
+    def _known(self, key: object, make: Callable[[], Mask]) -> Mask:
+        """Masks of this answer, each made once. Nobody writes into one."""
+        if (found := self._masks.get(key)) is None:
+            found = self._masks[key] = make()
+        return found
+
+    # Columns.
+
+    def _joined(self, read: Callable[[Part], Array], kind: type) -> Array:
+        parts = [read(part) for part in self._view.parts]
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if parts else np.empty(0, kind)
+
+    def _whole(self, name: str) -> Array:
+        """A column over all slots. One part is the file itself; several are put together once for a view."""
+        kept = self._view.kept
+        if name not in kept:
+            kept[name] = self._joined(lambda part: part.arrays[name], np.int64)
+        found: Array = kept[name]  # type: ignore[assignment]
+        return found
+
+    def _column(self, name: str, slots: Array) -> Array:
+        return self._whole(name)[slots]
+
+    def _ids(self, slots: Array) -> list[int]:
+        found: list[int] = self._column("id", slots).tolist()
+        return found
+
+    # Counts.
+
+    def _no_value(self, plan: Plan, key: str) -> int:
+        if FACET[key].kind == Kind.PROJECT:
+            return 0
+        return int(np.count_nonzero(self._match(plan, without_includes=key) & self._none(key)))
+
+    def _facet(self, plan: Plan, request: FacetRequest) -> FacetCounts:
+        mask = self._match(plan, without_includes=request.key)
+        column = _column_of(request.key, plan)
+        counts = self._count(column, mask)
+        counts[0] = 0
+        distinct = int(np.count_nonzero(counts))
+        own = None
+        if FACET[request.key].kind == Kind.TREE:
+            own = counts if column == "category_own" else self._count("category_own", mask)
+        values = self._view.dictionary.values[column]
+        codes = self._wanted(request, column, counts)
+        rows = [
+            ValueCount(values[code], int(counts[code]), self._own(own, column, values[code]) if own is not None else 0)
+            for code in codes
+        ]
+        return FacetCounts(tuple(sorted(rows, key=lambda row: (-row.count, row.value))), distinct)
+
+    def _own(self, own: Array, column: str, value: Value) -> int:
+        code = self._view.dictionary.codes["category_own"].get(value)
+        return 0 if code is None or code >= len(own) else int(own[code])
+
+    def _count(self, column: str, mask: Mask) -> Array:
+        """Counts by code. Of more than half of all memories, the others are counted and taken away."""
+        hits = int(np.count_nonzero(mask))
+        if hits * 2 > self._view.manifest.memories:
+            rest = self._view.live & ~mask
+            return self._all_counts(column) - self._counted(column, rest)
+        return self._counted(column, mask)
+
+    def _all_counts(self, column: str) -> Array:
+        kept, name = self._view.kept, f"counts of {column}"
+        if name not in kept:
+            kept[name] = self._counted(column, self._view.live)
+        found: Array = kept[name]  # type: ignore[assignment]
+        return found
+
+    def _counted(self, column: str, mask: Mask) -> Array:
+        length = len(self._view.dictionary.values[column])
+        counts = np.zeros(length, np.int64)
+        for part, stretch, hits in places_in(mask, self._view.parts):
+            counts += part.count(column, stretch, hits, length)
+        return counts
+
+    def _wanted(self, request: FacetRequest, column: str, counts: Array) -> list[int]:
+        """The codes that a request is for, among those that count anything."""
+        codes = self._view.dictionary.codes[column]
+        if request.only is not None:
+            only = [codes[value] for value in request.only if value in codes]
+            counting = [code for code in only if code < len(counts) and counts[code]]
+        else:
+            counting = None
+        if request.limit is None:
+            return np.flatnonzero(counts).tolist() if counting is None else counting
+        largest = self._largest(request.limit, column, counts)
+        chosen = [codes[v] for v in request.always if v in codes]
+        found = dict.fromkeys([*largest, *(code for code in chosen if code < len(counts) and counts[code])])
+        return list(found) if counting is None else [code for code in found if code in set(counting)]
+
+    def _largest(self, limit: int, column: str, counts: Array) -> list[int]:
+        """The codes of the largest counts, the first by value among equal ones."""
+        nonzero = np.flatnonzero(counts)
+        if len(nonzero) <= limit:
+            return nonzero.tolist()
+        if not limit:
+            return []
+        found = counts[nonzero]
+        least = np.partition(found, len(found) - limit)[len(found) - limit]
+        above = nonzero[found > least].tolist()
+        equal = nonzero[found == least].tolist()
+        values = self._view.dictionary.values[column]
+        equal.sort(key=values.__getitem__)
+        return [*above, *equal[: limit - len(above)]]
+
+    def _spans(self, mask: Mask, inside: Mask | None, zone: tzinfo, *, hours: bool = False) -> tuple[DayCount, ...]:
+        slots = np.flatnonzero(mask)
+        marked = None if inside is None else inside[slots]
+        return days.count_spans(
+            self._column("quarter", slots), lambda some: self._column("created", slots[some]), marked, zone, hours=hours
+        )
+
+    def _buckets(self, mask: Mask, now: datetime) -> tuple[int, ...]:
+        created = self._whole("created")
+        moments = [days.microseconds_of(now - timedelta(days=n)) for n in BUCKET_DAYS]
+        # Most memories are older than the longest bucket.
+        recent = np.flatnonzero((created >= moments[-1]) & mask)
+        found = created[recent]
+        since = [int(np.count_nonzero(found >= moment)) for moment in moments]
+        return (*since, int(np.count_nonzero(mask)) - since[-1])
+
+    # Orders.
+
+    def _ranked(self, plan: Plan, mask: Mask, limit: int) -> tuple[Array, Array]:
+        """The best `limit` slots of the mask and their scores: by score, then the newest, then the highest id."""
+        hits = int(np.count_nonzero(mask))
+        limit = min(limit, hits)
+        query = words.rank_query(plan.texts)
+        if query is None or not limit:
+            matched = np.flatnonzero(mask)
+            newest = _first(matched, -self._column("created", matched), -self._column("id", matched), limit)
+            return newest, np.zeros(len(newest))
+        few = hits <= _FEW
+        if few:
+            query = words.within_slots(query, np.flatnonzero(mask).astype(np.uint32))
+        look = hits if few else max(_FIRST_LOOK, 2 * limit)
+        while True:
+            scores, slots = words.best(self._view.searcher, query, look)
+            everything = len(slots) < look or few
+            passed = mask[slots]
+            if not everything:
+                # Of the last score there may be more.
+                passed &= scores > scores[-1]
+            if everything or int(np.count_nonzero(passed)) >= limit:
+                break
+            look = min(look * 8, self._view.manifest.slots + 1)
+        scores, slots = scores[passed], slots[passed]
+        order = np.lexsort((-self._column("id", slots), -self._column("created", slots), -scores))[:limit]
+        return slots[order], scores[order]
+
+    def _by_title(self, slots: Array, offset: int, limit: int) -> Array:
+        """A page by title. The first bytes decide for most; titles that begin alike are read from the database."""
+        wanted = min(offset + limit, len(slots))
+        if offset >= wanted:
+            return slots[:0]
+        first, second = self._column("title1", slots), self._column("title2", slots)
+        order = np.lexsort((second, first))
+        slots, first, second = slots[order], first[order], second[order]
+        begin = offset - int(_run_before(first, second, offset))
+        end = wanted + int(_run_after(first, second, wanted - 1))
+        candidates = slots[begin:end]
+        ids = self._ids(candidates)
+        titles = _titles(ids)
+        # Within what begins alike, by the whole title and then the id; a memory that is gone goes last.
+        keys = list(zip(first[begin:end].tolist(), second[begin:end].tolist(), strict=True))
+        ranked = sorted(range(len(ids)), key=lambda n: (keys[n], titles.get(ids[n], b"\xff"), ids[n]))
+        return candidates[ranked[offset - begin : wanted - begin]]
+
+
+def _titles(ids: Sequence[int]) -> dict[int, bytes]:
+    rows = Memory.objects.filter(pk__in=ids).annotate(key=Lower("title")).values_list("id", "key")
+    return {memory_id: key.encode() for memory_id, key in rows}
+
+
+def _run_before(first: Array, second: Array, at: int) -> int:
+    """How many places right before one have the same keys."""
+    n = 0
+    while at - n - 1 >= 0 and first[at - n - 1] == first[at] and second[at - n - 1] == second[at]:
+        n += 1
+    return n
+
+
+def _run_after(first: Array, second: Array, at: int) -> int:
+    n = 0
+    while at + n + 1 < len(first) and first[at + n + 1] == first[at] and second[at + n + 1] == second[at]:
+        n += 1
+    return n
+
+
+def _first(slots: Array, keys: Array, ties: Array, limit: int) -> Array:
+    """The `limit` slots with the smallest keys, the smallest tie first among equals."""
+    if limit < len(slots):
+        least = np.partition(keys, limit - 1)[limit - 1] if limit else 0
+        kept = keys <= least
+        slots, keys, ties = slots[kept], keys[kept], ties[kept]
+    order = np.lexsort((ties, keys))[:limit]
+    found: Array = slots[order]
+    return found
+
+
+def _shifted(moment: datetime, by: timedelta) -> datetime:
+    try:
+        return moment + by
+    except OverflowError:
+        return moment
+
+
+@lru_cache(maxsize=64)
+def _column_name(key: str, subcategories: bool) -> str:
+    return "category_own" if FACET[key].kind == Kind.TREE and not subcategories else key
+
+
+def _column_of(key: str, plan: Plan) -> str:
+    """Without subcategories a tick means the node alone, and so must its number."""
+    return _column_name(key, plan.subcategories)

@@ -1,0 +1,80 @@
+"""The changes that the derived index has yet to take in, written down by triggers with the changes themselves.
+
+`memories_outbox` has a row for each memory that a committed statement made, changed or removed, by whatever door, while
+`memories_corpus.indexed` is set. What is taken in is always the memory as it is now, so a row may be seen twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+# A row with this memory's id stands for all of them: the table was truncated.
+EVERYTHING = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How far behind the index is. `seconds` is the age of the oldest change."""
+
+    changes: int = 0
+    seconds: float = 0.0
+
+
+def backlog(at_most: int = 100_000) -> Backlog:
+    """What waits, counted up to a limit."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(at)), 0)::float8"
+            " FROM (SELECT at FROM memories_outbox ORDER BY id LIMIT %s) waiting",
+            [at_most],
+        )
+        changes, seconds = cursor.fetchone()
+        return Backlog(changes, max(0.0, seconds))
+
+
+def is_followed() -> bool:
+    """Whether changes are written down."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT indexed FROM memories_corpus WHERE id = 1")
+        row = cursor.fetchone()
+        return bool(row and row[0])
+
+
+def start_following() -> None:
+    """From here on changes are written down: those of transactions under way too, for which this waits."""
+    if is_followed():
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        # Whoever has begun to change memories has looked whether to write it down, or is about to.
+        cursor.execute("LOCK TABLE memories_memory IN SHARE MODE")
+        cursor.execute("UPDATE memories_corpus SET indexed = true WHERE id = 1")
+
+
+def stop_following() -> None:
+    """Changes are not written down any more, and those that were are forgotten."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE memories_corpus SET indexed = false WHERE id = 1")
+        cursor.execute("DELETE FROM memories_outbox")
+
+
+def oldest(limit: int) -> tuple[list[int], list[int]]:
+    """The oldest rows: their ids, and the distinct memories that they are of, in that order."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id, memory_id FROM memories_outbox ORDER BY id LIMIT %s", [limit])
+        rows = cursor.fetchall()
+    return [row[0] for row in rows], list(dict.fromkeys(row[1] for row in rows))
+
+
+def every_id() -> list[int]:
+    """All rows that this transaction sees."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM memories_outbox")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def taken_in(ids: Sequence[int]) -> None:
+    """Forget rows whose changes are in the index, and are on the disk there."""
+    with connection.cursor() as cursor:
+        for start in range(0, len(ids), 50_000):
+            cursor.execute("DELETE FROM memories_outbox WHERE id = ANY(%s)", [list(ids[start : start + 50_000])])

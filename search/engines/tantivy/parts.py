@@ -1,0 +1,310 @@
+"""The columns of the derived index: what facets, filters, dates and orders read of each memory, as numpy arrays.
+
+A memory stands in a slot. Slots are given in order and never again: a change puts the memory into a new slot, and the
+old one is dead. A part holds the columns of a run of slots, is written once as one file, and is mapped into the memory
+of every process that reads it. Values are codes into a dictionary that only ever grows; code 0 of a text is "none".
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search.engines.base import Value
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+# One value each, 0 where there is none.
+SCALARS = ("project", "type", "agent", "source", "state")
+# Any number of values each. `category` has all ancestors, `category_own` the categories that were filed in.
+MULTIPLE = ("category", "category_own", "tag", "concept", "entity", "author")
+COLUMNS = (*SCALARS, *MULTIPLE)
+# Time zones are apart by multiples of this many seconds, so that a count of these makes days in any of them.
+QUARTER = 900
+
+_MAGIC = b"MNEMOPRT"
+_ALIGNED = 64
+
+
+class DamagedError(Exception):
+    """A file of the index does not hold what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A memory as the index takes it. Moments are microseconds since 1970; `digest` tells a change."""
+
+    id: int
+    scalars: tuple[Value, ...]
+    multiple: tuple[Sequence[Value], ...]
+    created: int
+    updated: int
+    title: str
+    digest: int
+
+
+class Dictionary:
+    """The values of each column and their codes."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[Value]] = {name: [""] for name in COLUMNS}
+        self.codes: dict[str, dict[Value, int]] = {name: {"": 0} for name in COLUMNS}
+
+    def code(self, column: str, value: Value) -> int:
+        """The code of a value, a new one where it has none."""
+        codes = self.codes[column]
+        if (found := codes.get(value)) is None:
+            found = codes[value] = len(codes)
+            self.values[column].append(value)
+        return found
+
+    def sizes(self) -> dict[str, int]:
+        return {name: len(values) for name, values in self.values.items()}
+
+    def since(self, sizes: Mapping[str, int]) -> dict[str, list[Value]]:
+        """What has come after it had these sizes."""
+        return {name: values[sizes[name] :] for name, values in self.values.items() if len(values) > sizes[name]}
+
+    def extend(self, values: Mapping[str, Sequence[Value]], first: Mapping[str, int]) -> None:
+        """Take in the values of a part, which begin at the codes `first`; what is known already is left as it is."""
+        for name, more in values.items():
+            known = self.values[name]
+            if len(known) < first[name]:
+                raise DamagedError(f"the values of {name} before {first[name]} are missing")
+            for value in more[len(known) - first[name] :]:
+                self.codes[name][value] = len(known)
+                known.append(value)
+
+
+class Part:
+    """The columns of slots `first` to `first + size`. Arrays by name; see `_arrays` for their shapes."""
+
+    def __init__(
+        self,
+        first: int,
+        arrays: Mapping[str, Array],
+        values: Mapping[str, Sequence[Value]] | None = None,
+        values_first: Mapping[str, int] | None = None,
+    ) -> None:
+        self.first = first
+        self.arrays = arrays
+        self.values = values or {}
+        self.values_first = values_first or {}
+        self.ids: Array = arrays["id"]
+        self.size = len(self.ids)
+
+    @property
+    def slots(self) -> slice:
+        return slice(self.first, self.first + self.size)
+
+    def rows_of(self, column: str, code: int) -> Array:
+        """The places within the part, in order, of those with a value of a multiple column."""
+        keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
+        at = int(np.searchsorted(keys, code))
+        if at == len(keys) or keys[at] != code:
+            return np.empty(0, np.uint32)
+        found: Array = self.arrays[f"{column}.places"][starts[at] : starts[at + 1]]
+        return found
+
+    def has_none(self, column: str) -> Mask:
+        """Where a column has no value."""
+        if column in SCALARS:
+            none: Mask = self.arrays[column] == 0
+            return none
+        stored: Mask = self.arrays[f"{column}.none"].view(np.bool_)
+        return stored
+
+    def count(self, column: str, mask: Mask, hits: int, length: int) -> Array:
+        """How many of the places in the mask, of which there are `hits`, have each code: int64 of `length`."""
+        if column in SCALARS:
+            codes = self.arrays[column]
+            return np.bincount(codes if hits == self.size else codes[mask], minlength=length)
+        values = self.arrays[f"{column}.values"]
+        # Looking at every value once takes as long as fetching those of a quarter of the places.
+        if hits * 4 > self.size:
+            counts = np.zeros(length, np.int64)
+            keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
+            if len(keys):
+                within = mask.view(np.uint8)[self.arrays[f"{column}.places"]]
+                counts[keys] = np.add.reduceat(within, starts[:-1], dtype=np.int32)
+            return counts
+        offsets = self.arrays[f"{column}.offsets"]
+        places = np.flatnonzero(mask)
+        starts = offsets[places].astype(np.int64)
+        lengths = offsets[places + 1] - starts
+        ends = np.cumsum(lengths)
+        if not len(ends) or not ends[-1]:
+            return np.zeros(length, np.int64)
+        at = np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
+        return np.bincount(values[at], minlength=length)
+
+    def write(self, path: Path) -> None:
+        """Write it as one file and see to it that it is on the disk."""
+        head: dict[str, Any] = {"first": self.first, "values": self.values, "values_first": self.values_first}
+        head["arrays"] = {}
+        at = 0
+        for name, array in self.arrays.items():
+            head["arrays"][name] = [str(array.dtype), len(array), at, _checksum(array)]
+            at += -(-array.nbytes // _ALIGNED) * _ALIGNED
+        text = json.dumps(head, ensure_ascii=False).encode()
+        begin = -(-(len(_MAGIC) + 16 + len(text)) // _ALIGNED) * _ALIGNED
+        with path.open("wb") as file:
+            file.write(_MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(8, "little") + text)
+            for array in self.arrays.values():
+                file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
+                file.write(np.ascontiguousarray(array).data)
+            # The last array may be empty, and a seek alone does not lengthen a file.
+            file.truncate(begin + at)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @staticmethod
+    def read(path: Path) -> "Part":
+        """Map a part into memory. Raises DamagedError where it is not whole."""
+        try:
+            data = np.memmap(path, np.uint8, "r")
+        except (OSError, ValueError) as error:
+            raise DamagedError(f"{path.name}: {error}") from error
+        start = len(_MAGIC) + 16
+        if len(data) < start or bytes(data[: len(_MAGIC)]) != _MAGIC:
+            raise DamagedError(f"{path.name}: is not a part of the index")
+        length = int.from_bytes(bytes(data[8:16]), "little")
+        text = bytes(data[start : start + length])
+        if zlib.crc32(text) != int.from_bytes(bytes(data[16:24]), "little"):
+            raise DamagedError(f"{path.name}: its head is damaged")
+        head = json.loads(text)
+        begin = -(-(start + length) // _ALIGNED) * _ALIGNED
+        arrays: dict[str, Array] = {}
+        for name, (kind, count, at, _) in head["arrays"].items():
+            size = count * np.dtype(kind).itemsize
+            if begin + at + size > len(data):
+                raise DamagedError(f"{path.name}: is cut off")
+            arrays[name] = data[begin + at : begin + at + size].view(kind)
+        return Part(head["first"], arrays, head["values"], head["values_first"])
+
+    @staticmethod
+    def verify(path: Path) -> None:
+        """Read all of a part. Raises DamagedError where anything in it is not what was written."""
+        part = Part.read(path)
+        length = int.from_bytes(path.read_bytes()[8:16], "little")
+        head = json.loads(path.read_bytes()[len(_MAGIC) + 16 : len(_MAGIC) + 16 + length])
+        for name, (_, _, _, checksum) in head["arrays"].items():
+            if _checksum(part.arrays[name]) != checksum:
+                raise DamagedError(f"{path.name}: {name} is damaged")
+
+
+class PartBuilder:
+    """Rows on their way to a part."""
+
+    def __init__(self, first: int, dictionary: Dictionary) -> None:
+        self.first = first
+        self.dictionary = dictionary
+        self._known = dictionary.sizes()
+        self._rows: list[Row] = []
+        self._scalars: dict[str, list[int]] = {name: [] for name in SCALARS}
+        self._codes: dict[str, list[int]] = {name: [] for name in MULTIPLE}
+        self._lengths: dict[str, list[int]] = {name: [] for name in MULTIPLE}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: Row) -> int:
+        """Take in a memory; gives back its slot."""
+        code = self.dictionary.code
+        for name, value in zip(SCALARS, row.scalars, strict=True):
+            self._scalars[name].append(code(name, value))
+        for name, values in zip(MULTIPLE, row.multiple, strict=True):
+            distinct = dict.fromkeys(values)
+            codes = self.dictionary.codes[name]
+            self._codes[name].extend([codes[v] if v in codes else code(name, v) for v in distinct])
+            self._lengths[name].append(len(distinct))
+        self._rows.append(row)
+        return self.first + len(self._rows) - 1
+
+    def part(self) -> Part:
+        rows = self._rows
+        created = np.array([row.created for row in rows], np.int64)
+        arrays: dict[str, Array] = {
+            "id": np.array([row.id for row in rows], np.int64),
+            "created": created,
+            "updated": np.array([row.updated for row in rows], np.int64),
+            "digest": np.array([row.digest for row in rows], np.int64),
+            **title_keys([row.title for row in rows]),
+        }
+        arrays |= {name: np.array(codes, np.uint32) for name, codes in self._scalars.items()}
+        for name in MULTIPLE:
+            lengths = np.array(self._lengths[name], np.uint32)
+            arrays |= _multiple(name, np.array(self._codes[name], np.uint32), lengths)
+        return Part(self.first, _derived(arrays), self.dictionary.since(self._known), self._known)
+
+
+def merged(parts: Sequence[Part], live: Mask) -> Part:
+    """Neighbouring parts as one. Dead slots stay, for the numbers of the others, but hold no values any more."""
+    arrays: dict[str, Array] = {}
+    for name in ("id", "created", "updated", "digest", "title1", "title2", *SCALARS):
+        arrays[name] = np.concatenate([part.arrays[name] for part in parts])
+    kept = np.concatenate([live[part.slots] for part in parts])
+    for name in MULTIPLE:
+        lengths = np.concatenate([np.diff(part.arrays[f"{name}.offsets"]) for part in parts])
+        values = np.concatenate([part.arrays[f"{name}.values"] for part in parts])
+        alive = np.repeat(kept, lengths)
+        arrays |= _multiple(name, values[alive], np.where(kept, lengths, 0).astype(np.uint32))
+    values_of: dict[str, list[Value]] = {}
+    first: dict[str, int] = dict.fromkeys(COLUMNS, 1)
+    for part in parts:
+        for name, more in part.values.items():
+            if name not in values_of:
+                first[name] = part.values_first[name]
+            values_of.setdefault(name, []).extend(more)
+    for name in COLUMNS:
+        if name not in values_of:
+            first[name] = min((part.values_first.get(name, 1) for part in parts), default=1)
+    return Part(parts[0].first, _derived(arrays), values_of, first)
+
+
+def _multiple(name: str, values: Array, lengths: Array) -> dict[str, Array]:
+    """A column of any number of values: by place (`values` cut at `offsets`), by value (`places` cut at `starts`)."""
+    offsets = np.zeros(len(lengths) + 1, np.uint32)
+    np.cumsum(lengths, out=offsets[1:])
+    order = np.argsort(values, kind="stable")
+    places = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)[order]
+    keys, starts = np.unique(values[order], return_index=True)
+    return {
+        f"{name}.values": values,
+        f"{name}.offsets": offsets,
+        f"{name}.keys": keys.astype(np.uint32),
+        f"{name}.starts": np.append(starts, len(values)).astype(np.int64),
+        f"{name}.places": places,
+        f"{name}.none": (lengths == 0).astype(np.uint8),
+    }
+
+
+def _checksum(array: Array) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).tobytes())
+
+
+def _derived(arrays: dict[str, Array]) -> dict[str, Array]:
+    arrays["quarter"] = (arrays["created"] // (QUARTER * 1_000_000)).astype(np.int32)
+    return arrays
+
+
+def title_keys(titles: Sequence[str]) -> dict[str, Array]:
+    """The first sixteen bytes of each title as two numbers that sort like them."""
+    heads = np.array([title.encode()[:16].ljust(16, b"\0") for title in titles], "S16")
+    pairs = np.frombuffer(b"".join(bytes(head).ljust(16, b"\0") for head in heads), ">u8").reshape(-1, 2)
+    return {"title1": pairs[:, 0].astype(np.uint64), "title2": pairs[:, 1].astype(np.uint64)}
+
+
+def places_in(mask: Mask, parts: Sequence[Part]) -> Iterator[tuple[Part, Mask, int]]:
+    """The parts that a mask touches, with their stretch of it and how many are in it."""
+    for part in parts:
+        stretch = mask[part.slots]
+        if hits := int(np.count_nonzero(stretch)):
+            yield part, stretch, hits

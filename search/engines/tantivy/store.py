@@ -1,0 +1,292 @@
+"""Where the derived index lies, and how readers and the one writer agree on what is in it.
+
+    HOME/index/lock                 held by the one process that writes
+    HOME/index/current              the name of the generation that is read
+    HOME/index/damaged              a reader's word that something is wrong; the writer makes a new generation
+    HOME/index/g-000001/manifest    what belongs together: the parts, the dead slots, the commit of the words
+    HOME/index/g-000001/words/      tantivy
+    HOME/index/g-000001/*.part      columns
+    HOME/index/g-000001/*.dead      a bit for each slot that is no memory any more
+
+Files are written whole, under another name or a new one, and made to last before the manifest names them; the manifest
+and `current` are replaced in one step. A reader keeps what it has read until it can have all of something newer.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import tantivy
+from django.conf import settings
+
+from search.engines.tantivy import words
+from search.engines.tantivy.parts import DamagedError, Dictionary, Mask, Part
+
+# Raised whenever files of an older version cannot be read any more, or would mean something else.
+SCHEMA = 1
+
+
+class NoIndexError(Exception):
+    """There is no index that can be read. The message says why."""
+
+
+class WriterElsewhereError(Exception):
+    """Another process writes the index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What belongs together. `commit` is the operation stamp of tantivy's commit."""
+
+    number: int = 0
+    commit: int = 0
+    slots: int = 0
+    memories: int = 0
+    parts: tuple[str, ...] = ()
+    dead: str = ""
+    schema: int = SCHEMA
+
+
+def index_dir() -> Path:
+    return Path(settings.SEARCH_INDEX)
+
+
+def current_generation() -> Path:
+    """The generation that is read. Raises NoIndexError."""
+    root = index_dir()
+    try:
+        name = (root / "current").read_text().strip()
+    except OSError:
+        raise NoIndexError("there is none yet") from None
+    if not name.startswith("g-") or not (root / name).is_dir():
+        raise NoIndexError("its files are gone")
+    return root / name
+
+
+def read_manifest(generation: Path) -> Manifest:
+    """Raises NoIndexError where it is of another version or cannot be read."""
+    try:
+        stored = json.loads((generation / "manifest").read_text())
+        if stored["schema"] != SCHEMA:
+            raise NoIndexError(f"it is of version {stored['schema']}, and this is version {SCHEMA}")
+        return Manifest(**{**stored, "parts": tuple(stored["parts"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NoIndexError(f"its manifest cannot be read ({error})") from error
+
+
+def write_manifest(generation: Path, manifest: Manifest) -> None:
+    replace_file(generation / "manifest", json.dumps(asdict(manifest)))
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put a text in the place of a file, all of it or nothing, and make it last."""
+    beside = path.with_name(path.name + ".new")
+    with beside.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_dead(generation: Path, name: str, dead: Mask) -> None:
+    with (generation / name).open("wb") as file:
+        file.write(np.packbits(dead).tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_live(generation: Path, manifest: Manifest) -> Mask:
+    """Which slots hold a memory."""
+    if not manifest.dead:
+        return np.ones(manifest.slots, np.bool_)
+    try:
+        bits = np.fromfile(generation / manifest.dead, np.uint8)
+    except OSError as error:
+        raise DamagedError(f"{manifest.dead}: {error}") from error
+    if len(bits) != -(-manifest.slots // 8):
+        raise DamagedError(f"{manifest.dead}: is cut off")
+    dead = np.unpackbits(bits, count=manifest.slots)
+    live: Mask = dead == 0
+    return live
+
+
+@dataclass(slots=True)
+class View:
+    """The index as one process reads it at one moment: nothing in it changes."""
+
+    generation: Path
+    manifest: Manifest
+    parts: tuple[Part, ...]
+    live: Mask
+    dictionary: Dictionary
+    index: tantivy.Index
+    searcher: tantivy.Searcher
+    kept: dict[str, object] = field(default_factory=dict)
+    """What was worked out of it and stays true as long as it is read."""
+
+    @property
+    def revision(self) -> str:
+        return f"{self.generation.name}/{self.manifest.number}"
+
+
+class _Reader:
+    """The view of this process, and how it comes by a newer one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._view: View | None = None
+        self._stamp: tuple[object, ...] = ()
+
+    def view(self) -> View:
+        """The newest view that is whole. Raises NoIndexError or DamagedError."""
+        stamp = _stamp()
+        if self._view is not None and stamp == self._stamp:
+            return self._view
+        with self._lock:
+            if self._view is not None and stamp == self._stamp:
+                return self._view
+            known = self._view
+            generation = current_generation()
+            if known is not None and known.generation != generation:
+                known = None
+            try:
+                self._view, self._stamp = _open_view(generation, known), stamp
+            except NotYetError:
+                # The writer is between its two steps: what was read before is whole, and a moment old.
+                if known is None:
+                    raise
+                return known
+            return self._view
+
+    def forget(self) -> None:
+        with self._lock:
+            self._view, self._stamp = None, ()
+
+
+class NotYetError(NoIndexError):
+    """The words are newer than the manifest: the writer is about to say so, or did not get to it."""
+
+
+def _stamp() -> tuple[object, ...]:
+    """What changes when there is something new to read."""
+    try:
+        current = (index_dir() / "current").stat()
+        found = (current_generation() / "manifest").stat()
+    except (OSError, NoIndexError):
+        return ()
+    return (current.st_ino, current.st_mtime_ns, found.st_ino, found.st_mtime_ns)
+
+
+def _open_view(generation: Path, known: View | None) -> View:
+    manifest = read_manifest(generation)
+    have = {part_name(part): part for part in known.parts} if known else {}
+    parts = []
+    dictionary = known.dictionary if known else Dictionary()
+    for name in manifest.parts:
+        part = have.get(name) or Part.read(generation / name)
+        dictionary.extend(part.values, part.values_first)
+        parts.append(part)
+    live = read_live(generation, manifest)
+    if sum(part.size for part in parts) != manifest.slots:
+        raise DamagedError("the parts do not add up to the manifest")
+    try:
+        index = known.index if known else words.open_index(generation / "words")
+        index.reload()
+        searcher = index.searcher()
+        if words_commit(generation) != manifest.commit:
+            raise NotYetError("it is being written")
+    except (ValueError, OSError) as error:
+        raise DamagedError(f"the words: {error}") from error
+    return View(generation, manifest, tuple(parts), live, dictionary, index, searcher)
+
+
+def words_commit(generation: Path) -> int:
+    """The operation stamp of the commit that lies on the disk."""
+    stored = json.loads((generation / "words" / "meta.json").read_text())
+    return int(stored["opstamp"])
+
+
+def part_name(part: Part) -> str:
+    return f"{part.first:010d}-{part.first + part.size:010d}.part"
+
+
+_reader = _Reader()
+
+
+def read_view() -> View:
+    """The index as it is now. Raises NoIndexError or DamagedError."""
+    return _reader.view()
+
+
+def forget_view() -> None:
+    """Close what this process reads."""
+    _reader.forget()
+
+
+def report_damage(reason: str) -> None:
+    """Tell the writer that something is wrong with what is read, and read it no more."""
+    forget_view()
+    with contextlib.suppress(OSError):
+        (index_dir() / "damaged").write_text(reason)
+
+
+def damage_reported() -> str:
+    try:
+        return (index_dir() / "damaged").read_text()
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[Path]:
+    """Be the one process that writes. Raises WriterElsewhereError. A process that is killed lets go at once."""
+    root = index_dir()
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "lock").open("a+") as handle:
+        _take(handle)
+        yield root
+
+
+def _take(handle: IO[str]) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise WriterElsewhereError("another process writes the index") from None
+
+
+def next_generation(root: Path) -> Path:
+    """The path of a generation that is not there yet."""
+    numbers = [int(path.name[2:]) for path in root.glob("g-*") if path.name[2:].isdigit()]
+    return root / f"g-{max(numbers, default=0) + 1:06d}"
+
+
+def remove_others(root: Path, kept: Path) -> None:
+    """Remove every generation but one. Readers that still have one open keep it until they let go."""
+    for path in root.glob("g-*"):
+        if path != kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_unnamed(generation: Path, manifest: Manifest, also_kept: Sequence[str] = ()) -> None:
+    """Remove the parts that the manifest does not name: of steps that were not finished, or of before a merge."""
+    named = {*manifest.parts, manifest.dead, *also_kept}
+    for path in generation.iterdir():
+        if path.suffix in {".part", ".dead"} and path.name not in named:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,177 @@
+"""The words of the derived index: the terms of the one analysis in tantivy, and what of them a query asks for.
+
+The document of a memory has its terms with their positions, once for all fields and once for the title, and the slot
+that its columns stand in. Nothing is parsed here: terms come from `search.analysis`, on both sides.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tantivy
+
+from search.analysis import Pattern
+from search.engines.base import LanguageText
+from search.words import TextQuery
+
+SLOT = "slot"
+WORDS = "words"
+TITLE = "title"
+
+# How much more a word of the title says than one elsewhere.
+_TITLE_BOOST = 0.5
+_HEAP_BYTES = 128_000_000
+
+# A lexeme of a tsvector as Postgres writes it, with its positions; the weight of the title is A.
+_LEXEME = re.compile(r"'((?:[^']|'')*)'(?::([0-9A-D,]+))?")
+
+Slots = npt.NDArray[np.uint32]
+
+
+def schema() -> tantivy.Schema:
+    """What a document has."""
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field(SLOT, indexed=True, fast=True)
+    # Terms come ready made; the tokenizer is only a name that every index knows.
+    builder.add_text_field(WORDS, tokenizer_name="whitespace", index_option="position")
+    builder.add_text_field(TITLE, tokenizer_name="whitespace", index_option="position")
+    return builder.build()
+
+
+_SCHEMA = schema()
+
+
+def make_index(path: Path) -> tantivy.Index:
+    path.mkdir(parents=True)
+    return tantivy.Index(_SCHEMA, str(path), reuse=False)
+
+
+def open_index(path: Path) -> tantivy.Index:
+    """Open what is there. Raises ValueError where it is damaged or not there."""
+    index = tantivy.Index(_SCHEMA, str(path), reuse=True) if tantivy.Index.exists(str(path)) else None
+    if index is None:
+        raise ValueError(f"{path.name}: there is no index of words")
+    index.config_reader(reload_policy="manual")
+    return index
+
+
+def index_writer(index: tantivy.Index) -> tantivy.IndexWriter:
+    # One thread: documents of one commit are one segment, and the other core serves.
+    return index.writer(_HEAP_BYTES, 1)
+
+
+def document(slot: int, terms: str) -> tantivy.Document:
+    """A memory's document from its tsvector as Postgres writes it."""
+    words: list[Any] = []
+    title: list[Any] = []
+    token = tantivy.Token
+    for lexeme, places in _LEXEME.findall(terms):
+        if "''" in lexeme or "\\" in lexeme:
+            lexeme = lexeme.replace("''", "'").replace("\\\\", "\\")
+        for place in places.split(",") if places else ("1",):
+            if place[-1] <= "9":
+                words.append(token(lexeme, int(place), 0, 0))
+            elif place[-1] == "A":
+                one = token(lexeme, int(place[:-1]), 0, 0)
+                words.append(one)
+                title.append(one)
+            else:
+                words.append(token(lexeme, int(place[:-1]), 0, 0))
+    made = tantivy.Document()
+    made.add_unsigned(SLOT, slot)
+    words.sort(key=_position)
+    title.sort(key=_position)
+    made.add_pre_tokenized_text(WORDS, tantivy.PreTokenizedString("", words))
+    made.add_pre_tokenized_text(TITLE, tantivy.PreTokenizedString("", title))
+    return made
+
+
+def _position(token: Any) -> int:
+    return int(token.position)
+
+
+def pattern_query(pattern: Pattern) -> tantivy.Query:
+    """What has a pattern."""
+    field = TITLE if pattern.field == "title" else WORDS
+    if len(pattern.terms) == 1:
+        if pattern.prefix:
+            return tantivy.Query.regex_query(_SCHEMA, field, re.escape(pattern.terms[0]) + ".*")
+        return tantivy.Query.term_query(_SCHEMA, field, pattern.terms[0])
+    words: list[str | tuple[int, str]] = []
+    regexes: list[str | tuple[int, str]] = []
+    at = 0
+    for term, gap in zip(pattern.terms, (0, *pattern.gaps), strict=True):
+        at += gap
+        words.append((at, term))
+        regexes.append((at, re.escape(term)))
+    if pattern.prefix:
+        # The phrase query with a prefix of the library takes the first fifty terms that it finds, and no more.
+        regexes[-1] = (at, re.escape(pattern.terms[-1]) + ".*")
+        return tantivy.Query.regex_phrase_query(_SCHEMA, field, regexes)
+    return tantivy.Query.phrase_query(_SCHEMA, field, words)
+
+
+def slots_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit: int) -> Slots:
+    """The slots from `first` on that a query matches, in order, at most `limit` of them."""
+    if first:
+        recent = tantivy.Query.range_query(_SCHEMA, SLOT, tantivy.FieldType.Unsigned, lower_bound=first)
+        query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, recent)])
+    found = searcher.search(
+        tantivy.Query.const_score_query(query, 1.0),
+        limit=max(1, limit),
+        count=False,
+        order_by_field=SLOT,
+        order=tantivy.Order.Asc,
+    ).hits
+    return np.fromiter((slot for slot, _ in found), np.uint32, len(found))
+
+
+def rank_query(texts: Sequence[LanguageText]) -> tantivy.Query | None:
+    """What a match is ranked by: BM25 over everything that was looked for, the title's words counting more."""
+    clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
+    for pattern in dict.fromkeys(_positive(text.words for text in texts)):
+        clauses.append((tantivy.Occur.Should, pattern_query(pattern)))
+        if not pattern.prefix and not pattern.field and len(pattern.terms) == 1:
+            title = tantivy.Query.term_query(_SCHEMA, TITLE, pattern.terms[0])
+            clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(title, _TITLE_BOOST)))
+    return tantivy.Query.boolean_query(clauses) if clauses else None
+
+
+def _positive(queries: Iterable[TextQuery]) -> Iterable[Pattern]:
+    for query in queries:
+        yield from query.positive
+
+
+def within_slots(query: tantivy.Query, slots: Slots) -> tantivy.Query:
+    """A query among these slots alone."""
+    among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(_SCHEMA, SLOT, slots.tolist()), 0.0)
+    return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
+
+
+def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[npt.NDArray[np.float64], Slots]:
+    """The best of a query: scores, falling, and their slots."""
+    found = searcher.search(query, limit=limit, count=False).hits
+    scores = np.fromiter((score for score, _ in found), np.float64, len(found))
+    slots = searcher.fast_field_values(SLOT, [address for _, address in found])
+    return scores, np.array(slots, np.uint32)
+
+
+def terms_like(searcher: tantivy.Searcher, term: str, distance: int) -> list[str]:
+    """Terms of the index that start as `term` does and may be what was meant."""
+    prefix = term[: max(1, len(term) - distance - 2)]
+    return [found for found, _ in searcher.terms_with_prefix(WORDS, prefix, limit=2_000)]
+
+
+def delete_slots(writer: tantivy.IndexWriter, slots: Sequence[int]) -> None:
+    if slots:
+        writer.delete_documents_by_query(tantivy.Query.term_set_query(_SCHEMA, SLOT, slots))
+
+
+def delete_from(writer: tantivy.IndexWriter, first: int) -> None:
+    """Delete what stands in slots that no part has: a commit that was not finished."""
+    writer.delete_documents_by_query(
+        tantivy.Query.range_query(_SCHEMA, SLOT, tantivy.FieldType.Unsigned, lower_bound=first)
+    )

@@ -1,0 +1,171 @@
+"""`manage.py index`: the derived index: how it is, whether it is true to the database, and making it anew."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from search.engines.tantivy import indexer, outbox, store
+from search.engines.tantivy.indexer import Comparison
+from search.engines.tantivy.parts import DamagedError
+from search.engines.tantivy.store import NoIndexError, WriterElsewhereError
+
+SHOWN = 10
+ANEW = "Make it anew: manage.py index --rebuild"
+_POLL_SECONDS = 0.5
+
+
+class Command(BaseCommand):
+    help = "Show the search index; compare it with the database, make it anew, or keep it up to date."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument("--check", action="store_true", help="compare every memory and every file; 1 if any differs")
+        what.add_argument("--rebuild", action="store_true", help="make a new index beside the old one, and swap them")
+        what.add_argument("--catch-up", action="store_true", help="take in what waits, and leave")
+        what.add_argument("--follow", action="store_true", help="keep it up to date, as `up` does itself")
+        what.add_argument("--drop", action="store_true", help="remove it, and follow changes no more")
+        parser.add_argument("--with-parent", action="store_true", help="with --follow: end with the parent process")
+
+    def handle(self, **options: Any) -> None:
+        try:
+            if options["check"]:
+                self.check_index()
+            elif options["rebuild"]:
+                self.rebuild()
+            elif options["catch_up"]:
+                self.say(f"{indexer.catch_up():,} changes taken in.")
+            elif options["follow"]:
+                self.follow(with_parent=options["with_parent"])
+            elif options["drop"]:
+                indexer.drop()
+                self.say("The search index is removed. SEARCH_ENGINE=postgres answers without one.")
+            else:
+                self.show()
+        except WriterElsewhereError:
+            raise CommandError(
+                "Another process keeps the search index up to date: `manage.py up`, or `manage.py index --follow`. "
+                "Stop it first."
+            ) from None
+        except NoIndexError as error:
+            raise CommandError(
+                f"There is no search index to read: {error}. Make one: manage.py index --rebuild"
+            ) from None
+
+    def show(self) -> None:
+        generation = store.current_generation()
+        manifest = store.read_manifest(generation)
+        behind = outbox.backlog()
+        files = [path.stat().st_size for path in generation.rglob("*") if path.is_file()]
+        self.say(f"{manifest.memories:,} memories in {generation}")
+        self.say(f"{manifest.slots:,} slots in {len(manifest.parts)} parts, {sum(files) / 1e6:,.1f} MB on disk")
+        if behind.changes:
+            self.say(f"{behind.changes:,} changes wait, the oldest for {behind.seconds:,.1f} s")
+        else:
+            self.say("No change waits.")
+        if reason := store.damage_reported():
+            self.say(f"It is to be made anew: {reason}")
+        if not outbox.is_followed():
+            self.say("Changes are not followed: manage.py index --rebuild")
+
+    def check_index(self) -> None:
+        try:
+            found = indexer.compare()
+        except DamagedError as error:
+            raise CommandError(
+                f"The search index is damaged: {error}. Make it anew: manage.py index --rebuild"
+            ) from None
+        self.say(f"{found.memories:,} memories in the database, {found.indexed:,} in the index.")
+        if found.waiting:
+            self.say(f"{found.waiting:,} memories were changed and are on the way into it.")
+        if found.agrees:
+            self.say("Everything agrees: each memory's digest, and each file.")
+            return
+        for line in differences(found):
+            self.say(line)
+        raise CommandError(f"The search index differs from the database. {ANEW}")
+
+    def rebuild(self) -> None:
+        with progress_bar() as show:
+            try:
+                memories = indexer.rebuild(show)
+            except WriterElsewhereError:
+                memories = rebuilt_by_other(show)
+        self.say(f"{memories:,} memories are in a new search index.")
+
+    def follow(self, *, with_parent: bool) -> None:
+        parent = os.getppid()
+        stopped = False
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            nonlocal stopped
+            stopped = True
+
+        signal.signal(signal.SIGTERM, stop)
+        # Ctrl-C in the terminal reaches the parent too, and that one says when.
+        signal.signal(signal.SIGINT, signal.SIG_IGN if with_parent else stop)
+        indexer.follow(lambda: stopped or (with_parent and os.getppid() != parent))
+
+    def say(self, text: str) -> None:
+        self.stdout.write(text)
+
+
+def differences(found: Comparison) -> list[str]:
+    """What differs, a line for each kind, with the first few memories of it."""
+    lines = list(found.damage)
+    for what, ids in (
+        ("not in the index", found.missing),
+        ("in the index and not in the database", found.left_over),
+        ("otherwise in the index than in the database", found.different),
+    ):
+        if ids:
+            some = ", ".join(f"#{memory_id}" for memory_id in ids[:SHOWN])
+            lines.append(f"{len(ids):,} {what}: {some}{' …' if len(ids) > SHOWN else ''}")
+    return lines
+
+
+def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
+    """Ask the process that keeps the index to make it anew, and wait until it has."""
+    root = store.index_dir()
+    try:
+        before: Path | None = store.current_generation()
+    except NoIndexError:
+        before = None
+    (root / "damaged").write_text("a new one was asked for")
+    while store.damage_reported() or store.current_generation() == before:
+        coming = [path for path in sorted(root.glob("g-*")) if path != before]
+        if coming:
+            try:
+                show(store.read_manifest(coming[-1]).memories, 0)
+            except NoIndexError:
+                show(0, 0)
+        time.sleep(_POLL_SECONDS)
+    return store.read_manifest(store.current_generation()).memories
+
+
+class progress_bar:  # noqa: N801 - it reads as a function
+    """A bar on the terminal, nothing elsewhere: with progress_bar() as show: show(done, total)."""
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        console = Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console,
+            disable=not console.is_terminal,
+        )  # fmt: skip
+        self.bar.start()
+        task = self.bar.add_task("Indexing", total=None)
+
+        def show(done: int, total: int) -> None:
+            self.bar.update(task, completed=done, total=total or None)
+
+        return show
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
