@@ -4,8 +4,35 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
+from search import engines
+from search.engines.tantivy import indexer, outbox, store
+from search.engines.tantivy.engine import TantivyEngine
 from tests.corpus import RECORDS
 from tests.oracle import load_documents
+
+
+def following_engine():
+    """The derived index once it has taken in all that a test did before it asked."""
+    if not outbox.is_followed() or outbox.backlog().changes or not (store.index_dir() / "current").exists():
+        indexer.catch_up()
+    return TantivyEngine()
+
+
+@pytest.fixture
+def index(settings, tmp_path):
+    """A folder of a test's own for the derived index."""
+    settings.SEARCH_INDEX = tmp_path / "index"
+    store.forget_view()
+    yield settings.SEARCH_INDEX
+    store.forget_view()
+
+
+@pytest.fixture(params=["postgres", "tantivy"])
+def engine(request, settings, index, monkeypatch):
+    """Every engine in turn: what is asked of one is asked of the others."""
+    settings.SEARCH_ENGINE = request.param
+    monkeypatch.setitem(engines.ENGINES, "tantivy", following_engine)
+    return request.param
 
 
 @pytest.fixture
@@ -15,7 +42,7 @@ def everyone():
 
 
 @pytest.fixture
-def corpus(db, tmp_path):
+def corpus(db, engine, tmp_path):
     """The hand-written memories, brought in by the importer, as the oracle sees them."""
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))

@@ -75,7 +75,7 @@ class Writer:
                 writer.roll_back()
         except (ValueError, OSError) as error:
             raise DamagedError(f"the words: {error}") from error
-        store.remove_unnamed(generation, manifest)
+        store.remove_unnamed(generation, writer.manifest)
         return writer
 
     @staticmethod

@@ -1,0 +1,312 @@
+"""The one writer: killed at every step it has, rebuilt, compared; and readers beside it."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from django.conf import settings as configured
+from django.core.management import call_command
+from django.db import connection
+
+from access.viewer import command_viewer
+from memories.models import Memory
+from memories.records import MemoryRecord
+from memories.services import memory_create
+from search.engines import engine_named
+from search.engines.tantivy import indexer, outbox, store
+from search.engines.tantivy.engine import TantivyEngine
+from search.engines.tantivy.parts import Dictionary, Part, PartBuilder, Row, merged
+from search.facets import FACETS
+from search.query import SearchQuery
+from search.run import run
+from tests.corpus import RECORDS
+from tests.oracle import facet_counts, load_documents, matching
+
+STEPS = [
+    "documents added",
+    "words committed",
+    "part written",
+    "manifest written",
+    "outbox emptied",
+]
+BUILD_STEPS = [*STEPS[:4], "generation filled", "generation made", "generation in place"]
+
+# A process of its own that ends as if the power failed when it comes to a step for the n-th time.
+KILLED = textwrap.dedent(
+    """
+    import os, signal, sys
+    import django
+    from django.conf import settings
+    name, index, step, n, verb = sys.argv[1:]
+    import tests.settings
+    tests.settings.DATABASES["default"]["NAME"] = name
+    tests.settings.SEARCH_INDEX = index
+    django.setup()
+    from search.engines.tantivy import indexer
+    left = int(n)
+    def stop(at):
+        global left
+        if at == step:
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+    indexer.step = stop
+    print(getattr(indexer, verb)())
+    """
+)
+
+
+def run_until(step, index, *, verb="catch_up", n=1):
+    """Run the indexer in a process that is killed at a step; says whether it came to it."""
+    name = connection.settings_dict["NAME"]
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    command = [sys.executable, "-c", KILLED, name, str(index), step, str(n), verb]
+    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return done.returncode == -signal.SIGKILL
+
+
+def load(tmp_path, records=RECORDS):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    call_command("import_memories", str(path), verbosity=0)
+
+
+def assert_true_to_the_database():
+    """Every memory's digest, every file, and what searches find and count."""
+    assert indexer.compare().agrees, indexer.compare()
+    documents = load_documents()
+    for arguments in ({}, {"q": "tea"}, {"q": '"green tea" or crane'}, {"tag": "tea"}, {"category": "kitchen"}):
+        query = SearchQuery.from_mapping({**arguments, "include_facets": True})
+        result = run(query, command_viewer(), facet_limit=1_000)
+        assert result.engine == "tantivy"
+        assert {hit.id for hit in result.hits} == {document.id for document in matching(documents, query)}
+        for spec, found in zip(FACETS, result.facets, strict=True):
+            values, _ = facet_counts(documents, query, spec.key)
+            assert {v.value: v.count for v in found.values if v.count} == values, spec.key
+
+
+def change_much():
+    """A memory more, one changed, one deleted, one hard removed."""
+    memory_create(
+        record=MemoryRecord(content="Another green tea, with crane", tags=("tea", "new"), project="tea"),
+        viewer=command_viewer(),
+    )
+    first, second, *_ = Memory.objects.order_by("id").values_list("pk", flat=True)
+    Memory.objects.filter(pk=first).update(memory_type="changed")
+    Memory.objects.filter(pk=second).update(state="deleted")
+    with connection.cursor() as cursor:
+        last = Memory.objects.filter(external_id="t4").get().pk
+        cursor.execute("DELETE FROM memories_memory WHERE id = %s", [last])
+
+
+@pytest.fixture
+def tantivy(settings, index):
+    settings.SEARCH_ENGINE = "tantivy"
+    return index
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp_path, step):
+    load(tmp_path)
+    indexer.catch_up()
+    change_much()
+    assert run_until(step, tantivy)
+    # Whoever reads meanwhile gets an answer, from wherever.
+    assert run(SearchQuery(), command_viewer()).total
+    store.forget_view()
+    assert run(SearchQuery(), command_viewer()).total
+    indexer.catch_up()
+    assert not outbox.backlog().changes
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("step", BUILD_STEPS)
+def test_killed_while_an_index_is_made_it_makes_one(tantivy, tmp_path, step):
+    load(tmp_path)
+    assert run_until(step, tantivy)
+    change_much()
+    indexer.catch_up()
+    assert_true_to_the_database()
+    assert len(list(tantivy.glob("g-*"))) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("step", BUILD_STEPS)
+def test_killed_in_a_rebuild_the_old_index_serves_on(tantivy, tmp_path, step):
+    load(tmp_path)
+    indexer.catch_up()
+    change_much()
+    before = store.current_generation()
+    assert run_until(step, tantivy, verb="rebuild")
+    assert run(SearchQuery(), command_viewer()).engine == "tantivy"
+    assert (store.current_generation() == before) == (step != "generation in place")
+    indexer.catch_up()
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_killed_again_and_again_over_random_changes(tantivy, tmp_path):
+    load(tmp_path)
+    indexer.catch_up()
+    chance = random.Random(4)
+    for _ in range(6):
+        ids = list(Memory.objects.values_list("pk", flat=True))
+        for pk in chance.sample(ids, 4):
+            kind, state = chance.choice(["note", "idea"]), chance.choice(["active", "archived"])
+            Memory.objects.filter(pk=pk).update(memory_type=kind, state=state)
+        run_until(chance.choice(STEPS), tantivy)
+        # What is on the disk is always good enough to go on from: none of it is thrown away.
+        assert store.current_generation().name == "g-000001"
+    indexer.catch_up()
+    assert store.current_generation().name == "g-000001"
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_full_disk_loses_nothing(tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    indexer.catch_up()
+    change_much()
+
+    def full(self, path):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Part, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            indexer.catch_up()
+        assert outbox.backlog().changes
+    indexer.catch_up()
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reader_never_sees_half_a_batch(tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    indexer.catch_up()
+    before = run(SearchQuery(include_facets=True), command_viewer())
+    seen = []
+
+    def look(step):
+        result = run(SearchQuery(include_facets=True), command_viewer())
+        seen.append((step, result.total, result.engine, {f.key: f.values for f in result.facets} if step else {}))
+
+    change_much()
+    monkeypatch.setattr(indexer, "step", look)
+    indexer.catch_up()
+    monkeypatch.undo()
+    totals = {step: (total, engine) for step, total, engine, _ in seen}
+    assert totals["words committed"] == (before.total, "tantivy")
+    assert totals["part written"] == (before.total, "tantivy")
+    assert totals["manifest written"] == (before.total - 1, "tantivy")
+
+
+def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
+    load(tmp_path)
+    with store.writing(), pytest.raises(store.WriterElsewhereError):
+        indexer.catch_up()
+
+
+def test_truncation_makes_a_new_index(db, tantivy, tmp_path):
+    load(tmp_path)
+    indexer.catch_up()
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("TRUNCATE memories_memory CASCADE")
+    indexer.catch_up()
+    assert run(SearchQuery(), command_viewer()).total == 0
+    assert indexer.compare().agrees
+
+
+def test_compare_names_what_differs(db, tantivy, tmp_path):
+    load(tmp_path)
+    indexer.catch_up()
+    first, second, third, *_ = Memory.objects.order_by("id").values_list("pk", flat=True)
+    outbox.stop_following()
+    Memory.objects.filter(pk=first).update(title="Unseen")
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memories_memorylink")
+        for table in ("categories_categorylink", "categories_conceptlink", "categories_entitylink"):
+            cursor.execute(f"DELETE FROM {table} WHERE memory_id = %s", [second])
+        cursor.execute("DELETE FROM memories_memory WHERE id = %s", [second])
+    memory = Memory.objects.get(pk=third)
+    memory.pk = 10**9
+    memory.save(force_insert=True)
+    found = indexer.compare()
+    assert (found.different, found.left_over, found.missing) == ([first], [second], [10**9])
+    # What was not followed is found out, and made good.
+    indexer.catch_up()
+    assert indexer.compare().agrees
+
+
+def test_mostly_dead_slots_are_left_behind(db, tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(indexer, "_LEAST_SLOTS", 10)
+    load(tmp_path)
+    indexer.catch_up()
+    for round_ in range(3):
+        Memory.objects.update(memory_type=f"type{round_}")
+        indexer.catch_up()
+    with store.writing() as root:
+        writer = indexer.opened(root)
+        assert writer.is_wasteful
+        writer.close()
+
+
+def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
+    dictionary = Dictionary()
+    chance = random.Random(1)
+    rows = [
+        Row(
+            id=n,
+            scalars=(chance.choice([1, 2]), chance.choice(["note", "fix"]), chance.choice(["", "a"]), "", "active"),
+            multiple=tuple(chance.sample([1, 2, 3, 70_000], chance.randrange(4)) for _ in range(6)),
+            created=n * 10**12,
+            updated=0,
+            title=f"title {n}",
+            digest=-n,
+        )
+        for n in range(50)
+    ]
+    parts = []
+    for start in range(0, 50, 10):
+        builder = PartBuilder(start, dictionary)
+        for row in rows[start : start + 10]:
+            builder.add(row)
+        path = tmp_path / f"{start}.part"
+        builder.part().write(path)
+        Part.verify(path)
+        parts.append(Part.read(path))
+    live = np.ones(50, np.bool_)
+    live[[3, 17, 44]] = False
+    whole = merged(parts, live)
+    for column, at in (("category", 0), ("author", 5)):
+        for value in (1, 2, 3, 70_000):
+            code = dictionary.codes[column].get(value, -1)
+            expected = [n for n, row in enumerate(rows) if value in row.multiple[at] and live[n]]
+            assert whole.rows_of(column, code).tolist() == expected
+            for mask in (live, live & (np.arange(50) % 11 == 0)):
+                counted = whole.count(column, mask, int(mask.sum()), len(dictionary.values[column]))
+                assert counted[code] == sum(mask[n] for n in expected)
+    again = Dictionary()
+    again.extend(whole.values, whole.values_first)
+    assert again.values == dictionary.values
+
+
+def test_readers_keep_their_view_until_there_is_a_whole_new_one(db, tantivy, tmp_path):
+    load(tmp_path)
+    indexer.catch_up()
+    first = engine_named("tantivy")
+    assert TantivyEngine().revision == first.revision
+    Memory.objects.filter(external_id="t1").update(memory_type="changed")
+    indexer.catch_up()
+    assert engine_named("tantivy").revision != first.revision
