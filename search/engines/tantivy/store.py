@@ -1,12 +1,12 @@
 """Where the derived index lies, and how readers and the one writer agree on what is in it.
 
-    HOME/index/lock                 held by the one process that writes
-    HOME/index/current              the name of the generation that is read
-    HOME/index/damaged              a reader's word that something is wrong; the writer makes a new generation
-    HOME/index/g-000001/manifest    what belongs together: the parts, the dead slots, the commit of the words
-    HOME/index/g-000001/words/      tantivy
-    HOME/index/g-000001/*.part      columns
-    HOME/index/g-000001/*.dead      a bit for each slot that is no memory any more
+    lock                        held by the one process that writes
+    current                     the name of the generation that is read
+    damaged                     a reader's word that something is wrong; the writer makes a new generation
+    g-000001-0123abcd/manifest  what belongs together: the parts, the dead slots, the commit of the words
+    g-000001-0123abcd/words/    tantivy
+    g-000001-0123abcd/*.part    columns
+    g-000001-0123abcd/*.dead    a bit for each slot that is no memory any more
 
 Files are written whole, under another name or a new one, and made to last before the manifest names them; the manifest
 and `current` are replaced in one step. A reader keeps what it has read until it can have all of something newer.
@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,9 @@ from search.engines.tantivy.parts import DamagedError, Dictionary, Mask, Part
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
 SCHEMA = 1
+
+# A reader that is overtaken by the writer starts over so many times.
+_TRIES = 5
 
 
 class NoIndexError(Exception):
@@ -60,26 +64,26 @@ def index_dir() -> Path:
 
 
 def current_generation() -> Path:
-    """The generation that is read. Raises NoIndexError."""
+    """The generation that is read. Raises NoIndexError or DamagedError."""
     root = index_dir()
     try:
-        name = (root / "current").read_text().strip()
+        name = (root / "current").read_bytes().decode(errors="replace").strip()
     except OSError:
         raise NoIndexError("there is none yet") from None
     if not name.startswith("g-") or not (root / name).is_dir():
-        raise NoIndexError("its files are gone")
+        raise DamagedError("its files are gone")
     return root / name
 
 
 def read_manifest(generation: Path) -> Manifest:
-    """Raises NoIndexError where it is of another version or cannot be read."""
+    """Raises NoIndexError where it is of another version, DamagedError where it cannot be read."""
     try:
         stored = json.loads((generation / "manifest").read_text())
         if stored["schema"] != SCHEMA:
             raise NoIndexError(f"it is of version {stored['schema']}, and this is version {SCHEMA}")
         return Manifest(**{**stored, "parts": tuple(stored["parts"])})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NoIndexError(f"its manifest cannot be read ({error})") from error
+        raise DamagedError(f"its manifest cannot be read ({error})") from error
 
 
 def write_manifest(generation: Path, manifest: Manifest) -> None:
@@ -162,18 +166,31 @@ class _Reader:
         with self._lock:
             if self._view is not None and stamp == self._stamp:
                 return self._view
-            known = self._view
-            generation = current_generation()
-            if known is not None and known.generation != generation:
-                known = None
-            try:
-                self._view, self._stamp = _open_view(generation, known), stamp
-            except NotYetError:
-                # The writer is between its two steps: what was read before is whole, and a moment old.
-                if known is None:
-                    raise
-                return known
+            for _ in range(_TRIES):
+                stamp = _stamp()
+                try:
+                    self._view, self._stamp = self._newer(), stamp
+                    break
+                except (NoIndexError, DamagedError):
+                    # Files that went while they were opened were replaced by newer ones.
+                    if stamp == _stamp():
+                        raise
+            else:
+                raise NoIndexError("it changes faster than it can be read")
             return self._view
+
+    def _newer(self) -> View:
+        known = self._view
+        generation = current_generation()
+        if known is not None and known.generation != generation:
+            known = None
+        try:
+            return _open_view(generation, known)
+        except NotYetError:
+            # The writer is between its two steps: what was read before is whole, and a moment old.
+            if known is None:
+                raise
+            return known
 
     def forget(self) -> None:
         with self._lock:
@@ -189,7 +206,7 @@ def _stamp() -> tuple[object, ...]:
     try:
         current = (index_dir() / "current").stat()
         found = (current_generation() / "manifest").stat()
-    except (OSError, NoIndexError):
+    except (OSError, NoIndexError, DamagedError):
         return ()
     return (current.st_ino, current.st_mtime_ns, found.st_ino, found.st_mtime_ns)
 
@@ -208,11 +225,12 @@ def _open_view(generation: Path, known: View | None) -> View:
         raise DamagedError("the parts do not add up to the manifest")
     try:
         index = known.index if known else words.open_index(generation / "words")
-        index.reload()
-        searcher = index.searcher()
+        with words.panics_as_errors():
+            index.reload()
+            searcher = index.searcher()
         if words_commit(generation) != manifest.commit:
             raise NotYetError("it is being written")
-    except (ValueError, OSError) as error:
+    except (ValueError, KeyError, OSError) as error:
         raise DamagedError(f"the words: {error}") from error
     return View(generation, manifest, tuple(parts), live, dictionary, index, searcher)
 
@@ -272,9 +290,9 @@ def _take(handle: IO[str]) -> None:
 
 
 def next_generation(root: Path) -> Path:
-    """The path of a generation that is not there yet."""
-    numbers = [int(path.name[2:]) for path in root.glob("g-*") if path.name[2:].isdigit()]
-    return root / f"g-{max(numbers, default=0) + 1:06d}"
+    """The path of a generation that is not there yet, and never was: readers keep what they know under its name."""
+    numbers = [int(path.name[2:8]) for path in root.glob("g-*") if path.name[2:8].isdigit()]
+    return root / f"g-{max(numbers, default=0) + 1:06d}-{secrets.token_hex(4)}"
 
 
 def remove_others(root: Path, kept: Path) -> None:

@@ -5,7 +5,8 @@ that its columns stand in. Nothing is parsed here: terms come from `search.analy
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,17 @@ _LEXEME = re.compile(r"'((?:[^']|'')*)'(?::([0-9A-D,]+))?")
 Slots = npt.NDArray[np.uint32]
 
 
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Over some damage the library panics, which is no `Exception` to Python: here it is a ValueError like the rest."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise ValueError(str(error)) from error
+        raise
+
+
 def schema() -> tantivy.Schema:
     """What a document has."""
     builder = tantivy.SchemaBuilder()
@@ -49,6 +61,7 @@ def make_index(path: Path) -> tantivy.Index:
     return tantivy.Index(_SCHEMA, str(path), reuse=False)
 
 
+@panics_as_errors()
 def open_index(path: Path) -> tantivy.Index:
     """Open what is there. Raises ValueError where it is damaged or not there."""
     index = tantivy.Index(_SCHEMA, str(path), reuse=True) if tantivy.Index.exists(str(path)) else None
@@ -114,6 +127,7 @@ def pattern_query(pattern: Pattern) -> tantivy.Query:
     return tantivy.Query.phrase_query(_SCHEMA, field, words)
 
 
+@panics_as_errors()
 def slots_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit: int) -> Slots:
     """The slots from `first` on that a query matches, in order, at most `limit` of them."""
     if first:
@@ -151,6 +165,7 @@ def within_slots(query: tantivy.Query, slots: Slots) -> tantivy.Query:
     return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
 
 
+@panics_as_errors()
 def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[npt.NDArray[np.float64], Slots]:
     """The best of a query: scores, falling, and their slots."""
     found = searcher.search(query, limit=limit, count=False).hits
@@ -159,6 +174,7 @@ def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[
     return scores, np.array(slots, np.uint32)
 
 
+@panics_as_errors()
 def terms_like(searcher: tantivy.Searcher, term: str, distance: int) -> list[str]:
     """Terms of the index that start as `term` does and may be what was meant."""
     prefix = term[: max(1, len(term) - distance - 2)]
