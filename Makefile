@@ -32,6 +32,6 @@ format: ## rewrite the code in the project's style
 	$(RUN) -m ruff check --fix
 	$(RUN) -m ruff format
 
-bench: ## measure imports and searches on generated corpora (BENCH_ARGS="--size 21000")
-	@$(PYTHON) bootstrap.py
+bench: ## measure imports and searches on generated corpora, beside others (BENCH_ARGS="--size 21000")
+	@$(PYTHON) bootstrap.py bench
 	$(RUN) -m bench $(BENCH_ARGS)

@@ -1,7 +1,7 @@
 """Makes .venv beside this file and installs what the project needs into it. The standard library is all it uses.
 
-`python3 bootstrap.py` installs what running takes, `python3 bootstrap.py dev` also what testing and linting take. It
-does nothing, quickly, when nothing has changed since.
+`python3 bootstrap.py` installs what running takes, `python3 bootstrap.py dev` also what testing and linting take,
+`python3 bootstrap.py bench` what the benchmarks compare with. It does nothing, quickly, when nothing has changed since.
 """
 
 # Old Pythons must get as far as the message that they are too old: no syntax here that is younger than 3.7.
@@ -22,12 +22,12 @@ NEWEST_TO_TRY = 15
 
 
 def main(arguments: list[str]) -> None:
-    if arguments not in ([], ["dev"]):
-        sys.exit("usage: python3 bootstrap.py [dev]")
+    if arguments not in ([], ["dev"], ["bench"]):
+        sys.exit("usage: python3 bootstrap.py [dev|bench]")
     if os.name == "nt":
         sys.exit("This makes a Unix layout. On Windows use WSL, or see 'Without make' in README.md.")
     make_environment()
-    install("dev" if arguments else "")
+    install(arguments[0] if arguments else "")
 
 
 def make_environment() -> None:
@@ -67,9 +67,10 @@ def python_to_use() -> str:
 
 
 def install(extra: str) -> None:
-    """Run pip, unless pyproject.toml is what it was when pip last succeeded. What `dev` installs covers running too."""
+    """Run pip, unless pyproject.toml is what it was when pip last succeeded. Any extra covers running too."""
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    stamps = [VENV / f"installed-{name or 'run'}" for name in ({extra, "dev"})]
+    covering = [extra] if extra else ["run", "dev", "bench"]
+    stamps = [VENV / f"installed-{name}" for name in covering]
     if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
         return
     print("Installing the packages that pyproject.toml names; the first time this takes a minute ...", flush=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 
 from search.labels import MONTHS, day_text
 from search.query import Interval
@@ -113,6 +114,7 @@ def build_histogram(
     return Histogram(interval, bars, coarsened, step)
 
 
+@lru_cache(maxsize=65_536)
 def bucket_start(day: date, interval: Interval, step: int = 1) -> date:
     """The first day of the bucket that a day falls in. Weeks are ISO weeks."""
     match interval:

@@ -120,7 +120,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
     with _snapshot(), watch.stage("facets"):
         planned = build_plan(engine, query, viewer, now)
         summary = engine.summary(planned.plan, no_values=True)
-        warnings = list(planned.warnings)
+        warnings = [*planned.warnings, *engine_notices(engine)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == Kind.TREE:
             only = _children_of(engine, planned.plan, listing.parent, warnings)

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.cookiejar
+import json
 import os
 import re
 import signal
@@ -12,16 +13,20 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db.models.functions import Now
 
 from config import serving
 from memories.management.commands import up
-from memories.models import Memory
+from memories.models import Memory, OutboxEntry, Project
+from search.engines.tantivy import indexer, outbox, store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LINK = re.compile(r"http://\S+/sign-in/\?token=\S+")
@@ -46,6 +51,7 @@ class Up:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            process_group=0,
         )
         self.output = ""
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -69,9 +75,25 @@ class Up:
             time.sleep(0.02)
         raise AssertionError(f"{pattern} was not printed:\n{self.output}")
 
+    def followers(self):
+        """The processes that it started to keep the search index."""
+        return [process for process in psutil.Process(self.process.pid).children() if is_follower(process)]
+
+    def follower(self, other_than=None):
+        """The one that keeps the search index, once it does."""
+        return eventually(lambda: next((one for one in self.followers() if one != other_than), None))
+
+    def index_state(self):
+        """What the server says of its search index."""
+        with urllib.request.build_opener().open(f"http://127.0.0.1:{self.port}/api/health", timeout=60) as response:
+            return json.load(response)["index"]["state"]
+
     def end(self, number, seconds=60):
-        """Send a signal and wait for the end; returns the exit code."""
-        self.process.send_signal(number)
+        """Send a signal, as the terminal does to the whole group, and wait for the end; returns the exit code."""
+        if number == signal.SIGINT:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
         code = self.process.wait(seconds)
         self._reader.join(5)
         self.process.stdout.close()
@@ -114,6 +136,38 @@ def postgres_of(home):
     return found
 
 
+def is_follower(process):
+    try:
+        return "--follow" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def query(home, statement):
+    """Ask the database of a home, which runs."""
+    lines = (home / "postgres" / "postmaster.pid").read_text().splitlines()
+    with psycopg.connect(host=lines[4], port=lines[3], user="postgres", dbname="mnemoscope") as asked:
+        found = asked.execute(statement)
+        return found.fetchone()[0] if found.description else None
+
+
+def outbox_of(home):
+    return query(home, "SELECT count(*) FROM memories_outbox")
+
+
+def change_a_title(home):
+    query(home, "UPDATE memories_memory SET title = title || '!' WHERE id = (SELECT min(id) FROM memories_memory)")
+
+
+def eventually(look, seconds=30):
+    """What a look gives as soon as it gives anything."""
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.05)
+    return found
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as found:
         return found.getsockname()[1]
@@ -136,21 +190,27 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert address == f"http://127.0.0.1:{port}/explore/"
     assert (home / "address").read_text() == f"http://127.0.0.1:{port}"
 
-    # Somebody pulls the plug: of the server, then of the database with all in it.
+    # Somebody pulls the plug: of the server and what keeps its index, then of the database with all in it.
     head = int((home / "postgres" / "postmaster.pid").read_text().split()[0])
+    follower = first.follower()
+    follower.suspend()
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    follower.kill()
     assert postgres_of(home)
     os.kill(head, signal.SIGKILL)
 
     second = runs(port)
     link_after = second.link()
+    assert second.index_state() == "ready"
     assert "Collected" not in second.output
     assert "empty" not in second.output
     assert open_in_browser(link_after)[0] == f"http://127.0.0.1:{port}/explore/"
     with pytest.raises(urllib.error.HTTPError, match="403"):
         open_in_browser(link)  # its one use was in the first run
 
+    follower = second.follower()
     assert second.end(signal.SIGINT) == 0
+    assert not follower.is_running()
     assert "Traceback" not in first.output + second.output
     assert second.output.endswith("Stopped.\n")
     assert postgres_of(home) == []
@@ -163,12 +223,65 @@ def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, home
     one, other = runs(free_port()), runs(free_port())
     one.link()
     other.link()
+    # One of the two keeps the index for both; the other waits to take its place.
+    assert [one.index_state(), other.index_state()] == ["ready", "ready"]
+    followers = [one.follower(), other.follower()]
     assert one.end(signal.SIGTERM) == 0
     assert open_in_browser(f"http://127.0.0.1:{other.port}/sign-in/")[0].endswith("/sign-in/")
+    change_a_title(home)
+    eventually(lambda: outbox_of(home) == 0)
+    # What no server of its own reads it leaves to the others.
+    third = runs(free_port(), SEARCH_ENGINE="postgres")
+    third.link()
+    assert (third.index_state(), third.followers(), other.index_state()) == ("off", [], "ready")
+    assert third.end(signal.SIGTERM) == 0
+    change_a_title(home)
+    eventually(lambda: outbox_of(home) == 0)
     assert other.end(signal.SIGHUP) == 0
+    assert not any(follower.is_running() for follower in followers)
     assert postgres_of(home) == []
     assert "Traceback" not in one.output + other.output
     assert len(LINK.findall(one.output + other.output)) == 2
+
+
+def test_index_is_kept_through_kills_and_left_with_the_server(runs, home):
+    first = runs(free_port())
+    first.link()
+    assert first.index_state() == "ready"
+
+    # What is killed is started again, and goes on where it was.
+    killed = first.follower()
+    killed.kill()
+    second = first.follower(other_than=killed)
+    change_a_title(home)
+    eventually(lambda: outbox_of(home) == 0)
+    assert first.index_state() == "ready"
+
+    # No one is left behind by a server that had no time to end it, and the last one out stops the database.
+    assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    second.wait(20)
+    eventually(lambda: not postgres_of(home))
+
+    # Where nobody reads it, it goes, and nothing is written down for it.
+    third = runs(free_port(), SEARCH_ENGINE="postgres")
+    third.link()
+    assert (third.index_state(), third.followers()) == ("off", [])
+    assert sorted(path.name for path in (home / "index").iterdir()) == ["lock"]
+    change_a_title(home)
+    assert outbox_of(home) == 0
+    assert third.end(signal.SIGTERM) == 0
+    assert "Traceback" not in first.output + third.output
+    assert postgres_of(home) == []
+
+
+def test_interruption_before_the_index_is_there_ends_in_order(runs, home):
+    run = runs(free_port())
+    run.wait_for("loading the sample")
+    follower = run.follower()
+    assert run.end(signal.SIGINT) == 0
+    assert not follower.is_running()
+    assert "Traceback" not in run.output
+    assert postgres_of(home) == []
 
 
 def test_interruption_while_it_prepares_leaves_nothing_running(runs, home):
@@ -221,6 +334,26 @@ def test_sample_that_cannot_be_loaded_is_told_and_the_rest_goes_on(monkeypatch, 
     assert f"import_memories {broken}" in told
     assert Memory.objects.get().content == "Backups are tried on the first Monday."
     assert User.objects.get().username == "owner"
+
+
+@pytest.mark.django_db
+def test_index_that_nobody_reads_is_dropped_and_one_of_another_machine_is_left(settings, tmp_path):
+    settings.SEARCH_INDEX = tmp_path / "index"
+    outbox.start_following()
+    Memory.objects.bulk_create([Memory(pk=1, project=Project.objects.create(slug="tea", name="Tea"), content="A.")])
+    up.drop_unread_index()
+    assert (outbox.is_followed(), outbox.backlog().changes) == (True, 1)
+    OutboxEntry.objects.update(at=Now() - timedelta(hours=2))
+    up.drop_unread_index()
+    assert (outbox.is_followed(), outbox.backlog().changes) == (False, 0)
+
+    indexer.rebuild()
+    with store.writing():
+        up.drop_unread_index()
+    assert outbox.is_followed()
+    up.drop_unread_index()
+    assert not outbox.is_followed()
+    assert not (settings.SEARCH_INDEX / "current").exists()
 
 
 def test_sample_is_the_team_and_the_history_of_a_clone(monkeypatch, tmp_path, settings):

@@ -1,17 +1,20 @@
 """Memories through the API: stored, read, changed, deleted, restored; each write audited with its key."""
 
 import threading
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
+from django.db.models.functions import Now
 from django.test import Client
 
 from access.keys import make_key
 from access.models import AuditEvent
 from access.viewer import command_viewer
 from memories.health import database_answers
-from memories.models import Chunk, Corpus, Memory, Project
+from memories.models import Chunk, Corpus, Memory, OutboxEntry, Project
+from search.engines.tantivy import indexer, store
 
 pytestmark = pytest.mark.django_db
 
@@ -301,7 +304,13 @@ def test_statements_do_not_grow_with_what_hangs_on_a_memory(caller, stored, djan
 def test_health_tells_a_stranger_nothing_but_that_it_is_well(client, stored):
     response = client.get("/api/health")
     assert response.status_code == 200
-    assert response.json() == {"status": "ok", "database": "ok", "engine": "postgres", "version": "0.1.0"}
+    assert response.json() == {
+        "status": "ok",
+        "database": "ok",
+        "engine": "postgres",
+        "index": {"state": "off"},
+        "version": "0.1.0",
+    }
 
 
 def test_health_tells_a_key_what_it_may_see(caller, stored):
@@ -313,6 +322,39 @@ def test_health_tells_a_key_what_it_may_see(caller, stored):
     other = Project.objects.create(slug="other", name="Other")
     narrow = Caller(key(["read"], other).raw).get("/api/health").json()
     assert (narrow["memories"], narrow["pending_embeddings"]) == (0, 0)
+
+
+def test_health_of_the_search_index(client, caller, stored, settings, tmp_path):
+    def told(asking):
+        reply = asking.get("/api/health").json()
+        return reply["engine"], reply["index"]
+
+    def key_of_one_project():
+        return Caller(key(["read"], Project.objects.get(slug="backend")).raw)
+
+    settings.SEARCH_INDEX = tmp_path / "index"
+    assert told(caller) == ("postgres", {"state": "off", "lag_seconds": 0})
+
+    settings.SEARCH_ENGINE = "tantivy"
+    assert told(client) == ("postgres", {"state": "missing"})
+    assert told(caller) == ("postgres", {"state": "missing", "lag_seconds": 0, "waiting": 0})
+
+    indexer.catch_up()
+    assert told(client) == ("tantivy", {"state": "ready"})
+    assert told(caller) == ("tantivy", {"state": "ready", "lag_seconds": 0, "waiting": 0})
+
+    Memory.objects.update(title="New")
+    OutboxEntry.objects.update(at=Now() - timedelta(seconds=7))
+    assert told(client) == ("tantivy", {"state": "ready"})
+    engine, index = told(caller)
+    assert (engine, index["state"], index["waiting"]) == ("tantivy", "ready", 1)
+    assert 7 <= index["lag_seconds"] < 20
+    _, index = told(key_of_one_project())
+    assert set(index) == {"state", "lag_seconds"}
+
+    (store.current_generation() / "manifest").write_text("{")
+    assert told(client) == ("postgres", {"state": "missing"})
+    store.forget_view()
 
 
 def test_health_refuses_a_wrong_key(client):

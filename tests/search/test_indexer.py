@@ -21,7 +21,7 @@ from memories.services import memory_create
 from search.engines import engine_named
 from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.engine import TantivyEngine
-from search.engines.tantivy.parts import Dictionary, Part, PartBuilder, Row, merged
+from search.engines.tantivy.parts import Chosen, Dictionary, Part, PartBuilder, Row, bitmap_of, merged
 from search.facets import FACETS
 from search.query import SearchQuery
 from search.run import run
@@ -296,7 +296,7 @@ def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
             expected = [n for n, row in enumerate(rows) if value in row.multiple[at] and live[n]]
             assert whole.rows_of(column, code).tolist() == expected
             for mask in (live, live & (np.arange(50) % 11 == 0)):
-                counted = whole.count(column, mask, int(mask.sum()), len(dictionary.values[column]))
+                counted = whole.count(column, Chosen(mask, np.flatnonzero(mask)), len(dictionary.values[column]))
                 assert counted[code] == sum(mask[n] for n in expected)
     again = Dictionary()
     again.extend(whole.values, whole.values_first)
@@ -311,3 +311,62 @@ def test_readers_keep_their_view_until_there_is_a_whole_new_one(db, tantivy, tmp
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     indexer.catch_up()
     assert engine_named("tantivy").revision != first.revision
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("size", [1, 70_000, 131_072, 300_001])
+def test_a_mask_is_a_bitmap_of_the_same_places(size, share):
+    mask = np.random.default_rng(size).random(size) < share
+    assert list(bitmap_of(mask)) == np.flatnonzero(mask).tolist()
+
+
+@pytest.mark.parametrize("kind", ["term", "pos", "idx", "fast", "fieldnorm"])
+def test_compare_names_every_damaged_file_of_the_words(db, tantivy, tmp_path, kind):
+    load(tmp_path)
+    indexer.catch_up()
+    (path, *_) = store.current_generation().glob(f"words/*.{kind}")
+    data = bytearray(path.read_bytes())
+    data[0] ^= 0x55
+    path.write_bytes(data)
+    assert f"{path.name} is damaged" in indexer.compare().damage
+    path.unlink()
+    assert f"{path.name} is missing" in indexer.compare().damage
+
+
+def test_a_change_taken_in_while_it_compares_is_no_difference(db, tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    indexer.catch_up()
+    read = indexer._read_now
+    changes = iter(["one", "two"])
+
+    def overtaken():
+        found = read()
+        if kind := next(changes, None):
+            Memory.objects.filter(external_id="t1").update(memory_type=kind)
+            indexer.catch_up()
+        return found
+
+    monkeypatch.setattr(indexer, "_read_now", overtaken)
+    assert indexer.compare().agrees
+
+
+@pytest.mark.parametrize("gone", ["followed", "current"])
+def test_the_follower_starts_over_when_its_index_is_not_kept(db, tantivy, tmp_path, gone):
+    load(tmp_path)
+    indexer.catch_up()
+    before = store.current_generation()
+    left = iter(range(12))
+
+    def stop():
+        at = next(left, None)
+        if at == 2:
+            if gone == "followed":
+                outbox.stop_following()
+                Memory.objects.filter(external_id="t1").update(memory_type="unseen")
+            else:
+                (tantivy / "current").unlink()
+        return at is None
+
+    indexer.follow(stop)
+    assert store.current_generation() != before
+    assert indexer.compare().agrees

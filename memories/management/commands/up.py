@@ -23,7 +23,8 @@ from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser
 from access.viewer import command_viewer
 from config.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 from memories.models import Memory
-from search.engines.tantivy.outbox import stop_following
+from search.engines.tantivy import indexer, store
+from search.engines.tantivy.outbox import backlog
 from search.engines.tantivy.process import following
 from search.query import SearchQuery
 from search.run import run
@@ -33,6 +34,8 @@ SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 PYTHON = ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
 # How long the first page waits for the search index; without it the database answers.
 INDEX_SECONDS = 5.0
+# Whoever keeps an index takes changes in within a second, or a few minutes where there are very many.
+ABANDONED_SECONDS = 3600
 SETTING_UP = 4_711_001  # the key of the advisory lock
 
 
@@ -85,8 +88,7 @@ class Command(BaseCommand):
     def index_kept(self) -> Iterator[None]:
         """Keep the search index up to date while serving, where the engine that is set reads it."""
         if settings.SEARCH_ENGINE != "tantivy":
-            # Nobody would ever take in what is written down for it.
-            stop_following()
+            drop_unread_index()
             yield
             return
         with following(wait_seconds=INDEX_SECONDS):
@@ -151,6 +153,16 @@ def warm_up() -> None:
     with contextlib.suppress(DatabaseError):
         get_resolver().url_patterns  # noqa: B018 - reading them imports every view
         run(SearchQuery(include_facets=True), command_viewer())
+
+
+def drop_unread_index() -> None:
+    """Nobody would take in what is written down for the index, and what it says would soon be of the past.
+
+    One that another server keeps, of this HOME or on another machine, is left alone.
+    """
+    if (store.index_dir() / "current").exists() or backlog(1).seconds > ABANDONED_SECONDS:
+        with contextlib.suppress(store.WriterElsewhereError):
+            indexer.drop()
 
 
 def refuse_open_doors_without_environment(host: str) -> None:

@@ -37,16 +37,16 @@ def count_spans(
     """Counts by local day (or hour) of moments, given as quarters. `created` gives the microseconds of some of them;
     `inside` marks those within the dates asked for, None where all are.
     """
-    totals: dict[datetime, list[int]] = {}
     even = (quarters >= _FIRST_EVEN) & (quarters < _LAST_EVEN)
     if even.all():
-        _count_even(totals, quarters, inside, zone, hours)
-    else:
-        _count_even(totals, quarters[even], None if inside is None else inside[even], zone, hours)
-        odd = ~even
-        marks = np.ones(len(quarters), np.bool_)[odd] if inside is None else inside[odd]
-        for at, marked in zip(created(odd).tolist(), marks.tolist(), strict=True):
-            _add(totals, _start(moment_of(at).astimezone(zone), hours), 1, int(marked))
+        return tuple(DayCount(*span) for span in _count_even(quarters, inside, zone, hours))
+    totals: dict[datetime, list[int]] = {}
+    for moment, n, within in _count_even(quarters[even], None if inside is None else inside[even], zone, hours):
+        _add(totals, moment, n, within)
+    odd = ~even
+    marks = np.ones(len(quarters), np.bool_)[odd] if inside is None else inside[odd]
+    for at, marked in zip(created(odd).tolist(), marks.tolist(), strict=True):
+        _add(totals, _start(moment_of(at).astimezone(zone), hours), 1, int(marked))
     return tuple(DayCount(moment, n, within) for moment, (n, within) in sorted(totals.items(), key=_moment))
 
 
@@ -55,17 +55,16 @@ def _moment(item: tuple[datetime, list[int]]) -> tuple[datetime, datetime]:
     return (item[0].replace(tzinfo=None), item[0].astimezone(UTC))
 
 
-def _count_even(
-    totals: dict[datetime, list[int]], quarters: Array, inside: Array | None, zone: tzinfo, hours: bool
-) -> None:
+def _count_even(quarters: Array, inside: Array | None, zone: tzinfo, hours: bool) -> list[tuple[datetime, int, int]]:
+    """The spans that have any, in order: when each begins, how many, and how many of those inside."""
     if not len(quarters):
-        return
+        return []
     first, last = int(quarters.min()), int(quarters.max())
     starts, moments = _hours(first, last, zone) if hours else _days(first, last, zone)
     n = _span_counts(quarters, starts, last)
     m = n if inside is None else _span_counts(quarters[inside], starts, last)
-    for at in np.flatnonzero(n).tolist():
-        _add(totals, moments[at], int(n[at]), int(m[at]))
+    some = np.flatnonzero(n)
+    return list(zip([moments[at] for at in some.tolist()], n[some].tolist(), m[some].tolist(), strict=True))
 
 
 def _span_counts(quarters: Array, starts: Array, last: int) -> Array:

@@ -4,9 +4,11 @@ A mask has a byte for each slot. Filters, words and dates are masks; the match s
 number is a count over it. Tantivy is asked which slots have a word, which is kept for the next time, and to rank.
 """
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
@@ -31,7 +33,7 @@ from search.engines.base import (
     ValueCount,
 )
 from search.engines.tantivy import days, store, words
-from search.engines.tantivy.parts import SCALARS, Array, DamagedError, Mask, Part, places_in
+from search.engines.tantivy.parts import SCALARS, Array, Chosen, DamagedError, Mask, Part
 from search.engines.tantivy.store import NoIndexError, View
 from search.facets import FACET, FACETS, Kind
 from search.histogram import DayCount
@@ -43,6 +45,10 @@ _KEPT_BYTES = 96_000_000
 # So few slots are ranked by asking for them; of more, the best of all are asked for until enough of them match.
 _FEW = 4_000
 _FIRST_LOOK = 200
+# From so many memories on, facets are counted by several threads.
+_WORTH_THREADS = 20_000
+# Of so many categories, what is filed in each is counted all at once.
+_MANY_CODES = 500
 
 
 class WordSets:
@@ -94,6 +100,7 @@ class WordSets:
 
 
 _word_sets = WordSets()
+_counters = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1), thread_name_prefix="facets")
 
 
 @contextmanager
@@ -121,6 +128,10 @@ class TantivyEngine:
             store.report_damage(str(error))
             raise EngineUnavailableError(f"the search index is damaged: {error}") from error
         self._masks: dict[object, Mask] = {}
+        # By the id of a mask, which stays its own because the mask is kept too.
+        self._slots: dict[int, tuple[Mask, Array]] = {}
+        self._chosen: dict[int, Chosen] = {}
+        self._no_values: dict[tuple[int, str], int] = {}
 
     @property
     def revision(self) -> str:
@@ -128,7 +139,7 @@ class TantivyEngine:
 
     def summary(self, plan: Plan, *, no_values: bool) -> Summary:
         with _damage_told():
-            total = int(np.count_nonzero(self._match(plan)))
+            total = len(self._places(self._match(plan)))
             return Summary(total, {spec.key: self._no_value(plan, spec.key) for spec in FACETS} if no_values else {})
 
     def totals(self, plans: Sequence[Plan]) -> list[int]:
@@ -142,7 +153,7 @@ class TantivyEngine:
                 slots, scores = self._ranked(plan, mask, offset + limit)
                 found = zip(self._ids(slots[offset:]), scores[offset:].tolist(), strict=True)
                 return [(memory_id, score) for memory_id, score in found]
-            slots = np.flatnonzero(mask)
+            slots = self._places(mask)
             if order == Sort.TITLE:
                 slots = self._by_title(slots, offset, limit)
             else:
@@ -158,9 +169,10 @@ class TantivyEngine:
         self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
         with _damage_told():
-            facets = {request.key: self._facet(plan, request) for request in requests}
+            facets = self._facets(plan, requests)
             if not days:
                 return Counts(Summary(0), facets, (), (), ())
+            # After the facets, which count who has no value by the way.
             summary = self.summary(plan, no_values=True)
             without = self._match(replace(plan, start=None, end=None))
             inside = self._match(plan) if plan.start is not None or plan.end is not None else None
@@ -222,10 +234,11 @@ class TantivyEngine:
 
     def _found(self, column: str, values: Sequence[Value]) -> Mask:
         known = self._view.dictionary.codes[column]
-        codes = [known[value] for value in values if value in known and value != ""]
+        return self._coded(column, [known[value] for value in values if value in known and value != ""])
+
+    def _coded(self, column: str, codes: Sequence[int]) -> Mask:
+        """The slots with any of the codes."""
         mask = np.zeros(self._view.manifest.slots, np.bool_)
-        if not codes:
-            return mask
         for part in self._view.parts:
             stretch = mask[part.slots]
             for code in codes:
@@ -237,7 +250,7 @@ class TantivyEngine:
 
     def _none(self, key: str) -> Mask:
         """The slots without a value in a facet."""
-        return self._known(("none", key), lambda: self._joined(lambda part: part.has_none(key), np.bool_))
+        return self._known(("none", key), lambda: self._coded(key, [0]))
 
     def _dated(self, plan: Plan) -> Mask:
         created = self._whole("created")
@@ -304,7 +317,8 @@ class TantivyEngine:
         return found
 
     def _column(self, name: str, slots: Array) -> Array:
-        return self._whole(name)[slots]
+        found: Array = self._whole(name).take(slots)
+        return found
 
     def _ids(self, slots: Array) -> list[int]:
         found: list[int] = self._column("id", slots).tolist()
@@ -315,36 +329,67 @@ class TantivyEngine:
     def _no_value(self, plan: Plan, key: str) -> int:
         if FACET[key].kind == Kind.PROJECT:
             return 0
-        return int(np.count_nonzero(self._match(plan, without_includes=key) & self._none(key)))
+        mask = self._match(plan, without_includes=key)
+        if (counted := self._no_values.get((id(mask), key))) is not None:
+            return counted
+        return int(np.count_nonzero(self._none(key).take(self._places(mask))))
+
+    def _facets(self, plan: Plan, requests: Sequence[FacetRequest]) -> dict[str, FacetCounts]:
+        """Large sets are counted on several cores: numpy lets go of Python while it counts."""
+        # The sets are made here, and only counted over there.
+        hits = max((len(self._places(self._match(plan, without_includes=r.key))) for r in requests), default=0)
+        if hits < _WORTH_THREADS:
+            return {request.key: self._facet(plan, request) for request in requests}
+        # The longest first, so that none is left to wait for alone.
+        order = sorted(requests, key=lambda request: _column_of(request.key, plan) != "category")
+        done = _counters.map(lambda request: self._facet(plan, request), order)
+        return {request.key: counted for request, counted in zip(order, done, strict=True)}
 
     def _facet(self, plan: Plan, request: FacetRequest) -> FacetCounts:
         mask = self._match(plan, without_includes=request.key)
         column = _column_of(request.key, plan)
         counts = self._count(column, mask)
+        if column == request.key:
+            self._no_values[id(mask), request.key] = int(counts[0])
         counts[0] = 0
         distinct = int(np.count_nonzero(counts))
-        own = None
-        if FACET[request.key].kind == Kind.TREE:
-            own = counts if column == "category_own" else self._count("category_own", mask)
-        values = self._view.dictionary.values[column]
         codes = self._wanted(request, column, counts)
-        rows = [
-            ValueCount(values[code], int(counts[code]), self._own(own, column, values[code]) if own is not None else 0)
-            for code in codes
-        ]
+        own = [0] * len(codes)
+        if FACET[request.key].kind == Kind.TREE:
+            own = [int(counts[code]) for code in codes] if column == "category_own" else self._own(codes, mask)
+        values = self._view.dictionary.values[column]
+        rows = [ValueCount(values[code], int(counts[code]), n) for code, n in zip(codes, own, strict=True)]
         return FacetCounts(tuple(sorted(rows, key=lambda row: (-row.count, row.value))), distinct)
 
-    def _own(self, own: Array, column: str, value: Value) -> int:
-        code = self._view.dictionary.codes["category_own"].get(value)
-        return 0 if code is None or code >= len(own) else int(own[code])
+    def _own(self, codes: Sequence[int], mask: Mask) -> list[int]:
+        """How many of the mask are filed in each category itself."""
+        values = self._view.dictionary.values["category"]
+        own = self._view.dictionary.codes["category_own"]
+        if len(codes) > _MANY_CODES:
+            counts = self._count("category_own", mask)
+            return [int(counts[own[values[code]]]) if values[code] in own else 0 for code in codes]
+        found = []
+        for code in codes:
+            at = own.get(values[code])
+            n = 0
+            if at is not None:
+                for part in self._view.parts:
+                    n += int(np.count_nonzero(mask[part.slots].take(part.rows_of("category_own", at))))
+            found.append(n)
+        return found
 
     def _count(self, column: str, mask: Mask) -> Array:
         """Counts by code. Of more than half of all memories, the others are counted and taken away."""
-        hits = int(np.count_nonzero(mask))
-        if hits * 2 > self._view.manifest.memories:
-            rest = self._view.live & ~mask
+        if len(self._places(mask)) * 2 > self._view.manifest.memories:
+            rest = self._known(("not", id(mask)), lambda: self._view.live & ~mask)
             return self._all_counts(column) - self._counted(column, rest)
         return self._counted(column, mask)
+
+    def _places(self, mask: Mask) -> Array:
+        """The slots of a mask, found once."""
+        if (known := self._slots.get(id(mask))) is None:
+            known = self._slots[id(mask)] = (mask, np.flatnonzero(mask))
+        return known[1]
 
     def _all_counts(self, column: str) -> Array:
         kept, name = self._view.kept, f"counts of {column}"
@@ -355,9 +400,16 @@ class TantivyEngine:
 
     def _counted(self, column: str, mask: Mask) -> Array:
         length = len(self._view.dictionary.values[column])
+        places = self._places(mask)
+        if len(self._view.parts) == 1:
+            if (chosen := self._chosen.get(id(mask))) is None:
+                chosen = self._chosen[id(mask)] = Chosen(mask, places)
+            return self._view.parts[0].count(column, chosen, length)
         counts = np.zeros(length, np.int64)
-        for part, stretch, hits in places_in(mask, self._view.parts):
-            counts += part.count(column, stretch, hits, length)
+        cuts = np.searchsorted(places, [part.first for part in self._view.parts] + [len(mask)])
+        for part, low, high in zip(self._view.parts, cuts, cuts[1:], strict=False):
+            if high > low:
+                counts += part.count(column, Chosen(mask[part.slots], places[low:high] - part.first), length)
         return counts
 
     def _wanted(self, request: FacetRequest, column: str, counts: Array) -> list[int]:
@@ -391,7 +443,7 @@ class TantivyEngine:
         return [*above, *equal[: limit - len(above)]]
 
     def _spans(self, mask: Mask, inside: Mask | None, zone: tzinfo, *, hours: bool = False) -> tuple[DayCount, ...]:
-        slots = np.flatnonzero(mask)
+        slots = self._places(mask)
         marked = None if inside is None else inside[slots]
         return days.count_spans(
             self._column("quarter", slots), lambda some: self._column("created", slots[some]), marked, zone, hours=hours
@@ -401,20 +453,24 @@ class TantivyEngine:
         created = self._whole("created")
         moments = [days.microseconds_of(now - timedelta(days=n)) for n in BUCKET_DAYS]
         # Most memories are older than the longest bucket.
-        recent = np.flatnonzero((created >= moments[-1]) & mask)
-        found = created[recent]
+        slots = self._places(mask)
+        if len(slots) * 8 < len(mask):
+            found = created.take(slots)
+            found = found[found >= moments[-1]]
+        else:
+            found = created[(created >= moments[-1]) & mask]
         since = [int(np.count_nonzero(found >= moment)) for moment in moments]
-        return (*since, int(np.count_nonzero(mask)) - since[-1])
+        return (*since, len(slots) - since[-1])
 
     # Orders.
 
     def _ranked(self, plan: Plan, mask: Mask, limit: int) -> tuple[Array, Array]:
         """The best `limit` slots of the mask and their scores: by score, then the newest, then the highest id."""
-        hits = int(np.count_nonzero(mask))
+        hits = len(self._places(mask))
         limit = min(limit, hits)
         query = words.rank_query(plan.texts)
         if query is None or not limit:
-            matched = np.flatnonzero(mask)
+            matched = self._places(mask)
             newest = _first(matched, -self._column("created", matched), -self._column("id", matched), limit)
             return newest, np.zeros(len(newest))
         few = hits <= _FEW

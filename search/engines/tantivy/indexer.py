@@ -15,14 +15,14 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tantivy
-from django.db import connection, transaction
+from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from search.engines.tantivy import outbox, rows, store, words
 from search.engines.tantivy.parts import DamagedError, Dictionary, Mask, Part, PartBuilder, Row, merged
@@ -31,6 +31,9 @@ from search.engines.tantivy.store import Manifest, NoIndexError
 logger = logging.getLogger(__name__)
 
 BATCH = 10_000
+# The key of the advisory lock: an outbox has one reader.
+FOLLOW_LOCK = 0x6D6E656D78
+_EVERY_CHANGE = 1_000_000_000
 # While this many changes wait, they are taken in by larger batches.
 _BEHIND = 50_000
 _LARGE_BATCH = 50_000
@@ -84,6 +87,7 @@ class Writer:
         words.make_index(generation / "words")
         return Writer(generation, Manifest(), [], np.ones(0, np.bool_))
 
+    @words.panics_as_errors()
     def roll_back(self) -> None:
         """Bring the words back to what the manifest says: a commit came, and no manifest after it."""
         writer = self._open_writer()
@@ -109,6 +113,7 @@ class Writer:
             self._writer = words.index_writer(self._index)
         return self._writer
 
+    @words.panics_as_errors()
     def write(self, ids: list[int], found: list[tuple[Row, str]]) -> None:
         """Put the memories as they were found in the place of what the index has under these ids."""
         writer = self._open_writer()
@@ -205,6 +210,24 @@ def _consistent() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _writing() -> Iterator[Path]:
+    """Be the one process that writes the index, and the one that follows this database, on whatever machine.
+
+    Raises WriterElsewhereError.
+    """
+    with store.writing() as root, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [FOLLOW_LOCK])
+        if not cursor.fetchone()[0]:
+            raise store.WriterElsewhereError("another process follows this database")
+        try:
+            yield root
+        finally:
+            # Where the connection or the transaction broke, the lock went with it or goes with the session.
+            with suppress(DatabaseError, InterfaceError), connection.cursor() as last:
+                last.execute("SELECT pg_advisory_unlock(%s)", [FOLLOW_LOCK])
+
+
 class TruncatedError(Exception):
     """All memories went at once; the index is made anew."""
 
@@ -280,7 +303,7 @@ def opened(root: Path, progress: Callable[[int, int], None] = lambda done, total
 
 def catch_up() -> int:
     """Take in all that waits, and leave; gives back how many changes that was. Raises WriterElsewhereError."""
-    with store.writing() as root:
+    with _writing() as root:
         writer = opened(root)
         try:
             done = 0
@@ -300,7 +323,7 @@ def catch_up() -> int:
 
 def rebuild(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Make the index anew; gives back how many memories are in it. Raises WriterElsewhereError."""
-    with store.writing() as root:
+    with _writing() as root:
         generation = build(root, progress)
         return store.read_manifest(generation).memories
 
@@ -314,11 +337,13 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
     failures = 0
     while not stop():
         try:
-            with store.writing() as root:
+            with _writing() as root:
                 _follow(root, stop, progress)
             failures = 0
         except store.WriterElsewhereError:
             _wait(1.0, stop)
+        except DamagedError as error:
+            store.report_damage(str(error))
         except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
             pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
             failures += 1
@@ -341,9 +366,19 @@ def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int],
                 writer = Writer.open(build(root, progress))
                 continue
             if not taken:
+                if not _is_kept(root, writer):
+                    return
                 _wait(_POLL_SECONDS, stop)
     finally:
         writer.close()
+
+
+def _is_kept(root: Path, writer: Writer) -> bool:
+    """Whether changes are still written down for this index, and it is still the one that is read."""
+    try:
+        return outbox.is_followed() and store.current_generation() == writer.generation
+    except (NoIndexError, DamagedError):
+        return False
 
 
 def _wait(seconds: float, stop: Callable[[], bool]) -> None:
@@ -373,24 +408,30 @@ def compare() -> Comparison:
     """Compare every memory with the index, and every file of the index with what was written. Changes that wait are
     not taken for differences. Raises NoIndexError.
     """
-    found = Comparison()
-    with _consistent():
-        generation = store.current_generation()
-        manifest = store.read_manifest(generation)
-        _, waiting = outbox.oldest(10_000_000)
-        indexed = _indexed_digests(generation, manifest, found)
-        for memory_id, digest in rows.all_digests(store.SCHEMA):
-            found.memories += 1
-            known = indexed.pop(memory_id, None)
-            if known is None:
-                found.missing.append(memory_id)
-            elif known != digest:
-                found.different.append(memory_id)
-    found.left_over = sorted(indexed)
-    found.waiting = len(waiting)
+    while True:
+        before = _read_now()
+        with _consistent():
+            _, waiting = outbox.oldest(_EVERY_CHANGE)
+            # Nothing was taken in between: what the index lacks of this moment waits in the outbox.
+            if _read_now() == before:
+                return _compared(*before, waiting)
+
+
+def _read_now() -> tuple[Path, Manifest]:
+    generation = store.current_generation()
+    return generation, store.read_manifest(generation)
+
+
+def _compared(generation: Path, manifest: Manifest, waiting: list[int]) -> Comparison:
+    found = Comparison(waiting=len(waiting))
     expected = set(waiting)
-    for name in ("missing", "left_over", "different"):
-        setattr(found, name, [one for one in getattr(found, name) if one not in expected])
+    indexed = _indexed_digests(generation, manifest, found)
+    for memory_id, digest in rows.all_digests(store.SCHEMA):
+        found.memories += 1
+        known = indexed.pop(memory_id, None)
+        if memory_id not in expected and known != digest:
+            (found.missing if known is None else found.different).append(memory_id)
+    found.left_over = sorted(set(indexed) - expected)
     return found
 
 
@@ -411,6 +452,7 @@ def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) ->
             if memory_id in digests:
                 found.damage.append(f"#{memory_id} is there twice")
             digests[memory_id] = digest
+    found.damage += words.damaged_files(generation / "words")
     try:
         searcher = words.open_index(generation / "words").searcher()
         slots = words.slots_of(searcher, tantivy.Query.all_query(), 0, manifest.slots + 1_000)
@@ -423,8 +465,9 @@ def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) ->
 
 def drop() -> None:
     """Remove the index, and follow no changes any more. Raises WriterElsewhereError."""
-    with store.writing() as root:
-        outbox.stop_following()
+    with _writing() as root:
+        # First, so that nobody reads what is not followed.
         (root / "current").unlink(missing_ok=True)
+        outbox.stop_following()
         (root / "damaged").unlink(missing_ok=True)
         store.remove_others(root, root / "none")

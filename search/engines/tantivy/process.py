@@ -1,5 +1,6 @@
 """The process beside a server that keeps the derived index up to date, and is started again should it end."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ class Follower:
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
+        self._starting = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name="index-follower", daemon=True)
 
@@ -31,7 +33,8 @@ class Follower:
 
     def stop(self) -> None:
         """End the child in order: what it has begun it finishes."""
-        self._stopping.set()
+        with self._starting:
+            self._stopping.set()
         if (child := self._child) is not None and child.poll() is None:
             child.terminate()
             try:
@@ -43,10 +46,15 @@ class Follower:
 
     def _keep(self) -> None:
         failures = 0
-        command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "index", "--follow", "--with-parent"]
-        while not self._stopping.is_set():
-            started = time.monotonic()
-            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        manage = str(settings.BASE_DIR / "manage.py")
+        command = [sys.executable, manage, "index", "--follow", "--with-parent", str(os.getpid())]
+        while True:
+            with self._starting:
+                if self._stopping.is_set():
+                    return
+                started = time.monotonic()
+                # In a group of its own: Ctrl-C in the terminal is for this process, which ends the child in order.
+                self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
             self._child.wait()
             failures = 0 if time.monotonic() - started > _STEADY_SECONDS else failures + 1
             self._stopping.wait(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS)) - 1])

@@ -169,15 +169,16 @@ class _Reader:
             for _ in range(_TRIES):
                 stamp = _stamp()
                 try:
-                    self._view, self._stamp = self._newer(), stamp
-                    break
+                    found = self._newer()
                 except (NoIndexError, DamagedError):
                     # Files that went while they were opened were replaced by newer ones.
                     if stamp == _stamp():
                         raise
-            else:
-                raise NoIndexError("it changes faster than it can be read")
-            return self._view
+                    continue
+                if found is not self._view:
+                    self._view, self._stamp = found, stamp
+                return found
+            raise NoIndexError("it changes faster than it can be read")
 
     def _newer(self) -> View:
         known = self._view

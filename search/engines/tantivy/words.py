@@ -4,7 +4,10 @@ The document of a memory has its terms with their positions, once for all fields
 that its columns stand in. Nothing is parsed here: terms come from `search.analysis`, on both sides.
 """
 
+import json
 import re
+import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +31,10 @@ _HEAP_BYTES = 128_000_000
 
 # A lexeme of a tsvector as Postgres writes it, with its positions; the weight of the title is A.
 _LEXEME = re.compile(r"'((?:[^']|'')*)'(?::([0-9A-D,]+))?")
+
+_EVERY_SEGMENT = (".term", ".idx", ".pos", ".fast", ".fieldnorm")
+_SEGMENT_FILES = {*_EVERY_SEGMENT, ".store", ".del"}
+_FOOTER_MAGIC = 1337
 
 Slots = npt.NDArray[np.uint32]
 
@@ -69,6 +76,27 @@ def open_index(path: Path) -> tantivy.Index:
         raise ValueError(f"{path.name}: there is no index of words")
     index.config_reader(reload_policy="manual")
     return index
+
+
+def damaged_files(path: Path) -> list[str]:
+    """The files of an index that do not hold what was written, by the checksum that tantivy ends each with."""
+    found = []
+    for file in sorted(path.iterdir()):
+        if file.suffix not in _SEGMENT_FILES:
+            continue
+        data = file.read_bytes()
+        try:
+            length, magic = struct.unpack("<II", data[-8:])
+            foot = json.loads(data[-8 - length : -8]) if magic == _FOOTER_MAGIC else {}
+        except (struct.error, ValueError):
+            foot = {}
+        if foot.get("crc") != zlib.crc32(data[: -8 - length] if foot else b""):
+            found.append(f"{file.name} is damaged")
+    meta = json.loads((path / "meta.json").read_text())
+    for segment in meta["segments"]:
+        name = segment["segment_id"].replace("-", "")
+        found += [f"{name}{kind} is missing" for kind in _EVERY_SEGMENT if not (path / f"{name}{kind}").exists()]
+    return found
 
 
 def index_writer(index: tantivy.Index) -> tantivy.IndexWriter:

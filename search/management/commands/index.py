@@ -1,5 +1,6 @@
 """`manage.py index`: the derived index: how it is, whether it is true to the database, and making it anew."""
 
+import contextlib
 import os
 import signal
 import time
@@ -32,7 +33,7 @@ class Command(BaseCommand):
         what.add_argument("--catch-up", action="store_true", help="take in what waits, and leave")
         what.add_argument("--follow", action="store_true", help="keep it up to date, as `up` does itself")
         what.add_argument("--drop", action="store_true", help="remove it, and follow changes no more")
-        parser.add_argument("--with-parent", action="store_true", help="with --follow: end with the parent process")
+        parser.add_argument("--with-parent", type=int, metavar="PID", help="with --follow: end with the parent process")
 
     def handle(self, **options: Any) -> None:
         try:
@@ -43,7 +44,7 @@ class Command(BaseCommand):
             elif options["catch_up"]:
                 self.say(f"{indexer.catch_up():,} changes taken in.")
             elif options["follow"]:
-                self.follow(with_parent=options["with_parent"])
+                self.follow(options["with_parent"])
             elif options["drop"]:
                 indexer.drop()
                 self.say("The search index is removed. SEARCH_ENGINE=postgres answers without one.")
@@ -54,18 +55,18 @@ class Command(BaseCommand):
                 "Another process keeps the search index up to date: `manage.py up`, or `manage.py index --follow`. "
                 "Stop it first."
             ) from None
+        except DamagedError as error:
+            raise CommandError(f"The search index is damaged: {error}. {ANEW}") from None
         except NoIndexError as error:
-            raise CommandError(
-                f"There is no search index to read: {error}. Make one: manage.py index --rebuild"
-            ) from None
+            raise CommandError(f"There is no search index to read: {error}. {ANEW}") from None
 
     def show(self) -> None:
         generation = store.current_generation()
         manifest = store.read_manifest(generation)
         behind = outbox.backlog()
-        files = [path.stat().st_size for path in generation.rglob("*") if path.is_file()]
+        size = sum(file_size(path) for path in generation.rglob("*"))
         self.say(f"{manifest.memories:,} memories in {generation}")
-        self.say(f"{manifest.slots:,} slots in {len(manifest.parts)} parts, {sum(files) / 1e6:,.1f} MB on disk")
+        self.say(f"{manifest.slots:,} slots in {len(manifest.parts)} parts, {size / 1e6:,.1f} MB on disk")
         if behind.changes:
             self.say(f"{behind.changes:,} changes wait, the oldest for {behind.seconds:,.1f} s")
         else:
@@ -76,12 +77,7 @@ class Command(BaseCommand):
             self.say("Changes are not followed: manage.py index --rebuild")
 
     def check_index(self) -> None:
-        try:
-            found = indexer.compare()
-        except DamagedError as error:
-            raise CommandError(
-                f"The search index is damaged: {error}. Make it anew: manage.py index --rebuild"
-            ) from None
+        found = indexer.compare()
         self.say(f"{found.memories:,} memories in the database, {found.indexed:,} in the index.")
         if found.waiting:
             self.say(f"{found.waiting:,} memories were changed and are on the way into it.")
@@ -100,8 +96,7 @@ class Command(BaseCommand):
                 memories = rebuilt_by_other(show)
         self.say(f"{memories:,} memories are in a new search index.")
 
-    def follow(self, *, with_parent: bool) -> None:
-        parent = os.getppid()
+    def follow(self, parent: int | None) -> None:
         stopped = False
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -109,9 +104,9 @@ class Command(BaseCommand):
             stopped = True
 
         signal.signal(signal.SIGTERM, stop)
-        # Ctrl-C in the terminal reaches the parent too, and that one says when.
-        signal.signal(signal.SIGINT, signal.SIG_IGN if with_parent else stop)
-        indexer.follow(lambda: stopped or (with_parent and os.getppid() != parent))
+        signal.signal(signal.SIGINT, stop)
+        # Told, not asked for: the parent may be gone before this process has come so far.
+        indexer.follow(lambda: stopped or (parent is not None and os.getppid() != parent))
 
     def say(self, text: str) -> None:
         self.stdout.write(text)
@@ -134,20 +129,24 @@ def differences(found: Comparison) -> list[str]:
 def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
     """Ask the process that keeps the index to make it anew, and wait until it has."""
     root = store.index_dir()
-    try:
-        before: Path | None = store.current_generation()
-    except NoIndexError:
-        before = None
-    (root / "damaged").write_text("a new one was asked for")
-    while store.damage_reported() or store.current_generation() == before:
-        coming = [path for path in sorted(root.glob("g-*")) if path != before]
-        if coming:
-            try:
-                show(store.read_manifest(coming[-1]).memories, 0)
-            except NoIndexError:
-                show(0, 0)
+    before = sorted(root.glob("g-*"))
+    store.report_damage("a new one was asked for")
+    while store.damage_reported():
+        with contextlib.suppress(WriterElsewhereError):
+            return indexer.rebuild(show)  # it has ended meanwhile
+        with contextlib.suppress(NoIndexError, DamagedError):
+            coming = [path for path in sorted(root.glob("g-*")) if path not in before]
+            show(store.read_manifest(coming[-1]).memories if coming else 0, 0)
         time.sleep(_POLL_SECONDS)
     return store.read_manifest(store.current_generation()).memories
+
+
+def file_size(path: Path) -> int:
+    """0 for a folder, and for a file that the writer has removed just now."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:
+        return 0
 
 
 class progress_bar:  # noqa: N801 - it reads as a function
