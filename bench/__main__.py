@@ -1,6 +1,6 @@
-"""`python -m bench`: generate a corpus, import it into a database of its own, and measure what a visitor waits for.
+"""`python -m bench`: generate a corpus, load it into our engines and others, and measure what a visitor waits for.
 
-Tables on stdout, progress on stderr, and with --json every figure by name.
+Markdown tables on stdout, progress on stderr, and with --json every figure by name.
 """
 
 import argparse
@@ -15,23 +15,42 @@ import django
 from django.core.management.base import CommandError
 
 DEFAULT_SIZE = 21_000
+DEFAULT_BUDGET = 240.0
+DEFAULT_QUERIES = 500
+PEER_NAMES = ("postgres", "tantivy", "tantivy-engine", "sqlite", "duckdb", "tantivy-raw")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", type=int, action="append", help=f"memories; repeat for several ({DEFAULT_SIZE})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
-    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--seed", type=int, default=7, help="same seed, same corpus and same queries (7)")
-    parser.add_argument("--queries", type=int, default=40, help="queries of each kind (40)")
-    parser.add_argument("--keep", action="store_true", help="keep the databases bench_<size> to look into")
+    parser.add_argument(
+        "--queries", type=int, default=DEFAULT_QUERIES, help=f"queries of the mixed log ({DEFAULT_QUERIES})"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=DEFAULT_BUDGET,
+        metavar="SECONDS",
+        help=f"for the queries of each participant and size; the tantivy engine runs all ({DEFAULT_BUDGET:g})",
+    )
+    parser.add_argument(
+        "--peer", choices=PEER_NAMES, action="append", help="measure this one only, and postgres; repeat for several"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep what was loaded, and use what was kept")
     parsed = parser.parse_args()
     parsed.size = list(dict.fromkeys(parsed.size or [DEFAULT_SIZE]))
+    # The others are loaded after the database, and the derived index from it.
+    chosen = {"postgres", *(parsed.peer or PEER_NAMES)}
+    parsed.peer = tuple(name for name in PEER_NAMES if name in chosen)
     for size in parsed.size:
         if not 100 <= size <= 100_000_000:
             parser.error(f"--size {size}: give a number from 100 to 100000000")
     if parsed.queries < 1:
         parser.error(f"--queries {parsed.queries}: give 1 or more")
+    if parsed.budget <= 0:
+        parser.error(f"--budget {parsed.budget:g}: give more than 0 seconds")
     if parsed.json and not parsed.json.resolve().parent.is_dir():
         parser.error(f"--json {parsed.json}: there is no folder {parsed.json.parent}")
     return parsed
@@ -43,31 +62,33 @@ def main() -> int:
     django.setup()
 
     # They import models, which need the settings.
-    from bench.at_size import Choices, measure
+    from bench.at_size import Choices, measure_size
     from bench.database import DatabaseTakenError, server_version
     from bench.figures import Report
     from bench.machine import this_machine
-    from bench.tables import print_report
+    from bench.tables import report_lines
     from bench.telling import Teller
 
     # Whoever ends the bench politely must not find its database left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     teller = Teller()
-    choices = Choices(options.seed, options.queries, options.keep)
+    choices = Choices(options.seed, options.queries, options.budget, options.peer, options.keep)
+    machine = this_machine(server_version())
+    report = Report(machine, options.seed, options.queries, options.budget, {})
     try:
-        machine = this_machine(server_version())
-        sizes = {str(size): measure(size, choices, teller) for size in options.size}
+        for size in options.size:
+            report.sizes[str(size)] = measure_size(size, choices, teller)
+            # A large size takes an hour: what came before it is not lost with it.
+            if options.json:
+                options.json.write_text(json.dumps(dataclasses.asdict(report), indent=1) + "\n")
     except (DatabaseTakenError, CommandError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("Interrupted: the bench has cleaned up, and there are no figures.", file=sys.stderr)
+        print("Interrupted: the bench has cleaned up, and has no figures of this size.", file=sys.stderr)
         return 130
-    report = Report(machine, options.seed, options.queries, sizes)
-    if options.json:
-        options.json.write_text(json.dumps(dataclasses.asdict(report), indent=1) + "\n")
-    print_report(report, markdown=options.markdown)
+    print("\n".join(report_lines(report)))
     return 0
 
 

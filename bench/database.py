@@ -32,25 +32,37 @@ class DatabaseTakenError(Exception):
 
 
 @contextmanager
-def bench_database(name: str, *, keep: bool) -> Iterator[None]:
-    """Make the database, migrate it, and have every connection of this process lead there until the end."""
+def bench_database(name: str, *, keep: bool, contents: str, reuse: bool) -> Iterator[bool]:
+    """Have every connection of this process lead to the database until the end; gives whether it is loaded already.
+
+    One with the same contents that may be reused is taken as it is; any other is made anew, and migrated.
+    """
     usual = connection.settings_dict["NAME"]
     if usual == name:
         raise DatabaseTakenError(f"{name} is the database in use: name another in DATABASE_URL.")
-    _drop(name)
-    quoted = connection.ops.quote_name(name)
-    with connection._nodb_cursor() as cursor:
-        # The order of names is that of the bytes everywhere, so that a run means the same on every server.
-        cursor.execute(f"CREATE DATABASE {quoted} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
-        cursor.execute(f"COMMENT ON DATABASE {quoted} IS '{_MARK}'")
+    loaded = reuse and _mark(name) == f"{_MARK}: {contents}"
+    if not loaded:
+        _drop(name)
+        quoted = connection.ops.quote_name(name)
+        with connection._nodb_cursor() as cursor:
+            # The order of names is that of the bytes everywhere, so that a run means the same on every server.
+            cursor.execute(f"CREATE DATABASE {quoted} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
+            cursor.execute(f"COMMENT ON DATABASE {quoted} IS '{_MARK}'")
     _lead_to(name)
     try:
         call_command("migrate", interactive=False, verbosity=0)
-        yield
+        yield loaded
     finally:
         _lead_to(usual)
         if not keep:
             _drop(name)
+
+
+def mark_loaded(name: str, contents: str) -> None:
+    """Write down what is in the database, for a later run to know it by."""
+    with connection.cursor() as cursor:
+        comment = f"COMMENT ON DATABASE {connection.ops.quote_name(name)} IS %s"
+        cursor.execute(comment, [f"{_MARK}: {contents}"])
 
 
 def tidy_database() -> None:
@@ -86,14 +98,18 @@ def _lead_to(name: str) -> None:
 
 
 def _drop(name: str) -> None:
+    mark = _mark(name)
+    if mark is None:
+        return
+    if mark.partition(":")[0] != _MARK:
+        raise DatabaseTakenError(f"There is a database {name} that the bench did not make: rename it, or drop it.")
     with connection._nodb_cursor() as cursor:
-        cursor.execute(
-            "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s",
-            [name],
-        )
-        found = cursor.fetchone()
-        if found is None:
-            return
-        if found[0] != _MARK:
-            raise DatabaseTakenError(f"There is a database {name} that the bench did not make: rename it, or drop it.")
         cursor.execute(f"DROP DATABASE {connection.ops.quote_name(name)} WITH (FORCE)")
+
+
+def _mark(name: str) -> str | None:
+    """The comment on a database, empty where it has none; None where there is no such database."""
+    with connection._nodb_cursor() as cursor:
+        cursor.execute("SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", [name])
+        found = cursor.fetchone()
+    return None if found is None else str(found[0] or "")

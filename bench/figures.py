@@ -30,11 +30,14 @@ def spread(seconds: Sequence[float]) -> Spread | None:
 
 @dataclass(slots=True)
 class Samples:
-    """Seconds per query of one participant; `overhead` is explore less search of the same query."""
+    """Seconds per query of one participant; `overhead` is explore less search of the same query, `first_explore` what
+    it took when the query had not been asked before.
+    """
 
     search: list[float] = field(default_factory=list)
     explore: list[float] = field(default_factory=list)
     overhead: list[float] = field(default_factory=list)
+    first_explore: list[float] = field(default_factory=list)
     page: list[float] = field(default_factory=list)
 
     def extend(self, others: Iterable["Samples"]) -> "Samples":
@@ -42,8 +45,18 @@ class Samples:
             self.search += other.search
             self.explore += other.explore
             self.overhead += other.overhead
+            self.first_explore += other.first_explore
             self.page += other.page
         return self
+
+    def latency(self) -> "Latency":
+        return Latency(
+            spread(self.search),
+            spread(self.explore),
+            spread(self.overhead),
+            spread(self.first_explore),
+            spread(self.page),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +66,13 @@ class Latency:
     search: Spread | None
     explore: Spread | None
     facet_overhead: Spread | None
+    first_explore: Spread | None = None
     page: Spread | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ImportFigures:
-    """From the first byte read to findable by words, and what it takes on disk."""
+class LoadFigures:
+    """Until findable by words, and what it takes on disk."""
 
     memories: int
     seconds: float
@@ -81,31 +95,49 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
+class Ratio:
+    """The peer's milliseconds over ours at one percentile, over the queries that both ran: above one we are faster."""
+
+    queries: int
+    search_p50: float | None
+    search_p95: float | None
+    explore_p50: float | None
+    explore_p95: float | None
+    facet_overhead_p95: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class PeerFigures:
-    """`ratio` is the peer's p95 over ours, for search and explore of each kind: above one we are faster."""
+    """One participant. `ratio` is by kind, and empty for the one that all others are compared with."""
 
     about: str
     differs: str
-    load: ImportFigures
+    load: LoadFigures
+    queries: int
+    budget_spent_seconds: float
+    incomplete: int
     latency: dict[str, Latency]
-    ratio: dict[str, dict[str, float]]
-    agreement: Agreement
+    stages: dict[str, Spread]
+    ratio: dict[str, Ratio]
+    agreement: Agreement | None
 
 
 @dataclass(frozen=True, slots=True)
 class SizeFigures:
-    """All that was measured at one size. A load above the number of cores says that others were at work too."""
+    """All that was measured at one size. A load above the number of cores says that others were at work too.
+
+    `figures` has those that everything else is there for, by name; None where it was not measured. `unavailable` says
+    why a peer took no part.
+    """
 
     size: int
     facet_values_per_memory: float
-    imported: ImportFigures
     engine: str
-    latency: dict[str, Latency]
-    stages: dict[str, Spread]
-    incomplete: int
+    figures: dict[str, float | None]
     load_before: float
     load_after: float
     peers: dict[str, PeerFigures]
+    unavailable: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,5 +160,6 @@ class Report:
     machine: Machine
     seed: int
     queries: int
+    budget_seconds: float
     sizes: dict[str, SizeFigures]
-    format: int = 1
+    format: int = 2

@@ -1,160 +1,196 @@
-"""Running a query log through Mnemoscope and its peers in turn, and keeping the seconds."""
+"""Running the log through every participant in turn, and keeping the seconds."""
 
 import gc
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from access.viewer import command_viewer
-from bench.figures import Agreement, Latency, Samples, spread
+from bench.figures import Agreement, Latency, Ratio, Samples, Spread, spread
 from bench.peers.base import Answer, Peer
-from bench.query_log import APART, FILTER_ONLY, KINDS, LogEntry, QueryLog
-from search.corpus import forget
+from bench.peers.engines import PostgresPeer
+from bench.query_log import AFTER_CHANGE, FILTER_ONLY, KEYWORDS, KINDS, LogEntry, QueryLog
 from search.query import SearchQuery, Sort
-from search.result import SearchResult
-from search.run import run
 
 # Rendering is measured on every so-manieth query: it repeats all that explore does.
 _PAGE_EVERY = 4
+# Who needs so many seconds is not asked for the same again.
+SLOW_SECONDS = 2.0
+MIXED, KEYWORD = "mixed", "keyword"
 Advance = Callable[[], None]
-T = TypeVar("T")
+Ask = Callable[[SearchQuery, bool], Answer]
 
 
 @dataclass(slots=True)
 class Run:
-    """What one participant did with the log: seconds by kind, and its answers by place in the log."""
+    """What one participant did with the log, by the place of each query in it, as far as its budget lasted."""
 
-    samples: dict[str, Samples] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
+    kinds: dict[int, str] = field(default_factory=dict)
+    samples: dict[int, Samples] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
     stages: dict[str, list[float]] = field(default_factory=dict)
-    engine: str = ""
-
-    def measure(self, entry: LogEntry, ask: Callable[[SearchQuery, bool], T], explore_first: bool) -> T:
-        """Ask for search alone and for search with facets, and give back the answer with facets."""
-        seconds: dict[bool, float] = {}
-        answers: dict[bool, T] = {}
-        for facets in (True, False) if explore_first else (False, True):
-            begin = time.perf_counter()
-            answers[facets] = ask(entry.query, facets)
-            seconds[facets] = time.perf_counter() - begin
-        samples = self.samples.setdefault(entry.kind, Samples())
-        samples.search.append(seconds[False])
-        samples.explore.append(seconds[True])
-        samples.overhead.append(seconds[True] - seconds[False])
-        return answers[True]
+    after_change: Samples = field(default_factory=Samples)
+    spent: float = 0.0
 
     def latency(self) -> dict[str, Latency]:
-        """By kind in their order, and the mixed log of all but those apart."""
-        by_kind = {kind: self.samples[kind] for kind in KINDS if kind in self.samples}
-        mixed = Samples().extend(of for kind, of in by_kind.items() if kind not in APART)
-        return {
-            kind: Latency(spread(of.search), spread(of.explore), spread(of.overhead), spread(of.page))
-            for kind, of in {**by_kind, "mixed": mixed}.items()
-        }
+        """By kind in their order, after a change, all keyword queries, and the log as a whole."""
+        found = {kind: self._of({kind}).latency() for kind in KINDS if kind in self.kinds.values()}
+        if self.after_change.explore:
+            found[AFTER_CHANGE] = self.after_change.latency()
+        return {**found, KEYWORD: self._of(KEYWORDS).latency(), MIXED: self._of(KINDS).latency()}
+
+    def _of(self, kinds: Container[str]) -> Samples:
+        return Samples().extend(of for place, of in self.samples.items() if self.kinds[place] in kinds)
 
 
-def run_log(log: QueryLog, seed: int, peers: Sequence[Peer], advance: Advance) -> tuple[Run, dict[str, Run]]:
-    """The log through `run` in this process, some of it through the page, and all of it through every peer.
+def measure(ask: Ask, entry: LogEntry, explore_first: bool) -> tuple[Samples, Answer]:
+    """Search alone and search with facets: once to warm, once measured. What is slow counts the first time."""
+    order = (True, False) if explore_first else (False, True)
+    seconds: dict[bool, float] = {}
+    answer = Answer(0, ())
+    for facets in order:
+        found, seconds[facets] = _timed(ask, entry.query, facets)
+        answer = found if facets else answer
+    first = seconds[True]
+    for facets in order:
+        if seconds[facets] <= SLOW_SECONDS:
+            _, seconds[facets] = _timed(ask, entry.query, facets)
+    search, explore = seconds[False], seconds[True]
+    return Samples([search], [explore], [explore - search], [first]), answer
 
-    Participants take turns query by query, so that whatever else the machine is doing meets all of them.
+
+def _timed(ask: Ask, query: SearchQuery, facets: bool) -> tuple[Answer, float]:
+    begin = time.perf_counter()
+    answer = ask(query, facets)
+    return answer, time.perf_counter() - begin
+
+
+def run_log(
+    log: QueryLog, seed: int, peers: Sequence[Peer], subject: str, budget: float, advance: Advance
+) -> dict[str, Run]:
+    """The log through every peer, some of it through the page of the subject.
+
+    They take turns query by query, so that whatever else the machine is doing meets all of them. Whose budget is spent
+    takes no more turns; the derived index, which the figures are about, answers the whole log.
     """
-    viewer = command_viewer()
-    ours = Run()
-    theirs = {peer.name: Run() for peer in peers}
-
-    def answer(query: SearchQuery, facets: bool) -> SearchResult:
-        return run(query.model_copy(update={"include_facets": facets}), viewer)
-
-    def recount(query: SearchQuery, facets: bool) -> SearchResult:
-        # Any change anywhere makes what is kept of the whole corpus worthless: this is what the next visitor pays.
-        if facets:
-            forget()
-        return answer(query, facets)
-
+    runs = {peer.name: Run() for peer in peers}
+    order = random.Random(seed)
     with _signed_in_client() as client:
-
-        def page(query: SearchQuery) -> None:
-            response = client.get(reverse("search:explore"), query.parameters())
-            if response.status_code != 200:
-                raise RuntimeError(f"{query.querystring()} gave the status {response.status_code}")
-
-        for entry in log.warm_up:
-            page(entry.query)
-            for facets in (False, True):
-                answer(entry.query, facets)
-                for peer in peers:
-                    peer.answer(entry.query, facets)
-        order = random.Random(seed)
+        for peer in peers:
+            with peer.turn():
+                for entry in log.warm_up:
+                    peer.answer(entry.query, True)
+                    if peer.name == subject:
+                        _page(client, entry.query)
         gc.collect()
         for place, entry in enumerate(log.entries):
             # Whichever comes second finds its rows in memory: each comes first as often.
             explore_first = order.random() < 0.5
-            result = ours.measure(entry, recount if entry.kind in APART else answer, explore_first)
-            ours.answers.append(_as_answer(result))
-            ours.engine = result.engine
-            for stage, milliseconds in result.timings.items() if entry.kind not in APART else ():
-                ours.stages.setdefault(stage, []).append(milliseconds / 1_000)
-            if place % _PAGE_EVERY == 0:
-                if entry.kind in APART:
-                    forget()
-                begin = time.perf_counter()
-                page(entry.query)
-                ours.samples[entry.kind].page.append(time.perf_counter() - begin)
             for peer in peers:
-                found = theirs[peer.name]
-                found.answers.append(found.measure(entry, peer.answer, explore_first))
+                run = runs[peer.name]
+                if run.spent >= budget and peer.name != "tantivy":
+                    continue
+                begin = time.perf_counter()
+                with peer.turn():
+                    samples, answer = measure(peer.answer, entry, explore_first)
+                    run.spent += time.perf_counter() - begin
+                    if peer.name == subject and place % _PAGE_EVERY == 0:
+                        samples.page.append(_page(client, entry.query))
+                run.kinds[place], run.samples[place], run.answers[place] = entry.kind, samples, answer
+                for stage, milliseconds in answer.stages.items():
+                    run.stages.setdefault(stage, []).append(milliseconds / 1_000)
             advance()
-    return ours, theirs
+    for peer in peers:
+        if isinstance(peer, PostgresPeer):
+            _measure_after_change(peer, log, runs[peer.name], budget)
+    return runs
 
 
-def ratios(ours: dict[str, Latency], theirs: dict[str, Latency]) -> dict[str, dict[str, float]]:
-    """Their p95 over ours."""
-    found: dict[str, dict[str, float]] = {}
-    for kind, mine in ours.items():
-        other = theirs[kind]
-        for what, a, b in (("search", mine.search, other.search), ("explore", mine.explore, other.explore)):
-            if a and b and a.p95_ms:
-                found.setdefault(kind, {})[what] = round(b.p95_ms / a.p95_ms, 2)
-    return found
+def _measure_after_change(peer: PostgresPeer, log: QueryLog, run: Run, budget: float) -> None:
+    """First pages when nothing is kept of the whole corpus: what the next visitor pays after any change anywhere."""
+    begin = time.perf_counter()
+    with peer.turn():
+        for entry in log.after_change:
+            _, search = _timed(peer.answer, entry.query, False)
+            peer.forget()
+            _, explore = _timed(peer.answer, entry.query, True)
+            run.after_change.extend([Samples([search], [explore], [explore - search])])
+            if time.perf_counter() - begin > budget / 10:
+                return
 
 
-def agreement(entries: Sequence[LogEntry], ours: Sequence[Answer], theirs: Sequence[Answer]) -> Agreement:
+def ratio(ours: Run, theirs: Run) -> dict[str, Ratio]:
+    """By kind, over the queries that both ran."""
+    both = ours.samples.keys() & theirs.samples.keys()
+    groups = {kind: {place for place in both if ours.kinds[place] == kind} for kind in KINDS}
+    groups[KEYWORD] = {place for place in both if ours.kinds[place] in KEYWORDS}
+    groups[MIXED] = set(both)
+    return {kind: _ratio(ours, theirs, places) for kind, places in groups.items() if places}
+
+
+def _ratio(ours: Run, theirs: Run, places: set[int]) -> Ratio:
+    mine, other = (Samples().extend(run.samples[place] for place in sorted(places)) for run in (ours, theirs))
+    search = spread(mine.search), spread(other.search)
+    explore = spread(mine.explore), spread(other.explore)
+    overhead = spread(mine.overhead), spread(other.overhead)
+    return Ratio(
+        queries=len(places),
+        search_p50=_over(*search, "p50_ms"),
+        search_p95=_over(*search, "p95_ms"),
+        explore_p50=_over(*explore, "p50_ms"),
+        explore_p95=_over(*explore, "p95_ms"),
+        facet_overhead_p95=_over(*overhead, "p95_ms"),
+    )
+
+
+def _over(mine: Spread | None, other: Spread | None, name: str) -> float | None:
+    below = float(getattr(mine, name)) if mine else 0.0
+    return round(float(getattr(other, name)) / below, 3) if other and below > 0 else None
+
+
+def agreement(entries: Sequence[LogEntry], ours: dict[int, Answer], theirs: dict[int, Answer]) -> Agreement:
     """Whether the same was measured. What was cut off by a time limit cannot be compared."""
     totals = {True: [0, 0], False: [0, 0]}
     counts, pages = [0, 0], [0, 0]
-    for entry, mine, other in zip(entries, ours, theirs, strict=True):
+    for place in sorted(ours.keys() & theirs.keys()):
+        entry, mine, other = entries[place], ours[place], theirs[place]
         without_words = entry.kind in FILTER_ONLY
         totals[without_words][0] += mine.total == other.total
         totals[without_words][1] += 1
-        if without_words and mine.facets is not None and other.facets is not None and not mine.incomplete:
-            for key, values in mine.facets.items():
-                # Where values tie at the end of a list, either may be on it.
-                both = values.keys() & other.facets.get(key, {}).keys()
-                counts[0] += sum(values[value] == other.facets[key][value] for value in both)
-                counts[1] += len(both)
-        if without_words and entry.query.order in {Sort.NEWEST, Sort.OLDEST}:
+        if without_words and not mine.incomplete and not other.incomplete:
+            equal, compared = equal_counts(mine, other)
+            counts[0] += equal
+            counts[1] += compared
+        named = other.ids or not mine.ids
+        if without_words and named and entry.query.order in {Sort.NEWEST, Sort.OLDEST}:
             pages[0] += mine.ids == other.ids
             pages[1] += 1
     return Agreement(*totals[True], *totals[False], *counts, *pages)
 
 
-def _as_answer(result: SearchResult) -> Answer:
-    facets = result.facets or ()
-    missing = [facet.key for facet in facets if facet.unavailable]
-    return Answer(
-        total=result.total,
-        ids=tuple(hit.external_id for hit in result.hits),
-        facets={facet.key: {value.value: value.count for value in facet.values} for facet in facets},
-        incomplete=", ".join(missing),
-    )
+def equal_counts(mine: Answer, other: Answer) -> tuple[int, int]:
+    """How many counts are the same, and how many both have: where values tie at the end, either may be listed."""
+    equal = compared = 0
+    for key, values in (mine.facets or {}).items():
+        theirs = (other.facets or {}).get(key, {})
+        both = values.keys() & theirs.keys()
+        equal += sum(values[value] == theirs[value] for value in both)
+        compared += len(both)
+    return equal, compared
+
+
+def _page(client: Client, query: SearchQuery) -> float:
+    begin = time.perf_counter()
+    response = client.get(reverse("search:explore"), query.parameters())
+    if response.status_code != 200:
+        raise RuntimeError(f"{query.querystring()} gave the status {response.status_code}")
+    return time.perf_counter() - begin
 
 
 @contextmanager
@@ -169,5 +205,6 @@ def _signed_in_client() -> Iterator[Client]:
         STORAGES=storages, STATIC_ROOT=None, WHITENOISE_USE_FINDERS=True, WHITENOISE_AUTOREFRESH=True
     ):
         client = Client(SERVER_NAME="localhost")
-        client.force_login(User.objects.create_superuser("bench"))
+        visitor = User.objects.filter(username="bench").first() or User.objects.create_superuser("bench")
+        client.force_login(visitor)
         yield client

@@ -1,111 +1,152 @@
-"""A report as aligned tables for people. The JSON holds the same figures, and more of them."""
+"""A report as Markdown tables, to read on a terminal and to paste into docs/benchmarks.md. The JSON holds more."""
 
-from rich.box import MARKDOWN, SIMPLE_HEAD, Box
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Sequence
 
-from bench.figures import Latency, Report, SizeFigures, Spread
-from bench.query_log import KINDS
+from bench.figures import PeerFigures, Report, SizeFigures, Spread
+from bench.measuring import KEYWORD, MIXED
+from bench.naming import FIGURES
+from bench.query_log import AFTER_CHANGE, KINDS
 
-# A table that is piped into a file must not be cut at eighty columns.
-_WIDTH_OF_A_PIPE = 140
-_LABELS = {**KINDS, "mixed": "all, mixed"}
+_LABELS = {**KINDS, AFTER_CHANGE: "after a change", KEYWORD: "all with words alone", MIXED: "all, mixed"}
+_PERCENTILES = ("p50", "p95", "p99", "max")
 
 
-def print_report(report: Report, *, markdown: bool = False) -> None:
-    box = MARKDOWN if markdown else SIMPLE_HEAD
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_OF_A_PIPE)
+def report_lines(report: Report) -> list[str]:
     machine = report.machine
-    console.print(
+    lines = [
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb} GB; Python {machine.python},"
         f" Postgres {machine.postgres}, SQLite {machine.sqlite}; {machine.date}; seed {report.seed},"
-        f" {report.queries} queries a kind"
-    )
+        f" {report.queries} queries, {report.budget_seconds:g} s for each participant and size",
+        "",
+        "### As it grows",
+        "",
+        *_growth(list(report.sizes.values())),
+    ]
     for figures in report.sizes.values():
-        console.print()
-        console.rule(
-            f"{figures.size:,} memories, {figures.facet_values_per_memory} facet values each; engine {figures.engine}"
-        )
-        console.print(_import_table(figures, box))
-        console.print(_latency_table("Mnemoscope, milliseconds", box, figures.latency))
-        stages = ", ".join(
-            f"{name} {found.p50_ms:,.1f} / {found.p95_ms:,.1f}" for name, found in figures.stages.items()
-        )
-        console.print(f"stages of explore, p50 / p95 ms: {stages}")
-        console.print(f"load of the machine {figures.load_before} before the queries, {figures.load_after} after them")
-        if figures.incomplete:
-            console.print(
-                f"{figures.incomplete} answers ran into SEARCH_FACET_TIMEOUT_MS and came without facets: the figures"
-                " of explore are lower bounds"
-            )
-        for name, peer in figures.peers.items():
-            console.print(
-                _latency_table(f"{name}, milliseconds; × is its p95 over ours", box, peer.latency, peer.ratio)
-            )
-            agreed = peer.agreement
-            console.print(f"{name}: {peer.about}; {peer.differs}")
-            console.print(
-                f"{name} agrees in {agreed.totals_filters} of {agreed.of_filters} totals without words and"
-                f" {agreed.totals_words} of {agreed.of_words} with words, in {agreed.counts_equal} of"
-                f" {agreed.of_counts} counts and {agreed.pages_equal} of {agreed.of_pages} pages without words"
-            )
+        lines += ["", *_size(figures)]
+    return lines
 
 
-def _import_table(figures: SizeFigures, box: Box) -> Table:
-    table = Table(title="Import, until findable by words", title_justify="left", box=box)
-    for heading in ("", "seconds", "memories/s", "on disk MB", "table MB", "indexes MB", "links MB"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    ours = figures.imported
+def _growth(sizes: Sequence[SizeFigures]) -> list[str]:
+    rows = [
+        [label, *(_number(of.figures.get(name)) for of in sizes)]
+        for name, label in FIGURES.items()
+        if any(of.figures.get(name) is not None for of in sizes)
+    ]
+    return _table(["", *(f"{of.size:,}" for of in sizes)], rows)
 
-    def megabytes(key: str) -> str:
-        return f"{ours.bytes[key] / 2**20:,.0f}"
 
-    table.add_row(
-        "mnemoscope",
-        f"{ours.seconds:,.1f}",
-        f"{ours.memories_per_second:,.0f}",
-        *map(megabytes, ("database_bytes", "memory_table_bytes", "memory_indexes_bytes", "link_tables_bytes")),
-    )
+def _size(figures: SizeFigures) -> list[str]:
+    lines = [
+        f"### {figures.size:,} memories",
+        "",
+        f"{figures.facet_values_per_memory} facet values each; load of the machine {figures.load_before} before the"
+        f" queries, {figures.load_after} after them.",
+        "",
+        *_loads(figures),
+        "",
+        *_compared(figures),
+    ]
     for name, peer in figures.peers.items():
+        ours = name in {"postgres", "tantivy"}
+        lines += ["", f"**{name}**: {peer.about}. Milliseconds.", "", *_latency(peer, first=ours)]
+        lines += ["", *_remarks(name, peer)]
+    lines += [f"- {name} took no part: {why}" for name, why in figures.unavailable.items()]
+    return lines
+
+
+def _loads(figures: SizeFigures) -> list[str]:
+    rows = []
+    for name, peer in figures.peers.items():
+        if name == "tantivy-engine":
+            continue
+        label = f"{name}, after postgres" if name == "tantivy" else name
         load = peer.load
-        on_disk = f"{load.bytes['database_bytes'] / 2**20:,.0f}"
-        table.add_row(name, f"{load.seconds:,.1f}", f"{load.memories_per_second:,.0f}", on_disk)
-    return table
+        on_disk = _number(load.bytes["disk_bytes"] / 1e6)
+        rows.append([label, _number(load.seconds), _number(load.memories_per_second), on_disk])
+    return _table(["loading", "seconds", "memories/s", "MB on disk"], rows)
 
 
-def _latency_table(
-    title: str, box: Box, latency: dict[str, Latency], ratio: dict[str, dict[str, float]] | None = None
-) -> Table:
-    table = Table(title=title, title_justify="left", box=box)
-    table.add_column("")
-    table.add_column("n", justify="right")
-    paged = any(of.page for of in latency.values())
-    headings = ["search p50", "p95", "p99", "explore p50", "p95", "p99", "facets p50", "p95", "p99"]
-    headings += ["page p50", "p95"] if paged else []
-    headings += ["× search", "× explore"] if ratio is not None else []
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for kind, of in latency.items():
-        cells = [*_cells(of.search), *_cells(of.explore), *_cells(of.facet_overhead)]
-        if paged:
-            cells += _cells(of.page)[:2]
-        if ratio is not None:
-            cells += [_times(ratio.get(kind, {}).get(what)) for what in ("search", "explore")]
-        if kind == "mixed" and box is not MARKDOWN:
-            table.add_section()
-        table.add_row(_LABELS[kind], str(of.search.n if of.search else 0), *cells)
-    return table
+def _compared(figures: SizeFigures) -> list[str]:
+    rows = []
+    for name, peer in figures.peers.items():
+        if name == figures.engine:
+            continue
+        for kind, ratio in peer.ratio.items():
+            if kind in {KEYWORD, MIXED}:
+                cells = [ratio.search_p50, ratio.search_p95, ratio.explore_p50, ratio.explore_p95]
+                cells.append(ratio.facet_overhead_p95)
+                rows.append([f"{name}, {_LABELS[kind]}", str(ratio.queries), *map(_times, cells)])
+    headings = ["search p50", "search p95", "explore p50", "explore p95", "facets p95"]
+    return _table([f"× {figures.engine}", "queries of both", *headings], rows)
 
 
-def _cells(found: Spread | None) -> list[str]:
-    return [_short(found.p50_ms), _short(found.p95_ms), _short(found.p99_ms)] if found else ["", "", ""]
+def _latency(peer: PeerFigures, *, first: bool) -> list[str]:
+    headings = ["", "n", *(f"{what} {at}" for what in ("search", "explore", "facets") for at in _PERCENTILES)]
+    headings += ["first explore p95", "first explore max"] if first else []
+    paged = peer.latency[MIXED].page is not None
+    headings += ["page p50", "page p95"] if paged else []
+    headings += ["× search", "× explore"] if peer.ratio else []
+    rows = []
+    for kind, of in peer.latency.items():
+        cells = [_LABELS[kind], str(of.explore.n if of.explore else 0)]
+        for found in (of.search, of.explore, of.facet_overhead):
+            cells += [_at(found, percentile) for percentile in _PERCENTILES]
+        cells += [_at(of.first_explore, "p95"), _at(of.first_explore, "max")] if first else []
+        cells += [_at(of.page, "p50"), _at(of.page, "p95")] if paged else []
+        if peer.ratio:
+            ratio = peer.ratio.get(kind)
+            cells += [_times(ratio.search_p95), _times(ratio.explore_p95)] if ratio else ["", ""]
+        rows.append(cells)
+    return _table(headings, rows)
+
+
+def _remarks(name: str, peer: PeerFigures) -> list[str]:
+    lines = [f"- {name} ran {peer.queries} queries in {peer.budget_spent_seconds:,.0f} s."]
+    if peer.differs:
+        lines.append(f"- It {peer.differs}.")
+    if peer.stages:
+        stages = ", ".join(f"{stage} {of.p50_ms:,.1f} / {of.p95_ms:,.1f}" for stage, of in peer.stages.items())
+        lines.append(f"- Stages of explore the first time, p50 / p95: {stages}.")
+    if peer.incomplete:
+        lines.append(
+            f"- {peer.incomplete} answers ran into SEARCH_FACET_TIMEOUT_MS and came without facets: the figures of"
+            " explore are lower bounds."
+        )
+    agreed = peer.agreement
+    if agreed and agreed.of_counts:
+        lines.append(
+            f"- It agrees in {agreed.totals_filters} of {agreed.of_filters} totals without words and"
+            f" {agreed.totals_words} of {agreed.of_words} with words, in {agreed.counts_equal} of {agreed.of_counts}"
+            f" counts and {agreed.pages_equal} of {agreed.of_pages} pages without words."
+        )
+    return lines
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The columns padded, so that a terminal shows them as columns too."""
+    widths = [max(len(cell) for cell in column) for column in zip(headings, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *rest = zip(cells, widths, strict=True)
+        padded = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
+        return f"| {' | '.join(padded)} |"
+
+    rule = [":" + "-" * max(1, widths[0] - 1), *("-" * max(1, width - 1) + ":" for width in widths[1:])]
+    return [line(headings), f"| {' | '.join(rule)} |", *(line(row) for row in rows)]
+
+
+def _at(found: Spread | None, percentile: str) -> str:
+    return _number(getattr(found, f"{percentile}_ms")) if found else ""
 
 
 def _times(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:,.1f}" if ratio >= 1 else f"{ratio:.2f}"
+    return "" if ratio is None else f"{ratio:,.1f}" if abs(ratio) >= 1 else f"{ratio:.2f}"
 
 
-def _short(milliseconds: float) -> str:
-    return f"{milliseconds:,.1f}" if abs(milliseconds) < 100 else f"{milliseconds:,.0f}"
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if float(value).is_integer() or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if abs(value) >= 1 else f"{value:.2f}"

@@ -14,7 +14,7 @@ class Teller:
         self._begin = time.monotonic()
 
     def say(self, text: str) -> None:
-        self._console.print(f"{time.monotonic() - self._begin:7.1f} s  {text}", markup=False)
+        self._console.print(f"{time.monotonic() - self._begin:7.1f} s  {text}", markup=False, soft_wrap=True)
 
     @contextmanager
     def bar(self, text: str, total: int) -> Iterator[Callable[[], None]]:

@@ -1,10 +1,20 @@
-"""The alternatives that are measured beside Mnemoscope, in the same run, on the same records and queries."""
+"""All who are measured, in the same run, on the same records and queries: our engines and the alternatives to them."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from bench.peers.base import Peer
+from bench.peers.duckdb import DuckdbPeer
+from bench.peers.engines import PostgresPeer, TantivyEnginePeer, TantivyPeer
 from bench.peers.sqlite import SqlitePeer
+from bench.peers.tantivy_raw import TantivyRawPeer
 
-# Each is made in an empty folder of its own.
-PEERS: tuple[Callable[[Path], Peer], ...] = (SqlitePeer,)
+# In the order in which they are loaded: the derived index follows the database. Each is made in a folder of its own.
+PEERS: dict[str, Callable[[Path], Peer]] = {
+    "postgres": PostgresPeer,
+    "tantivy": TantivyPeer,
+    "tantivy-engine": TantivyEnginePeer,
+    "sqlite": SqlitePeer,
+    "duckdb": DuckdbPeer,
+    "tantivy-raw": TantivyRawPeer,
+}

@@ -5,24 +5,18 @@ One row per memory, link tables without row ids and with an index each way, ever
 
 import itertools
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.corpus import Record
-from bench.peers.base import Answer
-from categories.paths import parse_path
-from search.analysis import STOPWORDS
+from bench.corpus import Record, read_records
+from bench.peers.base import CATEGORY_LIMIT, EXCERPT, MULTIPLE, SINGLE, Answer, values_of, words_of
 from search.facets import FACET
 from search.query import SearchQuery, Sort
-from search.words import words_needed
 
 _BATCH = 5_000
-
-# Facets with one value stand on the memory, the others in link tables.
-_COLUMNS = ("project", "type", "agent", "source", "state")
-_LINKED = ("category", "tag", "concept", "entity", "author")
 
 _SCHEMA = """
 CREATE TABLE memory (
@@ -42,8 +36,8 @@ CREATE TABLE memory_{key} (
 """
 # Made once everything is in, as one does with a bulk load.
 _INDEXES = (
-    *(f"CREATE INDEX memory_{column} ON memory ({column}, created_at, id)" for column in _COLUMNS),
-    *(f"CREATE INDEX {key}_memory ON memory_{key} ({key}_id, memory_id)" for key in _LINKED),
+    *(f"CREATE INDEX memory_{column} ON memory ({column}, created_at, id)" for column in SINGLE),
+    *(f"CREATE INDEX {key}_memory ON memory_{key} ({key}_id, memory_id)" for key in MULTIPLE),
     "CREATE INDEX memory_created ON memory (created_at, id)",
     "INSERT INTO memory_words (memory_words) VALUES ('rebuild')",
     "INSERT INTO memory_words (memory_words) VALUES ('optimize')",
@@ -80,7 +74,7 @@ class _Where:
 class SqlitePeer:
     """The protocol of `bench.peers.base`."""
 
-    name = "sqlite_fts5"
+    name = "sqlite"
     about = f"SQLite {sqlite3.sqlite_version}, FTS5 (porter) and GROUP BY facets"
     differs = (
         "does less: no snippets, no 'no value' and own counts, no date buckets, bars by month only; its words are "
@@ -91,27 +85,29 @@ class SqlitePeer:
         self._path = folder / "peer.sqlite3"
         self._db = sqlite3.connect(self._path)
         self._memories = 0
-        self._ids: dict[str, dict[str, int]] = {key: {} for key in _LINKED}
+        self._ids: dict[str, dict[str, int]] = {key: {} for key in MULTIPLE}
 
-    def load(self, records: Iterable[Record]) -> None:
+    def load(self, corpus: Path) -> None:
         # A bulk load that is simply done again when it fails needs no journal.
         self._db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -262144")
-        self._db.executescript(_SCHEMA + "".join(_LINK_SCHEMA.format(key=key) for key in _LINKED))
-        rows = enumerate(records, 1)
+        self._db.executescript(_SCHEMA + "".join(_LINK_SCHEMA.format(key=key) for key in MULTIPLE))
+        rows = enumerate(read_records(corpus), 1)
         while batch := list(itertools.islice(rows, _BATCH)):
             self._insert(batch)
         for statement in _INDEXES:
             self._db.execute(statement)
         self._db.commit()
+
+    def open(self) -> None:
+        self._memories = self._db.execute("SELECT count(*) FROM memory").fetchone()[0]
         self._db.executescript(
             "PRAGMA journal_mode = WAL; PRAGMA mmap_size = 4294967296; PRAGMA temp_store = MEMORY;"
             "CREATE TEMP TABLE matched (id INTEGER PRIMARY KEY)"
         )
 
     def _insert(self, batch: list[tuple[int, Record]]) -> None:
-        links: dict[str, list[tuple[int, int]]] = {key: [] for key in _LINKED}
+        links: dict[str, list[tuple[int, int]]] = {key: [] for key in MULTIPLE}
         memories = []
-        self._memories += len(batch)
         for number, record in batch:
             moment = datetime.fromisoformat(record["created_at"])
             memories.append(
@@ -121,7 +117,7 @@ class SqlitePeer:
                     int(moment.timestamp()), record["created_at"][:7],
                 )
             )  # fmt: skip
-            for key, values in _linked_values(record).items():
+            for key, values in values_of(record).items():
                 links[key] += [(number, self._value_id(key, value)) for value in values]
         self._db.executemany(f"INSERT INTO memory VALUES ({', '.join('?' * 12)})", memories)
         for key, pairs in links.items():
@@ -133,6 +129,9 @@ class SqlitePeer:
             known[value] = len(known) + 1
             self._db.execute(f"INSERT INTO {key} VALUES (?, ?)", (known[value], value))
         return known[value]
+
+    def turn(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def answer(self, query: SearchQuery, facets: bool) -> Answer:
         where = _where(query)
@@ -146,7 +145,7 @@ class SqlitePeer:
             total = int(self._db.execute(f"SELECT count(*) {source}", values).fetchone()[0])
         offset = (query.page - 1) * query.page_size
         page = self._db.execute(
-            f"SELECT m.external_id, m.title, substr(m.content, 1, 260) {source}"
+            f"SELECT m.external_id, m.title, substr(m.content, 1, {EXCERPT}) {source}"
             f" ORDER BY {_ORDERS[query.order]} LIMIT ? OFFSET ?",
             [*values, query.page_size, offset],
         ).fetchall()
@@ -157,19 +156,19 @@ class SqlitePeer:
         # CROSS JOIN is how SQLite is told to go from the matches to their links. Its own choice is to scan the links,
         # which is only right where nearly everything matches.
         join = "CROSS JOIN" if total < 0.5 * self._memories else "JOIN"
-        for key in (*_COLUMNS, *_LINKED, "date"):
+        for key in (*SINGLE, *MULTIPLE, "date"):
             if key in where.conditions and key != "state":
                 source, values = where.clause(without=key)
                 matched = f"(SELECT m.id {source})"
             else:
                 matched, values = "matched", []
-            if key in _LINKED:
+            if key in MULTIPLE:
                 statement = (
                     f"SELECT v.value, g.n FROM (SELECT l.{key}_id AS id, count(*) AS n FROM {matched} s"
                     f" {join} memory_{key} l ON l.memory_id = s.id GROUP BY 1 ORDER BY 2 DESC LIMIT ?) g"
                     f" JOIN {key} v ON v.id = g.id"
                 )
-                limit = 24 if key == "category" else FACET[key].limit
+                limit = CATEGORY_LIMIT if key == "category" else FACET[key].limit
             else:
                 column = "month" if key == "date" else key
                 statement = (
@@ -186,26 +185,12 @@ class SqlitePeer:
         self._db.close()
 
 
-def _linked_values(record: Record) -> dict[str, list[str]]:
-    categories: dict[str, None] = {}
-    for names in record["categories"]:
-        if path := parse_path(names):
-            categories |= dict.fromkeys(path.paths)
-    return {
-        "category": list(categories),
-        "tag": record["tags"],
-        "concept": record["concepts"],
-        "entity": [f"{entity['type']}:{entity['name']}" for entity in record["entities"]],
-        "author": record["authors"],
-    }
-
-
 def _where(query: SearchQuery) -> _Where:
     where = _Where(words=_fts_expression(query.text))
     where.conditions["state"] = ("m.state IN ('active', 'proposed')", [])
     for key, selection in query.selections().items():
         marks = ", ".join("?" * len(selection.include))
-        if key in _COLUMNS:
+        if key in SINGLE:
             text = f"m.{key} IN ({marks})"
         else:
             text = (
@@ -223,8 +208,8 @@ def _where(query: SearchQuery) -> _Where:
 
 def _fts_expression(text: str) -> str:
     """The same rule of matching as a boolean expression: phrases whole, and enough of the words but the stopwords."""
-    if text.startswith('"'):
-        return text
-    words = [f'"{word}"' for word in dict.fromkeys(text.split()) if word not in STOPWORDS["english"]]
-    enough = itertools.combinations(words, words_needed(len(words)))
-    return " OR ".join(f"({' AND '.join(some)})" for some in enough) if words else ""
+    asked = words_of(text)
+    if asked.phrase:
+        return f'"{" ".join(asked.phrase)}"'
+    enough = itertools.combinations((f'"{word}"' for word in asked.words), asked.need)
+    return " OR ".join(f"({' AND '.join(some)})" for some in enough) if asked.words else ""

@@ -9,6 +9,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from bench.naming import FIGURES
+from bench.peers import PEERS
 from bench.query_log import KINDS
 
 
@@ -31,24 +33,55 @@ def bench(*arguments):
 
 @pytest.mark.django_db
 def test_bench_measures_everything_and_leaves_no_database(tmp_path):
-    done = bench("--size", 300, "--queries", 1, "--json", tmp_path / "figures.json")
+    done = bench("--size", 300, "--queries", len(KINDS), "--json", tmp_path / "figures.json")
     assert done.returncode == 0, done.stderr
-    assert "300 memories" in done.stdout
+    assert "### 300 memories" in done.stdout
     report = json.loads((tmp_path / "figures.json").read_text())
-    figures = report["sizes"]["300"]
-    assert figures["imported"]["memories"] == 300
-    assert list(figures["latency"]) == [*KINDS, "mixed"]
-    for latency in figures["latency"].values():
-        assert latency["search"]["p95_ms"] > 0
-        assert latency["explore"]["p95_ms"] > 0
-    assert figures["latency"]["mixed"]["page"]["n"] > 0
-    for peer in figures["peers"].values():
+    size = report["sizes"]["300"]
+    # DuckDB may not be installed; then the report says so.
+    assert size["peers"].keys() | size["unavailable"].keys() == PEERS.keys()
+    assert size["unavailable"].keys() <= {"duckdb"}
+    assert size["engine"] == "tantivy"
+    assert list(size["figures"]) == list(FIGURES)
+    missing = [name for name, value in size["figures"].items() if value is None]
+    assert all(size["unavailable"] and "duckdb" in name for name in missing)
+    for name, peer in size["peers"].items():
+        after = ["after_change"] if name in {"postgres", "tantivy"} else []
+        assert list(peer["latency"]) == [*KINDS, *after, "keyword", "mixed"]
+        assert peer["queries"] == len(KINDS)
+        assert peer["load"]["memories"] == 300
+        for latency in peer["latency"].values():
+            assert 0 < latency["search"]["p50_ms"] <= latency["search"]["max_ms"]
+            assert 0 < latency["explore"]["p50_ms"] <= latency["explore"]["max_ms"]
+        if name == size["engine"]:
+            assert peer["latency"]["mixed"]["page"]["n"] > 0
+            continue
+        assert peer["ratio"]["mixed"]["queries"] == len(KINDS)
         agreed = peer["agreement"]
         assert agreed["totals_filters"] == agreed["of_filters"] > 0
         assert agreed["totals_words"] == agreed["of_words"] > 0
+        if name == "tantivy-engine":  # ids and numbers only
+            continue
         assert agreed["counts_equal"] == agreed["of_counts"] > 0
         assert agreed["pages_equal"] == agreed["of_pages"] > 0
     assert "bench_300" not in databases()
+    assert not list((settings.HOME / "bench").glob("300-*"))
+
+
+@pytest.mark.django_db
+def test_what_is_kept_is_not_loaded_again_and_not_kept_for_ever():
+    arguments = ("--size", 302, "--queries", len(KINDS), "--peer", "sqlite")
+    try:
+        first, second = (bench(*arguments, "--keep") for _ in range(2))
+        assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+        assert "loading sqlite" in first.stderr
+        assert "loading" not in second.stderr
+        assert "opening postgres" in second.stderr
+        assert "bench_302" in databases()
+    finally:
+        last = bench(*arguments)
+    assert "loading postgres" in last.stderr
+    assert "bench_302" not in databases()
 
 
 @pytest.mark.django_db
@@ -71,6 +104,8 @@ def test_a_database_that_the_bench_did_not_make_is_left_alone():
     [
         pytest.param(["--size", "9"], "--size 9", id="too small"),
         pytest.param(["--queries", "0"], "--queries 0", id="no queries"),
+        pytest.param(["--budget", "0"], "--budget 0", id="no budget"),
+        pytest.param(["--peer", "grep"], "invalid choice: 'grep'", id="unknown peer"),
         pytest.param(["--json", "nowhere/at/all.json"], "there is no folder", id="no folder"),
     ],
 )

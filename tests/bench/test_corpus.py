@@ -8,7 +8,6 @@ from datetime import datetime
 import pytest
 
 from bench.corpus import DEPTH, Corpus, read_records, write_records
-from bench.query_log import KINDS, build_query_log
 from memories.records import StrictMemoryRecord
 from search.analysis import analyse_token, index_terms
 
@@ -137,15 +136,3 @@ def test_days_have_bursts_and_weekends_are_quiet(records):
     assert weekend < SIZE / 7
     assert night < SIZE / 20
     assert moments[-1].year - moments[0].year >= 7
-
-
-def test_log_has_every_kind_and_no_query_twice(corpus, records):
-    log = build_query_log(corpus, records[::10], 12, seed=1)
-    assert Counter(entry.kind for entry in log.entries) == dict.fromkeys(KINDS, 12)
-    queries = [entry.query.querystring() for entry in (*log.entries, *log.warm_up)]
-    assert len(queries) == len(set(queries))
-
-
-def test_log_is_the_same_for_the_same_seed(corpus, records):
-    one, two = (build_query_log(corpus, records[::10], 5, seed=1) for _ in range(2))
-    assert one == two

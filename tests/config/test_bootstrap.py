@@ -59,6 +59,14 @@ def test_what_testing_takes_covers_running_and_not_the_other_way(place, calls):
     assert [command[-1] for command in calls] == [str(place), f"{place}[dev]"]
 
 
+def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testing_takes(place, calls):
+    bootstrap.main(["dev"])
+    bootstrap.main(["bench"])
+    for arguments in (["bench"], ["dev"], []):
+        bootstrap.main(arguments)
+    assert [command[-1] for command in calls] == [f"{place}[dev]", f"{place}[bench]"]
+
+
 def test_failed_install_is_told_and_tried_again(place, calls):
     calls.code = 1
     for _ in range(2):

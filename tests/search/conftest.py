@@ -7,6 +7,7 @@ from access.viewer import command_viewer
 from search import engines
 from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.engine import TantivyEngine
+from search.engines.tantivy.parts import Part
 from tests.corpus import RECORDS
 from tests.oracle import load_documents
 
@@ -18,6 +19,12 @@ def following_engine():
     return TantivyEngine()
 
 
+def bitmaps_now(self, column):
+    if self._bitmaps is None:
+        self.make_bitmaps()
+    return self._bitmaps.get(column)
+
+
 @pytest.fixture
 def index(settings, tmp_path):
     """A folder of a test's own for the derived index."""
@@ -27,10 +34,14 @@ def index(settings, tmp_path):
     store.forget_view()
 
 
-@pytest.fixture(params=["postgres", "tantivy"])
+@pytest.fixture(params=["postgres", "tantivy", "tantivy-large"])
 def engine(request, settings, index, monkeypatch):
-    """Every engine in turn: what is asked of one is asked of the others."""
-    settings.SEARCH_ENGINE = request.param
+    """Every engine in turn: what is asked of one is asked of the others. Large sets are counted in another way."""
+    settings.SEARCH_ENGINE = request.param.removesuffix("-large")
+    if request.param == "tantivy-large":
+        monkeypatch.setattr("search.engines.tantivy.engine._WORTH_BITMAPS", -1)
+        monkeypatch.setattr("search.engines.tantivy.parts._WORTH_BITMAPS", 0)
+        monkeypatch.setattr(Part, "bitmaps", bitmaps_now)
     monkeypatch.setitem(engines.ENGINES, "tantivy", following_engine)
     return request.param
 

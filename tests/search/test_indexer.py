@@ -21,7 +21,7 @@ from memories.services import memory_create
 from search.engines import engine_named
 from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.engine import TantivyEngine
-from search.engines.tantivy.parts import Chosen, Dictionary, Part, PartBuilder, Row, bitmap_of, merged
+from search.engines.tantivy.parts import Dictionary, Part, PartBuilder, Row, bitmap_of, merged
 from search.facets import FACETS
 from search.query import SearchQuery
 from search.run import run
@@ -296,7 +296,7 @@ def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
             expected = [n for n, row in enumerate(rows) if value in row.multiple[at] and live[n]]
             assert whole.rows_of(column, code).tolist() == expected
             for mask in (live, live & (np.arange(50) % 11 == 0)):
-                counted = whole.count(column, Chosen(mask, np.flatnonzero(mask)), len(dictionary.values[column]))
+                counted = whole.count(column, mask, np.flatnonzero(mask), len(dictionary.values[column]))
                 assert counted[code] == sum(mask[n] for n in expected)
     again = Dictionary()
     again.extend(whole.values, whole.values_first)

@@ -4,11 +4,10 @@ A mask has a byte for each slot. Filters, words and dates are masks; the match s
 number is a count over it. Tantivy is asked which slots have a word, which is kept for the next time, and to rank.
 """
 
-import os
+import heapq
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
@@ -17,6 +16,7 @@ from itertools import chain
 
 import numpy as np
 from django.db.models.functions import Lower
+from pyroaring import BitMap
 
 from memories.models import Memory
 from search.analysis import Pattern
@@ -33,7 +33,7 @@ from search.engines.base import (
     ValueCount,
 )
 from search.engines.tantivy import days, store, words
-from search.engines.tantivy.parts import SCALARS, Array, Chosen, DamagedError, Mask, Part
+from search.engines.tantivy.parts import SCALARS, Array, Bitmaps, DamagedError, Mask, Part, bitmap_of
 from search.engines.tantivy.store import NoIndexError, View
 from search.facets import FACET, FACETS, Kind
 from search.histogram import DayCount
@@ -41,14 +41,12 @@ from search.query import Sort
 from search.words import Group, TextQuery
 
 # What of words is kept between queries, in bytes: a bit for each slot, or the slots of a rare one.
-_KEPT_BYTES = 96_000_000
+_KEPT_BYTES = 48_000_000
 # So few slots are ranked by asking for them; of more, the best of all are asked for until enough of them match.
-_FEW = 4_000
+_FEW = 400
 _FIRST_LOOK = 200
-# From so many memories on, facets are counted by several threads.
-_WORTH_THREADS = 20_000
-# Of so many categories, what is filed in each is counted all at once.
-_MANY_CODES = 500
+# From so many memories on, up to all but so many, values are counted by bitmaps.
+_WORTH_BITMAPS = 60_000
 
 
 class WordSets:
@@ -100,7 +98,6 @@ class WordSets:
 
 
 _word_sets = WordSets()
-_counters = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1), thread_name_prefix="facets")
 
 
 @contextmanager
@@ -130,7 +127,7 @@ class TantivyEngine:
         self._masks: dict[object, Mask] = {}
         # By the id of a mask, which stays its own because the mask is kept too.
         self._slots: dict[int, tuple[Mask, Array]] = {}
-        self._chosen: dict[int, Chosen] = {}
+        self._chosen: dict[tuple[int, int], BitMap] = {}
         self._no_values: dict[tuple[int, str], int] = {}
 
     @property
@@ -169,7 +166,7 @@ class TantivyEngine:
         self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
         with _damage_told():
-            facets = self._facets(plan, requests)
+            facets = {request.key: self._facet(plan, request) for request in requests}
             if not days:
                 return Counts(Summary(0), facets, (), (), ())
             # After the facets, which count who has no value by the way.
@@ -334,49 +331,83 @@ class TantivyEngine:
             return counted
         return int(np.count_nonzero(self._none(key).take(self._places(mask))))
 
-    def _facets(self, plan: Plan, requests: Sequence[FacetRequest]) -> dict[str, FacetCounts]:
-        """Large sets are counted on several cores: numpy lets go of Python while it counts."""
-        # The sets are made here, and only counted over there.
-        hits = max((len(self._places(self._match(plan, without_includes=r.key))) for r in requests), default=0)
-        if hits < _WORTH_THREADS:
-            return {request.key: self._facet(plan, request) for request in requests}
-        # The longest first, so that none is left to wait for alone.
-        order = sorted(requests, key=lambda request: _column_of(request.key, plan) != "category")
-        done = _counters.map(lambda request: self._facet(plan, request), order)
-        return {request.key: counted for request, counted in zip(order, done, strict=True)}
-
     def _facet(self, plan: Plan, request: FacetRequest) -> FacetCounts:
         mask = self._match(plan, without_includes=request.key)
         column = _column_of(request.key, plan)
+        hits = len(self._places(mask))
+        large = _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_BITMAPS
+        if large and (bitmaps := self._largest_part.bitmaps(column)) is not None:
+            return self._facet_of_bitmaps(request, column, mask, bitmaps)
         counts = self._count(column, mask)
         if column == request.key:
             self._no_values[id(mask), request.key] = int(counts[0])
         counts[0] = 0
-        distinct = int(np.count_nonzero(counts))
         codes = self._wanted(request, column, counts)
-        own = [0] * len(codes)
-        if FACET[request.key].kind == Kind.TREE:
-            own = [int(counts[code]) for code in codes] if column == "category_own" else self._own(codes, mask)
+        own = self._own(codes, column, mask) if FACET[request.key].kind == Kind.TREE else [0] * len(codes)
+        return self._facet_counts(column, codes, counts[codes].tolist(), own, int(np.count_nonzero(counts)))
+
+    def _facet_counts(
+        self, column: str, codes: Sequence[int], counts: Sequence[int], own: Sequence[int], distinct: int
+    ) -> FacetCounts:
         values = self._view.dictionary.values[column]
-        rows = [ValueCount(values[code], int(counts[code]), n) for code, n in zip(codes, own, strict=True)]
+        rows = [ValueCount(values[code], n, within) for code, n, within in zip(codes, counts, own, strict=True) if n]
         return FacetCounts(tuple(sorted(rows, key=lambda row: (-row.count, row.value))), distinct)
 
-    def _own(self, codes: Sequence[int], mask: Mask) -> list[int]:
+    def _facet_of_bitmaps(self, request: FacetRequest, column: str, mask: Mask, bitmaps: Bitmaps) -> FacetCounts:
+        """A facet of a large set: only what may be shown is counted; of the rest, whether there is any."""
+        count = self._counter(column, mask, bitmaps)
+        codes = self._view.dictionary.codes[column]
+        if column == request.key:
+            self._no_values[id(mask), request.key] = count.of(0)
+        if request.only is not None:
+            wanted = [codes[value] for value in request.only if value in codes]
+        elif request.limit is None:
+            wanted = [code for code in range(1, len(count.most)) if count.most[code]]
+        else:
+            wanted = count.largest(request.limit, self._view.dictionary.values[column])
+            wanted += [codes[v] for v in request.always if v in codes and codes[v] not in set(wanted)]
+        counts = [count.of(code) for code in wanted]
+        own = [0] * len(wanted)
+        if FACET[request.key].kind == Kind.TREE:
+            own = self._own(wanted, column, mask)
+        return self._facet_counts(column, wanted, counts, own, count.distinct())
+
+    def _counter(self, column: str, mask: Mask, bitmaps: Bitmaps) -> "_Counter":
+        """Counts within a mask: by bitmaps in the largest part, all at once in the others, which are small."""
+        large = self._largest_part
+        key = (id(mask), large.first)
+        if (chosen := self._chosen.get(key)) is None:
+            chosen = self._chosen[key] = bitmap_of(mask[large.slots])
+        length = len(self._view.dictionary.values[column])
+        rest = np.zeros(length, np.int64)
+        places = self._places(mask)
+        for part, within in self._stretches(places):
+            if part is not large:
+                rest += part.count(column, mask[part.slots], within, length)
+        return _Counter(chosen, bitmaps, rest)
+
+    @property
+    def _largest_part(self) -> Part:
+        return max(self._view.parts, key=lambda part: part.size)
+
+    def _stretches(self, places: Array) -> Iterator[tuple[Part, Array]]:
+        """The parts that slots lie in, each with its places."""
+        cuts = np.searchsorted(places, [part.first for part in self._view.parts] + [self._view.manifest.slots])
+        for part, low, high in zip(self._view.parts, cuts, cuts[1:], strict=False):
+            if high > low:
+                yield part, places[low:high] - part.first
+
+    def _own(self, codes: Sequence[int], column: str, mask: Mask) -> list[int]:
         """How many of the mask are filed in each category itself."""
-        values = self._view.dictionary.values["category"]
-        own = self._view.dictionary.codes["category_own"]
-        if len(codes) > _MANY_CODES:
-            counts = self._count("category_own", mask)
-            return [int(counts[own[values[code]]]) if values[code] in own else 0 for code in codes]
-        found = []
-        for code in codes:
-            at = own.get(values[code])
-            n = 0
-            if at is not None:
-                for part in self._view.parts:
-                    n += int(np.count_nonzero(mask[part.slots].take(part.rows_of("category_own", at))))
-            found.append(n)
-        return found
+        values = self._view.dictionary.values[column]
+        known = self._view.dictionary.codes["category_own"]
+        at = [known.get(values[code], -1) for code in codes]
+        hits = len(self._places(mask))
+        if hits > _WORTH_BITMAPS and (bitmaps := self._largest_part.bitmaps("category_own")) is not None:
+            count = self._counter("category_own", mask, bitmaps)
+            return [count.of(code) if code >= 0 else 0 for code in at]
+        counts = self._count("category_own", mask)
+        return [int(counts[code]) if code >= 0 else 0 for code in at]
 
     def _count(self, column: str, mask: Mask) -> Array:
         """Counts by code. Of more than half of all memories, the others are counted and taken away."""
@@ -400,16 +431,9 @@ class TantivyEngine:
 
     def _counted(self, column: str, mask: Mask) -> Array:
         length = len(self._view.dictionary.values[column])
-        places = self._places(mask)
-        if len(self._view.parts) == 1:
-            if (chosen := self._chosen.get(id(mask))) is None:
-                chosen = self._chosen[id(mask)] = Chosen(mask, places)
-            return self._view.parts[0].count(column, chosen, length)
         counts = np.zeros(length, np.int64)
-        cuts = np.searchsorted(places, [part.first for part in self._view.parts] + [len(mask)])
-        for part, low, high in zip(self._view.parts, cuts, cuts[1:], strict=False):
-            if high > low:
-                counts += part.count(column, Chosen(mask[part.slots], places[low:high] - part.first), length)
+        for part, places in self._stretches(self._places(mask)):
+            counts += part.count(column, mask[part.slots], places, length)
         return counts
 
     def _wanted(self, request: FacetRequest, column: str, counts: Array) -> list[int]:
@@ -508,6 +532,50 @@ class TantivyEngine:
         keys = list(zip(first[begin:end].tolist(), second[begin:end].tolist(), strict=True))
         ranked = sorted(range(len(ids)), key=lambda n: (keys[n], titles.get(ids[n], b"\xff"), ids[n]))
         return candidates[ranked[offset - begin : wanted - begin]]
+
+
+class _Counter:
+    """Counts of one column within one set: each code when it is asked for, and never twice."""
+
+    def __init__(self, chosen: BitMap, bitmaps: Bitmaps, rest: Array) -> None:
+        self._chosen = chosen
+        self._bitmaps = bitmaps
+        self._rest = rest
+        self._known: dict[int, int] = {}
+        self.most: Array = rest.copy()
+        self.most[bitmaps.codes] += bitmaps.sizes
+        """By code, how many there can be at most."""
+
+    def of(self, code: int) -> int:
+        if (known := self._known.get(code)) is None:
+            places = self._bitmaps.by_code.get(code)
+            within = 0 if places is None else self._chosen.intersection_cardinality(places)
+            known = self._known[code] = int(self._rest[code]) + within
+        return known
+
+    def largest(self, limit: int, values: Sequence[Value]) -> list[int]:
+        """The codes of the largest counts, the first by value among equal ones: those that can be large come first,
+        until none is left that could be among them.
+        """
+        best: list[int] = []
+        candidates = []
+        for code in np.argsort(-self.most, kind="stable").tolist():
+            if not self.most[code] or (len(best) == limit and (not limit or self.most[code] < best[0])):
+                break
+            if not code or not (n := self.of(code)):
+                continue
+            candidates.append(code)
+            (heapq.heappush if len(best) < limit else heapq.heappushpop)(best, n)
+        candidates.sort(key=lambda code: (-self.of(code), values[code]))
+        return candidates[:limit]
+
+    def distinct(self) -> int:
+        """How many codes have any."""
+        some = self._rest > 0
+        touched = map(self._chosen.intersect, self._bitmaps.by_code.values())
+        some[self._bitmaps.codes] |= np.fromiter(touched, np.bool_, len(self._bitmaps.codes))
+        some[0] = False
+        return int(np.count_nonzero(some))
 
 
 def _titles(ids: Sequence[int]) -> dict[int, bytes]:

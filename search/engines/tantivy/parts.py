@@ -35,13 +35,8 @@ _MAGIC = b"MNEMOPRT"
 _ALIGNED = 64
 
 
-# What counting costs, in nanoseconds: fetching one value of a chosen place, looking at one value whether its place is
-# chosen, and the same within bitmaps, where many places share a value, and for each of those bitmaps.
-_FETCH_COST = 11.0
-_LOOK_COST = 3.0
-_BIT_COST = 0.7
-_BITMAP_COST = 350.0
-_WORTH_BITMAPS = 200
+# Bitmaps are made for columns whose values are shared by so many places on average.
+_WORTH_BITMAPS = 100
 
 
 class DamagedError(Exception):
@@ -94,20 +89,13 @@ class Dictionary:
                 known.append(value)
 
 
-class Chosen:
-    """Places within a part, as a mask, as numbers and, where that is asked for, as a bitmap."""
+@dataclass(frozen=True, slots=True)
+class Bitmaps:
+    """The places of each of a column's codes as roaring bitmaps, with the codes and how many places each has."""
 
-    def __init__(self, mask: Mask, places: Array) -> None:
-        self.mask = mask
-        self.places = places
-        self.hits = len(places)
-        self._bitmap: BitMap | None = None
-
-    @property
-    def bitmap(self) -> BitMap:
-        if self._bitmap is None:
-            self._bitmap = bitmap_of(self.mask)
-        return self._bitmap
+    codes: Array
+    sizes: Array
+    by_code: dict[int, BitMap]
 
 
 def bitmap_of(mask: Mask) -> BitMap:
@@ -149,7 +137,7 @@ class Part:
         self.values_first = values_first or {}
         self.ids: Array = arrays["id"]
         self.size = len(self.ids)
-        self._bitmaps: dict[str, list[BitMap]] = {}
+        self._bitmaps: dict[str, Bitmaps] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -165,44 +153,73 @@ class Part:
         found: Array = self.arrays[f"{column}.places"][starts[at] : starts[at + 1]]
         return found
 
-    def count(self, column: str, chosen: "Chosen", length: int) -> Array:
-        """How many of the chosen places have each code: int64 of `length`. Under code 0 those that have no value."""
+    def count(self, column: str, mask: Mask, places: Array, length: int) -> Array:
+        """How many of the places in the mask have each code: int64 of `length`. `places` are those of the mask. Under
+        code 0 are those that have no value.
+        """
         if column in SCALARS:
             codes = self.arrays[column]
-            return np.bincount(codes if chosen.hits == self.size else codes.take(chosen.places), minlength=length)
-        values, keys = self.arrays[f"{column}.values"], self.arrays[f"{column}.keys"]
-        bitmaps = len(values) > _WORTH_BITMAPS * len(keys)
-        whole = _BITMAP_COST * len(keys) + _BIT_COST * len(values) if bitmaps else _LOOK_COST * len(values)
-        if chosen.hits * len(values) * _FETCH_COST < self.size * whole:
-            return self._count_fetched(column, chosen, length)
+            return np.bincount(codes if len(places) == self.size else codes.take(places), minlength=length)
+        # Looking at every value once takes as long as fetching those of a fifth of the places.
+        if len(places) * 5 < self.size:
+            return self._count_fetched(column, places, length)
         counts = np.zeros(length, np.int64)
-        if bitmaps:
-            within = chosen.bitmap.intersection_cardinality
-            counts[keys] = [within(bitmap) for bitmap in self._bitmaps_of(column)]
-        elif len(keys):
-            marks = chosen.mask.view(np.uint8).take(self.arrays[f"{column}.places"])
-            counts[keys] = np.add.reduceat(marks, self.arrays[f"{column}.starts"][:-1], dtype=np.int32)
+        keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
+        if len(keys):
+            marks = mask.view(np.uint8).take(self.arrays[f"{column}.places"])
+            counts[keys] = np.add.reduceat(marks, starts[:-1], dtype=np.int32)
         return counts
 
-    def _count_fetched(self, column: str, chosen: "Chosen", length: int) -> Array:
-        """The values of the chosen places alone."""
+    def _count_fetched(self, column: str, places: Array, length: int) -> Array:
+        """The values of some places alone."""
         offsets = self.arrays[f"{column}.offsets"]
-        begins = offsets.take(chosen.places).astype(np.int64)
-        lengths = offsets.take(chosen.places + 1) - begins
+        begins = offsets.take(places).astype(np.int64)
+        lengths = offsets.take(places + 1) - begins
         ends = np.cumsum(lengths)
         if not len(ends) or not ends[-1]:
             return np.zeros(length, np.int64)
         at = np.arange(ends[-1]) + np.repeat(begins - ends + lengths, lengths)
         return np.bincount(self.arrays[f"{column}.values"].take(at), minlength=length)
 
-    def _bitmaps_of(self, column: str) -> list[BitMap]:
-        """The places of each key, made when they are first needed."""
+    def bitmaps(self, column: str) -> "Bitmaps | None":
+        """The places of each value, where many places share one; None where few do, or while they are being made.
+
+        Making them all takes a second for a million memories: a thread does it when they are first asked for.
+        """
         with self._lock:
-            if (known := self._bitmaps.get(column)) is None:
-                places, starts = self.arrays[f"{column}.places"], self.arrays[f"{column}.starts"]
-                ranges = zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-                known = self._bitmaps[column] = [BitMap(places[low:high].copy()) for low, high in ranges]
-            return known
+            if self._bitmaps is None:
+                self._bitmaps = {}
+                threading.Thread(target=self._make_bitmaps, name="index-bitmaps", daemon=True).start()
+            return self._bitmaps.get(column)
+
+    def make_bitmaps(self) -> None:
+        """Have them now."""
+        with self._lock:
+            self._bitmaps = self._bitmaps or {}
+        self._make_bitmaps()
+
+    def _make_bitmaps(self) -> None:
+        for column in COLUMNS:
+            if column in SCALARS:
+                codes = self.arrays[column]
+                places = np.argsort(codes, kind="stable").astype(np.uint32)
+                keys, starts = np.unique(codes[places], return_index=True)
+                starts = np.append(starts, len(codes))
+            else:
+                places, keys = self.arrays[f"{column}.places"], self.arrays[f"{column}.keys"]
+                starts = self.arrays[f"{column}.starts"]
+            if len(places) < _WORTH_BITMAPS * len(keys):
+                continue
+            made = Bitmaps(
+                codes=keys.astype(np.int64),
+                sizes=np.diff(starts),
+                by_code={
+                    code: BitMap(places[low:high].copy())
+                    for code, low, high in zip(keys.tolist(), starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+                },
+            )
+            if self._bitmaps is not None:
+                self._bitmaps[column] = made
 
     def write(self, path: Path) -> None:
         """Write it as one file and see to it that it is on the disk."""

@@ -19,7 +19,6 @@ import tantivy
 
 from search.analysis import Pattern
 from search.engines.base import LanguageText
-from search.words import TextQuery
 
 SLOT = "slot"
 WORDS = "words"
@@ -172,19 +171,35 @@ def slots_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit
 
 
 def rank_query(texts: Sequence[LanguageText]) -> tantivy.Query | None:
-    """What a match is ranked by: BM25 over everything that was looked for, the title's words counting more."""
+    """What a match is ranked by: BM25 over everything that was looked for, the title's words counting more.
+
+    It may match more than the text does: whoever ranks leaves the others out. The less it does, the less there is to
+    leave out, so what every match must have is asked for.
+    """
+    patterns = list(dict.fromkeys(pattern for text in texts for pattern in text.words.positive))
+    if not patterns:
+        return None
+    needed = set(_needed_by_all(texts))
     clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
-    for pattern in dict.fromkeys(_positive(text.words for text in texts)):
-        clauses.append((tantivy.Occur.Should, pattern_query(pattern)))
+    for pattern in patterns:
+        occur = tantivy.Occur.Must if pattern in needed else tantivy.Occur.Should
+        clauses.append((occur, pattern_query(pattern)))
         if not pattern.prefix and not pattern.field and len(pattern.terms) == 1:
             title = tantivy.Query.term_query(_SCHEMA, TITLE, pattern.terms[0])
             clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(title, _TITLE_BOOST)))
-    return tantivy.Query.boolean_query(clauses) if clauses else None
+    return tantivy.Query.boolean_query(clauses)
 
 
-def _positive(queries: Iterable[TextQuery]) -> Iterable[Pattern]:
-    for query in queries:
-        yield from query.positive
+def _needed_by_all(texts: Sequence[LanguageText]) -> Iterable[Pattern]:
+    """The patterns that every match has: where there is one language and no `or`."""
+    if len(texts) != 1 or len(texts[0].words.groups) > 1:
+        return
+    words = texts[0].words
+    yield from words.required
+    for group in words.groups:
+        yield from group.phrases
+        if group.need == len(group.words):
+            yield from group.words
 
 
 def within_slots(query: tantivy.Query, slots: Slots) -> tantivy.Query:
