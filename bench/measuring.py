@@ -1,6 +1,5 @@
 """Running the log through every participant in turn, and keeping the seconds."""
 
-import gc
 import random
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -16,6 +15,7 @@ from bench.figures import Agreement, Latency, Ratio, Samples, Spread, spread
 from bench.peers.base import Answer, Peer
 from bench.peers.engines import PostgresPeer
 from bench.query_log import AFTER_CHANGE, FILTER_ONLY, KEYWORDS, KINDS, LogEntry, QueryLog
+from config.serving import steady_memory
 from search.query import SearchQuery, Sort
 
 # Rendering is measured on every so-manieth query: it repeats all that explore does.
@@ -88,7 +88,8 @@ def run_log(
                     peer.answer(entry.query, True)
                     if peer.name == subject:
                         _page(client, entry.query)
-        gc.collect()
+        # As a server does before it answers.
+        steady_memory()
         for place, entry in enumerate(log.entries):
             # Whichever comes second finds its rows in memory: each comes first as often.
             explore_first = order.random() < 0.5
