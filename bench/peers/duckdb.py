@@ -228,7 +228,7 @@ class DuckdbPeer:
             limit = 1_000 if key == DATE_KEY else CATEGORY_LIMIT if key == "category" else FACET[key].limit
             parts.append(
                 f"(SELECT '{key}' AS facet, value::VARCHAR AS value, count(*) AS n"
-                f" FROM (SELECT {column} AS value {source.text}) GROUP BY value ORDER BY n DESC LIMIT {limit})"
+                f" FROM (SELECT {column} AS value {source.text}) GROUP BY value ORDER BY n DESC, value LIMIT {limit})"
             )
             values += source.values
         columns = ", ".join(f"m.{key}" for key in (*SINGLE, *MULTIPLE, "month"))

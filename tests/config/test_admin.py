@@ -13,14 +13,15 @@ from django.utils import timezone
 from access.models import ApiKey, AuditEvent, Membership, SignInToken
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from config.admin import CurationAdmin
-from memories.models import Corpus, ImportBatch, Memory, Project, Session
+from memories.models import Corpus, ImportBatch, Memory, OutboxEntry, Project, Session
 from search.models import SavedView
 
 pytestmark = pytest.mark.django_db
 OURS = [
     model for app in ("memories", "categories", "access", "search") for model in apps.get_app_config(app).get_models()
 ]
-LISTED = [model for model in OURS if not isinstance(model._meta.pk, CompositePrimaryKey)]
+# The outbox is a queue between triggers and the search index: `manage.py index` tells what is in it.
+LISTED = [model for model in OURS if not isinstance(model._meta.pk, CompositePrimaryKey) and model is not OutboxEntry]
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def fill(start, end):
 def test_every_model_is_in_the_admin_but_those_it_cannot_take():
     assert set(LISTED) <= set(admin.site._registry)
     composite = {model.__name__ for model in OURS if model not in LISTED}
-    assert composite == {"Chunk", "MemoryLink", "CategoryLink", "ConceptLink", "EntityLink"}
+    assert composite == {"Chunk", "MemoryLink", "CategoryLink", "ConceptLink", "EntityLink", "OutboxEntry"}
 
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=model.__name__) for model in [*LISTED, User, Group]])
