@@ -8,6 +8,7 @@ from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Kind
 from search.planning import Planned, explain_unknown, stored_as
 from search.query import SearchQuery
 from search.result import SearchWarning, WithoutFilter
+from search.spelling import spelling_warnings
 
 
 def count_alternatives(
@@ -78,6 +79,8 @@ def collect_warnings(engine: Engine, query: SearchQuery, planned: Planned, total
         plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
         suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
     warnings += explain_unknown(planned, engine, suspects)
+    if total == 0 and query.text:
+        warnings += spelling_warnings(engine, query, planned)
     pages = max(1, -(-total // query.page_size))
     if query.page > pages:
         warnings.append(SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page"))

@@ -272,6 +272,10 @@ def _warning_notice(query: SearchQuery, result: SearchResult, warning: SearchWar
             Link(name, explore_url(query.only(warning.parameter, name)), f"Look for {name} instead")
             for name in warning.did_you_mean
         )
+    if warning.parameter == "q":
+        links = tuple(
+            Link(text, explore_url(query.but(text=text)), f"Look for {text} instead") for text in warning.did_you_mean
+        )
     if warning.parameter == "page" and query.page > result.pages:
         last = query.model_copy(update={"page": result.pages})
         return Notice(warning.message, links=(Link(f"Go to page {result.pages:,}", explore_url(last)),))

@@ -160,3 +160,6 @@ class Engine(Protocol):
 
     def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
         """As `days`, by the hour."""
+
+    def near_terms(self, plan: Plan, term: str) -> list[str]:
+        """Terms that are spelled like this one and that memories of the plan have: some, in no order."""

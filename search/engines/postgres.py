@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+import psycopg
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
 
@@ -96,6 +97,7 @@ WITH match_set AS MATERIALIZED (
   FROM memories_memory m WHERE {where}
 )"""
 _WORK_MEM = "64MB"
+_NEAR_ROWS = 2_000
 
 _DAYS_KEY = -1
 _BUCKETS_KEY = -2
@@ -336,6 +338,19 @@ class PostgresEngine:
             where += f" AND m.created_at < {sql.bind(plan.end)}::timestamptz + interval '3 days'"
         rows = self._rows(_HOURS.format(moment=_MOMENT, zone=sql.bind(str(zone)), inside=inside, where=where), sql)
         return tuple(DayCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
+
+    def near_terms(self, plan: Plan, term: str) -> list[str]:
+        # There is no list of all terms; those of the newest memories are gathered from their rows.
+        sql = _Sql()
+        newest = f"SELECT m.terms FROM memories_memory m WHERE {sql.where(plan)} ORDER BY m.id DESC LIMIT {_NEAR_ROWS}"
+        with connection.cursor() as cursor, _time_limit():
+            inner = psycopg.ClientCursor(connection.connection).mogrify(newest, sql.parameters)
+            cursor.execute(
+                "SELECT word FROM ts_stat(%s) WHERE abs(length(word) - length(%s)) <= 2"
+                " ORDER BY similarity(word, %s) DESC, ndoc DESC LIMIT 20",
+                [inner, term, term],
+            )
+            return [word for (word,) in cursor.fetchall()]
 
     def _facet(self, sql: _Sql, plan: Plan, request: FacetRequest, k: int) -> str:
         spec = FACET[request.key]

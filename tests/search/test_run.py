@@ -113,6 +113,30 @@ def test_unknown_value_matches_nothing_and_suggests(corpus, everyone):
     assert [(w.parameter, w.did_you_mean) for w in result.warnings] == [("tag", ("kettle",))]
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("oolnog", ["oolong"]),
+        ("sugar+guetss", ["sugar guests"]),
+        ("+valvve", ["+valve"]),
+        ("xyzzyq", []),
+    ],
+)
+def test_a_word_that_nothing_has_suggests_one_like_it(corpus, everyone, typed, meant):
+    result = ask(f"q={typed.replace('+', '%2B', 1) if typed[0] == '+' else typed}", everyone)
+    assert result.total == 0
+    (warning,) = [w for w in result.warnings if w.parameter == "q"]
+    assert list(warning.did_you_mean) == meant
+    for text in meant:
+        assert run(SearchQuery(text=text), everyone).total
+
+
+def test_suggested_words_are_of_memories_that_may_be_seen(corpus, everyone):
+    viewer = dataclasses.replace(everyone, project_ids=frozenset({Memory.objects.get(external_id="b1").project_id}))
+    assert [w.did_you_mean for w in ask("q=oolnog", everyone).warnings] == [("oolong",)]
+    assert not any(w.did_you_mean for w in ask("q=oolnog", viewer).warnings)
+
+
 def test_zero_hits_say_what_each_removal_would_give(corpus, everyone):
     result = ask("tag=paint&project=tea&-type=note", everyone)
     assert [(w.label, w.count) for w in result.without] == [("project tea", 0), ("not type note", 0), ("tag paint", 5)]

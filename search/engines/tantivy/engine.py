@@ -15,6 +15,7 @@ from functools import lru_cache, reduce
 from itertools import chain
 
 import numpy as np
+from django.db import connection
 from django.db.models.functions import Lower
 from pyroaring import BitMap
 
@@ -45,6 +46,9 @@ _KEPT_BYTES = 48_000_000
 # So few slots are ranked by asking for them; of more, the best of all are asked for until enough of them match.
 _FEW = 400
 _FIRST_LOOK = 200
+# Terms like another are taken from some of the memories that have one.
+_NEAR_SLOTS = 1_000
+_NEAR_MEMORIES = 50
 # From so many memories on, up to all but so many, values are counted by bitmaps.
 _WORTH_BITMAPS = 60_000
 
@@ -186,6 +190,18 @@ class TantivyEngine:
             )
             inside = self._match(plan) if plan.start is not None or plan.end is not None else None
             return self._spans(self._match(near), inside, zone, hours=True)
+
+    def near_terms(self, plan: Plan, term: str) -> list[str]:
+        with _damage_told():
+            mask = self._match(plan)
+            found: dict[str, None] = {}
+            for distance in (1, 2):
+                slots = words.slots_like(self._view.searcher, term, distance, _NEAR_SLOTS)
+                near = self._ids(slots[mask[slots]])[:_NEAR_MEMORIES]
+                found.update(dict.fromkeys(_terms_of(near)))
+                if found:
+                    break
+            return [other for other in found if abs(len(other) - len(term)) <= 2]
 
     # The match set.
 
@@ -576,6 +592,14 @@ class _Counter:
         some[self._bitmaps.codes] |= np.fromiter(touched, np.bool_, len(self._bitmaps.codes))
         some[0] = False
         return int(np.count_nonzero(some))
+
+
+def _terms_of(ids: Sequence[int]) -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT unnest(tsvector_to_array(terms)) FROM memories_memory WHERE id = ANY(%s)", [list(ids)]
+        )
+        return [term for (term,) in cursor.fetchall()]
 
 
 def _titles(ids: Sequence[int]) -> dict[int, bytes]:

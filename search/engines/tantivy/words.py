@@ -218,10 +218,12 @@ def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[
 
 
 @panics_as_errors()
-def terms_like(searcher: tantivy.Searcher, term: str, distance: int) -> list[str]:
-    """Terms of the index that start as `term` does and may be what was meant."""
-    prefix = term[: max(1, len(term) - distance - 2)]
-    return [found for found, _ in searcher.terms_with_prefix(WORDS, prefix, limit=2_000)]
+@panics_as_errors()
+def slots_like(searcher: tantivy.Searcher, term: str, distance: int, limit: int) -> Slots:
+    """Some slots with a term that is so many letters away from this one."""
+    query = tantivy.Query.fuzzy_term_query(_SCHEMA, WORDS, term, distance)
+    found = searcher.search(query, limit=limit, count=False).hits
+    return np.array(searcher.fast_field_values(SLOT, [address for _, address in found]), np.uint32)
 
 
 def delete_slots(writer: tantivy.IndexWriter, slots: Sequence[int]) -> None:
