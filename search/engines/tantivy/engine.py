@@ -7,7 +7,7 @@ number is a count over it. Tantivy is asked which slots have a word, which is ke
 import heapq
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
@@ -246,8 +246,7 @@ class TantivyEngine:
         return self._known(("having", column, tuple(values)), lambda: self._found(column, values))
 
     def _found(self, column: str, values: Sequence[Value]) -> Mask:
-        known = self._view.dictionary.codes[column]
-        return self._coded(column, [known[value] for value in values if value in known and value != ""])
+        return self._coded(column, self._codes(column, values))
 
     def _coded(self, column: str, codes: Sequence[int]) -> Mask:
         """The slots with any of the codes."""
@@ -372,16 +371,15 @@ class TantivyEngine:
     def _facet_of_bitmaps(self, request: FacetRequest, column: str, mask: Mask, bitmaps: Bitmaps) -> FacetCounts:
         """A facet of a large set: only what may be shown is counted; of the rest, whether there is any."""
         count = self._counter(column, mask, bitmaps)
-        codes = self._view.dictionary.codes[column]
         if column == request.key:
             self._no_values[id(mask), request.key] = count.of(0)
         if request.only is not None:
-            wanted = [codes[value] for value in request.only if value in codes]
+            wanted = self._codes(column, request.only)
         elif request.limit is None:
             wanted = [code for code in range(1, len(count.most)) if count.most[code]]
         else:
             wanted = count.largest(request.limit, self._view.dictionary.values[column])
-            wanted += [codes[v] for v in request.always if v in codes and codes[v] not in set(wanted)]
+            wanted += [code for code in self._codes(column, request.always) if code not in set(wanted)]
         counts = [count.of(code) for code in wanted]
         own = [0] * len(wanted)
         if FACET[request.key].kind == Kind.TREE:
@@ -394,7 +392,7 @@ class TantivyEngine:
         key = (id(mask), large.first)
         if (chosen := self._chosen.get(key)) is None:
             chosen = self._chosen[key] = bitmap_of(mask[large.slots])
-        length = len(self._view.dictionary.values[column])
+        length = self._view.sizes[column]
         rest = np.zeros(length, np.int64)
         places = self._places(mask)
         for part, within in self._stretches(places):
@@ -417,7 +415,8 @@ class TantivyEngine:
         """How many of the mask are filed in each category itself."""
         values = self._view.dictionary.values[column]
         known = self._view.dictionary.codes["category_own"]
-        at = [known.get(values[code], -1) for code in codes]
+        length = self._view.sizes["category_own"]
+        at = [found if (found := known.get(values[code], -1)) < length else -1 for code in codes]
         hits = len(self._places(mask))
         if hits > _WORTH_BITMAPS and (bitmaps := self._largest_part.bitmaps("category_own")) is not None:
             count = self._counter("category_own", mask, bitmaps)
@@ -446,7 +445,7 @@ class TantivyEngine:
         return found
 
     def _counted(self, column: str, mask: Mask) -> Array:
-        length = len(self._view.dictionary.values[column])
+        length = self._view.sizes[column]
         counts = np.zeros(length, np.int64)
         for part, places in self._stretches(self._places(mask)):
             counts += part.count(column, mask[part.slots], places, length)
@@ -454,18 +453,17 @@ class TantivyEngine:
 
     def _wanted(self, request: FacetRequest, column: str, counts: Array) -> list[int]:
         """The codes that a request is for, among those that count anything."""
-        codes = self._view.dictionary.codes[column]
         if request.only is not None:
-            only = [codes[value] for value in request.only if value in codes]
-            counting = [code for code in only if code < len(counts) and counts[code]]
-        else:
-            counting = None
+            return [code for code in self._codes(column, request.only) if counts[code]]
         if request.limit is None:
-            return np.flatnonzero(counts).tolist() if counting is None else counting
-        largest = self._largest(request.limit, column, counts)
-        chosen = [codes[v] for v in request.always if v in codes]
-        found = dict.fromkeys([*largest, *(code for code in chosen if code < len(counts) and counts[code])])
-        return list(found) if counting is None else [code for code in found if code in set(counting)]
+            return np.flatnonzero(counts).tolist()
+        chosen = [code for code in self._codes(column, request.always) if counts[code]]
+        return list(dict.fromkeys([*self._largest(request.limit, column, counts), *chosen]))
+
+    def _codes(self, column: str, values: Iterable[Value]) -> list[int]:
+        """The codes of values, of those that this view has."""
+        known, length = self._view.dictionary.codes[column], self._view.sizes[column]
+        return [code for value in values if value != "" and 0 < (code := known.get(value, 0)) < length]
 
     def _largest(self, limit: int, column: str, counts: Array) -> list[int]:
         """The codes of the largest counts, the first by value among equal ones."""

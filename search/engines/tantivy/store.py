@@ -140,6 +140,9 @@ class View:
     parts: tuple[Part, ...]
     live: Mask
     dictionary: Dictionary
+    """Shared with newer views, which only ever add to it."""
+    sizes: dict[str, int]
+    """How many codes of each column are in this view."""
     index: tantivy.Index
     searcher: tantivy.Searcher
     kept: dict[str, object] = field(default_factory=dict)
@@ -233,7 +236,7 @@ def _open_view(generation: Path, known: View | None) -> View:
             raise NotYetError("it is being written")
     except (ValueError, KeyError, OSError) as error:
         raise DamagedError(f"the words: {error}") from error
-    return View(generation, manifest, tuple(parts), live, dictionary, index, searcher)
+    return View(generation, manifest, tuple(parts), live, dictionary, dictionary.sizes(), index, searcher)
 
 
 def words_commit(generation: Path) -> int:
