@@ -64,6 +64,9 @@ SELECT w.asked, v.id FROM unnest(%(asked)s::text[], %(types)s::text[], %(names)s
 JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)"""
 
 
+_BY_ID = "SELECT id, path, name, parent_id, depth FROM categories_category WHERE id = ANY(%(ids)s)"
+
+
 def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
@@ -135,8 +138,27 @@ def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
     """Categories by id, with the names along their paths: one statement for the nodes, one for their ancestors."""
     if not ids:
         return {}
-    rows = list(Category.objects.filter(pk__in=set(ids)).only("id", "path", "name", "parent_id", "depth"))
-    return {node.id: node for node in _with_names(rows)}
+    # Written out: every page of results asks this, and putting the statement together takes longer than running it.
+    rows = _rows(
+        "SELECT id, path, name, parent_id, depth FROM categories_category WHERE id = ANY(%(ids)s)",
+        {"ids": list(set(ids))},
+    )
+    known = {path: name for _, path, name, _, _ in rows}
+    above = {prefix for path in known for prefix in _ancestor_paths(path)} - set(known)
+    if above:
+        names = _rows("SELECT path, name FROM categories_category WHERE path = ANY(%(paths)s)", {"paths": list(above)})
+        known.update(names)
+    return {
+        pk: CategoryNode(
+            id=pk,
+            path=path,
+            name=name,
+            names=(*(known.get(prefix, prefix) for prefix in _ancestor_paths(path)), name),
+            parent_id=parent_id,
+            depth=depth,
+        )
+        for pk, path, name, parent_id, depth in rows
+    }
 
 
 def category_tree_nodes(open_ids: Collection[int], parent_id: int | None = None) -> list[TreeNode]:
@@ -147,24 +169,6 @@ def category_tree_nodes(open_ids: Collection[int], parent_id: int | None = None)
         wanted = Q(depth__lte=2) | Q(parent_id__in=list(open_ids)) | Q(pk__in=list(open_ids))
     rows = Category.objects.filter(wanted).order_by().values_list("id", "path", "name", "parent_id", "depth")
     return [TreeNode(*row) for row in rows]
-
-
-def _with_names(rows: list[Category]) -> list[CategoryNode]:
-    known = {category.path: category.name for category in rows}
-    prefixes = {prefix for category in rows for prefix in _ancestor_paths(category.path)} - set(known)
-    if prefixes:
-        known |= dict(Category.objects.filter(path__in=prefixes).values_list("path", "name"))
-    return [
-        CategoryNode(
-            id=category.pk,
-            path=category.path,
-            name=category.name,
-            names=(*(known.get(path, path) for path in _ancestor_paths(category.path)), category.name),
-            parent_id=category.parent_id,
-            depth=category.depth,
-        )
-        for category in rows
-    ]
 
 
 def _ancestor_paths(path: str) -> list[str]:
