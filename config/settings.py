@@ -193,10 +193,10 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 # The vector column is as wide as the packaged all-MiniLM-L6-v2.
 EMBEDDING_DIMENSIONS = 384
 
-# Facets that take longer are reported as unavailable; the hits come all the same.
 # `tantivy` answers from an index under HOME that follows the database; `postgres` from the database alone.
 SEARCH_ENGINE = env_choice("SEARCH_ENGINE", "TANTIVY", ["TANTIVY", "POSTGRES"]).lower()
 SEARCH_INDEX = HOME / "index"
+# Facets that take longer are reported as unavailable; the hits come all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
 
 LOG_LEVEL = env_choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])

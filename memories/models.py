@@ -231,6 +231,9 @@ class Corpus(models.Model):
     indexed = models.BooleanField(
         default=False, db_default=False, help_text="Whether changes are written to the outbox, for the derived index."
     )
+    generation = models.CharField(
+        max_length=60, default="", db_default="", blank=True, help_text="The derived index that the outbox is for."
+    )
 
     class Meta:
         verbose_name_plural = "corpus"

@@ -6,13 +6,13 @@ Decides nothing: who may write, and what, is the business of the services and th
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from django.db import connection
+from django.db import DatabaseError, connection
 
 from access.models import AuditEvent
 from access.viewer import Viewer
@@ -223,13 +223,24 @@ def _references_proven(cursor: Any, images: Sequence[MemoryImage]) -> Iterator[N
         yield
         return
     cursor.execute("SET LOCAL session_replication_role = replica")
-    yield
+    try:
+        yield
+    except BaseException:
+        # In a transaction that is broken by now it goes with that.
+        with suppress(DatabaseError):
+            cursor.execute("SET LOCAL session_replication_role = origin")
+        raise
     cursor.execute("SET LOCAL session_replication_role = origin")
 
 
 def _may_skip_checks(cursor: Any) -> bool:
-    cursor.execute("SELECT current_setting('is_superuser'), current_setting('session_replication_role')")
-    return bool(cursor.fetchone() == ("on", "origin"))
+    """Whether this role may, and the triggers that write the outbox see what is written so."""
+    cursor.execute(
+        "SELECT current_setting('is_superuser'), current_setting('session_replication_role'),"
+        " (SELECT count(*) FROM pg_trigger WHERE tgrelid = 'memories_memory'::regclass"
+        " AND tgname LIKE 'memory_outbox_%%' AND tgenabled <> 'A')"
+    )
+    return bool(cursor.fetchone() == ("on", "origin", 0))
 
 
 def _references_locked(cursor: Any, images: Sequence[MemoryImage]) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from access.viewer import Viewer
 from search.engines.base import Engine, Filter, Plan
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Kind
 from search.planning import Planned, explain_unknown, stored_as
@@ -64,7 +65,9 @@ def _narrowed(plan: Plan, changed: Filter) -> Plan:
     return plan.with_filter(changed)
 
 
-def collect_warnings(engine: Engine, query: SearchQuery, planned: Planned, total: int) -> list[SearchWarning]:
+def collect_warnings(
+    engine: Engine, query: SearchQuery, planned: Planned, total: int, viewer: Viewer
+) -> list[SearchWarning]:
     warnings = list(planned.warnings)
     suspects = list(planned.unknown)
     if total == 0:
@@ -80,7 +83,7 @@ def collect_warnings(engine: Engine, query: SearchQuery, planned: Planned, total
         suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
     warnings += explain_unknown(planned, engine, suspects)
     if total == 0 and query.text:
-        warnings += spelling_warnings(engine, query, planned)
+        warnings += spelling_warnings(engine, query, planned, viewer)
     pages = max(1, -(-total // query.page_size))
     if query.page > pages:
         warnings.append(SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page"))

@@ -54,6 +54,7 @@ class CorpusCounts:
 class CorpusView:
     """Everything counted with nothing asked: every value of every facet, and the days of one time zone."""
 
+    revision: str
     counted: Counts
     counts: dict[tuple[str, Value], int]
     made_at: float = field(default_factory=time.monotonic)
@@ -72,7 +73,7 @@ class CorpusView:
         return FacetCounts((*largest, *(v for v in chosen if v.value not in shown)), every.distinct)
 
 
-_View = tuple[str, str, tuple[int, ...] | None, str]
+_View = tuple[str, tuple[int, ...] | None, str]
 _cache: OrderedDict[_View, CorpusView] = OrderedDict()
 _lock = Lock()
 
@@ -85,15 +86,18 @@ def corpus_plan(project_ids: tuple[int, ...] | None) -> Plan:
 
 def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinfo) -> CorpusView:
     """The corpus counted, from the cache where its revision stands. Raises EngineTimeoutError."""
-    view = (engine.name, engine.revision, project_ids, str(zone))
+    view = (engine.name, project_ids, str(zone))
+    revision = engine.revision
     with _lock:
         known = _cache.get(view)
-    if known is not None and time.monotonic() - known.made_at < _KEPT_SECONDS:
+    if known is not None and known.revision == revision and time.monotonic() - known.made_at < _KEPT_SECONDS:
         return known
     plan = corpus_plan(project_ids)
     requests = [FacetRequest(spec.key) for spec in FACETS]
     counted = engine.counts(plan, requests, zone=zone, now=datetime.now(UTC))
-    known = CorpusView(counted, {(key, v.value): v.count for key, f in counted.facets.items() for v in f.values})
+    known = CorpusView(
+        revision, counted, {(key, v.value): v.count for key, f in counted.facets.items() for v in f.values}
+    )
     with _lock:
         _cache[view] = known
         _cache.move_to_end(view)
@@ -113,7 +117,7 @@ def corpus_answer(engine: Engine, plan: Plan, requests: Sequence[FacetRequest], 
 
 def corpus_counts(viewer: Viewer) -> CorpusCounts:
     """The corpus' counts for a page to set beside those of a query."""
-    return answered(lambda engine: _corpus_counts(engine, viewer))
+    return answered(lambda engine: _corpus_counts(engine, viewer), viewer)
 
 
 def _corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:

@@ -27,8 +27,17 @@ def hydrate(found: list[tuple[int, float | None]], planned: Planned, viewer: Vie
         .annotate(head=Left("content", scope))
         .defer("content", "raw", "terms")
     }
+    memories = {pk: memory for pk, memory in memories.items() if _in_state(memory, planned.plan)}
     nodes = category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
     return tuple(_hit(memories[pk], score, planned, nodes) for pk, score in found if pk in memories)
+
+
+def _in_state(memory: Memory, plan: Plan) -> bool:
+    """Whether its state is one that is asked for: an index may not know yet that it was deleted."""
+    chosen = plan.filter("state")
+    if chosen is None or not chosen.includes or chosen.no_value:
+        return True
+    return any(memory.state in group for group in chosen.include)
 
 
 def _hit(memory: Memory, score: float | None, planned: Planned, nodes: dict[int, CategoryNode]) -> Hit:

@@ -191,9 +191,7 @@ def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, i
     asked = sorted(set(ids))
     if project_ids is None:
         return set(asked)
-    visible = Plan(project_ids=project_ids)
-    totals = engine.totals([visible.with_filter(Filter(key, include=((pk,),))) for pk in asked])
-    return {pk for pk, total in zip(asked, totals, strict=True) if total}
+    return {int(pk) for pk in engine.present(Plan(project_ids=project_ids), key, asked)}
 
 
 def explain_unknown(planned: Planned, engine: Engine, suspects: Iterable[tuple[str, str]]) -> list[SearchWarning]:

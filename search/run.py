@@ -70,7 +70,7 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -
 
     `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows.
     """
-    return answered(lambda engine: _run(engine, query, viewer, facet_limit))
+    return answered(lambda engine: _run(engine, query, viewer, facet_limit), viewer)
 
 
 def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None) -> SearchResult:
@@ -87,7 +87,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
             total = counted.summary.total if counted else engine.summary(planned.plan, no_values=False).total
             found = _find(engine, planned.plan, query, total)
             hidden, without = count_alternatives(engine, query, planned, total)
-            warnings = [*collect_warnings(engine, query, planned, total), *engine_notices(engine)]
+            warnings = [*collect_warnings(engine, query, planned, total, viewer), *engine_notices(engine, viewer)]
         with watch.stage("hits"):
             hits = hydrate(found, planned, viewer)
     return SearchResult(
@@ -110,7 +110,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
 
 def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
     """The values of one facet under a query: all of them, searched, sorted and cut to a page."""
-    return answered(lambda engine: _facet_page(engine, query, key, listing, viewer))
+    return answered(lambda engine: _facet_page(engine, query, key, listing, viewer), viewer)
 
 
 def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
@@ -120,7 +120,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
     with _snapshot(), watch.stage("facets"):
         planned = build_plan(engine, query, viewer, now)
         summary = engine.summary(planned.plan, no_values=True)
-        warnings = [*planned.warnings, *engine_notices(engine)]
+        warnings = [*planned.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == Kind.TREE:
             only = _children_of(engine, planned.plan, listing.parent, warnings)
@@ -154,7 +154,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
     return FacetPage(facet, listing, summary.total, tuple(warnings), planned.labels, watch.timings)
 
 
-def engine_notices(engine: Engine) -> list[SearchWarning]:
+def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
     """What a visitor should know of how the answer came about: another engine than usual, or one that is behind."""
     if engine.name != settings.SEARCH_ENGINE:
         text = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
@@ -162,6 +162,9 @@ def engine_notices(engine: Engine) -> list[SearchWarning]:
     if engine.name == "tantivy" and (behind := backlog(_COUNTED_BEHIND)).seconds > _PATIENCE:
         more = "or more " if behind.changes == _COUNTED_BEHIND else ""
         changes = f"{behind.changes:,} {more}changes are" if behind.changes > 1 else "One change is"
+        if viewer.project_ids is not None:
+            # How much goes on in other projects is nobody's business.
+            changes = "Some changes are"
         return [SearchWarning(f"{changes} still on the way into the search index.", "engine")]
     return []
 

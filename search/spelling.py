@@ -2,8 +2,9 @@
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 
-from memories.models import Memory
+from access.viewer import Viewer, visible_to
 from search.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
 from search.engines.base import Engine, EngineTimeoutError, LanguageText, Plan
 from search.planning import Planned
@@ -16,52 +17,58 @@ _MOST_WORDS = 5
 _SUGGESTIONS = 2
 _LIKENESS = 0.7
 _SCOPE = 20_000
+_LOOKED_AT = 3
 
 
-def spelling_warnings(engine: Engine, query: SearchQuery, planned: Planned) -> list[SearchWarning]:
-    """For each word of a query that no memory has, in which nothing else narrows: what may have been meant."""
+def spelling_warnings(engine: Engine, query: SearchQuery, planned: Planned, viewer: Viewer) -> list[SearchWarning]:
+    """For each word of a query that no memory of the viewer has, whatever the filters: what may have been meant."""
     try:
-        return list(_warnings(engine, query, planned))
+        return list(_warnings(engine, query, planned, viewer))
     except EngineTimeoutError:
         return []
 
 
-def _warnings(engine: Engine, query: SearchQuery, planned: Planned) -> Iterator[SearchWarning]:
+def _warnings(engine: Engine, query: SearchQuery, planned: Planned, viewer: Viewer) -> Iterator[SearchWarning]:
     if not planned.plan.texts:
         return
-    language = planned.plan.texts[0].language
     visible = Plan(project_ids=planned.plan.project_ids)
-    looked_for = set(planned.plan.texts[0].words.positive)
-    for start, end, pattern in _words(query.text, language):
-        if pattern not in looked_for or engine.totals([_having(visible, planned, pattern)])[0]:
+    language = planned.plan.texts[0].language
+    looked_for = {pattern for text in planned.plan.texts for pattern in text.words.positive}
+    for start, end in _words(query.text, language):
+        typed = query.text[start:end]
+        texts = tuple(_having(typed, text) for text in planned.plan.texts)
+        if looked_for.isdisjoint(pattern for text in texts for pattern in text.words.required):
             continue
-        term = pattern.terms[0]
+        if engine.totals([replace(visible, texts=texts)])[0]:
+            continue
+        term = _pattern(typed, language).terms[0]
         close = difflib.get_close_matches(term, engine.near_terms(visible, term), 2 * _SUGGESTIONS, _LIKENESS)
-        spelled = [_spelling(engine, visible, planned, other, language) for other in close]
+        spelled = [_spelling(engine, visible, other, language, viewer) for other in close]
         meant = [query.text[:start] + word + query.text[end:] for word in dict.fromkeys(spelled) if word]
-        yield SearchWarning(f"Nothing has the word “{query.text[start:end]}”.", "q", tuple(meant[:_SUGGESTIONS]))
+        yield SearchWarning(f"Nothing has the word “{typed}”.", "q", tuple(meant[:_SUGGESTIONS]))
 
 
-def _words(text: str, language: str) -> list[tuple[int, int, Pattern]]:
-    """The words of a query that may be misspelled: where each stands, and what it looks for."""
-    found = []
-    for token in tokens(text, language):
-        pattern = phrase_pattern([analyse_token(text[token.start : token.end], language)])
-        if len(pattern.terms) == 1 and token.end - token.start >= _LEAST_LETTERS:
-            found.append((token.start, token.end, pattern))
-    return found[:_MOST_WORDS]
+def _words(text: str, language: str) -> list[tuple[int, int]]:
+    """Where the words of a query stand that may be misspelled."""
+    places = [(token.start, token.end) for token in tokens(text, language)]
+    plain = [(start, end) for start, end in places if len(_pattern(text[start:end], language).terms) == 1]
+    return [(start, end) for start, end in plain if end - start >= _LEAST_LETTERS][:_MOST_WORDS]
 
 
-def _having(visible: Plan, planned: Planned, pattern: Pattern) -> Plan:
-    words = TextQuery(required=(pattern,))
-    texts = tuple(LanguageText(text.language, text.project_ids, words) for text in planned.plan.texts)
-    return Plan(project_ids=visible.project_ids, texts=texts)
+def _pattern(word: str, language: str) -> Pattern:
+    return phrase_pattern([analyse_token(word, language)])
 
 
-def _spelling(engine: Engine, visible: Plan, planned: Planned, term: str, language: str) -> str:
+def _having(word: str, text: LanguageText) -> LanguageText:
+    """A word as it is looked for in the projects of one language."""
+    return replace(text, words=TextQuery(required=(_pattern(word, text.language),)))
+
+
+def _spelling(engine: Engine, visible: Plan, term: str, language: str, viewer: Viewer) -> str:
     """A term as the newest memory that has it writes it; empty where none does."""
-    found = engine.hits(_having(visible, planned, Pattern((term,))), Sort.NEWEST, limit=1, offset=0)
-    for memory in Memory.objects.filter(pk__in=[memory_id for memory_id, _ in found]).only("title", "content"):
+    having = LanguageText(language, None, TextQuery(required=(Pattern((term,)),)))
+    found = engine.hits(replace(visible, texts=(having,)), Sort.NEWEST, limit=_LOOKED_AT, offset=0)
+    for memory in visible_to(viewer).filter(pk__in=[memory_id for memory_id, _ in found]).only("title", "content"):
         for text in (memory.title, memory.content[:_SCOPE]):
             for token in tokens(text, language):
                 if any(term == other for other, _ in token.terms):

@@ -23,10 +23,10 @@ from config.database import database_settings  # noqa: E402
 from config.settings import *  # noqa: E402, F403
 from config.settings import STORAGES as REAL_STORAGES  # noqa: E402
 
-# Tests may lose their data in a crash of the machine; they need not wait for the disk.
 # The engine that needs nothing but the database, unless a test asks for the other.
 SEARCH_ENGINE = "postgres"
 
+# Tests may lose their data in a crash of the machine; they need not wait for the disk.
 DATABASES = {"default": database_settings(TEST_HOME, durable=False)}
 
 # Static files come from where they lie, found when asked for: no test depends on what was collected when, and a test

@@ -4,9 +4,11 @@ from django.db import migrations, models
 import django.db.models.functions.datetime
 
 # One look a statement at whether anybody follows, and one insert. The function says `changed` for the rows of all three
-# triggers. An update that moves a row to another id is not one that anything here makes.
+# triggers. An update that moves a row to another id is not one that anything here makes. Whoever may write memories need
+# have no right to the outbox, and no search path that leads to it: a restore has none.
 FUNCTION = """
-CREATE FUNCTION memories_outbox_add() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_outbox_add() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
   IF (SELECT indexed FROM memories_corpus WHERE id = 1) THEN
     IF TG_OP = 'TRUNCATE' THEN
@@ -18,7 +20,7 @@ BEGIN
   RETURN NULL;
 END $$
 """
-# ALWAYS: also for what a session writes that leaves the checks of foreign keys out, or replays another server.
+# ALWAYS: also for what a session writes that leaves the checks of foreign keys out.
 TRIGGERS = [
     ("memory_outbox_insert", "INSERT", "REFERENCING NEW TABLE AS changed"),
     ("memory_outbox_update", "UPDATE", "REFERENCING NEW TABLE AS changed"),
@@ -47,6 +49,11 @@ class Migration(migrations.Migration):
             model_name="corpus",
             name="indexed",
             field=models.BooleanField(db_default=False, default=False, help_text="Whether changes are written to the outbox, for the derived index."),
+        ),
+        migrations.AddField(
+            model_name="corpus",
+            name="generation",
+            field=models.CharField(blank=True, db_default="", default="", help_text="The derived index that the outbox is for.", max_length=60),
         ),
         migrations.RunSQL(FUNCTION, "DROP FUNCTION memories_outbox_add()"),
         *[

@@ -6,9 +6,14 @@ from typing import TypeVar
 
 from django.conf import settings
 
+from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
 from search.engines.postgres import PostgresEngine
 from search.engines.tantivy.engine import TantivyEngine
+from search.engines.tantivy.outbox import backlog
+
+# In seconds.
+_MOST_BEHIND = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -22,18 +27,25 @@ def engine_named(name: str) -> Engine:
     return ENGINES[name]()
 
 
-def engine_in_use() -> Engine:
-    """The engine that is set; where it cannot answer now, the one that needs nothing but the database."""
+def engine_in_use(viewer: Viewer) -> Engine:
+    """The engine that is set; where it cannot answer now, the one that needs nothing but the database.
+
+    Which project a memory is in decides who may see it: who may not see all is not answered from an index that lacks
+    what happened longer ago than a moment.
+    """
     try:
-        return engine_named(settings.SEARCH_ENGINE)
+        engine = engine_named(settings.SEARCH_ENGINE)
     except EngineUnavailableError as error:
         logger.debug("%s", error)
         return PostgresEngine()
+    if engine.name == "tantivy" and viewer.project_ids is not None and backlog(1).seconds > _MOST_BEHIND:
+        return PostgresEngine()
+    return engine
 
 
-def answered(ask: Callable[[Engine], Answer]) -> Answer:
+def answered(ask: Callable[[Engine], Answer], viewer: Viewer) -> Answer:
     """What the engine in use answers; if it fails on the way, what the database answers."""
-    engine = engine_in_use()
+    engine = engine_in_use(viewer)
     try:
         return ask(engine)
     except EngineUnavailableError as error:

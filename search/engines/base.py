@@ -150,6 +150,9 @@ class Engine(Protocol):
     def totals(self, plans: Sequence[Plan]) -> list[int]:
         """The totals of several plans at once."""
 
+    def present(self, plan: Plan, key: str, values: Sequence[Value]) -> set[Value]:
+        """Those of a facet's values that some memory of the plan has."""
+
     def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         """A page of ids with their scores, in an order that is total: the same page is always the same ids."""
 

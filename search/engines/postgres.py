@@ -46,7 +46,7 @@ _ORDERS = {
     Sort.NEWEST: "m.created_at DESC, m.id DESC",
     Sort.OLDEST: "m.created_at ASC, m.id ASC",
     Sort.UPDATED: "m.updated_at DESC, m.id DESC",
-    Sort.TITLE: "lower(m.title) ASC, m.id ASC",
+    Sort.TITLE: 'lower(m.title) COLLATE "C" ASC, m.id ASC',
 }
 
 # Where a facet has no value. The arrays are never null.
@@ -282,6 +282,10 @@ class PostgresEngine:
         ]
         rows: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
         return [rows[k] for k in range(len(plans))]
+
+    def present(self, plan: Plan, key: str, values: Sequence[Value]) -> set[Value]:
+        totals = self.totals([plan.with_filter(Filter(key, include=((value,),))) for value in values])
+        return {value for value, total in zip(values, totals, strict=True) if total}
 
     def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         sql = _Sql()

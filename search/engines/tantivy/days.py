@@ -98,7 +98,7 @@ def _days(first: int, last: int, zone: tzinfo) -> tuple[Array, list[datetime]]:
     return np.concatenate([starts for starts, _ in found]), [day for _, these in found for day in these]
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=512)
 def _days_of_year(year: int, zone: tzinfo) -> tuple[Array, tuple[datetime, ...]]:
     starts: list[int] = []
     moments: list[datetime] = []

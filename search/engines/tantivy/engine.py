@@ -5,6 +5,7 @@ number is a count over it. Tantivy is asked which slots have a word, which is ke
 """
 
 import heapq
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,10 +17,8 @@ from itertools import chain
 
 import numpy as np
 from django.db import connection
-from django.db.models.functions import Lower
 from pyroaring import BitMap
 
-from memories.models import Memory
 from search.analysis import Pattern
 from search.engines.base import (
     BUCKET_DAYS,
@@ -41,11 +40,15 @@ from search.histogram import DayCount
 from search.query import Sort
 from search.words import Group, TextQuery
 
+logger = logging.getLogger(__name__)
+
 # What of words is kept between queries, in bytes: a bit for each slot, or the slots of a rare one.
 _KEPT_BYTES = 48_000_000
+_ENTRY_BYTES = 300
 # So few slots are ranked by asking for them; of more, the best of all are asked for until enough of them match.
 _FEW = 400
 _FIRST_LOOK = 200
+_DEEPEST_LOOK = 100_000
 # Terms like another are taken from some of the memories that have one.
 _NEAR_SLOTS = 1_000
 _NEAR_MEMORIES = 50
@@ -60,7 +63,7 @@ class WordSets:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, Pattern], tuple[int, Array, bool]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, Pattern], tuple[int, int, Array, bool]] = OrderedDict()
         self._bytes = 0
 
     def mask(self, view: View, pattern: Pattern) -> Mask:
@@ -68,50 +71,60 @@ class WordSets:
         key = (view.generation.name, pattern)
         with self._lock:
             known = self._kept.get(key)
-            if known:
+            # A newer view lacks slots that this one still has.
+            if known and known[0] > view.manifest.number:
+                known = None
+            elif known:
                 self._kept.move_to_end(key)
         size = view.manifest.slots
-        first = known[0] if known else 0
         mask = np.zeros(size, np.bool_)
+        first = 0
         if known:
-            upto, stored, packed = known
+            _, first, stored, packed = known
             if packed:
-                n = min(size, upto)
-                mask[:n] = np.unpackbits(stored, count=upto)[:n]
+                mask[:first] = np.unpackbits(stored, count=first)
             else:
-                mask[stored[stored < size]] = True
+                mask[stored] = True
         if first < size:
-            # Dead slots past `first` may be missing already, and nobody will ask for them again.
-            found = words.slots_of(view.searcher, words.pattern_query(pattern), first, size - first)
+            found = words.slots_having(view.searcher, pattern, first, size - first)
             mask[found[found < size]] = True
-            self._keep(key, size, mask)
+            self._keep(key, view.manifest.number, mask)
         return mask
 
-    def _keep(self, key: tuple[str, Pattern], size: int, mask: Mask) -> None:
+    def _keep(self, key: tuple[str, Pattern], number: int, mask: Mask) -> None:
         hits = int(np.count_nonzero(mask))
-        packed = hits * 32 > size
+        packed = hits * 32 > len(mask)
         stored = np.packbits(mask) if packed else np.flatnonzero(mask).astype(np.uint32)
         with self._lock:
             if key in self._kept:
-                self._bytes -= self._kept.pop(key)[1].nbytes
-            self._kept[key] = (size, stored, packed)
-            self._bytes += stored.nbytes + 200
+                if self._kept[key][0] > number:
+                    return
+                self._bytes -= self._kept.pop(key)[2].nbytes + _ENTRY_BYTES
+            self._kept[key] = (number, len(mask), stored, packed)
+            self._bytes += stored.nbytes + _ENTRY_BYTES
             while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
-                _, (_, gone, _) = self._kept.popitem(last=False)
-                self._bytes -= gone.nbytes + 200
+                _, (_, _, gone, _) = self._kept.popitem(last=False)
+                self._bytes -= gone.nbytes + _ENTRY_BYTES
 
 
 _word_sets = WordSets()
 
 
+# What numpy and tantivy raise over numbers that make no sense, be it by damage or by a mistake of ours.
+_FAILURES = (ValueError, OSError, DamagedError, SystemError, IndexError, KeyError, MemoryError, OverflowError)
+
+
 @contextmanager
-def _damage_told() -> Iterator[None]:
-    """What tantivy or a mapped file cannot do is told to the writer, and to the caller as one error."""
+def _failures_told(view: View) -> Iterator[None]:
+    """What cannot be answered is answered by another engine; if it is for damage, the writer is told of it."""
     try:
         yield
-    except (ValueError, OSError, DamagedError, SystemError) as error:
-        store.report_damage(f"{type(error).__name__}: {error}")
-        raise EngineUnavailableError(f"the search index is damaged ({error})") from error
+    except _FAILURES as error:
+        if reason := store.verify(view):
+            store.report_damage(reason, view.generation)
+        else:
+            logger.exception("The search index is whole, but could not answer.")
+        raise EngineUnavailableError(f"the search index could not answer ({error!r})") from error
 
 
 class TantivyEngine:
@@ -128,6 +141,8 @@ class TantivyEngine:
         except DamagedError as error:
             store.report_damage(str(error))
             raise EngineUnavailableError(f"the search index is damaged: {error}") from error
+        if not store.is_of_this_database(self._view.generation, self._view.manifest):
+            raise EngineUnavailableError("the search index is not the one that follows this database")
         self._masks: dict[object, Mask] = {}
         # By the id of a mask, which stays its own because the mask is kept too.
         self._slots: dict[int, tuple[Mask, Array]] = {}
@@ -139,21 +154,28 @@ class TantivyEngine:
         return self._view.revision
 
     def summary(self, plan: Plan, *, no_values: bool) -> Summary:
-        with _damage_told():
+        with _failures_told(self._view):
             total = len(self._places(self._match(plan)))
             return Summary(total, {spec.key: self._no_value(plan, spec.key) for spec in FACETS} if no_values else {})
 
     def totals(self, plans: Sequence[Plan]) -> list[int]:
-        with _damage_told():
-            return [int(np.count_nonzero(self._match(plan))) for plan in plans]
+        with _failures_told(self._view):
+            return [self._total(plan) for plan in plans]
+
+    def present(self, plan: Plan, key: str, values: Sequence[Value]) -> set[Value]:
+        request = FacetRequest(key, only=tuple(values))
+        with _failures_told(self._view):
+            return {found.value for found in self._facet(plan, request).values}
 
     def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
-        with _damage_told():
+        with _failures_told(self._view):
             mask = self._match(plan)
             if order == Sort.RELEVANCE:
                 slots, scores = self._ranked(plan, mask, offset + limit)
                 found = zip(self._ids(slots[offset:]), scores[offset:].tolist(), strict=True)
-                return [(memory_id, score) for memory_id, score in found]
+                # How rare a word is among all memories shows in the score: it is for who may see them all.
+                told = plan.project_ids is None
+                return [(memory_id, score if told else None) for memory_id, score in found]
             slots = self._places(mask)
             if order == Sort.TITLE:
                 slots = self._by_title(slots, offset, limit)
@@ -169,7 +191,7 @@ class TantivyEngine:
     def counts(
         self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
-        with _damage_told():
+        with _failures_told(self._view):
             facets = {request.key: self._facet(plan, request) for request in requests}
             if not days:
                 return Counts(Summary(0), facets, (), (), ())
@@ -182,7 +204,7 @@ class TantivyEngine:
             return Counts(summary, facets, spans, ever if inside is None else self._buckets(inside, now), ever)
 
     def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
-        with _damage_told():
+        with _failures_told(self._view):
             near = replace(
                 plan,
                 start=None if plan.start is None else _shifted(plan.start, -timedelta(days=3)),
@@ -192,18 +214,29 @@ class TantivyEngine:
             return self._spans(self._match(near), inside, zone, hours=True)
 
     def near_terms(self, plan: Plan, term: str) -> list[str]:
-        with _damage_told():
+        with _failures_told(self._view):
             mask = self._match(plan)
             found: dict[str, None] = {}
             for distance in (1, 2):
-                slots = words.slots_like(self._view.searcher, term, distance, _NEAR_SLOTS)
+                query = words.near_query(term, distance)
+                if len(self._places(mask)) <= _NEAR_SLOTS:
+                    # Others, which may not be seen, would take the places of these few.
+                    query = words.within_slots(query, self._places(mask).astype(np.uint32))
+                slots = words.best(self._view.searcher, query, _NEAR_SLOTS)[1]
                 near = self._ids(slots[mask[slots]])[:_NEAR_MEMORIES]
-                found.update(dict.fromkeys(_terms_of(near)))
+                found.update(dict.fromkeys(_terms_of(near, plan.project_ids)))
                 if found:
                     break
             return [other for other in found if abs(len(other) - len(term)) <= 2]
 
     # The match set.
+
+    def _total(self, plan: Plan) -> int:
+        """Of many plans each is asked for once: what they are made of is kept, they themselves are not."""
+        key = ("match", plan, "")
+        if (known := self._masks.get(key)) is not None:
+            return int(np.count_nonzero(known))
+        return int(np.count_nonzero(self._matched(plan, "")))
 
     def _match(self, plan: Plan, *, without_includes: str = "") -> Mask:
         """The slots that pass the whole plan, but for what one facet includes."""
@@ -511,10 +544,9 @@ class TantivyEngine:
             matched = self._places(mask)
             newest = _first(matched, -self._column("created", matched), -self._column("id", matched), limit)
             return newest, np.zeros(len(newest))
-        few = hits <= _FEW
-        if few:
-            query = words.within_slots(query, np.flatnonzero(mask).astype(np.uint32))
-        look = hits if few else max(_FIRST_LOOK, 2 * limit)
+        whole, look = query, max(_FIRST_LOOK, 2 * limit)
+        if few := hits <= _FEW:
+            query, look = words.within_slots(whole, self._places(mask).astype(np.uint32)), hits
         while True:
             scores, slots = words.best(self._view.searcher, query, look)
             everything = len(slots) < look or few
@@ -524,10 +556,22 @@ class TantivyEngine:
                 passed &= scores > scores[-1]
             if everything or int(np.count_nonzero(passed)) >= limit:
                 break
-            look = min(look * 8, self._view.manifest.slots + 1)
+            look *= 8
+            if look > _DEEPEST_LOOK and hits <= _DEEPEST_LOOK // 2:
+                few, look = True, hits
+                query = words.within_slots(whole, self._places(mask).astype(np.uint32))
         scores, slots = scores[passed], slots[passed]
         order = np.lexsort((-self._column("id", slots), -self._column("created", slots), -scores))[:limit]
-        return slots[order], scores[order]
+        scores, slots = scores[order], slots[order]
+        if len(slots) < limit:
+            # Who matches by an exclusion alone, in a language in which nothing was looked for, has no score.
+            rest = mask.copy()
+            rest[slots] = False
+            others = np.flatnonzero(rest)
+            others = _first(others, -self._column("created", others), -self._column("id", others), limit - len(slots))
+            slots = np.concatenate([slots, others.astype(slots.dtype)])
+            scores = np.concatenate([scores, np.zeros(len(others))])
+        return slots, scores
 
     def _by_title(self, slots: Array, offset: int, limit: int) -> Array:
         """A page by title. The first bytes decide for most; titles that begin alike are read from the database."""
@@ -537,15 +581,15 @@ class TantivyEngine:
         first, second = self._column("title1", slots), self._column("title2", slots)
         order = np.lexsort((second, first))
         slots, first, second = slots[order], first[order], second[order]
-        begin = offset - int(_run_before(first, second, offset))
-        end = wanted + int(_run_after(first, second, wanted - 1))
-        candidates = slots[begin:end]
-        ids = self._ids(candidates)
-        titles = _titles(ids)
-        # Within what begins alike, by the whole title and then the id; a memory that is gone goes last.
-        keys = list(zip(first[begin:end].tolist(), second[begin:end].tolist(), strict=True))
-        ranked = sorted(range(len(ids)), key=lambda n: (keys[n], titles.get(ids[n], b"\xff"), ids[n]))
-        return candidates[ranked[offset - begin : wanted - begin]]
+        # All that begin like the first or the last of the page: the database knows which of them come first.
+        begin = int(np.argmax((first == first[offset]) & (second == second[offset])))
+        like_last = (first == first[wanted - 1]) & (second == second[wanted - 1])
+        end = len(slots) - int(np.argmax(like_last[::-1]))
+        _, which = np.unique(np.stack([first[begin:end], second[begin:end]]), axis=1, return_inverse=True)
+        ids = self._column("id", slots[begin:end])
+        page = _in_title_order(ids.tolist(), which.tolist(), offset - begin, wanted - offset)
+        at = dict(zip(ids.tolist(), slots[begin:end].tolist(), strict=True))
+        return np.array([at[memory_id] for memory_id in page], np.int64)
 
 
 class _Counter:
@@ -592,32 +636,28 @@ class _Counter:
         return int(np.count_nonzero(some))
 
 
-def _terms_of(ids: Sequence[int]) -> list[str]:
+def _terms_of(ids: Sequence[int], project_ids: Sequence[int] | None) -> list[str]:
+    """The terms of memories, of those that are in the projects by now."""
+    seen = "" if project_ids is None else " AND project_id = ANY(%(projects)s)"
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT DISTINCT unnest(tsvector_to_array(terms)) FROM memories_memory WHERE id = ANY(%s)", [list(ids)]
+            f"SELECT DISTINCT unnest(tsvector_to_array(terms)) FROM memories_memory WHERE id = ANY(%(ids)s){seen}",
+            {"ids": list(ids), "projects": list(project_ids or ())},
         )
         return [term for (term,) in cursor.fetchall()]
 
 
-def _titles(ids: Sequence[int]) -> dict[int, bytes]:
-    rows = Memory.objects.filter(pk__in=ids).annotate(key=Lower("title")).values_list("id", "key")
-    return {memory_id: key.encode() for memory_id, key in rows}
-
-
-def _run_before(first: Array, second: Array, at: int) -> int:
-    """How many places right before one have the same keys."""
-    n = 0
-    while at - n - 1 >= 0 and first[at - n - 1] == first[at] and second[at - n - 1] == second[at]:
-        n += 1
-    return n
-
-
-def _run_after(first: Array, second: Array, at: int) -> int:
-    n = 0
-    while at + n + 1 < len(first) and first[at + n + 1] == first[at] and second[at + n + 1] == second[at]:
-        n += 1
-    return n
+def _in_title_order(ids: Sequence[int], keys: Sequence[int], offset: int, limit: int) -> list[int]:
+    """A page of memories by what their titles begin with, given as numbers, then by the whole title and the id."""
+    with connection.cursor() as cursor:
+        # By the primary key. A memory that is gone keeps its place, so that pages stay as they are.
+        cursor.execute(
+            "SELECT asked.id FROM unnest(%s::bigint[], %s::int[]) AS asked (id, key)"
+            " LEFT JOIN memories_memory m ON m.id = asked.id"
+            ' ORDER BY asked.key, lower(m.title) COLLATE "C", asked.id OFFSET %s LIMIT %s',
+            [list(ids), list(keys), offset, limit],
+        )
+        return [memory_id for (memory_id,) in cursor.fetchall()]
 
 
 def _first(slots: Array, keys: Array, ties: Array, limit: int) -> Array:

@@ -14,7 +14,7 @@ taking the batch in again: its rows are still in the outbox.
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import tantivy
-from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections, transaction
 
 from search.engines.tantivy import outbox, rows, store, words
 from search.engines.tantivy.parts import DamagedError, Dictionary, Mask, Part, PartBuilder, Row, merged
@@ -38,6 +38,7 @@ _EVERY_CHANGE = 1_000_000_000
 _BEHIND = 50_000
 _LARGE_BATCH = 50_000
 _PART_ROWS = 100_000
+_PART_CHARACTERS = 120_000_000
 _POLL_SECONDS = 0.25
 _RETRY_SECONDS = (1, 2, 5, 15, 30)
 # Once so much of the slots is dead, a new generation is smaller and faster.
@@ -114,7 +115,7 @@ class Writer:
         return self._writer
 
     @words.panics_as_errors()
-    def write(self, ids: list[int], found: list[tuple[Row, str]]) -> None:
+    def write(self, ids: list[int], found: list[tuple[Row, str]], revision: int) -> None:
         """Put the memories as they were found in the place of what the index has under these ids."""
         writer = self._open_writer()
         dead = self._slots_of(ids)
@@ -134,7 +135,7 @@ class Writer:
             parts.append(Part.read(self.generation / store.part_name(part)))
             self.live = np.concatenate([self.live, np.ones(part.size, np.bool_)])
         step("part written")
-        self._write_manifest(self._merged_tail(parts), commit=commit)
+        self._write_manifest(self._merged_tail(parts), commit=commit, revision=revision)
         step("manifest written")
 
     def _slots_of(self, ids: list[int]) -> list[int]:
@@ -164,7 +165,7 @@ class Writer:
             parts[-2:] = [Part.read(self.generation / store.part_name(part))]
         return parts
 
-    def _write_manifest(self, parts: list[Part], *, commit: int) -> None:
+    def _write_manifest(self, parts: list[Part], *, commit: int, revision: int | None = None) -> None:
         before = self.manifest
         dead = ""
         if not self.live.all():
@@ -178,6 +179,7 @@ class Writer:
             memories=int(np.count_nonzero(self.live)),
             parts=tuple(store.part_name(part) for part in parts),
             dead=dead,
+            revision=before.revision if revision is None else revision,
         )
         store.write_manifest(self.generation, self.manifest)
         self.parts = parts
@@ -214,18 +216,40 @@ def _consistent() -> Iterator[None]:
 def _writing() -> Iterator[Path]:
     """Be the one process that writes the index, and the one that follows this database, on whatever machine.
 
+    The lock belongs to a transaction on a connection of its own, so that it also holds behind a transaction pooler.
     Raises WriterElsewhereError.
     """
-    with store.writing() as root, connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [FOLLOW_LOCK])
-        if not cursor.fetchone()[0]:
-            raise store.WriterElsewhereError("another process follows this database")
+    with store.writing() as root:
+        gate = connections.create_connection(DEFAULT_DB_ALIAS)
         try:
+            gate.set_autocommit(False)
+            with gate.cursor() as cursor:
+                cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [FOLLOW_LOCK])
+                if not cursor.fetchone()[0]:
+                    raise FollowedElsewhereError("another process follows this database")
             yield root
         finally:
-            # Where the connection or the transaction broke, the lock went with it or goes with the session.
-            with suppress(DatabaseError, InterfaceError), connection.cursor() as last:
-                last.execute("SELECT pg_advisory_unlock(%s)", [FOLLOW_LOCK])
+            with suppress(DatabaseError, InterfaceError):
+                gate.rollback()
+            gate.close()
+
+
+class FollowedElsewhereError(store.WriterElsewhereError):
+    """Another process takes in the changes of this database, for an index elsewhere."""
+
+
+def _blocks(found: Iterable[tuple[Row, str]]) -> Iterator[list[tuple[Row, str]]]:
+    """Rows in lots that fit into memory, however long their texts are."""
+    block: list[tuple[Row, str]] = []
+    size = 0
+    for row, terms in found:
+        block.append((row, terms))
+        size += len(terms)
+        if len(block) == _PART_ROWS or size > _PART_CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 class TruncatedError(Exception):
@@ -240,8 +264,13 @@ def take_in(writer: Writer, limit: int = BATCH) -> int:
             return 0
         if outbox.EVERYTHING in ids:
             raise TruncatedError
-        found = rows.rows_of(ids, store.SCHEMA)
-    writer.write(ids, found)
+        revision = outbox.following().revision
+        blocks = list(_blocks(rows.rows_of(ids, store.SCHEMA)))
+    gone = ids
+    for block in blocks or [[]]:
+        writer.write(gone, block, revision)
+        # The old slots of all of them go with the first; what comes after only adds.
+        gone = []
     outbox.taken_in(entries)
     step("outbox emptied")
     return len(entries)
@@ -249,6 +278,9 @@ def take_in(writer: Writer, limit: int = BATCH) -> int:
 
 def build(root: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> Path:
     """Make a new generation of all memories beside the one that is read, and put it in its place."""
+    with suppress(NoIndexError, DamagedError):
+        # What was left by one that was killed.
+        store.remove_others(root, store.current_generation())
     outbox.start_following()
     generation = store.next_generation(root)
     writer = Writer.create(generation)
@@ -258,15 +290,11 @@ def build(root: Path, progress: Callable[[int, int], None] = lambda done, total:
                 cursor.execute("SELECT count(*) FROM memories_memory")
                 total = cursor.fetchone()[0]
             seen = outbox.every_id()
-            block: list[tuple[Row, str]] = []
-            for found in rows.all_rows(store.SCHEMA):
-                block.append(found)
-                if len(block) == _PART_ROWS:
-                    writer.write([], block)
-                    progress(writer.manifest.memories, total)
-                    block = []
-            writer.write([], block)
-            progress(writer.manifest.memories, total)
+            revision = outbox.following().revision
+            writer.write([], [], revision)
+            for block in _blocks(rows.all_rows(store.SCHEMA)):
+                writer.write([], block, revision)
+                progress(writer.manifest.memories, total)
         step("generation filled")
         writer.merge_all()
         writer.close()
@@ -278,6 +306,7 @@ def build(root: Path, progress: Callable[[int, int], None] = lambda done, total:
     step("generation made")
     store.replace_file(root / "current", generation.name)
     (root / "damaged").unlink(missing_ok=True)
+    outbox.follow_for(generation.name)
     step("generation in place")
     # What it was made from has these changes already.
     outbox.taken_in(seen)
@@ -290,11 +319,12 @@ def opened(root: Path, progress: Callable[[int, int], None] = lambda done, total
     reason = store.damage_reported()
     if not (root / "current").exists():
         return Writer.open(build(root, progress))
-    if not reason and not outbox.is_followed():
-        reason = "nobody wrote down what changed since it was left"
     if not reason:
         try:
-            return Writer.open(store.current_generation())
+            generation = store.current_generation()
+            if store.is_of_this_database(generation, store.read_manifest(generation)):
+                return Writer.open(generation)
+            reason = "it is of another database, or changes were not written down for it"
         except (NoIndexError, DamagedError) as error:
             reason = str(error)
     logger.warning("The search index is made anew: %s.", reason)
@@ -344,6 +374,7 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
             _wait(1.0, stop)
         except DamagedError as error:
             store.report_damage(str(error))
+            _wait(_RETRY_SECONDS[0], stop)
         except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
             pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
             failures += 1
@@ -376,7 +407,9 @@ def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int],
 def _is_kept(root: Path, writer: Writer) -> bool:
     """Whether changes are still written down for this index, and it is still the one that is read."""
     try:
-        return outbox.is_followed() and store.current_generation() == writer.generation
+        return store.current_generation() == writer.generation and store.is_of_this_database(
+            writer.generation, writer.manifest
+        )
     except (NoIndexError, DamagedError):
         return False
 
@@ -410,11 +443,20 @@ def compare() -> Comparison:
     """
     while True:
         before = _read_now()
-        with _consistent():
-            _, waiting = outbox.oldest(_EVERY_CHANGE)
-            # Nothing was taken in between: what the index lacks of this moment waits in the outbox.
+        try:
+            with _consistent():
+                _, waiting = outbox.oldest(_EVERY_CHANGE)
+                # Nothing was taken in between: what the index lacks of this moment waits in the outbox.
+                if _read_now() != before:
+                    continue
+                found = _compared(*before, waiting)
+        except FileNotFoundError:
             if _read_now() == before:
-                return _compared(*before, waiting)
+                raise
+            continue
+        # What changed while it was read may look like damage.
+        if found.agrees or _read_now() == before:
+            return found
 
 
 def _read_now() -> tuple[Path, Manifest]:

@@ -4,13 +4,15 @@
 `memories_corpus.indexed` is set. What is taken in is always the memory as it is now, so a row may be seen twice.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 # A row with this memory's id stands for all of them: the table was truncated.
 EVERYTHING = 0
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +35,53 @@ def backlog(at_most: int = 100_000) -> Backlog:
         return Backlog(changes, max(0.0, seconds))
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Whether changes are written down, for which generation of the index, and the corpus' revision by now."""
+
+    indexed: bool = False
+    generation: str = ""
+    revision: int = 0
+
+
+def following() -> Following:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT indexed, generation, revision FROM memories_corpus WHERE id = 1")
+        row = cursor.fetchone()
+    return Following(*row) if row else Following()
+
+
 def is_followed() -> bool:
     """Whether changes are written down."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT indexed FROM memories_corpus WHERE id = 1")
-        row = cursor.fetchone()
-        return bool(row and row[0])
+    return following().indexed
 
 
 def start_following() -> None:
     """From here on changes are written down: those of transactions under way too, for which this waits."""
-    if is_followed():
-        return
-    with transaction.atomic(), connection.cursor() as cursor:
-        # Whoever has begun to change memories has looked whether to write it down, or is about to.
-        cursor.execute("LOCK TABLE memories_memory IN SHARE MODE")
-        cursor.execute("UPDATE memories_corpus SET indexed = true WHERE id = 1")
+    while not is_followed():
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                # Whoever has begun to change memories has looked whether to write it down, or is about to. Whoever
+                # comes next waits behind this: not for longer than these seconds, and then it is tried again.
+                cursor.execute("SET LOCAL lock_timeout = '2s'")
+                cursor.execute("LOCK TABLE memories_memory IN SHARE MODE")
+                cursor.execute("UPDATE memories_corpus SET indexed = true, generation = '' WHERE id = 1")
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                raise
+            time.sleep(1)
+
+
+def follow_for(generation: str) -> None:
+    """Say which generation of the index takes the changes in: no other one may answer for this database."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE memories_corpus SET generation = %s WHERE id = 1", [generation])
 
 
 def stop_following() -> None:
     """Changes are not written down any more, and those that were are forgotten."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("UPDATE memories_corpus SET indexed = false WHERE id = 1")
+        cursor.execute("UPDATE memories_corpus SET indexed = false, generation = '' WHERE id = 1")
         cursor.execute("DELETE FROM memories_outbox")
 
 

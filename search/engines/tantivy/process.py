@@ -1,5 +1,6 @@
 """The process beside a server that keeps the derived index up to date, and is started again should it end."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from django.conf import settings
 from search.engines.tantivy import store
 from search.engines.tantivy.parts import DamagedError
 from search.engines.tantivy.store import NoIndexError
+
+logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 10
 _RESTART_SECONDS = (1, 5, 30)
@@ -54,8 +57,13 @@ class Follower:
                     return
                 started = time.monotonic()
                 # In a group of its own: Ctrl-C in the terminal is for this process, which ends the child in order.
-                self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
-            self._child.wait()
+                try:
+                    self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+                except OSError as error:
+                    logger.warning("The search index is not kept: %s. Trying again.", error)
+                    self._child = None
+            if self._child is not None:
+                self._child.wait()
             failures = 0 if time.monotonic() - started > _STEADY_SECONDS else failures + 1
             self._stopping.wait(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS)) - 1])
 
@@ -76,7 +84,7 @@ def following(*, wait_seconds: float = 0) -> Iterator[None]:
 
 def _is_readable() -> bool:
     try:
-        store.read_view()
+        view = store.read_view()
     except (NoIndexError, DamagedError):
         return False
-    return True
+    return store.is_of_this_database(view.generation, view.manifest)

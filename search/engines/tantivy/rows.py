@@ -1,6 +1,6 @@
 """Memories as the derived index takes them from the database: columns, terms, and a digest that tells a change."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -64,14 +64,3 @@ def _row(stored: Sequence[Any]) -> tuple[Row, str]:
         ),
         terms,
     )
-
-
-def chunked(ids: Iterable[int], size: int) -> Iterator[list[int]]:
-    chunk: list[int] = []
-    for one in ids:
-        chunk.append(one)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

@@ -28,7 +28,7 @@ import numpy as np
 import tantivy
 from django.conf import settings
 
-from search.engines.tantivy import words
+from search.engines.tantivy import outbox, words
 from search.engines.tantivy.parts import DamagedError, Dictionary, Mask, Part
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
@@ -56,6 +56,8 @@ class Manifest:
     memories: int = 0
     parts: tuple[str, ...] = ()
     dead: str = ""
+    revision: int = 0
+    """The revision that the corpus had when the last changes were read from it."""
     schema: int = SCHEMA
 
 
@@ -158,17 +160,18 @@ class _Reader:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._view: View | None = None
-        self._stamp: tuple[object, ...] = ()
+        # Together, so that a thread never sees one of them without the other.
+        self._known: tuple[View | None, tuple[object, ...]] = (None, ())
 
     def view(self) -> View:
         """The newest view that is whole. Raises NoIndexError or DamagedError."""
-        stamp = _stamp()
-        if self._view is not None and stamp == self._stamp:
-            return self._view
+        view, known = self._known
+        if view is not None and known == _stamp():
+            return view
         with self._lock:
-            if self._view is not None and stamp == self._stamp:
-                return self._view
+            view, known = self._known
+            if view is not None and known == _stamp():
+                return view
             for _ in range(_TRIES):
                 stamp = _stamp()
                 try:
@@ -178,14 +181,16 @@ class _Reader:
                     if stamp == _stamp():
                         raise
                     continue
-                if found is not self._view:
-                    self._view, self._stamp = found, stamp
+                if found is not view:
+                    self._known = (found, stamp)
                 return found
             raise NoIndexError("it changes faster than it can be read")
 
     def _newer(self) -> View:
-        known = self._view
+        known = self._known[0]
         generation = current_generation()
+        if _damage()[0] == generation.name:
+            raise NoIndexError("it is damaged, and is being made anew")
         if known is not None and known.generation != generation:
             known = None
         try:
@@ -198,7 +203,7 @@ class _Reader:
 
     def forget(self) -> None:
         with self._lock:
-            self._view, self._stamp = None, ()
+            self._known = (None, ())
 
 
 class NotYetError(NoIndexError):
@@ -212,7 +217,11 @@ def _stamp() -> tuple[object, ...]:
         found = (current_generation() / "manifest").stat()
     except (OSError, NoIndexError, DamagedError):
         return ()
-    return (current.st_ino, current.st_mtime_ns, found.st_ino, found.st_mtime_ns)
+    try:
+        damaged = (index_dir() / "damaged").stat().st_mtime_ns
+    except OSError:
+        damaged = 0
+    return (current.st_ino, current.st_mtime_ns, found.st_ino, found.st_mtime_ns, damaged)
 
 
 def _open_view(generation: Path, known: View | None) -> View:
@@ -250,6 +259,23 @@ def part_name(part: Part) -> str:
 
 
 _reader = _Reader()
+# Manifests whose files were looked through and found whole.
+_whole: set[str] = set()
+
+
+def verify(view: View) -> str:
+    """What is wrong with the files of a view, if anything is: each is read from beginning to end, once."""
+    if view.revision in _whole:
+        return ""
+    try:
+        for name in view.manifest.parts:
+            Part.verify(view.generation / name)
+        if damaged := words.damaged_files(view.generation / "words"):
+            return damaged[0]
+    except (DamagedError, OSError, ValueError, KeyError) as error:
+        return str(error)
+    _whole.add(view.revision)
+    return ""
 
 
 def read_view() -> View:
@@ -262,18 +288,46 @@ def forget_view() -> None:
     _reader.forget()
 
 
-def report_damage(reason: str) -> None:
-    """Tell the writer that something is wrong with what is read, and read it no more."""
+def report_damage(reason: str, generation: Path | None = None) -> None:
+    """Tell the writer that something is wrong with a generation, by default the current one, and read it no more."""
     forget_view()
+    try:
+        name = (generation or current_generation()).name
+    except (NoIndexError, DamagedError):
+        # Nothing there can be read at all.
+        name = ""
     with contextlib.suppress(OSError):
-        (index_dir() / "damaged").write_text(reason)
+        replace_file(index_dir() / "damaged", f"{name}\n{reason}")
+
+
+def ask_for_rebuild(reason: str) -> None:
+    """Have the writer make a new generation; the one there is answers meanwhile."""
+    replace_file(index_dir() / "damaged", f"\n{reason}")
 
 
 def damage_reported() -> str:
+    """Why a new generation is wanted, if one is; a word about one that is gone is none."""
+    name, reason = _damage()
     try:
-        return (index_dir() / "damaged").read_text()
-    except OSError:
-        return ""
+        return reason if not name or name == current_generation().name else ""
+    except (NoIndexError, DamagedError):
+        return reason
+
+
+def _damage() -> tuple[str, str]:
+    try:
+        name, _, reason = (index_dir() / "damaged").read_text().partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return "", ""
+    return name, reason or "it is damaged"
+
+
+def is_of_this_database(generation: Path, manifest: Manifest) -> bool:
+    """Whether the changes of this database are written down for this generation, and it is not of a later past: of a
+    database that was put back to what it was before.
+    """
+    following = outbox.following()
+    return following.indexed and following.generation == generation.name and manifest.revision <= following.revision
 
 
 @contextlib.contextmanager

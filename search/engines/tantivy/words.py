@@ -24,6 +24,8 @@ SLOT = "slot"
 WORDS = "words"
 TITLE = "title"
 
+_PHRASES_AT_ONCE = 500
+
 # How much more a word of the title says than one elsewhere.
 _TITLE_BOOST = 0.5
 _HEAP_BYTES = 128_000_000
@@ -134,24 +136,45 @@ def _position(token: Any) -> int:
 
 
 def pattern_query(pattern: Pattern) -> tantivy.Query:
-    """What has a pattern."""
+    """What has a pattern; of a phrase that ends in a prefix, what has its words in any order."""
     field = TITLE if pattern.field == "title" else WORDS
-    if len(pattern.terms) == 1:
-        if pattern.prefix:
-            return tantivy.Query.regex_query(_SCHEMA, field, re.escape(pattern.terms[0]) + ".*")
-        return tantivy.Query.term_query(_SCHEMA, field, pattern.terms[0])
-    words: list[str | tuple[int, str]] = []
-    regexes: list[str | tuple[int, str]] = []
-    at = 0
-    for term, gap in zip(pattern.terms, (0, *pattern.gaps), strict=True):
-        at += gap
-        words.append((at, term))
-        regexes.append((at, re.escape(term)))
     if pattern.prefix:
-        # The phrase query with a prefix of the library takes the first fifty terms that it finds, and no more.
-        regexes[-1] = (at, re.escape(pattern.terms[-1]) + ".*")
-        return tantivy.Query.regex_phrase_query(_SCHEMA, field, regexes)
-    return tantivy.Query.phrase_query(_SCHEMA, field, words)
+        begins = tantivy.Query.regex_query(_SCHEMA, field, re.escape(pattern.terms[-1]) + ".*")
+        exact = [tantivy.Query.term_query(_SCHEMA, field, term) for term in pattern.terms[:-1]]
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in (*exact, begins)])
+    if len(pattern.terms) == 1:
+        return tantivy.Query.term_query(_SCHEMA, field, pattern.terms[0])
+    return tantivy.Query.phrase_query(_SCHEMA, field, _at_places(pattern, pattern.terms[-1]))
+
+
+def _at_places(pattern: Pattern, last: str) -> list[str | tuple[int, str]]:
+    """The terms of a phrase with their places, the last of them spelled out."""
+    placed: list[str | tuple[int, str]] = []
+    at = 0
+    for term, gap in zip((*pattern.terms[:-1], last), (0, *pattern.gaps), strict=True):
+        at += gap
+        placed.append((at, term))
+    return placed
+
+
+@panics_as_errors()
+def slots_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit: int) -> Slots:
+    """The slots from `first` on that have a pattern, in order."""
+    if not pattern.prefix or len(pattern.terms) == 1:
+        return slots_of(searcher, pattern_query(pattern), first, limit)
+    # The phrase queries of the library take so many terms for a prefix and no more: each term that begins so and stands
+    # in a memory with the other words is looked for by itself.
+    field = TITLE if pattern.field == "title" else WORDS
+    among = tantivy.Query.const_score_query(pattern_query(pattern), 1.0)
+    terms = [term for term, _ in searcher.terms_with_prefix(field, pattern.terms[-1], among, limit=None)]
+    found = [np.empty(0, np.uint32)]
+    for start in range(0, len(terms), _PHRASES_AT_ONCE):
+        phrases = [
+            (tantivy.Occur.Should, tantivy.Query.phrase_query(_SCHEMA, field, _at_places(pattern, term)))
+            for term in terms[start : start + _PHRASES_AT_ONCE]
+        ]
+        found.append(slots_of(searcher, tantivy.Query.boolean_query(phrases), first, limit))
+    return np.unique(np.concatenate(found))
 
 
 @panics_as_errors()
@@ -218,12 +241,9 @@ def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[
 
 
 @panics_as_errors()
-@panics_as_errors()
-def slots_like(searcher: tantivy.Searcher, term: str, distance: int, limit: int) -> Slots:
-    """Some slots with a term that is so many letters away from this one."""
-    query = tantivy.Query.fuzzy_term_query(_SCHEMA, WORDS, term, distance)
-    found = searcher.search(query, limit=limit, count=False).hits
-    return np.array(searcher.fast_field_values(SLOT, [address for _, address in found]), np.uint32)
+def near_query(term: str, distance: int) -> tantivy.Query:
+    """What has a term that is so many letters away from this one."""
+    return tantivy.Query.fuzzy_term_query(_SCHEMA, WORDS, term, distance)
 
 
 def delete_slots(writer: tantivy.IndexWriter, slots: Sequence[int]) -> None:

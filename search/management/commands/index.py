@@ -92,6 +92,8 @@ class Command(BaseCommand):
         with progress_bar() as show:
             try:
                 memories = indexer.rebuild(show)
+            except indexer.FollowedElsewhereError:
+                raise
             except WriterElsewhereError:
                 memories = rebuilt_by_other(show)
         self.say(f"{memories:,} memories are in a new search index.")
@@ -130,7 +132,7 @@ def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
     """Ask the process that keeps the index to make it anew, and wait until it has."""
     root = store.index_dir()
     before = sorted(root.glob("g-*"))
-    store.report_damage("a new one was asked for")
+    store.ask_for_rebuild("a new one was asked for")
     while store.damage_reported():
         with contextlib.suppress(WriterElsewhereError):
             return indexer.rebuild(show)  # it has ended meanwhile
