@@ -1,7 +1,7 @@
 """What a word that nothing has may have been meant to be: a word like it that some memory of the viewer has."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from access.viewer import Viewer, visible_to
@@ -15,20 +15,37 @@ from search.words import TextQuery
 _LEAST_LETTERS = 4
 _MOST_WORDS = 5
 _SUGGESTIONS = 2
-_LIKENESS = 0.7
+_LIKENESS = 0.72
 _SCOPE = 20_000
-_LOOKED_AT = 3
+_LOOKED_AT = 5
 
 
 def spelling_warnings(engine: Engine, query: SearchQuery, planned: Planned, viewer: Viewer) -> list[SearchWarning]:
-    """For each word of a query that no memory of the viewer has, whatever the filters: what may have been meant."""
+    """The words of a query that no memory of the viewer has, whatever the filters, and what may have been meant."""
     try:
-        return list(_warnings(engine, query, planned, viewer))
+        unknown = list(_unknown(engine, query, planned, viewer))
     except EngineTimeoutError:
         return []
+    if not unknown:
+        return []
+    named = " or ".join(f"“{query.text[start:end]}”" for start, end, _ in unknown)
+    meant = [_corrected(query.text, unknown, choice) for choice in range(_SUGGESTIONS)]
+    texts = tuple(text for text in dict.fromkeys(meant) if text != query.text)
+    return [SearchWarning(f"Nothing has the word {named}.", "q", texts)]
 
 
-def _warnings(engine: Engine, query: SearchQuery, planned: Planned, viewer: Viewer) -> Iterator[SearchWarning]:
+def _corrected(text: str, unknown: Sequence[tuple[int, int, Sequence[str]]], choice: int) -> str:
+    """The text with the likeliest word for each unknown one; for the first of them the one of that rank."""
+    for place, (start, end, spelled) in reversed(list(enumerate(unknown))):
+        if spelled:
+            text = text[:start] + spelled[min(choice if place == 0 else 0, len(spelled) - 1)] + text[end:]
+    return text
+
+
+def _unknown(
+    engine: Engine, query: SearchQuery, planned: Planned, viewer: Viewer
+) -> Iterator[tuple[int, int, Sequence[str]]]:
+    """Where each such word stands, and words like it that there are, the likeliest first."""
     if not planned.plan.texts:
         return
     visible = Plan(project_ids=planned.plan.project_ids)
@@ -42,10 +59,9 @@ def _warnings(engine: Engine, query: SearchQuery, planned: Planned, viewer: View
         if engine.totals([replace(visible, texts=texts)])[0]:
             continue
         term = _pattern(typed, language).terms[0]
-        close = difflib.get_close_matches(term, engine.near_terms(visible, term), 2 * _SUGGESTIONS, _LIKENESS)
+        close = difflib.get_close_matches(term, engine.near_terms(visible, term), _SUGGESTIONS, _LIKENESS)
         spelled = [_spelling(engine, visible, other, language, viewer) for other in close]
-        meant = [query.text[:start] + word + query.text[end:] for word in dict.fromkeys(spelled) if word]
-        yield SearchWarning(f"Nothing has the word “{typed}”.", "q", tuple(meant[:_SUGGESTIONS]))
+        yield start, end, list(dict.fromkeys(word for word in spelled if word))
 
 
 def _words(text: str, language: str) -> list[tuple[int, int]]:
@@ -65,14 +81,16 @@ def _having(word: str, text: LanguageText) -> LanguageText:
 
 
 def _spelling(engine: Engine, visible: Plan, term: str, language: str, viewer: Viewer) -> str:
-    """A term as the newest memory that has it writes it; empty where none does."""
+    """A term as one of the newest memories that have it writes it; empty where none does."""
     having = LanguageText(language, None, TextQuery(required=(Pattern((term,)),)))
     found = engine.hits(replace(visible, texts=(having,)), Sort.NEWEST, limit=_LOOKED_AT, offset=0)
+    within = False
     for memory in visible_to(viewer).filter(pk__in=[memory_id for memory_id, _ in found]).only("title", "content"):
         for text in (memory.title, memory.content[:_SCOPE]):
             for token in tokens(text, language):
                 if any(term == other for other, _ in token.terms):
-                    written = text[token.start : token.end]
-                    # A word at the start of a sentence; an identifier keeps its capitals.
-                    return fold(written) if written[1:].islower() else written
-    return ""
+                    if len(token.terms) == 1:
+                        return fold(text[token.start : token.end])
+                    within = True
+    # Only ever as a part of longer names, where its own spelling cannot be told from its stem.
+    return term if within else ""
