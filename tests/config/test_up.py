@@ -112,6 +112,8 @@ def home(server_folder):
 def runs(home):
     """Starts runs; what a failed test leaves of them is ended."""
     started = []
+    # What a run under nohup would hand down, and what some of these tests are about.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     def start(port, *arguments, **environment):
         started.append(Up(home, port, *arguments, **environment))

@@ -36,6 +36,7 @@ def records(django_db_setup, django_db_blocker):
     with django_db_blocker.unblock():
         call_command("import_memories", undo=str(batch.pk), force=True, verbosity=0)
         AuditEvent.objects.exclude(pk__in=audited).delete()
+        ImportBatch.objects.filter(pk=batch.pk).delete()
 
 
 @pytest.mark.parametrize(
