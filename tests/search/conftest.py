@@ -52,10 +52,21 @@ def everyone():
     return command_viewer()
 
 
+def bring_in(folder):
+    path = folder / "corpus.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    call_command("import_memories", str(path), verbosity=0)
+
+
 @pytest.fixture
 def corpus(db, engine, tmp_path):
     """The hand-written memories, brought in by the importer, as the oracle sees them."""
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
+    bring_in(tmp_path)
     return load_documents()
+
+
+@pytest.fixture
+def memories(db, index, settings, tmp_path):
+    """The same, where the derived index answers once it is made."""
+    settings.SEARCH_ENGINE = "tantivy"
+    bring_in(tmp_path)

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
@@ -16,19 +15,10 @@ from search.engines.tantivy import indexer, store
 from search.query import SearchQuery
 from search.result import FacetListing
 from search.run import facet_page, run
-from tests.corpus import RECORDS
 
 NOT_READY = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
 # Every kind of question that reaches the words: one word, a phrase, the start of one, in the titles alone.
 QUESTIONS = [({}, 14), ({"q": "tea"}, 6), ({"q": '"green tea"'}, 1), ({"q": "kett*"}, 2), ({"q": "title:tea"}, 3)]
-
-
-@pytest.fixture
-def memories(db, index, settings, tmp_path):
-    settings.SEARCH_ENGINE = "tantivy"
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
 
 
 @pytest.fixture

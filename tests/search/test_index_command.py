@@ -1,6 +1,5 @@
 """`manage.py index`: what it says, what it does, and how it ends."""
 
-import json
 import os
 import re
 import threading
@@ -18,17 +17,8 @@ from search.engines.tantivy.engine import TantivyEngine
 from search.management.commands import index as command
 from search.query import SearchQuery
 from search.run import run
-from tests.corpus import RECORDS
 
 MEMORIES = 16
-
-
-@pytest.fixture
-def memories(db, index, settings, tmp_path):
-    settings.SEARCH_ENGINE = "tantivy"
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
 
 
 @pytest.fixture
