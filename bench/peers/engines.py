@@ -163,12 +163,12 @@ def forget_index() -> None:
     """Let go of the index that this process reads, so that the next one is not taken for it."""
     try:
         store: Any = importlib.import_module("search.engines.tantivy.store")
-        engine: Any = importlib.import_module("search.engines.tantivy.engine")
+        words: Any = importlib.import_module("search.engines.tantivy.word_sets")
     except ImportError:
         return
     store.forget_view()
     # What is kept of words goes by the name of the generation, which is the same in the next index.
-    engine._word_sets = engine.WordSets()
+    words.word_sets.forget()
 
 
 def _as_answer(result: SearchResult) -> Answer:

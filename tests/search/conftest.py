@@ -39,7 +39,7 @@ def engine(request, settings, index, monkeypatch):
     """Every engine in turn: what is asked of one is asked of the others. Large sets are counted in another way."""
     settings.SEARCH_ENGINE = request.param.removesuffix("-large")
     if request.param == "tantivy-large":
-        monkeypatch.setattr("search.engines.tantivy.engine._WORTH_BITMAPS", -1)
+        monkeypatch.setattr("search.engines.tantivy.counting._WORTH_BITMAPS", -1)
         monkeypatch.setattr("search.engines.tantivy.parts._WORTH_BITMAPS", 0)
         monkeypatch.setattr(Part, "bitmaps", bitmaps_now)
     monkeypatch.setitem(engines.ENGINES, "tantivy", following_engine)

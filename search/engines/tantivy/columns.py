@@ -1,0 +1,55 @@
+"""The columns of a view, over all its parts."""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from search.engines.base import Plan, Value
+from search.engines.tantivy.parts import Array, Part
+from search.engines.tantivy.store import View
+from search.facets import FACET, Kind
+
+
+def whole(view: View, name: str) -> Array:
+    """A column over all slots. One part is the file itself; several are put together once for a view."""
+    if name not in view.kept:
+        parts = [part.arrays[name] for part in view.parts]
+        view.kept[name] = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.int64)
+    found: Array = view.kept[name]  # type: ignore[assignment]
+    return found
+
+
+def values_at(view: View, name: str, slots: Array) -> Array:
+    found: Array = whole(view, name).take(slots)
+    return found
+
+
+def ids_at(view: View, slots: Array) -> list[int]:
+    """The memories that stand in these slots."""
+    found: list[int] = values_at(view, "id", slots).tolist()
+    return found
+
+
+def stretches(view: View, slots: Array) -> Iterator[tuple[Part, Array]]:
+    """The parts that slots, in order, lie in, each with its places."""
+    cuts = np.searchsorted(slots, [part.first for part in view.parts] + [view.manifest.slots])
+    for part, low, high in zip(view.parts, cuts, cuts[1:], strict=False):
+        if high > low:
+            yield part, slots[low:high] - part.first
+
+
+def codes_of(view: View, column: str, values: Iterable[Value]) -> list[int]:
+    """The codes of values, of those that this view has."""
+    known, length = view.dictionary.codes[column], view.sizes[column]
+    return [code for value in values if value != "" and 0 < (code := known.get(value, 0)) < length]
+
+
+@lru_cache(maxsize=64)
+def _column_name(key: str, subcategories: bool) -> str:
+    return "category_own" if FACET[key].kind == Kind.TREE and not subcategories else key
+
+
+def column_of(key: str, plan: Plan) -> str:
+    """Without subcategories a tick means the node alone, and so must its number."""
+    return _column_name(key, plan.subcategories)

@@ -1,0 +1,227 @@
+"""Every number of a match set: facet values from the columns, days, and the buckets by date."""
+
+import heapq
+from collections.abc import Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import Protocol
+
+import numpy as np
+from pyroaring import BitMap
+
+from search.engines.base import BUCKET_DAYS, FacetCounts, FacetRequest, Plan, Value, ValueCount
+from search.engines.tantivy import days
+from search.engines.tantivy.columns import codes_of, column_of, stretches, values_at, whole
+from search.engines.tantivy.match import Matches
+from search.engines.tantivy.parts import Array, Bitmaps, Mask, Part, bitmap_of
+from search.engines.tantivy.store import View
+from search.facets import FACET, Kind
+from search.histogram import DayCount
+
+# From so many memories on, up to all but so many, values are counted by bitmaps.
+_WORTH_BITMAPS = 60_000
+
+
+class Counter(Protocol):
+    """How many of one set have each code of one column. Code 0 is "none"; it counts, and is no value."""
+
+    def of(self, code: int) -> int:
+        """How many have a code."""
+
+    def some(self) -> list[int]:
+        """The codes that any may have, and maybe others."""
+
+    def largest(self, limit: int, values: Sequence[Value]) -> list[int]:
+        """The codes of the largest counts, the first by value among equal ones."""
+
+    def distinct(self) -> int:
+        """How many codes have any."""
+
+
+class Counting:
+    """The counts of one answer."""
+
+    def __init__(self, view: View, matches: Matches) -> None:
+        self._view = view
+        self._matches = matches
+        self._largest_part = max(view.parts, key=lambda part: part.size, default=None)
+        # By the ids of masks, which `matches` keeps.
+        self._chosen: dict[int, BitMap] = {}
+        self._no_values: dict[tuple[int, str], int] = {}
+
+    def no_value(self, plan: Plan, key: str) -> int:
+        """How many have no value in a facet."""
+        if FACET[key].kind == Kind.PROJECT:
+            return 0
+        mask = self._matches.of(plan, without_includes=key)
+        if (counted := self._no_values.get((id(mask), key))) is not None:
+            return counted
+        return int(np.count_nonzero(self._matches.none(key).take(self._matches.slots(mask))))
+
+    def facet(self, plan: Plan, request: FacetRequest) -> FacetCounts:
+        mask = self._matches.of(plan, without_includes=request.key)
+        column = column_of(request.key, plan)
+        counter = self._counter(column, mask)
+        if column == request.key:
+            self._no_values[id(mask), request.key] = counter.of(0)
+        values = self._view.dictionary.values[column]
+        codes = self._wanted(request, column, counter)
+        own = self._own(codes, column, mask) if FACET[request.key].kind == Kind.TREE else [0] * len(codes)
+        rows = [ValueCount(values[code], counter.of(code), n) for code, n in zip(codes, own, strict=True)]
+        rows = sorted((row for row in rows if row.count), key=lambda row: (-row.count, row.value))
+        return FacetCounts(tuple(rows), counter.distinct())
+
+    def spans(self, mask: Mask, inside: Mask | None, zone: tzinfo, *, hours: bool = False) -> tuple[DayCount, ...]:
+        """By local day or hour: how many of the mask, and how many of those inside."""
+        slots = self._matches.slots(mask)
+        return days.count_spans(
+            values_at(self._view, "quarter", slots),
+            lambda some: values_at(self._view, "created", slots[some]),
+            None if inside is None else inside[slots],
+            zone,
+            hours=hours,
+        )
+
+    def buckets(self, mask: Mask, now: datetime) -> tuple[int, ...]:
+        created = whole(self._view, "created")
+        moments = [days.microseconds_of(now - timedelta(days=n)) for n in BUCKET_DAYS]
+        # Most memories are older than the longest bucket.
+        slots = self._matches.slots(mask)
+        if len(slots) * 8 < len(mask):
+            found = created.take(slots)
+            found = found[found >= moments[-1]]
+        else:
+            found = created[(created >= moments[-1]) & mask]
+        since = [int(np.count_nonzero(found >= moment)) for moment in moments]
+        return (*since, len(slots) - since[-1])
+
+    def _wanted(self, request: FacetRequest, column: str, counter: Counter) -> list[int]:
+        """The codes that a request is for; some of them may count nothing."""
+        if request.only is not None:
+            return codes_of(self._view, column, request.only)
+        if request.limit is None:
+            return counter.some()
+        largest = counter.largest(request.limit, self._view.dictionary.values[column])
+        return list(dict.fromkeys([*largest, *codes_of(self._view, column, request.always)]))
+
+    def _own(self, codes: Sequence[int], column: str, mask: Mask) -> list[int]:
+        """How many of the mask are filed in each category itself."""
+        values = self._view.dictionary.values[column]
+        known, length = self._view.dictionary.codes["category_own"], self._view.sizes["category_own"]
+        counter = self._counter("category_own", mask)
+        at = [known.get(values[code], length) for code in codes]
+        return [counter.of(code) if code < length else 0 for code in at]
+
+    def _counter(self, column: str, mask: Mask) -> Counter:
+        hits = len(self._matches.slots(mask))
+        if _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_BITMAPS:
+            large = self._largest_part
+            if large is not None and (bitmaps := large.bitmaps(column)) is not None:
+                return self._of_bitmaps(column, mask, large, bitmaps)
+        return _Counted(self._count(column, mask))
+
+    def _of_bitmaps(self, column: str, mask: Mask, large: Part, bitmaps: Bitmaps) -> Counter:
+        """By bitmaps in the largest part, all at once in the others, which are small."""
+        if (chosen := self._chosen.get(id(mask))) is None:
+            chosen = self._chosen[id(mask)] = bitmap_of(mask[large.slots])
+        length = self._view.sizes[column]
+        rest = np.zeros(length, np.int64)
+        for part, within in stretches(self._view, self._matches.slots(mask)):
+            if part is not large:
+                rest += part.count(column, mask[part.slots], within, length)
+        return _CountedByBitmaps(chosen, bitmaps, rest)
+
+    def _count(self, column: str, mask: Mask) -> Array:
+        """Counts by code. Of more than half of all memories, the others are counted and taken away."""
+        if len(self._matches.slots(mask)) * 2 > self._view.manifest.memories:
+            rest = self._matches.known(("not", id(mask)), lambda: self._view.live & ~mask)
+            return self._all_counts(column) - self._counted(column, rest)
+        return self._counted(column, mask)
+
+    def _all_counts(self, column: str) -> Array:
+        kept, name = self._view.kept, f"counts of {column}"
+        if name not in kept:
+            kept[name] = self._counted(column, self._view.live)
+        found: Array = kept[name]  # type: ignore[assignment]
+        return found
+
+    def _counted(self, column: str, mask: Mask) -> Array:
+        length = self._view.sizes[column]
+        counts = np.zeros(length, np.int64)
+        for part, places in stretches(self._view, self._matches.slots(mask)):
+            counts += part.count(column, mask[part.slots], places, length)
+        return counts
+
+
+class _Counted:
+    """All codes counted at once."""
+
+    def __init__(self, counts: Array) -> None:
+        self._counts = counts
+
+    def of(self, code: int) -> int:
+        return int(self._counts[code])
+
+    def some(self) -> list[int]:
+        found: list[int] = (np.flatnonzero(self._counts[1:]) + 1).tolist()
+        return found
+
+    def largest(self, limit: int, values: Sequence[Value]) -> list[int]:
+        some = np.flatnonzero(self._counts[1:]) + 1
+        if len(some) <= limit:
+            return some.tolist()
+        if not limit:
+            return []
+        found = self._counts[some]
+        least = np.partition(found, len(found) - limit)[len(found) - limit]
+        above = some[found > least].tolist()
+        equal = some[found == least].tolist()
+        equal.sort(key=values.__getitem__)
+        return [*above, *equal[: limit - len(above)]]
+
+    def distinct(self) -> int:
+        return int(np.count_nonzero(self._counts[1:]))
+
+
+class _CountedByBitmaps:
+    """Each code counted when it is asked for, and never twice: only what may be shown is."""
+
+    def __init__(self, chosen: BitMap, bitmaps: Bitmaps, rest: Array) -> None:
+        self._chosen = chosen
+        self._bitmaps = bitmaps
+        self._rest = rest
+        self._known: dict[int, int] = {}
+        # By code, how many there can be at most.
+        self._most: Array = rest.copy()
+        self._most[bitmaps.codes] += bitmaps.sizes
+
+    def of(self, code: int) -> int:
+        if (known := self._known.get(code)) is None:
+            places = self._bitmaps.by_code.get(code)
+            within = 0 if places is None else self._chosen.intersection_cardinality(places)
+            known = self._known[code] = int(self._rest[code]) + within
+        return known
+
+    def some(self) -> list[int]:
+        found: list[int] = (np.flatnonzero(self._most[1:]) + 1).tolist()
+        return found
+
+    def largest(self, limit: int, values: Sequence[Value]) -> list[int]:
+        """Those that can be large come first, until none is left that could be among them."""
+        best: list[int] = []
+        candidates = []
+        for code in np.argsort(-self._most, kind="stable").tolist():
+            if not self._most[code] or (len(best) == limit and (not limit or self._most[code] < best[0])):
+                break
+            if not code or not (n := self.of(code)):
+                continue
+            candidates.append(code)
+            (heapq.heappush if len(best) < limit else heapq.heappushpop)(best, n)
+        candidates.sort(key=lambda code: (-self.of(code), values[code]))
+        return candidates[:limit]
+
+    def distinct(self) -> int:
+        some = self._rest > 0
+        touched = map(self._chosen.intersect, self._bitmaps.by_code.values())
+        some[self._bitmaps.codes] |= np.fromiter(touched, np.bool_, len(self._bitmaps.codes))
+        some[0] = False
+        return int(np.count_nonzero(some))

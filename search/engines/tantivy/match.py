@@ -1,0 +1,149 @@
+"""The match set: filters, words and dates as masks over the slots, and what all of them leave.
+
+A mask has a byte for each slot.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import chain
+
+import numpy as np
+
+from search.analysis import Pattern
+from search.engines.base import Filter, Plan, Value
+from search.engines.tantivy import days
+from search.engines.tantivy.columns import codes_of, column_of, whole
+from search.engines.tantivy.parts import SCALARS, Array, Mask
+from search.engines.tantivy.store import View
+from search.engines.tantivy.word_sets import word_sets
+from search.words import Group, TextQuery
+
+
+class Matches:
+    """The match sets of one answer. What they are made of is kept for it, and made once."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._masks: dict[object, Mask] = {}
+        # By the id of a mask, which stays its own because the mask is kept too.
+        self._slots: dict[int, tuple[Mask, Array]] = {}
+
+    def total(self, plan: Plan) -> int:
+        """Of many plans each is asked for once: what they are made of is kept, they themselves are not."""
+        key = ("match", plan, "")
+        if (known := self._masks.get(key)) is not None:
+            return int(np.count_nonzero(known))
+        return int(np.count_nonzero(self._matched(plan, "")))
+
+    def of(self, plan: Plan, *, without_includes: str = "") -> Mask:
+        """The slots that pass the whole plan, but for what one facet includes."""
+        if without_includes:
+            chosen = plan.filter(without_includes)
+            if chosen is None or not chosen.includes or chosen.narrows_own_counts:
+                without_includes = ""
+        return self.known(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
+
+    def _matched(self, plan: Plan, without_includes: str) -> Mask:
+        masks = [self._view.live]
+        if plan.project_ids is not None:
+            masks.append(self._having("project", plan.project_ids))
+        if plan.has_text:
+            masks.append(self.known(("texts", plan.texts), lambda: self._texts(plan)))
+        for chosen in plan.filters:
+            if values := tuple(chain(*chosen.exclude)):
+                masks.append(~self._having(column_of(chosen.key, plan), values))
+            if chosen.any_value:
+                masks.append(~self.none(chosen.key))
+            if chosen.includes and chosen.key != without_includes:
+                masks.append(self._included(chosen, plan))
+        if plan.start is not None or plan.end is not None:
+            masks.append(self.known(("dates", plan.start, plan.end), lambda: self._dated(plan)))
+        return reduce(np.logical_and, masks) if len(masks) > 1 else masks[0]
+
+    def _included(self, chosen: Filter, plan: Plan) -> Mask:
+        column = column_of(chosen.key, plan)
+        if chosen.require_all:
+            masks = [self._having(column, group) for group in chosen.include]
+            # In AND mode a value and "no value" together can never both hold.
+            if chosen.no_value:
+                masks.append(self.none(chosen.key))
+            return reduce(np.logical_and, masks)
+        mask = self._having(column, tuple(chain(*chosen.include)))
+        return mask | self.none(chosen.key) if chosen.no_value else mask
+
+    def _having(self, column: str, values: Sequence[Value]) -> Mask:
+        """The slots with any of the values."""
+        return self.known(("having", column, tuple(values)), lambda: self._found(column, values))
+
+    def _found(self, column: str, values: Sequence[Value]) -> Mask:
+        return self._coded(column, codes_of(self._view, column, values))
+
+    def _coded(self, column: str, codes: Sequence[int]) -> Mask:
+        """The slots with any of the codes."""
+        mask = np.zeros(self._view.manifest.slots, np.bool_)
+        for part in self._view.parts:
+            stretch = mask[part.slots]
+            for code in codes:
+                if column in SCALARS:
+                    stretch |= part.arrays[column] == code
+                else:
+                    stretch[part.rows_of(column, code)] = True
+        return mask
+
+    def none(self, key: str) -> Mask:
+        """The slots without a value in a facet."""
+        return self.known(("none", key), lambda: self._coded(key, [0]))
+
+    def _dated(self, plan: Plan) -> Mask:
+        created = whole(self._view, "created")
+        mask = np.ones(self._view.manifest.slots, np.bool_)
+        if plan.start is not None:
+            mask &= created >= days.microseconds_of(plan.start)
+        if plan.end is not None:
+            mask &= created < days.microseconds_of(plan.end)
+        return mask
+
+    def _texts(self, plan: Plan) -> Mask:
+        masks = []
+        for text in plan.texts:
+            mask = self._words(text.words)
+            if text.project_ids is not None:
+                mask = mask & self._having("project", text.project_ids)
+            masks.append(mask)
+        return reduce(np.logical_or, masks)
+
+    def _words(self, query: TextQuery) -> Mask:
+        if query.is_empty:
+            return np.zeros(self._view.manifest.slots, np.bool_)
+        masks = [self._pattern(pattern) for pattern in query.required]
+        masks += [~self._pattern(pattern) for pattern in query.excluded]
+        if query.groups:
+            masks.append(reduce(np.logical_or, [self._group(group) for group in query.groups]))
+        return reduce(np.logical_and, masks)
+
+    def _group(self, group: Group) -> Mask:
+        masks = [self._pattern(pattern) for pattern in group.phrases]
+        found = [self._pattern(pattern) for pattern in group.words]
+        if found and group.need == len(found):
+            masks += found
+        elif found:
+            held: Array = np.zeros(self._view.manifest.slots, np.uint8 if len(found) < 256 else np.uint16)
+            for mask in found:
+                np.add(held, mask, out=held)
+            masks.append(held >= group.need)
+        return reduce(np.logical_and, masks)
+
+    def _pattern(self, pattern: Pattern) -> Mask:
+        return self.known(("pattern", pattern), lambda: word_sets.mask(self._view, pattern))
+
+    def known(self, key: object, make: Callable[[], Mask]) -> Mask:
+        """Masks of this answer, each made once. Nobody writes into one."""
+        if (found := self._masks.get(key)) is None:
+            found = self._masks[key] = make()
+        return found
+
+    def slots(self, mask: Mask) -> Array:
+        """The slots of a mask, found once."""
+        if (known := self._slots.get(id(mask))) is None:
+            known = self._slots[id(mask)] = (mask, np.flatnonzero(mask))
+        return known[1]
