@@ -34,6 +34,34 @@ def env_int(name: str, default: int, *, low: int, high: int) -> int:
     return int(value)
 
 
+def env_share(name: str, default: float) -> float:
+    """Read a number from 0 to 1."""
+    value = os.environ.get(name, "").strip()
+    try:
+        share = float(value) if value else default
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ImproperlyConfigured(f"{name}={value!r} is not a number from 0 to 1.")
+    return share
+
+
+def env_shares(name: str, default: dict[str, float], *, others: bool) -> dict[str, float]:
+    """Read names with a number from 0 to 1 each, such as `quality=0.1,recency=0`; what is not named stays as it is."""
+    found = dict(default)
+    for part in env_list(name, []):
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        if not others and key not in default:
+            raise ImproperlyConfigured(f"{name}: {key!r} is not one of {', '.join(default)}.")
+        try:
+            found[key] = float(value)
+        except ValueError:
+            found[key] = -1.0
+        if not key or not 0 <= found[key] <= 1:
+            raise ImproperlyConfigured(f"{name}: {part!r} is not a name and a number from 0 to 1, as in quality=0.1.")
+    return found
+
+
 def env_list(name: str, default: list[str]) -> list[str]:
     """Read a comma list."""
     value = os.environ.get(name, "")
@@ -196,6 +224,16 @@ EMBEDDING_DIMENSIONS = 384
 # `tantivy` answers from an index under HOME that follows the database; `postgres` from the database alone.
 SEARCH_ENGINE = env_choice("SEARCH_ENGINE", "TANTIVY", ["TANTIVY", "POSTGRES"]).lower()
 SEARCH_INDEX = HOME / "index"
+# How many of the nearest by meaning match at most, and how much meaning counts against words, of 1.
+SEARCH_SEMANTIC_LIMIT = env_int("SEARCH_SEMANTIC_LIMIT", 1_000, low=10, high=10_000)
+SEARCH_MEANING_WEIGHT = env_share("SEARCH_MEANING_WEIGHT", 0.6)
+# What the rerank of the best adds up, and what a source counts where not 1; see docs/ranking.md.
+SEARCH_WEIGHTS = env_shares(
+    "SEARCH_WEIGHTS", {"relevance": 1.0, "quality": 0.05, "recency": 0.05, "source": 0.05}, others=False
+)
+SEARCH_SOURCE_WEIGHTS = env_shares("SEARCH_SOURCE_WEIGHTS", {}, others=True)
+# From this similarity on, two results are told as one with similar ones behind it.
+SEARCH_FOLD_SIMILARITY = env_share("SEARCH_FOLD_SIMILARITY", 0.95)
 # Facets that take longer are reported as unavailable; the hits come all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
 

@@ -61,7 +61,7 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
     requests = [_request(spec, plan, tree, facet_limit) for spec in FACETS]
     try:
         counts = _counts(engine, planned, requests)
-        histogram = _histogram(engine, query, planned, counts)
+        histogram = replace(_histogram(engine, query, planned, counts), at_least=counts.days_capped)
     except EngineTimeoutError:
         return _unavailable(engine, plan, "Counting took too long.")
     except (OperationalError, InterfaceError):
@@ -82,7 +82,8 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
             values = _tree_values(engine, counted, tree, planned, hides)
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, planned, zeros), planned, hides)
-        facets.append(build_facet(spec, values, counted.distinct, summary, planned))
+        facet = build_facet(spec, values, counted.distinct, summary, planned)
+        facets.append(replace(facet, at_least=counted.capped))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
     return Counted(summary, tuple(facets), histogram, buckets, ranges)
 

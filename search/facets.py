@@ -83,7 +83,10 @@ class FacetValue:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """A facet counted under one query. `unavailable` says why there are no counts, where there are none."""
+    """A facet counted under one query. `unavailable` says why there are no counts, where there are none.
+
+    With `at_least`, its counts are lower bounds: the set they are over reached the limit of looking by meaning.
+    """
 
     key: str
     values: tuple[FacetValue, ...] = ()
@@ -93,6 +96,7 @@ class Facet:
     any_value_selected: bool = False
     requires_all: bool = False
     unavailable: str = ""
+    at_least: bool = False
 
     @property
     def spec(self) -> FacetSpec:

@@ -48,6 +48,8 @@ class Histogram:
     coarsened_from: Interval | None = None
     step: int = 1
     unavailable: str = ""
+    # Whether its counts are lower bounds, as those of a Facet may be.
+    at_least: bool = False
 
     @property
     def peak(self) -> Bar | None:

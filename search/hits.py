@@ -8,6 +8,7 @@ from memories.models import Memory
 from search.analysis import Pattern, Segment, matched_spans, plain_text, segments, snippet
 from search.engines.base import Plan
 from search.planning import Planned
+from search.ranking import Ranked
 from search.result import CategoryRef, Hit
 
 # How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
@@ -15,7 +16,7 @@ _SNIPPET_SCOPE = 20_000
 _SNIPPET_LENGTH = 260
 
 
-def hydrate(found: list[tuple[int, float | None]], planned: Planned, viewer: Viewer) -> tuple[Hit, ...]:
+def hydrate(found: list[Ranked], planned: Planned, viewer: Viewer) -> tuple[Hit, ...]:
     """Rows of a page in their order: one statement for memories, two for the names of their categories."""
     if not found:
         return ()
@@ -23,13 +24,13 @@ def hydrate(found: list[tuple[int, float | None]], planned: Planned, viewer: Vie
     memories = {
         memory.pk: memory
         for memory in visible_to(viewer)
-        .filter(pk__in=[pk for pk, _ in found])
+        .filter(pk__in=[one.id for one in found])
         .annotate(head=Left("content", scope))
         .defer("content", "raw", "terms")
     }
     memories = {pk: memory for pk, memory in memories.items() if _in_state(memory, planned.plan)}
     nodes = category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
-    return tuple(_hit(memories[pk], score, planned, nodes) for pk, score in found if pk in memories)
+    return tuple(_hit(memories[one.id], one, planned, nodes) for one in found if one.id in memories)
 
 
 def _in_state(memory: Memory, plan: Plan) -> bool:
@@ -40,7 +41,7 @@ def _in_state(memory: Memory, plan: Plan) -> bool:
     return any(memory.state in group for group in chosen.include)
 
 
-def _hit(memory: Memory, score: float | None, planned: Planned, nodes: dict[int, CategoryNode]) -> Hit:
+def _hit(memory: Memory, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode]) -> Hit:
     project = planned.projects[memory.project_id]
     patterns = _patterns(planned.plan, memory.project_id)
     categories = sorted((nodes[pk] for pk in memory.category_ids if pk in nodes), key=lambda node: node.path)
@@ -64,7 +65,8 @@ def _hit(memory: Memory, score: float | None, planned: Planned, nodes: dict[int,
         pinned=memory.pinned,
         importance=memory.importance,
         superseded_by=memory.superseded_by_id,
-        score=score,
+        score=why.score,
+        why=why,
     )
 
 

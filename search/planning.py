@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import TypeVar
 
+from django.conf import settings
+
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity
 from categories.queries import (
@@ -19,13 +21,14 @@ from categories.queries import (
     resolve_entities,
     similar_names,
 )
+from memories.embeddings import EmbedderNotReady, query_vector
 from memories.models import Project
 from memories.records import normalise_tag, slug_name
-from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Filter, LanguageText, Plan, Value
+from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Filter, LanguageText, Meaning, Plan, Value
 from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, Kind
-from search.query import SearchQuery
+from search.query import Mode, SearchQuery
 from search.result import SearchWarning
-from search.words import parse_text
+from search.words import parse_text, plain_text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Planned:
     asked: set[tuple[str, str]] = field(default_factory=set)
     # The URL values that stand for an engine's value, as chosen: (facet, engine value) -> URL value.
     spelled: dict[tuple[str, Value], str] = field(default_factory=dict)
+    # Why a query that looks by meaning has to do without.
+    without_meaning: str = ""
 
 
 def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> Planned:
@@ -74,6 +79,7 @@ def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime
     planned.plan = Plan(
         project_ids=project_ids,
         texts=_texts(query, planned),
+        meaning=_meaning(query, planned),
         filters=tuple(_filters(engine, query, planned)),
         start=start,
         end=end,
@@ -104,7 +110,7 @@ def _texts(query: SearchQuery, planned: Planned) -> tuple[LanguageText, ...]:
         for name in languages
     )
     words = texts[0].words
-    if words.is_empty:
+    if words.is_empty and not query.mode.looks_by_meaning:
         planned.warnings.append(SearchWarning("There is no word to look for in the text.", "q"))
     for flag in words.flags:
         planned.warnings.append(
@@ -115,6 +121,28 @@ def _texts(query: SearchQuery, planned: Planned) -> tuple[LanguageText, ...]:
             SearchWarning(f"“{short}” was read without its *: at least two letters are needed before it.", "q")
         )
     return texts
+
+
+def _meaning(query: SearchQuery, planned: Planned) -> Meaning | None:
+    """What the text means, where the query looks by meaning and the model is there; if it is not, why is told."""
+    if not query.mode.looks_by_meaning or not (said := plain_text_of(query.text)):
+        return None
+    try:
+        found = query_vector(said)
+    except EmbedderNotReady as error:
+        planned.without_meaning = error.reason
+        if query.mode == Mode.SEMANTIC:
+            reason = f"{error.reason[:1].upper()}{error.reason[1:]}"
+            planned.warnings.append(SearchWarning(f"{reason}. These were found by words instead.", "mode"))
+        return None
+    least = found.min_similarity if query.min_similarity is None else query.min_similarity
+    return Meaning(
+        model_id=found.model_id,
+        vector=found.vector.tobytes(),
+        least=least,
+        limit=settings.SEARCH_SEMANTIC_LIMIT,
+        alone=query.mode == Mode.SEMANTIC,
+    )
 
 
 def _filters(engine: Engine, query: SearchQuery, planned: Planned) -> Iterable[Filter]:

@@ -31,9 +31,15 @@ _ALL_SWITCH = {"tag": "match_all"}
 
 
 class Mode(StrEnum):
+    HYBRID = "hybrid"
+    SEMANTIC = "semantic"
     KEYWORD = "keyword"
     TAG = "tag"
     FACETED = "faceted"
+
+    @property
+    def looks_by_meaning(self) -> bool:
+        return self in {Mode.HYBRID, Mode.SEMANTIC}
 
 
 class Sort(StrEnum):
@@ -169,7 +175,12 @@ class SearchQuery(BaseModel):
         max_length=MAX_TEXT_LENGTH,
         description='Words, "phrases", prefix*, title:word, +must, -not, `or` between choices.',
     )
-    mode: Mode = Field(Mode.KEYWORD, description="How to look: by words, by tags alone, or by filters.")
+    mode: Mode = Field(
+        Mode.HYBRID, description="How to look: by words and meaning, by either alone, by tags alone, or by filters."
+    )
+    min_similarity: float | None = Field(
+        None, ge=0, le=1, description="How near in meaning a memory must be; the model's own where it is not given."
+    )
     project: Values = Field((), description="Slug of a project. Repeat for any of several.")
     type: Values = Field((), description="Type of memory.")
     category: Values = Field((), description="Slug path, name, alias or id of a category; descendants included.")
@@ -264,6 +275,8 @@ class SearchQuery(BaseModel):
                         f"write one of {', '.join(FACET)}",
                         tuple(difflib.get_close_matches(key, FACET, 3)),
                     )
+        if self.min_similarity is not None and not self.mode.looks_by_meaning:
+            yield Problem("min_similarity", f"mode {self.mode} does not look by meaning", "use mode=hybrid or semantic")
         if self.mode == Mode.TAG:
             if self.text:
                 yield Problem("q", "mode tag takes no words", "leave q out, or use mode=faceted for words and tags")
@@ -477,6 +490,7 @@ ALIASES: dict[str, str] = {
     "include_children": "subcategories",
     "includeFacets": "include_facets",
     "timezone": "tz",
+    "minSimilarity": "min_similarity",
 }
 _SORT_ALIASES = {"date_desc": "newest", "date_asc": "oldest", "created_at": "newest", "date": "newest"}
 
@@ -571,6 +585,8 @@ def _problem(key: str, value: Any, detail: Mapping[str, Any]) -> Problem:
             return Problem(parameter, "has too many values", f"give at most {MAX_VALUES}")
         case "int_parsing" | "int_type" | "int_from_float" | "int_parsing_size":
             return Problem(parameter, f"'{shown}' is not a whole number", "write a number such as 1")
+        case "float_parsing" | "float_type" | "finite_number":
+            return Problem(parameter, f"'{shown}' is not a number", "write a number such as 0.35")
         case "greater_than_equal":
             return Problem(parameter, f"{shown} is too small", f"write {context['ge']} or more")
         case "less_than_equal":

@@ -8,6 +8,7 @@ from search.analysis import Segment
 from search.facets import DateBuckets, Facet
 from search.histogram import Histogram
 from search.query import Problem, SearchQuery
+from search.ranking import Ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Hit:
     importance: float | None
     superseded_by: int | None
     score: float | None
+    why: Ranked
 
     @property
     def title_text(self) -> str:
@@ -76,13 +78,15 @@ class SearchResult:
     """What one query came to. `facets`, `histogram` and `date_buckets` are None unless the query asked for facets.
 
     `date_buckets` are over the match set; `quick_ranges` are the same spans over what passes without the date filter.
-    `hidden` counts what would match but for the default states. `timings` are milliseconds by stage.
+    `hidden` counts what would match but for the default states. `timings` are milliseconds by stage. With `at_least`,
+    the match set reached the limit of what is looked for by meaning: the total is a lower bound.
     """
 
     query: SearchQuery
     total: int
     hits: tuple[Hit, ...]
     matched_by: str
+    at_least: bool = False
     hidden: int = 0
     facets: tuple[Facet, ...] | None = None
     histogram: Histogram | None = None

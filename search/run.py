@@ -5,6 +5,7 @@ A fixed number of statements, whatever the number of hits, values and facets.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from django.conf import settings
@@ -30,7 +31,9 @@ from search.engines.tantivy.outbox import backlog
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
 from search.planning import build_plan, visible_ids
-from search.query import SearchQuery
+from search.query import SearchQuery, Sort
+from search.ranking import Ranked
+from search.relevance import ranked_page
 from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
 from search.stopwatch import Stopwatch
 
@@ -84,8 +87,10 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
             with watch.stage("facets"):
                 counted = count_facets(engine, query, planned, facet_limit)
         with watch.stage("search"):
-            total = counted.summary.total if counted else engine.summary(planned.plan, no_values=False).total
-            found = _find(engine, planned.plan, query, total)
+            summary = counted.summary if counted else engine.summary(planned.plan, no_values=False)
+            total = summary.total
+            found = _find(engine, planned.plan, query, total, now)
+            matched_by = _matched_by(engine, planned, total)
             hidden, without = count_alternatives(engine, query, planned, total)
             warnings = [*collect_warnings(engine, query, planned, total, viewer), *engine_notices(engine, viewer)]
         with watch.stage("hits"):
@@ -93,8 +98,9 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
     return SearchResult(
         query=query,
         total=total,
+        at_least=summary.capped,
         hits=hits,
-        matched_by=_matched_by(planned.plan, total),
+        matched_by=matched_by,
         hidden=hidden,
         facets=counted.facets if counted else None,
         histogram=counted.histogram if counted else None,
@@ -150,7 +156,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
             values = counted_rows(spec, shown, planned, hides)
         if spec.kind == Kind.TREE:
             values = tuple(mark_parents(engine, planned, values))
-        facet = build_facet(spec, values, len(listed), summary, planned)
+        facet = replace(build_facet(spec, values, len(listed), summary, planned), at_least=counts.capped)
     return FacetPage(facet, listing, summary.total, tuple(warnings), planned.labels, watch.timings)
 
 
@@ -177,21 +183,41 @@ def _children_of(engine: Engine, plan: Plan, parent: str, warnings: list[SearchW
     return tuple(child.id for pk in seen for child in category_tree_nodes((), parent_id=pk))
 
 
-def _find(engine: Engine, plan: Plan, query: SearchQuery, total: int) -> list[tuple[int, float | None]]:
+def _find(engine: Engine, plan: Plan, query: SearchQuery, total: int, now: datetime) -> list[Ranked]:
     offset = (query.page - 1) * query.page_size
     if offset >= total:
         return []
-    return engine.hits(plan, query.order, limit=query.page_size, offset=offset)
+    if query.order != Sort.RELEVANCE:
+        return [Ranked(pk) for pk, _ in engine.hits(plan, query.order, limit=query.page_size, offset=offset)]
+    found = ranked_page(engine, plan, limit=query.page_size, offset=offset, now=now)
+    # How rare a word is among all memories shows in a score: it is for who may see them all.
+    return found if plan.project_ids is None else [one.without_scores() for one in found]
 
 
-def _matched_by(plan: Plan, total: int) -> str:
+def _matched_by(engine: Engine, planned: Planned, total: int) -> str:
     """How the match set was made, in words."""
+    plan = planned.plan
     if not plan.texts:
         return ""
-    words = plan.texts[0].words
-    if words.is_empty:
+    words, meaning = plan.texts[0].words, plan.meaning
+    if words.is_empty and meaning is None:
         return "no word to look for"
-    text = f"{total:,} {'contains' if total == 1 else 'contain'} {words.describe()}"
+    if meaning is not None and meaning.alone:
+        return f"{total:,} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
+    by_words = total if meaning is None else engine.summary(replace(plan, meaning=None), no_values=False).total
+    text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
+    if words.is_empty:
+        text = "none by words"
     if words.ignored:
         text += f"; not counted: {', '.join(words.ignored)}"
+    if meaning is not None:
+        text += f"; {total - by_words:,} more by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
+    elif planned.without_meaning:
+        text += f"; by words alone: {planned.without_meaning}"
     return text
+
+
+def _ceiling(engine: Engine, plan: Plan) -> str:
+    if plan.meaning is None or not engine.near(plan).capped:
+        return ""
+    return f", of which the nearest {plan.meaning.limit:,} are looked at: there may be more"

@@ -67,6 +67,14 @@ class TextQuery:
         return not (self.groups or self.required or self.excluded)
 
     @property
+    def always(self) -> "TextQuery":
+        """What a memory must have that matches by meaning: signed words, and the phrases of one of the groups."""
+        phrases = tuple(Group(group.phrases, ()) for group in self.groups)
+        if not all(group.phrases for group in phrases):
+            phrases = ()
+        return TextQuery(groups=phrases, required=self.required, excluded=self.excluded)
+
+    @property
     def positive(self) -> tuple[Pattern, ...]:
         """Every pattern that a match may show, for ranking and highlights."""
         found: dict[Pattern, None] = dict.fromkeys(self.required)
@@ -202,6 +210,19 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
         flags=tuple(flags),
         short_prefixes=tuple(short),
     )
+
+
+def plain_text_of(text: str) -> str:
+    """What a typed text says, without its signs and without what it leaves out: the text to look by meaning for."""
+    said = []
+    for chunk in _CHUNK.finditer(text):
+        sign, _, quoted, bare = chunk.groups()
+        if bare is not None:
+            sign, bare = _split_sign(bare, {})
+            _, bare = _split_field(bare)
+        if sign != "-":
+            said.append((quoted if bare is None else bare).strip())
+    return " ".join(part for part in said if part)
 
 
 def _pattern(raws: list[RawToken], prefix: str, field: str) -> Pattern:

@@ -8,11 +8,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from search.histogram import DayCount
 from search.query import Sort
 from search.words import TextQuery
 
 Value = int | str
+Ids = npt.NDArray[np.int64]
+Similarities = npt.NDArray[np.float32]
 
 # How far back the cumulative buckets reach; the last one is older than all.
 BUCKET_DAYS = (7, 30, 90, 365)
@@ -60,11 +65,41 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class Meaning:
+    """What is near to a vector: the `limit` nearest memories of those that pass the filters, none below `least`.
+
+    `vector` is float32 as bytes, of the length that the model of `model_id` has. With `alone`, words do not match.
+    """
+
+    model_id: int
+    vector: bytes
+    least: float
+    limit: int
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Memories by meaning, the nearest first. `capped` where there may be more than were looked for."""
+
+    ids: Ids
+    similarities: Similarities
+    capped: bool = False
+
+
+NOTHING_NEAR = Near(np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """A query that an engine can answer. `project_ids` is what the viewer may see; None means everything."""
+    """A query that an engine can answer. `project_ids` is what the viewer may see; None means everything.
+
+    A memory matches by the words of `texts` or by `meaning`, and always has the phrases and signed words of `texts`.
+    """
 
     project_ids: tuple[int, ...] | None = None
     texts: tuple[LanguageText, ...] = ()
+    meaning: Meaning | None = None
     filters: tuple[Filter, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
@@ -107,18 +142,23 @@ class ValueCount:
 
 @dataclass(frozen=True, slots=True)
 class FacetCounts:
-    """A facet's values, the largest first, and how many distinct ones there are with a count."""
+    """A facet's values, the largest first, and how many distinct ones there are with a count.
+
+    `capped` where the set reached the limit of its meaning: then there may be more of each.
+    """
 
     values: tuple[ValueCount, ...] = ()
     distinct: int = 0
+    capped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The total, and per facet how many have no value in it."""
+    """The total, and per facet how many have no value in it. `capped` as in FacetCounts."""
 
     total: int
     no_value: dict[str, int] = field(default_factory=dict)
+    capped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +173,8 @@ class Counts:
     days: tuple[DayCount, ...]
     buckets: tuple[int, ...]
     buckets_without_dates: tuple[int, ...]
+    # Whether the days, which are counted without the dates, are capped; see FacetCounts.
+    days_capped: bool = False
 
 
 class Engine(Protocol):
@@ -143,6 +185,15 @@ class Engine(Protocol):
     @property
     def revision(self) -> str:
         """Changes whenever an answer may: what is kept of answers is kept under it."""
+
+    def near(self, plan: Plan) -> Near:
+        """What of the plan's match set is there by meaning, the nearest first."""
+
+    def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
+        """Those of some memories that the match set of the plan has."""
+
+    def word_scores(self, plan: Plan, ids: Sequence[int]) -> dict[int, float]:
+        """How well some memories fit the words of the plan, whether they match or not; those without any left out."""
 
     def summary(self, plan: Plan, *, no_values: bool) -> Summary:
         """The total, and where asked the memories without a value per facet."""

@@ -7,11 +7,14 @@ are composed from the constants below; every value is a parameter.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import psycopg
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
@@ -20,16 +23,20 @@ from memories.models import Corpus
 from search.analysis import FIELD_WEIGHTS, Pattern, quote_term
 from search.engines.base import (
     BUCKET_DAYS,
+    NOTHING_NEAR,
     Counts,
     EngineTimeoutError,
     FacetCounts,
     FacetRequest,
     Filter,
+    Ids,
+    Near,
     Plan,
     Summary,
     Value,
     ValueCount,
 )
+from search.engines.nearest import nearest_passing
 from search.facets import FACET, FACETS, FacetSpec, Kind
 from search.histogram import DayCount
 from search.query import Sort
@@ -107,8 +114,9 @@ _SUMMARY_KEY = -100
 class _Sql:
     """Conditions with named parameters, gathered while a statement is composed."""
 
-    def __init__(self) -> None:
+    def __init__(self, near: Callable[[Plan, str, bool], Ids] | None = None) -> None:
         self.parameters: dict[str, Any] = {}
+        self.near = near
 
     def bind(self, value: Any) -> str:
         name = f"p{len(self.parameters)}"
@@ -117,17 +125,31 @@ class _Sql:
 
     def where(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> str:
         """The whole filter of a plan, but for what one facet includes, or but for the dates."""
+        conditions = self.filters(plan, without_includes=without_includes, without_dates=without_dates)
+        if plan.meaning is not None and self.near is not None:
+            near = self.near(plan, without_includes, without_dates)
+            conditions.append(self.matching(plan, near))
+        elif plan.has_text:
+            conditions.append(self._texts(plan))
+        return " AND ".join(conditions) or "true"
+
+    def matching(self, plan: Plan, near: Ids) -> str:
+        """By words or by meaning, where what is near is known."""
+        by_meaning = f"m.id = ANY({self.bind(near.tolist())}::bigint[])"
+        return by_meaning if plan.meaning and plan.meaning.alone else f"({self._texts(plan)} OR {by_meaning})"
+
+    def filters(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
+        """All that a plan asks for but words and meaning."""
         conditions: list[str] = []
         if plan.project_ids is not None:
             conditions.append(f"m.project_id = ANY({self.bind(list(plan.project_ids))}::bigint[])")
-        conditions.extend(self._texts(plan))
         for chosen in plan.filters:
             conditions.extend(self._excluded(chosen, plan))
             if chosen.includes and (chosen.key != without_includes or chosen.narrows_own_counts):
                 conditions.append(self.included(chosen, plan))
         if not without_dates:
             conditions.extend(self.inside(plan))
-        return " AND ".join(conditions) or "true"
+        return conditions
 
     def inside(self, plan: Plan) -> list[str]:
         """The dates of a plan."""
@@ -172,21 +194,24 @@ class _Sql:
                 return f"m.category_ids && {bound}::int[]"
         return f"m.{spec.column} && {bound}::int[]"
 
-    def _texts(self, plan: Plan) -> Iterator[str]:
-        if not plan.has_text:
-            return
+    def _texts(self, plan: Plan, *, always: bool = False) -> str:
+        """By words; with `always`, only what a memory must have that matches by meaning too."""
         choices = []
         for text in plan.texts:
-            condition = self._words(text.words)
+            condition = self._words(text.words.always if always else text.words, anything=always)
             if text.project_ids is not None:
                 bound = self.bind(list(text.project_ids))
                 condition = f"(m.project_id = ANY({bound}::bigint[]) AND {condition})"
             choices.append(condition)
-        yield "(" + " OR ".join(choices) + ")"
+        return "(" + " OR ".join(choices) + ")"
 
-    def _words(self, words: TextQuery) -> str:
+    def always(self, plan: Plan) -> list[str]:
+        """The phrases and signed words of a plan, where it has any."""
+        return [self._texts(plan, always=True)] if any(not text.words.always.is_empty for text in plan.texts) else []
+
+    def _words(self, words: TextQuery, *, anything: bool = False) -> str:
         if words.is_empty:
-            return "false"
+            return "true" if anything else "false"
         conditions = []
         always = [*map(tsquery, words.required), *(f"!({tsquery(pattern)})" for pattern in words.excluded)]
         if always:
@@ -226,6 +251,37 @@ class _Sql:
                 rank = f"CASE WHEN m.project_id = ANY({bound}::bigint[]) THEN {rank} ELSE 0 END"
             ranks.append(rank)
         return f"greatest({', '.join(ranks)})" if ranks else "0::real"
+
+
+class _PassingRows:
+    """The memories that pass everything but the meaning; see `search.engines.nearest.Passing`."""
+
+    def __init__(
+        self,
+        rows: Callable[[str, _Sql], list[Any]],
+        plan: Plan,
+        without_includes: str,
+        without_dates: bool,
+    ) -> None:
+        self._rows = rows
+        self._sql = _Sql()
+        conditions = self._sql.filters(plan, without_includes=without_includes, without_dates=without_dates)
+        self._where = " AND ".join([*conditions, *self._sql.always(plan)]) or "true"
+
+    def among(self, ids: Ids) -> npt.NDArray[np.bool_]:
+        bound = self._sql.bind(ids.tolist())
+        statement = f"SELECT m.id FROM memories_memory m WHERE m.id = ANY({bound}::bigint[]) AND {self._where}"
+        return np.isin(ids, self._ids_of(statement))
+
+    def count(self) -> int:
+        ((count,),) = self._rows(f"SELECT count(*) FROM memories_memory m WHERE {self._where}", self._sql)
+        return int(count)
+
+    def ids(self) -> Ids:
+        return self._ids_of(f"SELECT m.id FROM memories_memory m WHERE {self._where}")
+
+    def _ids_of(self, statement: str) -> Ids:
+        return np.array([memory_id for (memory_id,) in self._rows(statement, self._sql)], np.int64)
 
 
 def tsquery(pattern: Pattern) -> str:
@@ -268,15 +324,34 @@ class PostgresEngine:
     def revision(self) -> str:
         return str(Corpus.objects.values_list("revision", flat=True).get(pk=1))
 
+    def __init__(self) -> None:
+        self._known_near: dict[tuple[Plan, str, bool], Near] = {}
+
+    def near(self, plan: Plan) -> Near:
+        return self._near_of(plan, "", False)
+
+    def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
+        sql = self._sql()
+        where = sql.where(plan)
+        statement = f"SELECT m.id FROM memories_memory m WHERE m.id = ANY({sql.bind(list(ids))}::bigint[]) AND {where}"
+        return {memory_id for (memory_id,) in self._rows(statement, sql)}
+
+    def word_scores(self, plan: Plan, ids: Sequence[int]) -> dict[int, float]:
+        sql = self._sql()
+        score = sql.rank(plan)
+        bound = sql.bind(list(ids))
+        rows = self._rows(f"SELECT m.id, {score} FROM memories_memory m WHERE m.id = ANY({bound}::bigint[])", sql)
+        return {memory_id: float(score) for memory_id, score in rows if score}
+
     def summary(self, plan: Plan, *, no_values: bool) -> Summary:
-        sql = _Sql()
+        sql = self._sql()
         rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, no_values, "memories_memory")), sql)
-        return _read_summary(rows, plan, no_values)
+        return replace(_read_summary(rows, plan, no_values), capped=self.near(plan).capped)
 
     def totals(self, plans: Sequence[Plan]) -> list[int]:
         if not plans:
             return []
-        sql = _Sql()
+        sql = self._sql()
         selects = [
             f"SELECT {k} AS k, count(*) FROM memories_memory m WHERE {sql.where(plan)}" for k, plan in enumerate(plans)
         ]
@@ -288,7 +363,7 @@ class PostgresEngine:
         return {value for value, total in zip(values, totals, strict=True) if total}
 
     def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
-        sql = _Sql()
+        sql = self._sql()
         if order == Sort.RELEVANCE:
             score, by = sql.rank(plan), f"2 DESC, {_ORDERS[Sort.NEWEST]}"
         else:
@@ -303,10 +378,8 @@ class PostgresEngine:
     def counts(
         self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
-        sql = _Sql()
-        states = plan.filter("state")
-        shown = sql.included(states, plan) if states and states.includes else "true"
-        gathered = _MATCH_SET.format(where=sql.where(plan, without_includes="state"), shown=shown)
+        sql = self._sql()
+        gathered = self._match_set(sql, plan)
         selects = self._summary(sql, plan, True, "match_set") if days else []
         selects += [self._facet(sql, plan, request, k) for k, request in enumerate(requests)]
         if days:
@@ -329,10 +402,10 @@ class PostgresEngine:
             return Counts(Summary(0), {}, (), (), ())
         with _time_limit():
             found = self._rows(gathered + " UNION ALL ".join(selects), sql)
-        return self._gather(found, plan, requests, zone)
+        return self._told(self._gather(found, plan, requests, zone), plan)
 
     def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
-        sql = _Sql()
+        sql = self._sql()
         inside = " AND ".join(sql.inside(plan)) or "true"
         where = sql.where(plan, without_dates=True)
         # Hours are asked for within a few days only: what lies outside of the dates is not drawn.
@@ -345,7 +418,7 @@ class PostgresEngine:
 
     def near_terms(self, plan: Plan, term: str) -> list[str]:
         # There is no list of all terms; those of the newest memories are gathered from their rows.
-        sql = _Sql()
+        sql = self._sql()
         newest = f"SELECT m.terms FROM memories_memory m WHERE {sql.where(plan)} ORDER BY m.id DESC LIMIT {_NEAR_ROWS}"
         with connection.cursor() as cursor, _time_limit():
             inner = psycopg.ClientCursor(connection.connection).mogrify(newest, sql.parameters)
@@ -419,6 +492,53 @@ class PostgresEngine:
         summed = any(row[0] == _SUMMARY_KEY for row in rows)
         summary = _read_summary(rows, plan, no_values=True) if summed else Summary(0)
         return Counts(summary, facets, tuple(days), tuple(buckets[:5]), tuple(buckets[5:]))
+
+    def _sql(self) -> _Sql:
+        return _Sql(self._near)
+
+    @staticmethod
+    def _match_set(sql: _Sql, plan: Plan) -> str:
+        """What is gathered, and what of it is shown."""
+        states = plan.filter("state")
+        shown = [sql.included(states, plan)] if states and states.includes else []
+        if plan.meaning is not None and sql.near is not None:
+            # In other states others may be the nearest: what matches with the states has to be looked for again.
+            shown.append(sql.matching(plan, sql.near(plan, "", False)))
+        where = sql.where(plan, without_includes="state")
+        return _MATCH_SET.format(where=where, shown=" AND ".join(shown) or "true")
+
+    def _near(self, plan: Plan, without_includes: str, without_dates: bool) -> Ids:
+        """The memories that a set has by meaning.
+
+        With fewer filters others are the nearest; those of the whole plan match there too.
+        """
+        near, whole = self._near_of(plan, without_includes, without_dates), self.near(plan)
+        return np.union1d(near.ids, whole.ids) if near.capped else near.ids
+
+    def _near_of(self, plan: Plan, without_includes: str, without_dates: bool) -> Near:
+        if plan.meaning is None:
+            return NOTHING_NEAR
+        chosen = plan.filter(without_includes)
+        if chosen is None or not chosen.includes or chosen.narrows_own_counts:
+            without_includes = ""
+        key = (plan, without_includes, without_dates and (plan.start is not None or plan.end is not None))
+        if key not in self._known_near:
+            self._known_near[key] = nearest_passing(plan.meaning, _PassingRows(self._rows, *key))
+        return self._known_near[key]
+
+    def _told(self, counts: Counts, plan: Plan) -> Counts:
+        """Counts, with what of them is capped."""
+        if plan.meaning is None:
+            return counts
+        return replace(
+            counts,
+            summary=replace(counts.summary, capped=self.near(plan).capped),
+            facets={
+                key: replace(counted, capped=self._near_of(plan, key, False).capped)
+                for key, counted in counts.facets.items()
+            },
+            days_capped=self._near_of(plan, "", True).capped,
+        )
 
     @staticmethod
     def _rows(statement: str, sql: _Sql) -> list[Any]:

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from search.engines.base import Plan, Value
+from search.engines.base import Ids, Plan, Value
 from search.engines.tantivy.parts import Array, Part
 from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
@@ -28,6 +28,28 @@ def values_at(view: View, name: str, slots: Array) -> Array:
 def ids_at(view: View, slots: Array) -> list[int]:
     """The memories that stand in these slots."""
     found: list[int] = values_at(view, "id", slots).tolist()
+    return found
+
+
+def slots_of(view: View, ids: Ids) -> Array:
+    """The slots that memories stand in; -1 for those that have none."""
+    found = np.full(len(ids), -1, np.int64)
+    for n, part in enumerate(view.parts):
+        column = part.arrays["id"]
+        if not len(column):
+            continue
+        # Parts are written in the order of ids; should one not be, its order is worked out once.
+        key = f"order of ids in part {n}"
+        if key not in view.kept:
+            view.kept[key] = None if bool(np.all(column[1:] > column[:-1])) else np.argsort(column, kind="stable")
+        order: Array | None = view.kept[key]  # type: ignore[assignment]
+        at = np.searchsorted(column, ids, sorter=order)
+        at[at == len(column)] = 0
+        at = at if order is None else order[at]
+        slots = part.first + at
+        # Of a memory that was changed the older slots are dead.
+        here = (column[at] == ids) & view.live[slots]
+        found[here] = slots[here]
     return found
 
 

@@ -68,7 +68,8 @@ class Counting:
         own = self._own(codes, column, mask) if FACET[request.key].kind == Kind.TREE else [0] * len(codes)
         rows = [ValueCount(values[code], counter.of(code), n) for code, n in zip(codes, own, strict=True)]
         rows = sorted((row for row in rows if row.count), key=lambda row: (-row.count, row.value))
-        return FacetCounts(tuple(rows), counter.distinct())
+        capped = self._matches.near(plan, without_includes=request.key).capped
+        return FacetCounts(tuple(rows), counter.distinct(), capped)
 
     def spans(self, mask: Mask, inside: Mask | None, zone: tzinfo, *, hours: bool = False) -> tuple[DayCount, ...]:
         """By local day or hour: how many of the mask, and how many of those inside."""

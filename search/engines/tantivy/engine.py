@@ -14,9 +14,9 @@ from datetime import datetime, timedelta, tzinfo
 import numpy as np
 from django.db import connection
 
-from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Plan, Summary, Value
+from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Near, Plan, Summary, Value
 from search.engines.tantivy import orders, store, words
-from search.engines.tantivy.columns import ids_at
+from search.engines.tantivy.columns import ids_at, slots_of
 from search.engines.tantivy.counting import Counting
 from search.engines.tantivy.match import Matches
 from search.engines.tantivy.parts import DamagedError
@@ -71,12 +71,27 @@ class TantivyEngine:
     def revision(self) -> str:
         return self._view.revision
 
+    def near(self, plan: Plan) -> Near:
+        with _failures_told(self._view):
+            return self._matches.near(plan)
+
+    def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
+        with _failures_told(self._view):
+            asked = np.array(ids, np.int64)
+            slots = slots_of(self._view, asked)
+            return set(asked[(slots >= 0) & self._matches.of(plan)[slots]].tolist())
+
+    def word_scores(self, plan: Plan, ids: Sequence[int]) -> dict[int, float]:
+        with _failures_told(self._view):
+            return orders.word_scores(self._view, plan, np.array(ids, np.int64))
+
     def summary(self, plan: Plan, *, no_values: bool) -> Summary:
         with _failures_told(self._view):
             total = len(self._matches.slots(self._matches.of(plan)))
+            capped = self._matches.near(plan).capped
             if not no_values:
-                return Summary(total)
-            return Summary(total, {spec.key: self._counting.no_value(plan, spec.key) for spec in FACETS})
+                return Summary(total, capped=capped)
+            return Summary(total, {spec.key: self._counting.no_value(plan, spec.key) for spec in FACETS}, capped)
 
     def totals(self, plans: Sequence[Plan]) -> list[int]:
         with _failures_told(self._view):
@@ -113,11 +128,16 @@ class TantivyEngine:
                 return Counts(Summary(0), facets, (), (), ())
             # After the facets, which count who has no value by the way.
             summary = self.summary(plan, no_values=True)
-            without = matches.of(replace(plan, start=None, end=None))
+            dateless = replace(plan, start=None, end=None)
             inside = matches.of(plan) if plan.start is not None or plan.end is not None else None
+            without, capped = matches.of(dateless), matches.near(dateless).capped
+            if capped and inside is not None:
+                # With the dates others are the nearest, and they match without them too.
+                without = without | inside
             spans = counting.spans(without, inside, zone)
             ever = counting.buckets(without, now)
-            return Counts(summary, facets, spans, ever if inside is None else counting.buckets(inside, now), ever)
+            within = ever if inside is None else counting.buckets(inside, now)
+            return Counts(summary, facets, spans, within, ever, capped)
 
     def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
         with _failures_told(self._view):
@@ -127,7 +147,8 @@ class TantivyEngine:
                 end=None if plan.end is None else _shifted(plan.end, timedelta(days=3)),
             )
             inside = self._matches.of(plan) if plan.start is not None or plan.end is not None else None
-            return self._counting.spans(self._matches.of(near), inside, zone, hours=True)
+            around = self._matches.of(near)
+            return self._counting.spans(around if inside is None else around | inside, inside, zone, hours=True)
 
     def near_terms(self, plan: Plan, term: str) -> list[str]:
         with _failures_told(self._view):

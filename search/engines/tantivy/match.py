@@ -1,4 +1,4 @@
-"""The match set: filters, words and dates as masks over the slots, and what all of them leave.
+"""The match set: filters, words, meaning and dates as masks over the slots, and what all of them leave.
 
 A mask has a byte for each slot.
 """
@@ -10,9 +10,10 @@ from itertools import chain
 import numpy as np
 
 from search.analysis import Pattern
-from search.engines.base import Filter, Plan, Value
+from search.engines.base import NOTHING_NEAR, Filter, Ids, LanguageText, Near, Plan, Value
+from search.engines.nearest import nearest_passing
 from search.engines.tantivy import days
-from search.engines.tantivy.columns import codes_of, column_of, whole
+from search.engines.tantivy.columns import codes_of, column_of, slots_of, values_at, whole
 from search.engines.tantivy.parts import SCALARS, Array, Mask
 from search.engines.tantivy.store import View
 from search.engines.tantivy.word_sets import word_sets
@@ -25,6 +26,7 @@ class Matches:
     def __init__(self, view: View) -> None:
         self._view = view
         self._masks: dict[object, Mask] = {}
+        self._near: dict[tuple[Plan, str], Near] = {}
         # By the id of a mask, which stays its own because the mask is kept too.
         self._slots: dict[int, tuple[Mask, Array]] = {}
 
@@ -37,18 +39,41 @@ class Matches:
 
     def of(self, plan: Plan, *, without_includes: str = "") -> Mask:
         """The slots that pass the whole plan, but for what one facet includes."""
-        if without_includes:
-            chosen = plan.filter(without_includes)
-            if chosen is None or not chosen.includes or chosen.narrows_own_counts:
-                without_includes = ""
+        without_includes = _dropped(plan, without_includes)
         return self.known(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
 
+    def near(self, plan: Plan, *, without_includes: str = "") -> Near:
+        """What such a set has by meaning."""
+        if plan.meaning is None:
+            return NOTHING_NEAR
+        key = (plan, _dropped(plan, without_includes))
+        if (known := self._near.get(key)) is None:
+            passing = _Passing(self._view, self._passing(*key, always=True))
+            known = self._near[key] = nearest_passing(plan.meaning, passing)
+        return known
+
     def _matched(self, plan: Plan, without_includes: str) -> Mask:
+        passing = self._passing(plan, without_includes)
+        if plan.meaning is None:
+            return passing & self._by_words(plan) if plan.has_text else passing
+        near = self.near(plan, without_includes=without_includes)
+        mask = np.zeros(self._view.manifest.slots, np.bool_)
+        mask[slots_of(self._view, near.ids)] = True
+        if near.capped and without_includes:
+            # With fewer filters others are the nearest; those of the whole plan match here too.
+            mask[slots_of(self._view, self.near(plan).ids)] = True
+        return mask if plan.meaning.alone else mask | (passing & self._by_words(plan))
+
+    def _by_words(self, plan: Plan) -> Mask:
+        return self.known(("texts", plan.texts), lambda: self._texts(plan.texts))
+
+    def _passing(self, plan: Plan, without_includes: str, *, always: bool = False) -> Mask:
+        """What passes the filters; with `always`, what has all that is asked of a match by meaning too."""
         masks = [self._view.live]
         if plan.project_ids is not None:
             masks.append(self._having("project", plan.project_ids))
-        if plan.has_text:
-            masks.append(self.known(("texts", plan.texts), lambda: self._texts(plan)))
+        if always and any(not text.words.always.is_empty for text in plan.texts):
+            masks.append(self.known(("always", plan.texts), lambda: self._texts(plan.texts, always=True)))
         for chosen in plan.filters:
             if values := tuple(chain(*chosen.exclude)):
                 masks.append(~self._having(column_of(chosen.key, plan), values))
@@ -103,10 +128,13 @@ class Matches:
             mask &= created < days.microseconds_of(plan.end)
         return mask
 
-    def _texts(self, plan: Plan) -> Mask:
+    def _texts(self, texts: Sequence[LanguageText], *, always: bool = False) -> Mask:
         masks = []
-        for text in plan.texts:
-            mask = self._words(text.words)
+        for text in texts:
+            if always and text.words.always.is_empty:
+                mask = np.ones(self._view.manifest.slots, np.bool_)
+            else:
+                mask = self._words(text.words.always if always else text.words)
             if text.project_ids is not None:
                 mask = mask & self._having("project", text.project_ids)
             masks.append(mask)
@@ -147,3 +175,28 @@ class Matches:
         if (known := self._slots.get(id(mask))) is None:
             known = self._slots[id(mask)] = (mask, np.flatnonzero(mask))
         return known[1]
+
+
+class _Passing:
+    """The memories of a mask; see `search.engines.nearest.Passing`."""
+
+    def __init__(self, view: View, mask: Mask) -> None:
+        self._view = view
+        self._mask = mask
+
+    def among(self, ids: Ids) -> Mask:
+        slots = slots_of(self._view, ids)
+        found: Mask = (slots >= 0) & self._mask[slots]
+        return found
+
+    def count(self) -> int:
+        return int(np.count_nonzero(self._mask))
+
+    def ids(self) -> Ids:
+        return values_at(self._view, "id", np.flatnonzero(self._mask))
+
+
+def _dropped(plan: Plan, key: str) -> str:
+    """The facet whose inclusions are left out, if leaving them out changes anything."""
+    chosen = plan.filter(key)
+    return "" if chosen is None or not chosen.includes or chosen.narrows_own_counts else key

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from django.db import connection
 
-from search.engines.base import Plan
+from search.engines.base import Ids, Plan
 from search.engines.tantivy import words
-from search.engines.tantivy.columns import values_at
+from search.engines.tantivy.columns import ids_at, slots_of, values_at
 from search.engines.tantivy.match import Matches
 from search.engines.tantivy.parts import Array, Mask
 from search.engines.tantivy.store import View
@@ -30,6 +30,17 @@ def by_date(view: View, slots: Array, limit: int, order: Sort = Sort.NEWEST) -> 
         slots, keys, ties = slots[kept], keys[kept], ties[kept]
     found: Array = slots[np.lexsort((ties, keys))[:limit]]
     return found
+
+
+def word_scores(view: View, plan: Plan, ids: Ids) -> dict[int, float]:
+    """How well some memories fit the words, of those that have any of them."""
+    query = words.rank_query(plan.texts)
+    slots = slots_of(view, ids)
+    slots = np.sort(slots[slots >= 0])
+    if query is None or not len(slots):
+        return {}
+    scores, found = words.best(view.searcher, words.within_slots(query, slots.astype(np.uint32)), len(slots))
+    return dict(zip(ids_at(view, found), scores.tolist(), strict=True))
 
 
 def ranked(view: View, matches: Matches, plan: Plan, mask: Mask, limit: int) -> tuple[Array, Array]:

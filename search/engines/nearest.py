@@ -1,0 +1,195 @@
+"""The memories nearest to a vector, read from pgvector as far as an answer needs them, for every engine.
+
+A set *by meaning* is the `limit` nearest of those that pass the filters, and none below the least similarity. All sets
+of one answer are cut from one reading, so that they agree with each other. How it is read is chosen by what it costs:
+the nearest of all from the HNSW index, deeper where many do not pass, the vectors of the few that pass, or every vector.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from django.db import connection, transaction
+
+from search.engines.base import Ids, Meaning, Near, Similarities
+
+# What one vector costs to compare, in microseconds, measured on 200,000: read one after the other, by the memory's id,
+# and as the next nearest of the HNSW index. They only choose between ways, each of which gives the set as defined.
+_SCAN_COST = 0.45
+_BY_ID_COST = 4.2
+_NEXT_COST = 25.0
+# Chunks that are read for each memory that may be answered: one memory may have several among the nearest.
+_CHUNKS_PER_MEMORY = 1.25
+# How much further than estimated the index is read, the first time and the second, and how many of the nearest count
+# as much as the share of all that passes.
+_DEPTHS = (1.5, 6.0)
+_TRUSTED = 50
+# So many are looked at by the index at once; where that is not enough it goes on (iterative scan).
+_LEAST_AT_ONCE = 200
+_MOST_AT_ONCE = 1_000
+_MOST_SCANNED = 2_000_000
+# Readings are kept between answers, up to so many memories in all.
+_KEPT_READINGS = 64
+_KEPT_MEMORIES = 500_000
+
+_NEAREST = """
+SELECT memory_id, (1 - (embedding <=> %(vector)s::halfvec))::real AS similarity FROM memories_chunk
+WHERE model_id = %(model)s {which}"""
+# Two columns of all rows at once, as bytes: thousands of rows are read in the time of a hundred.
+_PACKED = """
+SELECT string_agg(int8send(memory_id), ''::bytea), string_agg(float4send(similarity), ''::bytea)
+FROM ({rows}) AS near WHERE similarity >= %(least)s"""
+# The primary key is led by the memory.
+_BY_ID = _PACKED.format(rows=_NEAREST.format(which="AND memory_id = ANY(%(ids)s)"))
+_EVERY = _PACKED.format(rows=_NEAREST.format(which=""))
+# chunk_embedding_hnsw
+_FIRST = _PACKED.format(rows=_NEAREST.format(which="ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(chunks)s"))
+_INDEX_SETTINGS = """
+SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'strict_order', true),
+       set_config('hnsw.max_scan_tuples', %s, true), set_config('hnsw.scan_mem_multiplier', '8', true),
+       set_config('enable_seqscan', 'off', true)"""
+
+
+class Passing(Protocol):
+    """The memories that pass everything but the meaning, as an engine knows them."""
+
+    def among(self, ids: Ids) -> npt.NDArray[np.bool_]:
+        """Which of the memories pass."""
+
+    def count(self) -> int:
+        """How many pass in all."""
+
+    def ids(self) -> Ids:
+        """All that pass, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The nearest of all memories: everything down to the least similarity, or the first of it."""
+
+    ids: Ids
+    similarities: Similarities
+    complete: bool
+
+
+# By model, vector, least similarity, revision of the vectors, and how many chunks were read: 0 for every one.
+_Key = tuple[int, bytes, float, int, int]
+_readings: OrderedDict[_Key, _Reading] = OrderedDict()
+_lock = Lock()
+
+
+def nearest_passing(meaning: Meaning, passing: Passing) -> Near:
+    """The memories of a set by meaning: those that pass, down to the least similarity, and no more than the limit.
+
+    The same question over the same vectors is always read in the same way, so that pages fit together.
+    """
+    size, revision = _vectors()
+    chunks = math.ceil(_CHUNKS_PER_MEMORY * meaning.limit)
+    if size * _SCAN_COST <= chunks * _NEXT_COST:
+        return _among(meaning, _read_every(meaning, revision), passing)
+    count = None
+    for depth in _DEPTHS:
+        reading = _read_first(meaning, chunks, revision)
+        near = _among(meaning, reading, passing)
+        if near.capped or reading.complete:
+            return near
+        count = passing.count() if count is None else count
+        # As if what passes lay among the nearest as it lies among all, and a little as it does among those read.
+        share = (len(near.ids) + _TRUSTED * count / max(size, count, 1)) / (len(reading.ids) + _TRUSTED)
+        chunks = max(2 * chunks, math.ceil(depth * _CHUNKS_PER_MEMORY * meaning.limit / max(share, 1e-9)))
+        if chunks * _NEXT_COST >= min(count * _BY_ID_COST, size * _SCAN_COST):
+            break
+    if (count or 0) * _BY_ID_COST <= size * _SCAN_COST:
+        ids, similarities = _read(_BY_ID, meaning, ids=passing.ids().tolist() if count else [])
+        return Near(ids[: meaning.limit], similarities[: meaning.limit], len(ids) > meaning.limit)
+    return _among(meaning, _read_every(meaning, revision), passing)
+
+
+def similarities_of(meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
+    """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
+    if not ids:
+        return {}
+    found, similarities = _read(_BY_ID, replace(meaning, least=-1.0), ids=list(ids))
+    return dict(zip(found.tolist(), similarities.tolist(), strict=True))
+
+
+def forget() -> None:
+    """Drop what is kept. For tests, whose transactions take the revision back."""
+    with _lock:
+        _readings.clear()
+
+
+def _among(meaning: Meaning, reading: _Reading, passing: Passing) -> Near:
+    """What of a reading passes. Of one that is not complete, only a full set says anything."""
+    passes = passing.among(reading.ids)
+    ids, similarities = reading.ids[passes], reading.similarities[passes]
+    capped = len(ids) > meaning.limit or (len(ids) == meaning.limit and not reading.complete)
+    return Near(ids[: meaning.limit], similarities[: meaning.limit], capped)
+
+
+def _read_every(meaning: Meaning, revision: int) -> _Reading:
+    return _kept(meaning, revision, 0, lambda: _Reading(*_read(_EVERY, meaning), complete=True))
+
+
+def _read_first(meaning: Meaning, chunks: int, revision: int) -> _Reading:
+    return _kept(meaning, revision, chunks, lambda: _first(meaning, chunks))
+
+
+def _first(meaning: Meaning, chunks: int) -> _Reading:
+    at_once = min(max(_LEAST_AT_ONCE, chunks), _MOST_AT_ONCE)
+    with transaction.atomic(savepoint=False):
+        with connection.cursor() as cursor:
+            cursor.execute(_INDEX_SETTINGS, [str(at_once), str(_MOST_SCANNED)])
+        ids, similarities = _read(_FIRST, replace(meaning, least=-1.0), chunks=chunks)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
+    # Once one is not near enough, none of the others is. To have read few says nothing: an index may miss some.
+    near = int(np.count_nonzero(similarities >= meaning.least))
+    return _Reading(ids[:near], similarities[:near], complete=near < len(ids))
+
+
+def _read(statement: str, meaning: Meaning, **parameters: int | list[int]) -> tuple[Ids, Similarities]:
+    """What a statement finds: each memory once, by its nearest chunk, the nearest first."""
+    vector = "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
+    bound: dict[str, Any] = {"vector": vector, "model": meaning.model_id, "least": meaning.least, **parameters}
+    with connection.cursor() as cursor:
+        cursor.execute(statement, bound)
+        packed_ids, packed_similarities = cursor.fetchone()
+    ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
+    similarities = np.frombuffer(packed_similarities or b"", ">f4").astype(np.float32)
+    order = np.lexsort((-ids, -similarities))
+    ids, similarities = ids[order], similarities[order]
+    _, nearest = np.unique(ids, return_index=True)
+    nearest.sort()
+    return ids[nearest], similarities[nearest]
+
+
+def _kept(meaning: Meaning, revision: int, chunks: int, read: Callable[[], _Reading]) -> _Reading:
+    """A reading, from the cache where no vector has changed since."""
+    key = (meaning.model_id, meaning.vector, meaning.least, revision, chunks)
+    with _lock:
+        found = _readings.get(key)
+    found = read() if found is None else found
+    with _lock:
+        _readings[key] = found
+        _readings.move_to_end(key)
+        kept = sum(len(reading.ids) for reading in _readings.values())
+        while len(_readings) > 1 and (len(_readings) > _KEPT_READINGS or kept > _KEPT_MEMORIES):
+            kept -= len(_readings.popitem(last=False)[1].ids)
+    return found
+
+
+def _vectors() -> tuple[int, int]:
+    """About how many chunks there are, as Postgres last estimated, and the revision of their vectors."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories_chunk'::regclass), vectors"
+            " FROM memories_corpus WHERE id = 1"
+        )
+        size, revision = cursor.fetchone()
+    return int(size), revision

@@ -1,0 +1,135 @@
+"""The order by relevance: words and meaning fused, the first candidates reranked, near-duplicates drawn together.
+
+Pure: knows nothing of engines and the database. Every order is total and is worked out over the same candidates
+whatever page is asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+# So many of the best by words are fused with all that match by meaning.
+WORD_CANDIDATES = 1_000
+# So many of the best are reranked, and looked through for near-duplicates.
+WINDOW = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What the rerank adds up, each a share from 0 to 1 of what is best."""
+
+    relevance: float = 1.0
+    quality: float = 0.05
+    recency: float = 0.05
+    source: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What of a memory itself speaks for it, each from 0 to 1."""
+
+    quality: float = 0.5
+    recency: float = 0.0
+    source: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A memory in its place, and why it stands there. Ranks begin with 1; None where a leg did not find it."""
+
+    id: int
+    score: float | None = None
+    word_rank: int | None = None
+    word_score: float | None = None
+    meaning_rank: int | None = None
+    similarity: float | None = None
+    relevance: float | None = None
+    traits: Traits | None = None
+    # The memory before it that says nearly the same.
+    similar_to: int | None = None
+
+    def without_scores(self) -> "Ranked":
+        """For who may not know how rare a word is among all memories."""
+        return replace(self, score=None, word_score=None, relevance=None)
+
+
+def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: float) -> list[Ranked]:
+    """All candidates by a convex sum of their scores, each leg brought to 0…1 between its least and its best.
+
+    A candidate should have a score in both, where it has one at all: to have matched by one leg only says little of
+    the other. What is missing counts as the least.
+
+    Of equal sums the nearer in meaning is first, then the one with the higher id.
+    """
+    word_ranks, meaning_ranks = _ranks(words), _ranks(similarities)
+    word_shares, meaning_shares = _shares(words), _shares(similarities)
+    candidates = [
+        Ranked(
+            id=pk,
+            word_rank=word_ranks.get(pk),
+            word_score=words.get(pk),
+            meaning_rank=meaning_ranks.get(pk),
+            similarity=similarities.get(pk),
+            relevance=weight * meaning_shares.get(pk, 0.0) + (1 - weight) * word_shares.get(pk, 0.0),
+        )
+        for pk in {*words, *similarities}
+    ]
+    candidates.sort(key=lambda one: (-(one.relevance or 0.0), -(one.similarity or 0.0), -one.id))
+    return [replace(one, score=one.relevance) for one in candidates]
+
+
+def rerank(candidates: Sequence[Ranked], traits: Mapping[int, Traits], weights: Weights) -> list[Ranked]:
+    """The same candidates by what all weights come to; those whose traits are not known keep their relevance alone."""
+    whole = weights.relevance + weights.quality + weights.recency + weights.source
+    scored = []
+    for one in candidates:
+        own = traits.get(one.id, Traits())
+        summed = (
+            weights.relevance * (one.relevance or 0.0)
+            + weights.quality * own.quality
+            + weights.recency * own.recency
+            + weights.source * own.source
+        )
+        scored.append(replace(one, score=summed / whole, traits=own))
+    return sorted(scored, key=lambda one: (-(one.score or 0.0), -(one.relevance or 0.0), -one.id))
+
+
+def fold(
+    candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.float32]], least: float
+) -> list[Ranked]:
+    """The same candidates, those that say nearly the same moved up behind the first of them.
+
+    `vectors` are of unit length; a memory without one is like no other.
+    """
+    known = [one.id for one in candidates if one.id in vectors]
+    if not known:
+        return list(candidates)
+    matrix = np.stack([vectors[pk] for pk in known])
+    alike = matrix @ matrix.T >= least
+    row = {pk: n for n, pk in enumerate(known)}
+    leaders: list[Ranked] = []
+    followers: dict[int, list[Ranked]] = {}
+    for one in candidates:
+        like = alike[row[one.id]] if one.id in row else None
+        leader = next((lead.id for lead in leaders if like is not None and lead.id in row and like[row[lead.id]]), None)
+        if leader is None:
+            leaders.append(one)
+        else:
+            followers.setdefault(leader, []).append(replace(one, similar_to=leader))
+    return [one for leader in leaders for one in (leader, *followers.get(leader.id, ()))]
+
+
+def _ranks(scores: Mapping[int, float]) -> dict[int, int]:
+    ordered = sorted(scores, key=lambda pk: (-scores[pk], -pk))
+    return {pk: n for n, pk in enumerate(ordered, 1)}
+
+
+def _shares(scores: Mapping[int, float]) -> dict[int, float]:
+    if not scores:
+        return {}
+    least, most = min(scores.values()), max(scores.values())
+    if most <= least:
+        return dict.fromkeys(scores, 1.0)
+    return {pk: (score - least) / (most - least) for pk, score in scores.items()}

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+
+from search.ranking import Ranked, Traits, Weights, fold, fuse, rerank
+from search.words import parse_text, plain_text_of
+
+
+def ids(ranked):
+    return [one.id for one in ranked]
+
+
+def test_fusion_adds_the_shares_of_both_legs():
+    fused = fuse({1: 10.0, 2: 5.0, 3: 0.0}, {2: 0.9, 3: 0.6, 4: 0.3}, 0.6)
+    assert [(one.id, round(one.relevance, 3)) for one in fused] == [(2, 0.8), (1, 0.4), (3, 0.3), (4, 0.0)]
+
+
+def test_fusion_tells_the_place_in_each_leg():
+    second = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 4: 0.3}, 0.6)[1]
+    assert second == Ranked(
+        1, score=0.4, word_rank=1, word_score=10.0, meaning_rank=None, similarity=None, relevance=0.4
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "similarities", "order"),
+    [
+        pytest.param({}, {}, [], id="nothing"),
+        pytest.param({7: 2.0}, {}, [7], id="one by words"),
+        pytest.param({}, {7: 0.5, 8: 0.5}, [8, 7], id="equal ones by id"),
+        pytest.param({1: 3.0, 2: 3.0}, {1: 0.4}, [1, 2], id="equal words, one near"),
+    ],
+)
+def test_fusion_orders_totally(words, similarities, order):
+    assert ids(fuse(words, similarities, 0.6)) == order
+
+
+def test_rerank_prefers_what_is_better_in_itself_among_equals():
+    candidates = [Ranked(1, relevance=0.5), Ranked(2, relevance=0.5)]
+    traits = {1: Traits(quality=0.2, recency=0.5), 2: Traits(quality=0.9, recency=0.5)}
+    assert ids(rerank(candidates, traits, Weights())) == [2, 1]
+
+
+def test_rerank_lets_relevance_decide_where_it_differs_much():
+    candidates = [Ranked(1, relevance=0.9), Ranked(2, relevance=0.5)]
+    traits = {1: Traits(quality=0.0, recency=0.0), 2: Traits(quality=1.0, recency=1.0)}
+    assert ids(rerank(candidates, traits, Weights())) == [1, 2]
+
+
+def test_rerank_without_other_weights_keeps_the_order_of_relevance():
+    candidates = [Ranked(n, relevance=1 - n / 10) for n in range(5)]
+    traits = {n: Traits(quality=n / 10) for n in range(5)}
+    assert ids(rerank(candidates, traits, Weights(quality=0, recency=0, source=0))) == [0, 1, 2, 3, 4]
+
+
+def unit(*values):
+    vector = np.array(values, np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def test_near_duplicates_stand_behind_the_first_of_them():
+    vectors = {1: unit(1, 0), 2: unit(0, 1), 3: unit(1, 0.01), 4: unit(0.01, 1), 5: unit(1, 0.02)}
+    folded = fold([Ranked(n) for n in range(1, 6)], vectors, 0.95)
+    assert [(one.id, one.similar_to) for one in folded] == [(1, None), (3, 1), (5, 1), (2, None), (4, 2)]
+
+
+def test_what_has_no_vector_is_like_nothing():
+    folded = fold([Ranked(1), Ranked(2), Ranked(3)], {1: unit(1, 0), 3: unit(1, 0)}, 0.95)
+    assert [(one.id, one.similar_to) for one in folded] == [(1, None), (3, 1), (2, None)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        pytest.param("green tea", "green tea", id="words"),
+        pytest.param('"green tea" -milk +sugar', "green tea sugar", id="signs"),
+        pytest.param("title:tea", "tea", id="field"),
+        pytest.param('-"with milk"', "", id="only left out"),
+        pytest.param("rm -rf", "rm -rf", id="flag"),
+        pytest.param("   ", "", id="blank"),
+    ],
+)
+def test_text_to_look_by_meaning_for(typed, said):
+    assert plain_text_of(typed) == said
+
+
+@pytest.mark.parametrize(
+    ("typed", "described"),
+    [
+        pytest.param("green tea", "", id="words"),
+        pytest.param('"green tea" cup', "the phrase", id="phrase"),
+        pytest.param('"green tea" or coffee', "", id="phrase on one side"),
+        pytest.param("tea +cup -milk", "every +word, and no -word", id="signs"),
+    ],
+)
+def test_what_a_match_by_meaning_must_have_too(typed, described):
+    always = parse_text(typed).always
+    assert always.describe() == described
+    assert always.is_empty == (not described)
