@@ -34,6 +34,20 @@ def env_int(name: str, default: int, *, low: int, high: int) -> int:
     return int(value)
 
 
+def env_share(name: str) -> float | None:
+    """Read a number from 0 to 1; None where there is none."""
+    value = os.environ.get(name, "").strip()
+    if not value:
+        return None
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ImproperlyConfigured(f"{name}={value!r} is not a number from 0 to 1, such as 0.3.")
+    return share
+
+
 def env_list(name: str, default: list[str]) -> list[str]:
     """Read a comma list."""
     value = os.environ.get(name, "")
@@ -190,8 +204,10 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 
-# The vector column is as wide as the packaged all-MiniLM-L6-v2.
-EMBEDDING_DIMENSIONS = 384
+# Empty: the packaged all-MiniLM-L6-v2. Otherwise a folder, or a name that sentence-transformers knows.
+EMBEDDING_MODEL = os.environ.get("EMBEDDING_MODEL", "").strip()
+# What is less similar to a query does not match it by meaning; every model has a number of its own.
+EMBEDDING_MIN_SIMILARITY = env_share("EMBEDDING_MIN_SIMILARITY")
 
 # `tantivy` answers from an index under HOME that follows the database; `postgres` from the database alone.
 SEARCH_ENGINE = env_choice("SEARCH_ENGINE", "TANTIVY", ["TANTIVY", "POSTGRES"]).lower()
