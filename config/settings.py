@@ -218,8 +218,12 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 
-# The vector column is as wide as the packaged all-MiniLM-L6-v2.
-EMBEDDING_DIMENSIONS = 384
+# Empty: the packaged all-MiniLM-L6-v2. Otherwise a folder, or a name that sentence-transformers knows.
+EMBEDDING_MODEL = os.environ.get("EMBEDDING_MODEL", "").strip()
+# What is less similar to a query does not match it by meaning; every model has a number of its own.
+EMBEDDING_MIN_SIMILARITY = (
+    env_share("EMBEDDING_MIN_SIMILARITY", 0.0) if os.environ.get("EMBEDDING_MIN_SIMILARITY") else None
+)
 
 # `tantivy` answers from an index under HOME that follows the database; `postgres` from the database alone.
 SEARCH_ENGINE = env_choice("SEARCH_ENGINE", "TANTIVY", ["TANTIVY", "POSTGRES"]).lower()

@@ -33,7 +33,8 @@ from config.admin import (
     admin_viewer,
     panel,
 )
-from memories.models import Corpus, ImportBatch, Memory, Project, Session
+from memories.chunking import chunk_text
+from memories.models import Corpus, EmbeddingModel, ImportBatch, Memory, Project, Session
 from memories.projects import LANGUAGE_IS_KEPT, project_create, project_update
 from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord, reasons
 from memories.services import (
@@ -327,8 +328,8 @@ class MemoryAdmin(ServiceAdmin):
 
     @admin.display(description="chunks")
     def shown_chunks(self, memory: Memory) -> SafeString:
-        chunks = memory.chunks.annotate(embedded=Q(embedding__isnull=False)).defer("embedding").order_by("ordinal")
-        rows = ((chunk.ordinal, chunk.text[:80], chunk.embedding_model or "not embedded") for chunk in chunks[:PANEL])
+        chunks = memory.chunks.select_related("model").defer("embedding").order_by("model_id", "ordinal")
+        rows = ((c.ordinal, chunk_text(memory.content, c.start, c.end)[:80], c.model) for c in chunks[:PANEL])
         return panel(("", "text", "model"), rows)
 
     @admin.display(description="history")
@@ -519,6 +520,13 @@ class ImportBatchAdmin(OwnersOnly, ShownOnlyAdmin):
 
 @admin.register(Corpus)
 class CorpusAdmin(OwnersOnly, ShownOnlyAdmin):
-    list_display = ("id", "revision")
+    list_display = ("id", "revision", "vectors")
     list_filter = ()
     search_fields = ()
+
+
+@admin.register(EmbeddingModel)
+class EmbeddingModelAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("name", "state", "dimensions", "min_similarity", "source", "created_at")
+    list_filter = ("state",)
+    search_fields = ("name",)

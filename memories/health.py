@@ -8,7 +8,8 @@ import psycopg
 from django.db import Error, connection
 
 from access.viewer import Viewer, visible_to
-from memories.models import Chunk, Corpus
+from memories.models import Corpus
+from memories.vectors import pending_count
 
 # Whoever asks about health wants an answer now; waiting for a free connection may take far longer.
 DEADLINE = 1.0
@@ -41,13 +42,10 @@ def database_answers(within: float = DEADLINE) -> bool:
 def corpus_state(viewer: Viewer) -> CorpusState:
     """The counts, of what this viewer may see."""
     memories = visible_to(viewer)
-    pending = Chunk.objects.filter(embedding__isnull=True)
-    if viewer.project_ids is not None:
-        pending = pending.filter(memory__project_id__in=viewer.project_ids)
     return CorpusState(
         memories=memories.count(),
         revision=Corpus.objects.values_list("revision", flat=True).get(pk=1),
-        pending_embeddings=pending.count(),
+        pending_embeddings=pending_count(viewer.project_ids),
     )
 
 

@@ -1,10 +1,9 @@
-"""What is remembered: projects, sessions, memories and their chunks, and the batches that imports arrive in.
+"""What is remembered: projects, sessions, memories and their vectors, and the batches that imports arrive in.
 
 Schema rules that keep this fit for a distributed Postgres: ids are drawn by the application, every child is led by
 `memory_id` in a composite primary key, look-ups are small tables, and facet values stand in arrays on the memory.
 """
 
-from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
@@ -124,7 +123,9 @@ class Memory(models.Model):
     superseded_by = models.ForeignKey(
         "self", models.SET_NULL, null=True, blank=True, related_name="supersedes", db_constraint=False, db_index=False
     )
-    content_hash = models.CharField(max_length=32, help_text="Of title and content, to know a repeat by.")
+    content_hash = models.CharField(
+        max_length=32, help_text="Of title and content, to know a repeat by, and a text that is yet to be embedded."
+    )
     record_hash = models.CharField(max_length=32, blank=True, help_text="Of the record as it was imported.")
     raw = models.JSONField(null=True, blank=True, help_text="The record as it was imported.")
     batch = models.ForeignKey(
@@ -153,6 +154,8 @@ class Memory(models.Model):
             models.Index(fields=["memory_type"], name="memory_type_idx"),
             models.Index(fields=["project", "external_id"], name="memory_external_idx"),
             models.Index(fields=["project", "content_hash"], name="memory_content_hash_idx"),
+            # What has yet to be embedded is found from it alone.
+            models.Index(fields=["id"], include=["content_hash"], name="memory_text_idx"),
             models.Index(fields=["batch"], name="memory_batch_idx", condition=models.Q(batch__isnull=False)),
             models.Index(fields=["session"], name="memory_session_idx", condition=models.Q(session__isnull=False)),
             models.Index(
@@ -178,24 +181,79 @@ class Memory(models.Model):
         return f"#{self.pk} {self.title or self.content[:60]}"
 
 
-class Chunk(models.Model):
-    """A window of a memory's text, and its vector. Vectors are searched by chunk and shown by memory."""
+class EmbeddingModel(models.Model):
+    """A model that texts are embedded by. One serves: searches ask it. Another may be building, to take its place."""
 
-    pk = models.CompositePrimaryKey("memory_id", "ordinal")
-    memory = models.ForeignKey(Memory, models.CASCADE, related_name="chunks", db_index=False)
-    ordinal = models.SmallIntegerField()
-    text = models.TextField()
-    embedding = HalfVectorField(dimensions=settings.EMBEDDING_DIMENSIONS, null=True)
-    embedding_model = models.CharField(max_length=200, blank=True)
+    class State(models.TextChoices):
+        BUILDING = "building"
+        SERVING = "serving"
+        RETIRED = "retired"
+
+    id = models.SmallIntegerField(primary_key=True)
+    name = models.CharField(max_length=200)
+    source = models.TextField(help_text="Where it is loaded from: a path, or a name that sentence-transformers knows.")
+    dimensions = models.SmallIntegerField()
+    min_similarity = models.FloatField(help_text="What is less similar to a query does not match it by meaning.")
+    state = models.CharField(max_length=10, choices=State, default=State.BUILDING)
+    created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        indexes = [
-            HnswIndex(fields=["embedding"], name="chunk_embedding_hnsw", opclasses=["halfvec_cosine_ops"]),
-            models.Index(fields=["embedding_model"], name="chunk_model_idx"),
+        constraints = [
+            models.UniqueConstraint(fields=["name"], name="embeddingmodel_name_unique"),
+            models.UniqueConstraint(
+                fields=["state"], condition=models.Q(state="serving"), name="embeddingmodel_one_serving"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(state__in=["building", "serving", "retired"]), name="embeddingmodel_state_known"
+            ),
         ]
 
     def __str__(self) -> str:
+        return self.name
+
+
+class Chunk(models.Model):
+    """A window of a memory's content, and its vector. Vectors are searched by chunk and shown by memory.
+
+    Nine rows fill a page, and a scan reads nothing else: the vector stays in its row (`STORAGE PLAIN`), and the text is
+    in the memory, where `memories.chunking.chunk_text` finds it. The database removes the chunks of a memory with it.
+    """
+
+    pk = models.CompositePrimaryKey("memory_id", "model_id", "ordinal")
+    memory = models.ForeignKey(Memory, models.DO_NOTHING, related_name="chunks", db_constraint=False, db_index=False)
+    model = models.ForeignKey(EmbeddingModel, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+    ordinal = models.IntegerField()
+    start = models.IntegerField(help_text="Where it begins in the content, in characters.")
+    end = models.IntegerField(help_text="Where it ends.")
+    embedding = HalfVectorField(dimensions=384, help_text="As wide as `manage.py embedding_dimensions` has made it.")
+
+    class Meta:
+        indexes = [HnswIndex(fields=["embedding"], name="chunk_embedding_hnsw", opclasses=["halfvec_cosine_ops"])]
+
+    def __str__(self) -> str:
         return f"#{self.memory_id}/{self.ordinal}"
+
+
+class EmbeddedMemory(models.Model):
+    """What a model has embedded: a memory's text, known by its hash, in so many chunks.
+
+    A memory waits for a model where there is no row, or one with another hash than the memory has now.
+    """
+
+    pk = models.CompositePrimaryKey("memory_id", "model_id")
+    memory = models.ForeignKey(Memory, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+    model = models.ForeignKey(EmbeddingModel, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+    content_hash = models.CharField(max_length=32)
+    chunks = models.IntegerField()
+
+    class Meta:
+        indexes = [
+            # Read side by side with memory_text_idx to find what waits, and counted for the progress.
+            models.Index(fields=["model", "memory"], include=["content_hash"], name="embeddedmemory_hash_idx")
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id} by {self.model_id}"
 
 
 class MemoryLink(models.Model):
@@ -228,6 +286,11 @@ class Corpus(models.Model):
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     revision = models.BigIntegerField(default=0)
+    vectors = models.BigIntegerField(
+        default=0,
+        db_default=0,
+        help_text="Rises with every change to the vectors, so that what they give can be kept.",
+    )
     indexed = models.BooleanField(
         default=False, db_default=False, help_text="Whether changes are written to the outbox, for the derived index."
     )

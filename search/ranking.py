@@ -96,9 +96,7 @@ def rerank(candidates: Sequence[Ranked], traits: Mapping[int, Traits], weights: 
     return sorted(scored, key=lambda one: (-(one.score or 0.0), -(one.relevance or 0.0), -one.id))
 
 
-def fold(
-    candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.float32]], least: float
-) -> list[Ranked]:
+def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.float32]], least: float) -> list[Ranked]:
     """The same candidates, those that say nearly the same moved up behind the first of them.
 
     `vectors` are of unit length; a memory without one is like no other.

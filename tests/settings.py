@@ -11,6 +11,8 @@ OF_A_SERVER = (
     "ALLOWED_HOSTS",
     "CSRF_TRUSTED_ORIGINS",
     "DEBUG",
+    "EMBEDDING_MIN_SIMILARITY",
+    "EMBEDDING_MODEL",
     "LOG_LEVEL",
     "PORT",
     "SEARCH_ENGINE",
@@ -25,6 +27,9 @@ from config.settings import STORAGES as REAL_STORAGES  # noqa: E402
 
 # The engine that needs nothing but the database, unless a test asks for the other.
 SEARCH_ENGINE = "postgres"
+
+# Small, deterministic and loaded at once; tests of a real model name it.
+EMBEDDING_MODEL = "hashed-words"
 
 # Tests may lose their data in a crash of the machine; they need not wait for the disk.
 DATABASES = {"default": database_settings(TEST_HOME, durable=False)}

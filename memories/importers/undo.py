@@ -13,7 +13,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from memories.importers.write import IMPORT_LOCK
-from memories.models import Chunk, ImportBatch, Memory, MemoryLink, Project, Session
+from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
 from memories.storage import corpus_bump, image_restored, images_read, images_update
 
 _BLOCK = 5_000
@@ -136,7 +136,7 @@ def _memories_remove(memory_ids: Sequence[int]) -> None:
             " WHERE NOT kept = ANY(%s)) WHERE evidence_ids && %s::bigint[]",
             [list(memory_ids), list(memory_ids)],
         )
-        for model in (CategoryLink, ConceptLink, EntityLink, MemoryLink, Chunk):
+        for model in (CategoryLink, ConceptLink, EntityLink, MemoryLink):
             cursor.execute(f"DELETE FROM {model._meta.db_table} WHERE memory_id = ANY(%s)", [list(memory_ids)])
         cursor.execute("DELETE FROM memories_memory WHERE id = ANY(%s)", [list(memory_ids)])
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from access.models import ApiKey, AuditEvent, Membership, SignInToken
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from config.admin import CurationAdmin
-from memories.models import Corpus, ImportBatch, Memory, OutboxEntry, Project, Session
+from memories.models import Corpus, EmbeddingModel, ImportBatch, Memory, OutboxEntry, Project, Session
 from search.models import SavedView
 
 pytestmark = pytest.mark.django_db
@@ -40,6 +40,7 @@ def fill(start, end):
         memory = Memory.objects.create(
             id=n + 1, project=project, session=session, batch=batch, title="" if n % 2 else f"Title {n}", content=f"{n}"
         )
+        EmbeddingModel.objects.create(id=n + 1, name=f"model-{n}", dimensions=384, min_similarity=0.3)
         category = Category.objects.create(name=f"Category {n}", path=f"category-{n}", batch=batch, aliases=["x"])
         concept = Concept.objects.create(name=f"Concept {n}", batch=batch)
         entity = Entity.objects.create(name=f"Entity {n}", entity_type="thing", batch=batch)
@@ -63,7 +64,15 @@ def fill(start, end):
 def test_every_model_is_in_the_admin_but_those_it_cannot_take():
     assert set(LISTED) <= set(admin.site._registry)
     composite = {model.__name__ for model in OURS if model not in LISTED}
-    assert composite == {"Chunk", "MemoryLink", "CategoryLink", "ConceptLink", "EntityLink", "OutboxEntry"}
+    assert composite == {
+        "Chunk",
+        "EmbeddedMemory",
+        "MemoryLink",
+        "CategoryLink",
+        "ConceptLink",
+        "EntityLink",
+        "OutboxEntry",
+    }
 
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=model.__name__) for model in [*LISTED, User, Group]])

@@ -9,7 +9,7 @@ from django.urls import reverse
 from access.models import AuditEvent, Membership
 from access.viewer import command_viewer
 from categories.models import CategoryLink
-from memories.models import Chunk, Corpus, Memory, Project
+from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
 from memories.records import StrictMemoryRecord
 from memories.services import memory_create
 
@@ -310,10 +310,10 @@ def test_list_is_searched_by_words_and_by_number(curator, memory, text, found):
 
 def test_page_shows_what_hangs_on_a_memory(curator, memory):
     store(external_id="t2", content="Second.", links=[{"rel": "led-to", "target": "t1"}])
-    Chunk.objects.filter(memory=memory).delete()
-    Chunk.objects.create(memory=memory, ordinal=0, text="A window of it")
+    model = EmbeddingModel.objects.create(id=1, name="a-model", dimensions=384, min_similarity=0.3)
+    Chunk.objects.create(memory=memory, model=model, ordinal=0, start=0, end=5, embedding=[0.5] * 384)
     page = curator.get(page_of(memory)).text
-    for text in ("A window of it", "not embedded", "led-to", "see", memory.content_hash, "command"):
+    for text in (f"<td>{memory.content[:5]}</td>", "a-model", "led-to", "see", memory.content_hash, "command"):
         assert text in page
 
 

@@ -13,7 +13,7 @@ from access.keys import make_key
 from access.models import AuditEvent
 from access.viewer import command_viewer
 from memories.health import database_answers
-from memories.models import Chunk, Corpus, Memory, OutboxEntry, Project
+from memories.models import Corpus, Memory, OutboxEntry, Project
 from search.engines.tantivy import indexer, store
 
 pytestmark = pytest.mark.django_db
@@ -314,8 +314,6 @@ def test_health_tells_a_stranger_nothing_but_that_it_is_well(client, stored):
 
 
 def test_health_tells_a_key_what_it_may_see(caller, stored):
-    Chunk.objects.filter(memory_id=stored["id"]).delete()
-    Chunk.objects.create(memory_id=stored["id"], ordinal=0, text="Retries")
     reply = caller.get("/api/health").json()
     assert (reply["memories"], reply["pending_embeddings"]) == (1, 1)
     assert reply["revision"] == Corpus.objects.get().revision
