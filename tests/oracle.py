@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from categories.models import CategoryLink, ConceptLink, EntityLink
+from memories.embedders import HASHED, min_similarity
 from memories.models import Memory, MemoryLink
 from search.analysis import index_terms
 from search.facets import DEFAULT_STATES, FACETS
-from search.words import parse_text
+from search.words import parse_text, plain_text_of
+from tests.vectors import similarity
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Document:
     created_at: datetime
     language: str
     index: dict[str, list[tuple[int, str]]]
+    # By meaning; none where nothing was embedded.
+    vectors: object = None
 
 
 def load_documents(ids=None):
@@ -87,7 +91,21 @@ def _passes(document, query, *, skip="", now=None):
         start, end = query.period(UTC, now or datetime.now(UTC))
         if (start and document.created_at < start) or (end and document.created_at >= end):
             return False
-    return not query.text or parse_text(query.text, document.language).matches(document.index)
+    if not query.text:
+        return True
+    words = parse_text(query.text, document.language)
+    by_words = words.matches(document.index) and query.mode != "semantic"
+    return by_words or _matches_by_meaning(document, query, words)
+
+
+def _matches_by_meaning(document, query, words):
+    said = plain_text_of(query.text)
+    if document.vectors is None or query.mode not in {"hybrid", "semantic"} or not said:
+        return False
+    least = min_similarity(HASHED) if query.min_similarity is None else query.min_similarity
+    if similarity(document.vectors, said) < least:
+        return False
+    return words.always.is_empty or words.always.matches(document.index)
 
 
 def matching(documents, query, now=None):

@@ -2,7 +2,7 @@
 
 A set *by meaning* is the `limit` nearest of those that pass the filters, and none below the least similarity. All sets
 of one answer are cut from one reading, so that they agree with each other. How it is read is chosen by what it costs:
-the nearest of all from the HNSW index, deeper where many do not pass, the vectors of the few that pass, or every vector.
+the nearest of all from the HNSW index, deeper where many do not pass, the vectors of the few that pass, or every one.
 """
 
 import math
@@ -96,7 +96,8 @@ def nearest_passing(meaning: Meaning, passing: Passing) -> Near:
     for depth in _DEPTHS:
         reading = _read_first(meaning, chunks, revision)
         near = _among(meaning, reading, passing)
-        if near.capped or reading.complete:
+        # The index may miss some: that there are no more is not to be learnt from it.
+        if near.capped:
             return near
         count = passing.count() if count is None else count
         # As if what passes lay among the nearest as it lies among all, and a little as it does among those read.
@@ -145,12 +146,10 @@ def _first(meaning: Meaning, chunks: int) -> _Reading:
     with transaction.atomic(savepoint=False):
         with connection.cursor() as cursor:
             cursor.execute(_INDEX_SETTINGS, [str(at_once), str(_MOST_SCANNED)])
-        ids, similarities = _read(_FIRST, replace(meaning, least=-1.0), chunks=chunks)
+        ids, similarities = _read(_FIRST, meaning, chunks=chunks)
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
-    # Once one is not near enough, none of the others is. To have read few says nothing: an index may miss some.
-    near = int(np.count_nonzero(similarities >= meaning.least))
-    return _Reading(ids[:near], similarities[:near], complete=near < len(ids))
+    return _Reading(ids, similarities, complete=False)
 
 
 def _read(statement: str, meaning: Meaning, **parameters: int | list[int]) -> tuple[Ids, Similarities]:

@@ -12,6 +12,7 @@ from search.corpus import CorpusCounts
 from search.facets import DateBuckets, Facet, FacetValue
 from search.histogram import Bar, Histogram
 from search.query import Interval, SearchQuery
+from search.ranking import Ranked
 from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -47,6 +48,7 @@ def hit(**changes):
             importance=None,
             superseded_by=None,
             score=None,
+            why=Ranked(7),
         ),
         **changes,
     )

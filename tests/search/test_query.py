@@ -21,7 +21,7 @@ def problems(querystring):
 
 
 def test_canonical_form_sorts_values_and_drops_defaults():
-    query = parse("page=1&tag=b&tag=a&tag=b&q=tea&mode=keyword&type=")
+    query = parse("page=1&tag=b&tag=a&tag=b&q=tea&mode=hybrid&type=")
     assert query.querystring() == "q=tea&tag=a&tag=b"
 
 

@@ -1,0 +1,289 @@
+"""Sets by meaning: against the naive counter, under a ceiling, and by every way that the nearest are read."""
+
+from dataclasses import replace
+from urllib.parse import parse_qsl
+
+import numpy as np
+import pytest
+from django.db import connection, transaction
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from memories.embedders import HASHED
+from memories.models import Chunk, Corpus, EmbeddingModel
+from search.engines import nearest
+from search.engines.base import Meaning
+from search.facets import FACETS
+from search.query import SearchQuery
+from search.run import run
+from tests.oracle import facet_counts, load_documents, matching
+from tests.search.test_run import EVERYTHING, facet, queries
+from tests.vectors import MODEL, embed_everything, similarity
+
+SLOWLY = hypothesis_settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+@pytest.fixture
+def query_model():
+    """The small model, there from the start and not loaded beside the test."""
+    from memories import embeddings
+
+    embeddings.forget()
+    embeddings._queries._embedder = MODEL
+    yield
+    embeddings.forget()
+
+
+@pytest.fixture
+def embedded(corpus, query_model):
+    """The hand-written memories with their vectors, as the naive counter sees them."""
+    vectors = embed_everything()
+    nearest.forget()
+    return [replace(document, vectors=vectors[document.id]) for document in corpus]
+
+
+@pytest.fixture
+def low_ceiling(settings):
+    settings.SEARCH_SEMANTIC_LIMIT = 3
+
+
+def ask(querystring, viewer, **options):
+    return run(SearchQuery.from_pairs(parse_qsl(querystring, keep_blank_values=True)), viewer, **options)
+
+
+def ids(result):
+    return [hit.id for hit in result.hits]
+
+
+# --- by hand ------------------------------------------------------------------------------------------------------
+
+
+def test_meaning_finds_what_shares_too_few_words(embedded, everyone):
+    text = "kettle brew leaf cup morning"
+    assert ask(f"q={text}&mode=keyword", everyone).total < ask(f"q={text}", everyone).total
+
+
+def test_reply_says_how_the_set_was_made(embedded, everyone):
+    result = ask("q=green tea", everyone)
+    by_words = ask("q=green tea&mode=keyword", everyone).total
+    more = result.total - by_words
+    assert more > 0
+    verb = "contains" if by_words == 1 else "contain"
+    assert result.matched_by == f"{by_words} {verb} both words; {more} more by meaning ≥ 0.20"
+
+
+def test_semantic_looks_by_meaning_alone(embedded, everyone):
+    result = ask("q=green tea&mode=semantic", everyone)
+    near = {d.id for d in embedded if similarity(d.vectors, "green tea") >= 0.2}
+    assert set(ids(result)) <= near
+    assert result.matched_by == f"{result.total} by meaning ≥ 0.20"
+    shown = [hit.why.similarity for hit in result.hits]
+    assert all(similar is not None and similar >= 0.2 for similar in shown)
+
+
+def test_least_similarity_narrows(embedded, everyone):
+    wide = ask("q=green tea&mode=semantic&min_similarity=0.05", everyone)
+    narrow = ask("q=green tea&mode=semantic&min_similarity=0.5", everyone)
+    assert set(ids(narrow)) < set(ids(wide))
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+def test_phrases_and_signs_are_obeyed_by_meaning_too(embedded, everyone, mode):
+    found = {d.id for d in embedded if d.id in ids(ask(f"q=tea boat dock&mode={mode}", everyone))}
+    without = set(ids(ask(f"q=tea boat dock -boat&mode={mode}", everyone)))
+    assert without < found
+    assert ask(f'q=tea "no such phrase anywhere"&mode={mode}', everyone).total == 0
+    assert ask(f"q=tea %2Bnosuchword&mode={mode}", everyone).total == 0
+
+
+def test_what_only_leaves_out_has_no_meaning(embedded, everyone):
+    assert ask("q=-tea", everyone).total == ask("q=-tea&mode=keyword", everyone).total
+
+
+def test_every_hit_says_why_it_is_there(embedded, everyone):
+    result = ask("q=green tea", everyone)
+    first = result.hits[0].why
+    assert first.meaning_rank == 1
+    assert first.word_rank in {1, 2}
+    assert first.score is not None
+    assert first.traits is not None
+    assert result.hits[0].score == first.score
+
+
+# --- while there is no model --------------------------------------------------------------------------------------
+
+
+def test_without_vectors_hybrid_answers_by_words_and_says_so(corpus, everyone, query_model):
+    result = ask("q=green tea", everyone)
+    assert ids(result) == ids(ask("q=green tea&mode=keyword", everyone))
+    assert result.matched_by.endswith("; by words alone: no memory has been embedded yet")
+    assert result.warnings == ()
+
+
+def test_without_vectors_semantic_warns_that_words_answered(corpus, everyone, query_model):
+    result = ask("q=green tea&mode=semantic", everyone)
+    assert result.total == ask("q=green tea&mode=keyword", everyone).total
+    assert [w.message for w in result.warnings] == [
+        "No memory has been embedded yet. These were found by words instead."
+    ]
+
+
+# --- against the naive counter ------------------------------------------------------------------------------------
+
+
+def by_meaning(documents):
+    modes = st.sampled_from(["hybrid", "semantic"])
+    least = st.sampled_from([None, 0.0, 0.1, 0.15, 0.4])
+    said = st.lists(
+        st.sampled_from(["tea", "boat", "dock", "wet wood", "kettle", "-tea", "+boat", '"green tea"']), min_size=1
+    )
+    text = said.map(" ".join)
+    return st.tuples(queries(documents), modes, least, text).map(
+        lambda drawn: {**drawn[0], "mode": drawn[1], "min_similarity": drawn[2], "q": drawn[3]}
+    )
+
+
+@SLOWLY
+@given(data=st.data())
+def test_any_query_by_meaning_equals_the_naive_counter(embedded, everyone, data):
+    query = SearchQuery.from_mapping({**data.draw(by_meaning(embedded)), "include_facets": True, "page_size": 100})
+    result = run(query, everyone, facet_limit=EVERYTHING)
+    expected = matching(embedded, query)
+    assert {hit.id for hit in result.hits} == {document.id for document in expected}
+    assert (result.total, result.at_least) == (len(expected), False)
+    for spec in FACETS:
+        values, no_value = facet_counts(embedded, query, spec.key)
+        found = facet(result, spec.key)
+        excluded = set(query.selection(spec.key).exclude)
+        shown = {v.value: v.count for v in found.values if not v.excluded and v.count}
+        assert shown == {value: n for value, n in values.items() if value not in excluded}, spec.key
+        assert (found.no_value, found.at_least) == (no_value, False), spec.key
+
+
+@SLOWLY
+@given(data=st.data())
+def test_pages_together_are_the_match_set_each_memory_once(embedded, everyone, data):
+    asked = data.draw(by_meaning(embedded))
+    query = SearchQuery.from_mapping({**asked, "page_size": 3})
+    whole = run(query.model_copy(update={"page_size": 100}), everyone)
+    paged = [pk for n in range(1, whole.pages * 40) for pk in ids(run(query.model_copy(update={"page": n}), everyone))]
+    assert paged == ids(whole)
+    assert len(paged) == len(set(paged)) == whole.total
+
+
+@SLOWLY
+@given(data=st.data())
+def test_at_the_ceiling_numbers_are_lower_bounds_and_say_so(embedded, low_ceiling, everyone, data):
+    query = SearchQuery.from_mapping({**data.draw(by_meaning(embedded)), "include_facets": True})
+    result = run(query, everyone, facet_limit=EVERYTHING)
+    expected = len(matching(embedded, query))
+    assert result.total == expected or (result.at_least and result.total < expected)
+    for spec in FACETS:
+        values, no_value = facet_counts(embedded, query, spec.key)
+        found = facet(result, spec.key)
+        for value in found.values:
+            if value.excluded or value.selected:
+                continue
+            true = values.get(value.value, 0)
+            assert value.count == true or (found.at_least and value.count < true)
+            ticked = run(query.toggle(spec.key, value.value), everyone)
+            if not query.selection(spec.key).restricts:
+                # A further filter can only bring more of what it keeps.
+                assert ticked.total >= value.count
+                assert found.at_least or ticked.total == value.count
+        assert found.no_value == no_value or (found.at_least and found.no_value < no_value)
+
+
+# --- how the nearest are read -------------------------------------------------------------------------------------
+
+
+class Some:
+    """The memories that a test lets pass."""
+
+    def __init__(self, passing):
+        self.passing = np.array(sorted(passing), np.int64)
+
+    def among(self, asked):
+        return np.isin(asked, self.passing)
+
+    def count(self):
+        return len(self.passing)
+
+    def ids(self):
+        return self.passing
+
+
+@pytest.fixture
+def many(db, query_model):
+    """3,000 vectors of memories that need not exist, in some order of the meaning."""
+    rng = np.random.default_rng(7)
+    centres = rng.standard_normal((60, 384))
+    vectors = centres[rng.integers(0, 60, 3_000)] + 0.9 * rng.standard_normal((3_000, 384))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
+    EmbeddingModel.objects.create(id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving")
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk")
+    Chunk.objects.bulk_create(
+        Chunk(memory_id=n // 2, model_id=1, ordinal=n % 2, start=0, end=1, embedding=v) for n, v in enumerate(vectors)
+    )
+    Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE memories_chunk")
+    nearest.forget()
+    return vectors
+
+
+def exact(vectors, query, passing, least, limit):
+    found = {}
+    for n, similar in enumerate((vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)).tolist()):
+        if n // 2 in passing and similar >= least:
+            found[n // 2] = max(similar, found.get(n // 2, -2.0))
+    return sorted(found, key=lambda pk: -found[pk])[:limit], len(found)
+
+
+WAYS = {
+    "every": {"_SCAN_COST": 0.0},
+    "by id": {"_SCAN_COST": 1e9, "_BY_ID_COST": 1e-9},
+    "index": {"_SCAN_COST": 1e6, "_BY_ID_COST": 1e6, "_NEXT_COST": 1e-3},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kept", [pytest.param(n, id=f"{n} pass") for n in (1_500, 750, 75, 10, 1, 0)])
+@pytest.mark.parametrize(("least", "limit"), [pytest.param(-1.0, 10, id="ten"), pytest.param(0.2, 100, id="near")])
+def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way, kept, least, limit):
+    for name, cost in WAYS[way].items():
+        monkeypatch.setattr(nearest, name, cost)
+    passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())
+    query = many[11] + 0.5 * many[501]
+    expected, there_are = exact(many, query, passing, least, limit)
+    meaning = Meaning(1, query.astype(np.float32).tobytes(), least, limit)
+    with transaction.atomic():
+        near = nearest.nearest_passing(meaning, Some(passing))
+    assert len(near.ids) == len(expected)
+    assert len(set(near.ids.tolist()) & set(expected)) >= 0.95 * len(expected)
+    assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
+    # From the index alone it is not known whether there are more than it was asked for.
+    assert near.capped or there_are <= limit
+    assert not near.capped or len(near.ids) == limit
+    if not near.capped or way != "index":
+        assert near.ids.tolist() == expected
+
+
+def test_a_change_of_vectors_is_seen_at_once(many):
+    meaning = Meaning(1, many[0].tobytes(), 0.2, 50)
+    with transaction.atomic():
+        before = nearest.nearest_passing(meaning, Some(range(1_500)))
+    Chunk.objects.filter(memory_id=0).delete()
+    Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
+    with transaction.atomic():
+        after = nearest.nearest_passing(meaning, Some(range(1_500)))
+    assert before.ids[0] == 0
+    assert 0 not in after.ids
+
+
+def test_documents_of_the_oracle_know_their_vectors(embedded):
+    assert {d.id for d in load_documents()} == {d.id for d in embedded}
