@@ -7,6 +7,7 @@ class MemoriesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from memories.checks import database_is_fit
+        from memories.checks import database_is_fit, model_fits
 
         register(database_is_fit, Tags.database)
+        register(model_fits, Tags.database)

@@ -5,10 +5,15 @@ from typing import Any
 
 import psycopg
 from django.apps import AppConfig
+from django.conf import settings
+from django.core import checks
 from django.core.checks import CheckMessage, Error
-from django.db import connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError
+
+from memories.embedders import HASHED, dimensions_of, model_name
+from memories.vectors import column_dimensions
 
 LEAST_SERVER = 16
 LEAST_VECTOR = (0, 7)  # the first with halfvec
@@ -44,6 +49,40 @@ def database_is_fit(
             messages.append(trouble)
         else:
             messages.extend(what_is_missing(connection))
+    return messages
+
+
+def model_fits(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Whether vectors of the model that is set fit their column. Models that are not on this machine do not tell."""
+    source = settings.EMBEDDING_MODEL
+    messages: list[CheckMessage] = []
+    if source not in ("", HASHED) and settings.EMBEDDING_MIN_SIMILARITY is None:
+        messages.append(
+            checks.Warning(
+                f"Nobody has said how similar to a query a memory must be for EMBEDDING_MODEL={source}; 0.30 is taken.",
+                hint="Set EMBEDDING_MIN_SIMILARITY to a number from 0 to 1 that suits the model.",
+                id="memories.W001",
+            )
+        )
+    dimensions = dimensions_of(source)
+    if DEFAULT_DB_ALIAS in (databases or ()) and dimensions is not None:
+        try:
+            column = column_dimensions()
+        except DatabaseError:
+            return messages  # the check of the database says why
+        if column is not None and column != dimensions:
+            messages.append(
+                Error(
+                    f"The vectors of {model_name(source)} have {dimensions} numbers, and the column takes {column}.",
+                    hint=(
+                        f"Set EMBEDDING_MODEL to a model with {column}, or change the column, which removes all "
+                        f"vectors: python manage.py embedding_dimensions {dimensions}"
+                    ),
+                    id="memories.E009",
+                )
+            )
     return messages
 
 

