@@ -294,7 +294,7 @@ def mark_parents(engine: Engine, planned: Planned, rows: Iterable[FacetValue]) -
     below = {child for these in children.values() for child in these}
     seen = visible_ids(engine, planned.plan.project_ids, "category", below)
     parents = {parent for parent, these in children.items() if not seen.isdisjoint(these)}
-    return [replace(row, has_children=row.ref in parents) for row in listed]
+    return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
 
 
 def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Counts) -> Histogram:
