@@ -4,13 +4,13 @@ Names are looked up without regard to case, by path or name first, then by id, t
 statements each, whatever the number of names.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.contrib.postgres.search import TrigramSimilarity
 from django.db import connection
-from django.db.models import F, Q
+from django.db.models import F
 
 from categories.models import Category, Concept, Entity
 from categories.paths import PathError, parse_path
@@ -64,9 +64,6 @@ SELECT w.asked, v.id FROM unnest(%(asked)s::text[], %(types)s::text[], %(names)s
 JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)"""
 
 
-_BY_ID = "SELECT id, path, name, parent_id, depth FROM categories_category WHERE id = ANY(%(ids)s)"
-
-
 def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
@@ -106,7 +103,7 @@ def resolve_categories(names: Collection[str]) -> dict[str, tuple[CategoryNode, 
     if not names:
         return {}
     paths = {name: _slug_path(name) for name in names}
-    by_path = dict(Category.objects.filter(path__in=set(paths.values())).values_list("path", "pk"))
+    by_path = ids_by_path(set(paths.values()))
     found = {name: [by_path[path]] for name, path in paths.items() if path in by_path}
     found |= _resolve(Category._meta.db_table, [name for name in names if name not in found])
     nodes = category_nodes([pk for ids in found.values() for pk in ids])
@@ -161,14 +158,26 @@ def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
     }
 
 
-def category_tree_nodes(open_ids: Collection[int], parent_id: int | None = None) -> list[TreeNode]:
-    """The part of the tree that a page draws: two levels and the children of open nodes; or one node's children."""
-    if parent_id is not None:
-        wanted = Q(parent_id=parent_id)
-    else:
-        wanted = Q(depth__lte=2) | Q(parent_id__in=list(open_ids)) | Q(pk__in=list(open_ids))
-    rows = Category.objects.filter(wanted).order_by().values_list("id", "path", "name", "parent_id", "depth")
+def category_roots() -> list[TreeNode]:
+    """The upper two levels of the tree."""
+    rows = _rows("SELECT id, path, name, parent_id, depth FROM categories_category WHERE depth <= 2", {})
     return [TreeNode(*row) for row in rows]
+
+
+def category_children(ids: Collection[int]) -> dict[int, tuple[TreeNode, ...]]:
+    """The children of each of the given categories that has any."""
+    children: dict[int, list[TreeNode]] = {}
+    if ids:
+        # By the index on parent_id.
+        statement = "SELECT id, path, name, parent_id, depth FROM categories_category WHERE parent_id = ANY(%(ids)s)"
+        for node in map(TreeNode._make, _rows(statement + " ORDER BY id", {"ids": list(ids)})):
+            children.setdefault(node.parent_id or 0, []).append(node)
+    return {parent: tuple(nodes) for parent, nodes in children.items()}
+
+
+def ids_by_path(paths: Collection[str]) -> dict[str, int]:
+    """Categories by slug path."""
+    return dict(Category.objects.filter(path__in=list(paths)).values_list("path", "pk")) if paths else {}
 
 
 def _ancestor_paths(path: str) -> list[str]:
@@ -176,38 +185,21 @@ def _ancestor_paths(path: str) -> list[str]:
     return ["/".join(parts[:n]) for n in range(1, len(parts))]
 
 
-def ancestor_ids(nodes: Iterable[CategoryNode]) -> set[int]:
-    """The ids above the given nodes."""
-    paths = {path for node in nodes for path in _ancestor_paths(node.path)}
-    return set(Category.objects.filter(path__in=paths).values_list("pk", flat=True)) if paths else set()
-
-
-def children_of(ids: Collection[int]) -> dict[int, list[int]]:
-    """The children of each of the given categories that has any."""
-    children: dict[int, list[int]] = {}
-    if ids:
-        rows = Category.objects.filter(parent_id__in=list(ids)).order_by("pk").values_list("parent_id", "pk")
-        for parent, pk in rows:
-            children.setdefault(parent or 0, []).append(pk)
-    return children
-
-
 def concept_terms(ids: Collection[int]) -> dict[int, Term]:
     """Concepts by id."""
-    return {c.pk: _concept_term(c) for c in Concept.objects.filter(pk__in=list(ids))} if ids else {}
+    return _terms("categories_concept", "name, name, concept_type", ids)
 
 
 def entity_terms(ids: Collection[int]) -> dict[int, Term]:
     """Entities by id."""
-    return {e.pk: _entity_term(e) for e in Entity.objects.filter(pk__in=list(ids))} if ids else {}
+    return _terms("categories_entity", "entity_type || ':' || name, name, entity_type", ids)
 
 
-def _concept_term(concept: Concept) -> Term:
-    return Term(concept.pk, concept.name, concept.name, concept.concept_type)
-
-
-def _entity_term(entity: Entity) -> Term:
-    return Term(entity.pk, f"{entity.entity_type}:{entity.name}", entity.name, entity.entity_type)
+def _terms(table: str, columns: str, ids: Collection[int]) -> dict[int, Term]:
+    if not ids:
+        return {}
+    rows = _rows(f"SELECT id, {columns} FROM {table} WHERE id = ANY(%(ids)s)", {"ids": list(ids)})
+    return {row[0]: Term(*row) for row in rows}
 
 
 def similar_names(model: type[Category] | type[Concept] | type[Entity], name: str, limit: int = 10) -> list[int]:

@@ -24,7 +24,7 @@ MAX_DISTINCT_TERMS = 20_000
 # Scripts written without spaces are taken a character at a time, so that a phrase of characters finds any substring.
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = rf"[^\W{_UNSPACED}]+"
-_TOKEN = re.compile(
+TOKEN = re.compile(
     rf"[{_UNSPACED}]"
     rf"|(?:(?<![^\W_])(?:--?|[@#$.])(?={_WORD}))?"
     rf"{_WORD}(?:(?:[.\-:/@\\]|::|['\u2019])(?={_WORD}){_WORD})*(?:\+\+|\#(?!\w))?"
@@ -110,7 +110,7 @@ def _analyse_word(word: str, language: str) -> tuple[str, str, tuple[str, ...]]:
 
 @lru_cache(maxsize=400_000)
 def analyse_token(raw: str, language: str) -> RawToken:
-    """The terms of one raw token as `_TOKEN` finds it."""
+    """The terms of one raw token as `TOKEN` finds it."""
     if raw.isalnum() and (raw.islower() or raw.isdigit() or (raw[1:].isalpha() and raw[1:].islower())):
         # Most tokens: one plain word without humps.
         _, stem, _ = _analyse_word(raw, language)
@@ -156,7 +156,7 @@ def _subpaths(name: str) -> Iterator[str]:
 def tokens(text: str, language: str = "english", start_position: int = 0) -> Iterator[Token]:
     """The tokens of a text in order. Positions count plain words from `start_position`."""
     position = start_position
-    for match in _TOKEN.finditer(text):
+    for match in TOKEN.finditer(text):
         raw = analyse_token(match.group(), language)
         if not raw.terms:
             continue
@@ -166,7 +166,7 @@ def tokens(text: str, language: str = "english", start_position: int = 0) -> Ite
 
 def raw_tokens(text: str, language: str = "english") -> Iterator[RawToken]:
     """The tokens of a text as a query reads them."""
-    for match in _TOKEN.finditer(text):
+    for match in TOKEN.finditer(text):
         raw = analyse_token(match.group(), language)
         if raw.terms:
             yield raw
@@ -190,7 +190,7 @@ def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dic
     positions: dict[str, list[tuple[int, str]]] = {}
     position = 1
     for text, weight in fields:
-        for match in _TOKEN.finditer(text):
+        for match in TOKEN.finditer(text):
             raw = analyse_token(match.group(), language)
             for term, offset in raw.terms:
                 at = position + offset
@@ -220,7 +220,7 @@ def tsvector_of(fields: list[tuple[str, str]], language: str = "english") -> str
     position = 1
     for text, weight in fields:
         places = _PLACES[weight]
-        for found in _TOKEN.findall(text):
+        for found in TOKEN.findall(text):
             terms, width = _quoted_token(found, language)
             for term, offset in terms:
                 at = position + offset
@@ -246,32 +246,6 @@ def quote_term(term: str) -> str:
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-_MARKDOWN = [
-    (re.compile(r"```[^\n]*\n?|~~~[^\n]*\n?"), " "),
-    (re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)"), r"\1"),
-    (re.compile(r"^\s{0,3}(?:#{1,6}\s+|>\s?|[-*+]\s+|\d+[.)]\s+)", re.MULTILINE), ""),
-    (re.compile(r"\*\*|`+|~~"), ""),
-    (re.compile(r"(?<![\w*])\*(?=\S)|(?<=\S)\*(?![\w*])"), ""),
-    (re.compile(r"\s+"), " "),
-]
-
-
-def plain_text(markdown: str) -> str:
-    """Markdown without its marks, on one line, for snippets."""
-    text = markdown
-    for pattern, replacement in _MARKDOWN:
-        text = pattern.sub(replacement, text)
-    return text.strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A run of a snippet, marked where it matched."""
-
-    text: str
-    marked: bool
-
-
 # The weight that marks the terms of a field that can be asked for by name, as `memories.terms` gives it.
 FIELD_WEIGHTS = {"title": "A"}
 
@@ -286,103 +260,6 @@ class Pattern:
     gaps: tuple[int, ...] = ()
     prefix: bool = False
     field: str = ""
-
-
-def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> list[tuple[int, int]]:
-    """The character spans of a text that the patterns match, in order, joined where they touch.
-
-    Knows nothing of fields: who marks a text chooses the patterns that may match there.
-    """
-    if not patterns:
-        return []
-    places: dict[tuple[str, bool], dict[int, tuple[int, int]]] = {}
-    wanted = {pattern: _wanted(pattern) for pattern in patterns}
-    exact = {term for asked in wanted.values() for term, is_prefix in asked if not is_prefix}
-    prefixes = {term for asked in wanted.values() for term, is_prefix in asked if is_prefix}
-    for token in tokens(text, language):
-        for term, position in token.terms:
-            if term in exact:
-                places.setdefault((term, False), {})[position] = (token.start, token.end)
-            for prefix in prefixes:
-                if term.startswith(prefix):
-                    places.setdefault((prefix, True), {})[position] = (token.start, token.end)
-    spans: set[tuple[int, int]] = set()
-    for pattern, (first, *rest) in wanted.items():
-        for position, span in places.get(first, {}).items():
-            found = [span]
-            at = position
-            for asked, gap in zip(rest, pattern.gaps, strict=True):
-                at += gap
-                if (following := places.get(asked, {}).get(at)) is None:
-                    break
-                found.append(following)
-            else:
-                spans.update(found)
-    ordered = sorted(spans)
-    joined: list[tuple[int, int]] = []
-    for start, end in ordered:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def _wanted(pattern: Pattern) -> list[tuple[str, bool]]:
-    """The terms of a pattern, and whether each is a prefix."""
-    last = len(pattern.terms) - 1
-    return [(term, pattern.prefix and place == last) for place, term in enumerate(pattern.terms)]
-
-
-def segments(text: str, spans: list[tuple[int, int]]) -> tuple[Segment, ...]:
-    """A text cut at the spans."""
-    cuts: list[Segment] = []
-    at = 0
-    for start, end in spans:
-        if start > at:
-            cuts.append(Segment(text[at:start], False))
-        cuts.append(Segment(text[start:end], True))
-        at = end
-    if at < len(text):
-        cuts.append(Segment(text[at:], False))
-    return tuple(cuts)
-
-
-def snippet(text: str, patterns: tuple[Pattern, ...], language: str, length: int = 260) -> tuple[Segment, ...]:
-    """The stretch of a text, about `length` characters, where most of the patterns stand closest, marked."""
-    spans = matched_spans(text, patterns, language)
-    if len(text) <= length:
-        return segments(text, spans)
-    begin = 0
-    if spans:
-        best = max(range(len(spans)), key=lambda i: (_distinct_within(text, spans, i, length), -spans[i][0]))
-        begin = max(0, spans[best][0] - length // 5)
-    begin = _word_start(text, begin)
-    end = _word_end(text, min(len(text), begin + length))
-    inside = [(max(s, begin) - begin, min(e, end) - begin) for s, e in spans if s < end and e > begin]
-    cut = segments(text[begin:end], inside)
-    lead = (Segment("… ", False),) if begin else ()
-    tail = (Segment(" …", False),) if end < len(text) else ()
-    return (*lead, *cut, *tail)
-
-
-def _distinct_within(text: str, spans: list[tuple[int, int]], first: int, length: int) -> int:
-    limit = spans[first][0] + length * 4 // 5
-    return len({fold(text[start:end]) for start, end in spans[first:] if end <= limit})
-
-
-def _word_start(text: str, at: int) -> int:
-    while 0 < at < len(text) and not text[at - 1].isspace() and at < len(text) - 1:
-        at += 1
-        if text[at - 1].isspace():
-            return at
-    return at
-
-
-def _word_end(text: str, at: int) -> int:
-    while at < len(text) and not text[at].isspace():
-        at += 1
-    return at
 
 
 def phrase_pattern(raws: list[RawToken]) -> Pattern:
@@ -407,7 +284,7 @@ def prefix_term(text: str, language: str) -> str:
     It is what the folded word and its stem begin with alike: `connections*` finds *connect*, and `memory*`, whose stem
     is *memori*, finds that. One letter alone would find nearly everything.
     """
-    *_, last = _TOKEN.findall(text)
+    *_, last = TOKEN.findall(text)
     # No word is stemmed in the language `simple`.
     folded, stem = (phrase_pattern([analyse_token(last, name)]).terms[-1] for name in ("simple", language))
     alike = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(folded, stem, strict=False)))

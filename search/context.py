@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from search.analysis import Segment
 from search.chart import Option, Plot, build_plot
 from search.chips import Chip, build_chips
 from search.corpus import CorpusCounts
@@ -18,6 +17,7 @@ from search.pager import Pager, PageSize, build_pager
 from search.query import Problem, SearchQuery, Sort
 from search.run import FacetPage, Hit, SearchResult, SearchWarning
 from search.sidebar import Pair, Panel, Row, build_panel, hidden_pairs, value_rows
+from search.snippets import Segment
 
 _TAGS_SHOWN = 5
 _AUTHORS_SHOWN = 2

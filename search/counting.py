@@ -7,16 +7,7 @@ from datetime import timedelta
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
-from categories.queries import (
-    Term,
-    TreeNode,
-    ancestor_ids,
-    category_nodes,
-    category_tree_nodes,
-    children_of,
-    concept_terms,
-    entity_terms,
-)
+from categories.queries import Term, TreeNode
 from search.corpus import corpus_answer, corpus_plan, corpus_view
 from search.engines.base import (
     Counts,
@@ -191,11 +182,11 @@ def value_terms(spec: FacetSpec, values: Sequence[Value], planned: Planned) -> d
             rows = ((value, planned.projects.get(int(value))) for value in values)
             return {value: Term(row.id, row.slug, row.name or row.slug) for value, row in rows if row}
         case Kind.TREE:
-            nodes = category_nodes([int(value) for value in values])
+            nodes = planned.names.category_nodes([int(value) for value in values])
             return {node.id: Term(node.id, node.path, " / ".join(node.names)) for node in nodes.values()}
         case Kind.IDS:
-            named = (concept_terms if spec.key == "concept" else entity_terms)([int(value) for value in values])
-            return dict(named.items())
+            terms = planned.names.concept_terms if spec.key == "concept" else planned.names.entity_terms
+            return dict(terms([int(value) for value in values]).items())
     return {value: Term(0, str(value), str(value)) for value in values}
 
 
@@ -253,8 +244,7 @@ def _chosen_but_uncounted(
 def _tree_candidates(planned: Planned) -> list[TreeNode]:
     """Two levels of the tree, and on the way to what is chosen every level."""
     chosen = planned.chosen_categories
-    opened = ancestor_ids(chosen) | {node.id for node in chosen}
-    return category_tree_nodes(opened)
+    return planned.names.tree(planned.names.ancestor_ids(chosen) | {node.id for node in chosen})
 
 
 def _tree_values(
@@ -299,11 +289,12 @@ def _tree_values(
 def mark_parents(engine: Engine, planned: Planned, rows: Iterable[FacetValue]) -> list[FacetValue]:
     """Rows of categories, with those marked below which the viewer has memories."""
     listed = list(rows)
-    children = children_of([row.ref for row in listed if isinstance(row.ref, int)])
+    nodes = planned.names.children([row.ref for row in listed if isinstance(row.ref, int)])
+    children = {parent: {node.id for node in these} for parent, these in nodes.items()}
     below = {child for these in children.values() for child in these}
     seen = visible_ids(engine, planned.plan.project_ids, "category", below)
     parents = {parent for parent, these in children.items() if not seen.isdisjoint(these)}
-    return [replace(row, has_children=row.ref in parents) for row in listed]
+    return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
 
 
 def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Counts) -> Histogram:

@@ -1,9 +1,11 @@
 """Bucket widths and bounds of the date histogram. Pure: days and counts in, bars out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
 
 from search.labels import MONTHS, day_text
 from search.query import Interval
@@ -14,9 +16,10 @@ _YEAR_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _ORDER = (Interval.HOUR, Interval.DAY, Interval.WEEK, Interval.MONTH, Interval.QUARTER, Interval.YEAR)
 
 
-@dataclass(frozen=True, slots=True)
-class DayCount:
-    """Memories of one calendar day, or one hour of it: all that pass without the date filter, and with it."""
+class DayCount(NamedTuple):
+    """Memories of one calendar day, or one hour of it: all that pass without the date filter, and with it. Cheap to
+    make: eight years are three thousand.
+    """
 
     moment: datetime
     all: int
@@ -105,18 +108,25 @@ def build_histogram(
     coarsened = asked if asked not in {Interval.AUTO, interval} else None
     if interval == Interval.HOUR:
         return Histogram(interval, tuple(_hour_bars(counts, domain)), coarsened)
-    sums: dict[date, list[int]] = {}
-    for item in counts:
-        of_bucket = sums.setdefault(bucket_start(item.moment.date(), interval, step), [0, 0])
-        of_bucket[0] += item.all
-        of_bucket[1] += item.inside
-    bars = tuple(
-        _bar(start, interval, step, *sums.get(start, (0, 0))) for start in _every_start(domain, interval, step)
-    )
+    starts = list(_every_start(domain, interval, step))
+    sums = _sums_between(counts, [*starts, bucket_end(starts[-1], interval, step)])
+    bars = tuple(_bar(start, interval, step, *pair) for start, pair in zip(starts, sums, strict=True))
     return Histogram(interval, bars, coarsened, step)
 
 
-@lru_cache(maxsize=65_536)
+def _sums_between(counts: Iterable[DayCount], bounds: Sequence[date]) -> list[tuple[int, int]]:
+    """What the days from each bound to the next add up to, those of the last bound among the last ones."""
+    listed = list(counts)
+    days = np.array([item.moment.toordinal() for item in listed], np.int64)
+    edges = [*(bound.toordinal() for bound in bounds[:-1]), bounds[-1].toordinal() + 1]
+    # Days before the first bound fall into the first of these, days after the last one into the last.
+    places = np.searchsorted(edges, days, "right")
+    sums = np.zeros((2, len(edges) + 1), np.int64)
+    np.add.at(sums[0], places, [item.all for item in listed])
+    np.add.at(sums[1], places, [item.inside for item in listed])
+    return list(zip(*sums[:, 1:-1].tolist(), strict=True))
+
+
 def bucket_start(day: date, interval: Interval, step: int = 1) -> date:
     """The first day of the bucket that a day falls in. Weeks are ISO weeks."""
     match interval:

@@ -1,70 +1,95 @@
 """The rows of a page: memories by id in rank order, with marked titles and snippets."""
 
+from datetime import datetime
+from typing import NamedTuple
+
 from django.db.models.functions import Left
 
 from access.viewer import Viewer, visible_to
-from categories.queries import CategoryNode, category_nodes
-from memories.models import Memory
-from search.analysis import Pattern, Segment, matched_spans, plain_text, segments, snippet
+from categories.queries import CategoryNode
+from search.analysis import Pattern
 from search.engines.base import Plan
 from search.planning import Planned
 from search.ranking import Ranked
 from search.result import CategoryRef, Hit
+from search.snippets import Segment, matched_spans, plain_text, segments, snippet
 
 # How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
 _SNIPPET_SCOPE = 20_000
 _SNIPPET_LENGTH = 260
 
 
+class _Row(NamedTuple):
+    """What of a memory a hit shows, by the names of its columns: to make a model of each takes longer than to read it.
+
+    `head` is the beginning of its text.
+    """
+
+    id: int
+    project_id: int
+    memory_type: str
+    title: str
+    summary: str
+    state: str
+    tags: list[str]
+    category_ids: list[int]
+    authors: list[str]
+    agent: str
+    source: str
+    source_uri: str
+    external_id: str
+    created_at: datetime
+    updated_at: datetime
+    pinned: bool
+    importance: float | None
+    superseded_by_id: int | None
+    head: str
+
+
 def hydrate(found: list[Ranked], planned: Planned, viewer: Viewer) -> tuple[Hit, ...]:
-    """Rows of a page in their order: one statement for memories, two for the names of their categories."""
+    """Rows of a page in their order: one statement for memories, and the names of their categories."""
     if not found:
         return ()
     scope = _SNIPPET_SCOPE if planned.plan.has_text else 4 * _SNIPPET_LENGTH
-    memories = {
-        memory.pk: memory
-        for memory in visible_to(viewer)
-        .filter(pk__in=[one.id for one in found])
-        .annotate(head=Left("content", scope))
-        .defer("content", "raw", "terms")
-    }
-    memories = {pk: memory for pk, memory in memories.items() if _in_state(memory, planned.plan)}
-    nodes = category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
-    return tuple(_hit(memories[one.id], one, planned, nodes) for one in found if one.id in memories)
+    asked = visible_to(viewer).filter(pk__in=[one.id for one in found]).annotate(head=Left("content", scope))
+    every = map(_Row._make, asked.values_list(*_Row._fields))
+    rows = {row.id: row for row in every if _in_state(row, planned.plan)}
+    nodes = planned.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
+    return tuple(_hit(rows[one.id], one, planned, nodes) for one in found if one.id in rows)
 
 
-def _in_state(memory: Memory, plan: Plan) -> bool:
+def _in_state(row: _Row, plan: Plan) -> bool:
     """Whether its state is one that is asked for: an index may not know yet that it was deleted."""
     chosen = plan.filter("state")
     if chosen is None or not chosen.includes or chosen.no_value:
         return True
-    return any(memory.state in group for group in chosen.include)
+    return any(row.state in group for group in chosen.include)
 
 
-def _hit(memory: Memory, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode]) -> Hit:
-    project = planned.projects[memory.project_id]
-    patterns = _patterns(planned.plan, memory.project_id)
-    categories = sorted((nodes[pk] for pk in memory.category_ids if pk in nodes), key=lambda node: node.path)
+def _hit(row: _Row, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode]) -> Hit:
+    project = planned.projects[row.project_id]
+    patterns = _patterns(planned.plan, row.project_id)
+    categories = sorted((nodes[pk] for pk in row.category_ids if pk in nodes), key=lambda node: node.path)
     return Hit(
-        id=memory.pk,
+        id=row.id,
         project=project.slug,
-        memory_type=memory.memory_type,
-        title=segments(memory.title, matched_spans(memory.title, patterns, project.language)),
+        memory_type=row.memory_type,
+        title=segments(row.title, matched_spans(row.title, patterns, project.language)),
         # What is asked for in the title is marked there alone.
-        snippet=_snippet(memory, tuple(p for p in patterns if not p.field), project.language),
-        created_at=memory.created_at,
-        updated_at=memory.updated_at,
-        state=memory.state,
-        tags=tuple(memory.tags),
+        snippet=_snippet(row, tuple(p for p in patterns if not p.field), project.language),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        state=row.state,
+        tags=tuple(row.tags),
         categories=tuple(CategoryRef(node.path, node.names) for node in categories),
-        authors=tuple(memory.authors),
-        agent=memory.agent,
-        source=memory.source,
-        source_uri=memory.source_uri,
-        external_id=memory.external_id,
-        pinned=memory.pinned,
-        importance=memory.importance,
-        superseded_by=memory.superseded_by_id,
+        authors=tuple(row.authors),
+        agent=row.agent,
+        source=row.source,
+        source_uri=row.source_uri,
+        external_id=row.external_id,
+        pinned=row.pinned,
+        importance=row.importance,
+        superseded_by=row.superseded_by_id,
         score=why.score,
         why=why,
     )
@@ -77,12 +102,13 @@ def _patterns(plan: Plan, project_id: int) -> tuple[Pattern, ...]:
     return ()
 
 
-def _snippet(memory: Memory, patterns: tuple[Pattern, ...], language: str) -> tuple[Segment, ...]:
-    head: str = getattr(memory, "head")  # noqa: B009 - an annotation of the queryset, unknown to the model
-    text = plain_text(head)
+def _snippet(row: _Row, patterns: tuple[Pattern, ...], language: str) -> tuple[Segment, ...]:
+    text = plain_text(row.head)
     # A title that is the first sentence of the text need not be read twice; one that was cut short is read on.
-    if memory.title and text.startswith(memory.title):
-        text = text[len(memory.title) :].lstrip(" .…:;,-–—")
-    if memory.summary and not (patterns and matched_spans(text, patterns, language)):
-        text = memory.summary
-    return snippet(text, patterns, language, _SNIPPET_LENGTH)
+    if row.title and text.startswith(row.title):
+        text = text[len(row.title) :].lstrip(" .…:;,-–—")
+    spans = matched_spans(text, patterns, language)
+    if row.summary and not spans:
+        text = row.summary
+        spans = matched_spans(text, patterns, language)
+    return snippet(text, spans, _SNIPPET_LENGTH)

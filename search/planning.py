@@ -10,6 +10,7 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity
+from categories.names import Names, names_now
 from categories.queries import (
     CategoryNode,
     Term,
@@ -47,6 +48,7 @@ class Planned:
     now: datetime
     zone: tzinfo
     projects: dict[int, ProjectRow]
+    names: Names
     warnings: list[SearchWarning] = field(default_factory=list)
     # Chosen names that mean nothing, by facet.
     unknown: list[tuple[str, str]] = field(default_factory=list)
@@ -62,11 +64,13 @@ class Planned:
 
 
 def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> Planned:
-    """Resolve a query for a viewer: one statement for the projects, and a few for each vocabulary chosen from."""
+    """Resolve a query for a viewer: one statement for the projects, one for the revision that names are kept under, and
+    a few for each vocabulary chosen from.
+    """
     zone = query.zone(viewer.timezone)
     projects = _visible_projects(viewer)
     project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
-    planned = Planned(Plan(project_ids=project_ids), now, zone, projects)
+    planned = Planned(Plan(project_ids=project_ids), now, zone, projects, names_now())
     start, end = query.period(zone, now)
     if start and end and start >= end:
         planned.warnings.append(

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from search.analysis import Segment
 from search.facets import DateBuckets, Facet
 from search.histogram import Histogram
 from search.query import Problem, SearchQuery
 from search.ranking import Ranked
+from search.snippets import Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from access.viewer import Viewer
-from categories.queries import category_tree_nodes, resolve_categories
+from categories.queries import resolve_categories
 from search.alternatives import collect_warnings, count_alternatives
 from search.analysis import fold
 from search.counting import (
@@ -62,9 +62,8 @@ def _snapshot() -> Iterator[None]:
     with transaction.atomic():
         if outermost:
             with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 # Compiling a facet statement takes longer than running it.
-                cursor.execute("SET LOCAL jit = off")
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off")
         yield
 
 
@@ -129,7 +128,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
         warnings = [*planned.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == Kind.TREE:
-            only = _children_of(engine, planned.plan, listing.parent, warnings)
+            only = _children_of(engine, planned, listing.parent, warnings)
         request = FacetRequest(key, only=only)
         try:
             counts = engine.counts(planned.plan, [request], zone=planned.zone, now=now, days=False).facets[key]
@@ -175,12 +174,12 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
     return []
 
 
-def _children_of(engine: Engine, plan: Plan, parent: str, warnings: list[SearchWarning]) -> tuple[Value, ...]:
+def _children_of(engine: Engine, planned: Planned, parent: str, warnings: list[SearchWarning]) -> tuple[Value, ...]:
     nodes = resolve_categories([parent]).get(parent, ())
-    seen = visible_ids(engine, plan.project_ids, "category", [node.id for node in nodes])
+    seen = visible_ids(engine, planned.plan.project_ids, "category", [node.id for node in nodes])
     if not seen:
         warnings.append(SearchWarning(f"No category is called “{parent}”.", "parent"))
-    return tuple(child.id for pk in seen for child in category_tree_nodes((), parent_id=pk))
+    return tuple(child.id for below in planned.names.children(seen).values() for child in below)
 
 
 def _find(engine: Engine, plan: Plan, query: SearchQuery, total: int, now: datetime) -> list[Ranked]:

@@ -2,10 +2,12 @@
 
 import pytest
 
+from categories import names
 from search import corpus
 
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    """A test's transaction is rolled back, and with it the revision that counts are kept under."""
+    """A test's transaction is rolled back, and with it the revision that counts and names are kept under."""
     corpus.forget()
+    names.forget()

@@ -15,6 +15,7 @@ from django.test import override_settings
 from access.viewer import command_viewer
 from bench.database import database_sizes
 from bench.peers.base import Answer, PeerUnavailableError, folder_bytes
+from categories import names
 from memories.models import Memory
 from search import corpus as kept_counts
 from search.engines import engine_named
@@ -66,8 +67,9 @@ class PostgresPeer:
         return _as_answer(result)
 
     def forget(self) -> None:
-        """What any change anywhere does to what is kept of the whole corpus."""
+        """What any change anywhere does to what is kept of the whole corpus and of names."""
         kept_counts.forget()
+        names.forget()
 
     def size_bytes(self) -> int:
         return database_sizes()["database_bytes"]

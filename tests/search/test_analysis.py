@@ -4,11 +4,7 @@ from hypothesis import strategies as st
 
 from search.analysis import (
     MAX_POSITIONS_PER_TERM,
-    Pattern,
     index_terms,
-    matched_spans,
-    plain_text,
-    snippet,
     to_tsvector,
     tokens,
 )
@@ -51,29 +47,3 @@ def test_positions_of_a_term_are_bounded():
 
 def test_tsvector_literal_quotes_terms():
     assert to_tsvector({"o'b\\c": [(1, "A"), (3, "D")]}) == "'o''b\\\\c':1A,3D"
-
-
-def test_spans_cover_whole_matches():
-    assert matched_spans("use asyncio.run now", (Pattern(("asyncio.run",)),), "english") == [(4, 15)]
-    assert matched_spans("green tea, tea", (Pattern(("green", "tea"), (1,)),), "english") == [(0, 5), (6, 9)]
-
-
-def test_spans_cover_the_whole_word_that_a_prefix_starts():
-    assert matched_spans("connected, reconnected", (Pattern(("conn",), prefix=True),), "english") == [(0, 9)]
-    phrase = Pattern(("green", "te"), (1,), prefix=True)
-    assert matched_spans("green teapot, teapot, greenish tea", (phrase,), "english") == [(0, 5), (6, 12)]
-    both = (Pattern(("te",), prefix=True), Pattern(("te",)))
-    assert matched_spans("te teak", both, "english") == [(0, 2), (3, 7)]
-
-
-def test_snippet_shows_the_match_and_marks_it():
-    text = "filler word " * 60 + "the kettle valve broke " + "more words " * 60
-    cut = snippet(text, (Pattern(("kettl",)), Pattern(("valv",))), "english", 200)
-    assert [segment.text for segment in cut if segment.marked] == ["kettle", "valve"]
-    assert cut[0].text.startswith("…")
-    assert cut[-1].text.endswith("…")
-    assert len("".join(segment.text for segment in cut)) < 260
-
-
-def test_plain_text_drops_markdown():
-    assert plain_text("# Head\n\n* **bold** `code` [link](http://x.y) __init__") == "Head bold code link __init__"

@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from search.analysis import Segment
 from search.context import build_context, build_values_context, problem_notices
 from search.corpus import CorpusCounts
 from search.facets import DateBuckets, Facet, FacetValue
@@ -14,6 +13,7 @@ from search.histogram import Bar, Histogram
 from search.query import Interval, SearchQuery
 from search.ranking import Ranked
 from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
+from search.snippets import Segment
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 CORPUS = CorpusCounts(total=1_200, counts={("tag", "tea"): 340, ("type", "fix"): 60})

@@ -39,7 +39,7 @@ def count_spans(
     """
     even = (quarters >= _FIRST_EVEN) & (quarters < _LAST_EVEN)
     if even.all():
-        return tuple(DayCount(*span) for span in _count_even(quarters, inside, zone, hours))
+        return tuple(map(DayCount._make, _count_even(quarters, inside, zone, hours)))
     totals: dict[datetime, list[int]] = {}
     for moment, n, within in _count_even(quarters[even], None if inside is None else inside[even], zone, hours):
         _add(totals, moment, n, within)

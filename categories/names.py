@@ -1,0 +1,123 @@
+"""Names of the vocabulary as pages show them, kept in the process: page after page shows the same few.
+
+What is kept is of one revision of the corpus, which every change of the services raises in its own transaction: it is
+read by the same snapshot as the names, so a page never shows a name of before or after its other rows.
+"""
+
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable
+from threading import Lock
+from typing import TypeVar
+
+from django.db import connection
+
+from categories.queries import (
+    CategoryNode,
+    Term,
+    TreeNode,
+    category_children,
+    category_nodes,
+    category_roots,
+    concept_terms,
+    entity_terms,
+    ids_by_path,
+)
+
+# Of each kind. Past so many it starts over: a page needs a few dozen.
+_MOST_KEPT = 10_000
+# A name changed by hand in the database, past the services, is seen after so many seconds.
+_KEPT_SECONDS = 60
+
+Key = TypeVar("Key", bound=Hashable)
+Found = TypeVar("Found")
+
+
+class Names:
+    """Names by id, each read when it is first asked for. What there is not is left out. Threads may share one."""
+
+    def __init__(self) -> None:
+        self.made_at = time.monotonic()
+        self._nodes: dict[int, CategoryNode | None] = {}
+        self._ids: dict[str, int | None] = {}
+        self._children: dict[int, tuple[TreeNode, ...] | None] = {}
+        self._concepts: dict[int, Term | None] = {}
+        self._entities: dict[int, Term | None] = {}
+        self._roots: list[TreeNode] | None = None
+
+    def category_nodes(self, ids: Iterable[int]) -> dict[int, CategoryNode]:
+        """Categories by id, with the names along their paths."""
+        return _known(self._nodes, ids, category_nodes)
+
+    def concept_terms(self, ids: Iterable[int]) -> dict[int, Term]:
+        return _known(self._concepts, ids, concept_terms)
+
+    def entity_terms(self, ids: Iterable[int]) -> dict[int, Term]:
+        return _known(self._entities, ids, entity_terms)
+
+    def ancestor_ids(self, nodes: Iterable[CategoryNode]) -> set[int]:
+        """The ids above the given nodes."""
+        steps = [node.path.split("/") for node in nodes]
+        return set(_known(self._ids, ["/".join(s[:n]) for s in steps for n in range(1, len(s))], ids_by_path).values())
+
+    def children(self, ids: Iterable[int]) -> dict[int, tuple[TreeNode, ...]]:
+        """The children of each of the given categories that has any."""
+        return _known(self._children, ids, category_children)
+
+    def tree(self, open_ids: Collection[int]) -> list[TreeNode]:
+        """The part of the tree that a sidebar draws: two levels, the open nodes, and their children."""
+        if self._roots is None:
+            self._roots = category_roots()
+        if not open_ids:
+            return self._roots
+        drawn = {node.id: node for node in self._roots}
+        for node in self.category_nodes(open_ids).values():
+            drawn[node.id] = TreeNode(node.id, node.path, node.name, node.parent_id, node.depth)
+        drawn.update({node.id: node for below in self.children(open_ids).values() for node in below})
+        return list(drawn.values())
+
+
+def _known(
+    kept: dict[Key, Found | None], keys: Iterable[Key], read: Callable[[Collection[Key]], dict[Key, Found]]
+) -> dict[Key, Found]:
+    """What is kept of the keys, and what has to be read, with one call for all of it."""
+    found = {key: kept.get(key) for key in keys}
+    if missing := [key for key, value in found.items() if value is None and key not in kept]:
+        new = read(missing)
+        if len(kept) + len(missing) > _MOST_KEPT:
+            kept.clear()
+        kept.update((key, new.get(key)) for key in missing)
+        found.update(new)
+    return {key: value for key, value in found.items() if value is not None}
+
+
+_lock = Lock()
+# The database and its revision, and the names of it.
+_current: tuple[tuple[object, ...], Names] = ((), Names())
+
+
+def names_now() -> Names:
+    """The names of the snapshot that the database is read by: kept ones, where they are of its revision.
+
+    A transaction that has written something itself may see names that are nobody else's yet: it gets its own.
+    """
+    global _current
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT revision, pg_current_xact_id_if_assigned() IS NULL FROM memories_corpus WHERE id = 1")
+        revision, is_shared = cursor.fetchone() or (None, False)
+    if not is_shared:
+        return Names()
+    database = connection.settings_dict
+    key = (database["HOST"], database["PORT"], database["NAME"], revision)
+    with _lock:
+        known, names = _current
+        if known != key or time.monotonic() - names.made_at > _KEPT_SECONDS:
+            names = Names()
+            _current = (key, names)
+        return names
+
+
+def forget() -> None:
+    """Drop what is kept. For tests, whose transactions take the revision back."""
+    global _current
+    with _lock:
+        _current = ((), Names())
