@@ -1,0 +1,34 @@
+"""What each part of the pipeline adds or costs: the same questions to a server that is set up otherwise.
+
+A variation is a set of environment variables of the web server. Documents, index and vectors are those of the other
+rows, so it can only change what happens when a query is answered.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from django.conf import settings
+
+_READERS = ("config/settings.py", "config/database.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """One row of the table for each of its modes; none named means every one that is measured."""
+
+    name: str
+    environment: dict[str, str] = field(default_factory=dict)
+    modes: tuple[str, ...] = ()
+
+
+VARIATIONS: tuple[Variation, ...] = (
+    # Last: a server without the derived index removes it.
+    Variation("postgres alone", {"SEARCH_ENGINE": "postgres"}),
+)
+
+
+def unread_variables(variations: tuple[Variation, ...]) -> list[str]:
+    """The variables that no setting is read from: a row that changes nothing would look like a part without effect."""
+    sources = [(Path(settings.BASE_DIR) / reader).read_text() for reader in _READERS]
+    named = dict.fromkeys(name for variation in variations for name in variation.environment)
+    return [name for name in named if not any(f'"{name}"' in source for source in sources)]
