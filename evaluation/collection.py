@@ -98,7 +98,7 @@ def _corpus_ids(path: Path, notes: list[str]) -> tuple[dict[str, int], set[str],
     for number, data in _objects(path, DOCUMENT, digest):
         name = _id_of(data, path, number, DOCUMENT)
         for key in ("title", "text"):
-            if not isinstance(data.get(key) or "", str):
+            if not isinstance(data.get(key), str | None):
                 raise _wrong(path, number, f"{key} is {kind_of(data[key])}", DOCUMENT)
         if "text" not in data:
             raise _wrong(path, number, "has no text", DOCUMENT)
@@ -112,7 +112,8 @@ def _corpus_ids(path: Path, notes: list[str]) -> tuple[dict[str, int], set[str],
     if empty:
         notes.append(f"{_some(empty, 'document', 'documents')} without title and text: nobody can find them")
     if untexted:
-        notes.append(f"{untexted:,} documents have a title alone, which stands for their text")
+        have = "document has" if untexted == 1 else "documents have"
+        notes.append(f"{untexted:,} {have} a title alone, which stands for the text")
     return known, set(empty), digest.hexdigest()
 
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from types import FrameType
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -109,6 +110,8 @@ def _environment(folder: Path) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "config.settings",
         "MNEMOSCOPE_HOME": str(folder),
         "DATABASE_URL": _database_url(),
+        # The one that the baseline has.
+        "EMBEDDING_MODEL": settings.EMBEDDING_MODEL,
     }
 
 
@@ -138,24 +141,44 @@ def _locked(path: Path, collection: Path) -> Iterator[None]:
 @contextmanager
 def _child(arguments: tuple[str, ...], environment: dict[str, str], out: int) -> Iterator[subprocess.Popen[bytes]]:
     """A command of ours in a process group of its own: Ctrl-C is for this process, which ends the child in order."""
-    child = subprocess.Popen(
-        [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=out,
-        process_group=0,
-    )
+    child: subprocess.Popen[bytes] | None = None
     try:
+        with _interrupts_held():
+            child = subprocess.Popen(
+                [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                process_group=0,
+            )
         yield child
     finally:
-        if child.poll() is None:
+        if child is not None and child.poll() is None:
             child.terminate()
             try:
                 child.wait(_GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """A KeyboardInterrupt comes at the end: in the middle of starting a process, it would leave one that none ends."""
+    arrived: list[int] = []
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
+
+    before = {number: signal.signal(number, keep) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if arrived:
+        raise KeyboardInterrupt
 
 
 def _free_port() -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.figures import Machine, Spread
 from bench.tables import table_lines
+from evaluation.ablation import Variation
 from evaluation.baselines import BM25
 from evaluation.metrics import LABELS, Scores
 
@@ -24,12 +25,16 @@ class Row:
     by_query: dict[str, Scores]
     ids: dict[str, list[str]]
     mode: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
+    variation: Variation | None = None
     engines: dict[str, int] = field(default_factory=dict)
     latency: Spread | None = None
     # What was said, and to which queries.
     warnings: dict[str, list[str]] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_varied(self) -> bool:
+        return self.variation is not None and bool(self.variation.name)
 
     @property
     def without_hits(self) -> int:
@@ -68,7 +73,7 @@ def report_lines(report: Report) -> list[str]:
 
 def _table(report: Report) -> list[str]:
     plain = next((row for row in report.rows if row.kind == BM25), None)
-    usual = {row.mode: row for row in report.rows if row.mode and not row.environment}
+    usual = {row.mode: row for row in report.rows if row.mode and not row.is_varied}
     headings = [
         "",
         *LABELS.values(),
@@ -79,7 +84,7 @@ def _table(report: Report) -> list[str]:
         "p50 ms",
         "p95 ms",
     ]
-    varied = any(row.environment for row in report.rows)
+    varied = any(row.is_varied for row in report.rows)
     headings += ["Δ nDCG@10"] if varied else []
     rows = []
     for row in report.rows:
@@ -90,7 +95,7 @@ def _table(report: Report) -> list[str]:
         cells += [f"{row.latency.p50_ms:,.1f}", f"{row.latency.p95_ms:,.1f}"] if row.latency else ["", ""]
         if varied:
             base = usual.get(row.mode)
-            cells.append(f"{row.scores.ndcg_10 - base.scores.ndcg_10:+.4f}" if base and row.environment else "")
+            cells.append(f"{row.scores.ndcg_10 - base.scores.ndcg_10:+.4f}" if base and row.is_varied else "")
         rows.append(cells)
     return table_lines(headings, rows)
 

@@ -11,8 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from django.core.management import get_commands
-
 from access.keys import make_key
 from access.viewer import command_viewer
 from bench.database import mark_loaded, server_version, tidy_database
@@ -28,6 +26,7 @@ from evaluation.baselines import (
     FUSION,
     BaselineUnavailableError,
     Rankings,
+    baseline_label,
     bm25_rankings,
     cosine_rankings,
     fused_rankings,
@@ -40,6 +39,8 @@ from memories.models import Memory
 from search.query import Mode
 
 _REFUSED = "refused.jsonl"
+# How long a model may take to be loaded beside the requests.
+_MODEL_SECONDS = 300
 # Those that rank no memories by a text alone.
 _UNRANKED = {"tag", "faceted", "unified"}
 # The place of a document in the collection, as one word that nobody types.
@@ -89,7 +90,7 @@ def evaluate(folder: Path, choices: Choices, teller: Teller) -> Report:
             _load(collection, place, teller)
             mark_loaded(place_name(folder), collection.digest)
         report.notes += _checked(collection, place)
-        if "worker" in get_commands():
+        if any(Mode(mode).looks_by_meaning for mode in choices.modes):
             teller.say("embedding")
             place.manage("worker", "--once")
         key = make_key(name="evaluation", scopes=["read"], every_project=True, viewer=command_viewer()).raw
@@ -111,10 +112,10 @@ def _baseline_rankings(
     size = len(collection.ids)
     try:
         if BM25 in wanted:
-            with teller.bar(BASELINES[BM25], size) as advance:
+            with teller.bar(baseline_label(BM25), size) as advance:
                 found[BM25] = bm25_rankings(collection, DEPTH + 1, advance)
         if COSINE in wanted:
-            with teller.bar(BASELINES[COSINE], size) as advance:
+            with teller.bar(baseline_label(COSINE), size) as advance:
                 found[COSINE] = cosine_rankings(collection, DEPTH + 1, place.folder / "cosine.npy", advance)
     except BaselineUnavailableError as error:
         raise EvaluationError(f"{error} Or leave it out with --baselines.") from error
@@ -128,7 +129,7 @@ def _baseline_rankings(
 
 
 def _baseline_row(name: str, collection: Collection, rankings: Rankings) -> Row:
-    return _judged(BASELINES[name], name, collection, rankings)
+    return _judged(baseline_label(name), name, collection, rankings)
 
 
 def _load(collection: Collection, place: Place, teller: Teller) -> None:
@@ -171,12 +172,17 @@ def _rows_of(
     own = {name: _ID.format(at) for at, name in enumerate(collection.ids) if name in collection.queries}
     rows = []
     with place.served(variation.environment) as port, closing(Site(port, key)) as site:
+        by_meaning = any(Mode(mode).looks_by_meaning for mode in modes)
+        if by_meaning and (missing := site.wait_for_meaning("a first question", _MODEL_SECONDS)):
+            raise EvaluationError(f"The site does not look by meaning. {missing}")
         for mode in modes:
             name = f"{mode}, {variation.name}" if variation.name else mode
             answers: dict[str, Answer] = {}
             with teller.bar(name, len(collection.queries)) as advance:
                 for query, text in collection.queries.items():
-                    answers[query] = site.search(text, mode, DEPTH, own.get(query, ""))
+                    answers[query] = site.search(
+                        text, mode, DEPTH, leave_out=own.get(query, ""), parameters=variation.parameters
+                    )
                     advance()
             rows.append(_site_row(name, mode, variation, collection, answers))
     return rows
@@ -185,7 +191,7 @@ def _rows_of(
 def _site_row(name: str, mode: str, variation: Variation, collection: Collection, answers: Mapping[str, Answer]) -> Row:
     rankings = {query: _names_of(answer.ids, collection) for query, answer in answers.items()}
     row = _judged(name, mode, collection, rankings)
-    row.mode, row.environment = mode, dict(variation.environment)
+    row.mode, row.variation = mode, variation
     row.engines = dict(Counter(answer.engine for answer in answers.values() if answer.engine))
     row.latency = spread([answer.milliseconds / 1_000 for answer in answers.values()])
     for query, answer in answers.items():

@@ -30,8 +30,8 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--baselines",
-            type=_some_of(tuple(BASELINES)),
-            default=tuple(BASELINES),
+            type=_some_of(BASELINES),
+            default=BASELINES,
             help=f"some of {', '.join(BASELINES)}, with commas, or none (all)",
         )
         parser.add_argument(
