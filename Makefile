@@ -2,10 +2,11 @@
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 BENCH_ARGS ?= --size 21000 --size 200000
+EVAL_ARGS ?=
 RUN = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench
+.PHONY: help run test lint format bench eval
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,3 +36,8 @@ format: ## rewrite the code in the project's style
 bench: ## measure imports and searches on generated corpora, beside others (BENCH_ARGS="--size 21000")
 	@$(PYTHON) bootstrap.py bench
 	$(RUN) -m bench $(BENCH_ARGS)
+
+eval: ## measure how well memories are found, over a collection in the layout of BEIR (DIR=folder EVAL_ARGS="--json FILE")
+	@test -n "$(DIR)" || { echo "Say which collection: make eval DIR=path/to/folder (see docs/evaluation.md)" >&2; exit 2; }
+	@$(PYTHON) bootstrap.py bench
+	$(RUN) manage.py evaluate "$(DIR)" $(EVAL_ARGS)

@@ -43,19 +43,24 @@ def bench_database(name: str, *, keep: bool, contents: str, reuse: bool) -> Iter
     loaded = reuse and _mark(name) == f"{_MARK}: {contents}"
     if not loaded:
         _drop(name)
-        quoted = connection.ops.quote_name(name)
-        with connection._nodb_cursor() as cursor:
-            # The order of names is that of the bytes everywhere, so that a run means the same on every server.
-            cursor.execute(f"CREATE DATABASE {quoted} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
-            cursor.execute(f"COMMENT ON DATABASE {quoted} IS '{_MARK}'")
-    _lead_to(name)
     try:
+        if not loaded:
+            _make(name)
+        _lead_to(name)
         call_command("migrate", interactive=False, verbosity=0)
         yield loaded
     finally:
         _lead_to(usual)
         if not keep:
             _drop(name)
+
+
+def _make(name: str) -> None:
+    quoted = connection.ops.quote_name(name)
+    with connection._nodb_cursor() as cursor:
+        # The order of names is that of the bytes everywhere, so that a run means the same on every server.
+        cursor.execute(f"CREATE DATABASE {quoted} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
+        cursor.execute(f"COMMENT ON DATABASE {quoted} IS '{_MARK}'")
 
 
 def mark_loaded(name: str, contents: str) -> None:

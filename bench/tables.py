@@ -33,7 +33,7 @@ def _growth(sizes: Sequence[SizeFigures]) -> list[str]:
         for name, label in FIGURES.items()
         if any(of.figures.get(name) is not None for of in sizes)
     ]
-    return _table(["", *(f"{of.size:,}" for of in sizes)], rows)
+    return table_lines(["", *(f"{of.size:,}" for of in sizes)], rows)
 
 
 def _size(figures: SizeFigures) -> list[str]:
@@ -64,7 +64,7 @@ def _loads(figures: SizeFigures) -> list[str]:
         load = peer.load
         on_disk = _number(load.bytes["disk_bytes"] / 1e6)
         rows.append([label, _number(load.seconds), _number(load.memories_per_second), on_disk])
-    return _table(["loading", "seconds", "memories/s", "MB on disk"], rows)
+    return table_lines(["loading", "seconds", "memories/s", "MB on disk"], rows)
 
 
 def _compared(figures: SizeFigures) -> list[str]:
@@ -78,7 +78,7 @@ def _compared(figures: SizeFigures) -> list[str]:
                 cells.append(ratio.facet_overhead_p95)
                 rows.append([f"{name}, {_LABELS[kind]}", str(ratio.queries), *map(_times, cells)])
     headings = ["search p50", "search p95", "explore p50", "explore p95", "facets p95"]
-    return _table([f"× {figures.engine}", "queries of both", *headings], rows)
+    return table_lines([f"× {figures.engine}", "queries of both", *headings], rows)
 
 
 def _latency(peer: PeerFigures, *, first: bool) -> list[str]:
@@ -98,7 +98,7 @@ def _latency(peer: PeerFigures, *, first: bool) -> list[str]:
             ratio = peer.ratio.get(kind)
             cells += [_times(ratio.search_p95), _times(ratio.explore_p95)] if ratio else ["", ""]
         rows.append(cells)
-    return _table(headings, rows)
+    return table_lines(headings, rows)
 
 
 def _remarks(name: str, peer: PeerFigures) -> list[str]:
@@ -123,7 +123,7 @@ def _remarks(name: str, peer: PeerFigures) -> list[str]:
     return lines
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table_lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The columns padded, so that a terminal shows them as columns too."""
     widths = [max(len(cell) for cell in column) for column in zip(headings, *rows, strict=True)]
 

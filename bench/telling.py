@@ -17,8 +17,8 @@ class Teller:
         self._console.print(f"{time.monotonic() - self._begin:7.1f} s  {text}", markup=False, soft_wrap=True)
 
     @contextmanager
-    def bar(self, text: str, total: int) -> Iterator[Callable[[], None]]:
-        """Announce a step of `total` parts; the function given is called after each."""
+    def bar(self, text: str, total: int) -> Iterator[Callable[..., None]]:
+        """Announce a step of `total` parts; the function given is called after each, or with how many are done."""
         self.say(text)
         shown = Progress(
             TextColumn("          "),
@@ -32,4 +32,4 @@ class Teller:
         )
         with shown as progress:
             task = progress.add_task("", total=total)
-            yield lambda: progress.advance(task)
+            yield lambda parts=1: progress.advance(task, parts)

@@ -1,0 +1,63 @@
+"""What the site is measured beside: BM25 by its formula, cosine of the vectors, and ranks added up."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluation import baselines
+from evaluation.baselines import bm25_rankings, cosine_rankings, fused_rankings
+from evaluation.collection import read_collection
+
+OURS = Path(__file__).parent / "collection"
+
+
+@pytest.fixture
+def collection():
+    return read_collection(OURS)
+
+
+def advance(count):
+    assert count > 0
+
+
+def test_bm25_finds_stems_and_leaves_stopwords_out(collection):
+    found = bm25_rankings(collection, 10, advance)
+    assert list(found) == ["q1", "q2", "q3", "q4", "tea-3"]
+    # Of "how warm should the water for green tea be", four words are looked for.
+    assert found["q1"][0] == "tea-1"
+    assert "home-4" not in found["q1"]
+    assert found["q3"][0] == "bike-1"
+    assert found["tea-3"][0] == "tea-3"
+
+
+def test_bm25_gives_nothing_that_shares_no_word(collection):
+    collection.queries = {"q1": "zeppelin", "q2": "the of and"}
+    assert bm25_rankings(collection, 10, advance) == {"q1": [], "q2": []}
+
+
+def test_bm25_gives_no_more_than_asked_for(collection):
+    # Of the fourth query no word is in any document.
+    assert [len(ids) for ids in bm25_rankings(collection, 1, advance).values()] == [1, 1, 1, 0, 1]
+
+
+def test_cosine_ranks_by_vectors_which_are_kept(collection, tmp_path, monkeypatch):
+    kept = tmp_path / "vectors.npy"
+    found = cosine_rankings(collection, 3, kept, advance)
+    assert {name: len(ids) for name, ids in found.items()} == dict.fromkeys(["q1", "q2", "q3", "q4", "tea-3"], 3)
+    assert found["tea-3"][0] == "tea-3"
+
+    def never(count):
+        raise AssertionError("a document was embedded again")
+
+    assert cosine_rankings(collection, 3, kept, never) == found
+    # By parts that are smaller than what is asked for, the same.
+    monkeypatch.setattr(baselines, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(baselines, "_QUERIES_AT_ONCE", 2)
+    assert cosine_rankings(collection, 3, kept, never) == found
+
+
+def test_fusion_adds_up_reciprocal_ranks():
+    first, second = {"q": ["a", "b", "c"]}, {"q": ["d", "c", "a"]}
+    # a: 1/61 + 1/63, c: 1/63 + 1/62, d: 1/61, b: 1/62
+    assert fused_rankings(first, second, 10) == {"q": ["a", "c", "d", "b"]}
+    assert fused_rankings(first, second, 2) == {"q": ["a", "c"]}
