@@ -235,7 +235,7 @@ class _Measuring:
         """Change the text of a memory, and ask for its new word until it is found; then put it back as it was."""
         memory = Memory.objects.filter(state="active").order_by("id")[self.size // 2]
         word = f"benchedit{time.time_ns()}"
-        query = SearchQuery.from_pairs([("q", word)])
+        query = SearchQuery.from_pairs([("q", word), ("mode", "keyword")])
         viewer = command_viewer()
         memory_update(memory_id=memory.id, changes=MemoryChanges(content=f"{memory.content} {word}"), viewer=viewer)
         begin = time.perf_counter()

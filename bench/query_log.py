@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from bench.corpus import FIRST_DAY, Corpus, Record
 from bench.vocabulary import FUNCTION_WORDS, NamedWords, question
 from categories.paths import parse_path
-from search.query import SearchQuery
+from search.query import Mode, SearchQuery
 
 Pairs = list[tuple[str, str]]
 
@@ -97,7 +97,8 @@ def _distinct(drawn: Iterator[Pairs], count: int, seen: set[str]) -> Iterator[Se
     # Chance repeats itself: it is given more tries than it should need. What a tiny corpus cannot give, it repeats.
     repeats: list[SearchQuery] = []
     for pairs in itertools.islice(drawn, count * 20 + 100):
-        query = SearchQuery.from_pairs(pairs)
+        # Nothing is embedded here, and no other participant looks by meaning.
+        query = SearchQuery.from_pairs([*pairs, ("mode", Mode.KEYWORD)])
         key = query.querystring()
         if key in seen:
             repeats.append(query)
