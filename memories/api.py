@@ -17,11 +17,12 @@ from access.viewer import Viewer
 from config.errors import GUARDED, errors
 from config.middleware import outage_response
 from config.version import VERSION
-from memories.health import corpus_state, database_answers
+from memories.health import database_answers
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
 from memories.records import MemoryChanges, StrictMemoryRecord, refuse, unstorable
 from memories.services import MemoryNotFound, memory_create, memory_delete, memory_restore, memory_update
+from memories.status import SiteStatus, site_status
 from search.engines.health import index_health
 from search.query import Problem, QueryError
 
@@ -158,6 +159,24 @@ class IndexState(BaseModel):
     waiting: int = Field(0, description="With a key that sees every project: how many changes wait, at most 100,000.")
 
 
+class ModelState(BaseModel):
+    """A model that texts are embedded by."""
+
+    name: str
+    state: Literal["serving", "building"] = Field(
+        description="`serving`: searches ask it. `building`: it takes the other one's place once it has embedded all."
+    )
+    embedded: int = Field(description="Memories that can be found by it as they are now.")
+
+
+class EmbeddingState(BaseModel):
+    """Search by meaning."""
+
+    ready: bool = Field(description="Whether searches go by meaning now.")
+    reason: str = Field("", description="Why they do not.")
+    models: list[ModelState] = Field(description="The model that serves, and one that is building.")
+
+
 class Health(BaseModel):
     """Whether the site is well; with a key also what there is, of what the key may see."""
 
@@ -168,7 +187,8 @@ class Health(BaseModel):
     version: str
     memories: int = Field(0, description="With a key: memories that it may see.")
     revision: int = Field(0, description="With a key: a number that rises with every change.")
-    pending_embeddings: int = Field(0, description="With a key: texts that are yet to be made findable by meaning.")
+    pending_embeddings: int = Field(0, description="With a key: memories that are yet to be made findable by meaning.")
+    embeddings: EmbeddingState | None = Field(None, description="With a key: search by meaning.")
 
 
 # --- operations --------------------------------------------------------------------------------------------------
@@ -183,12 +203,23 @@ def health(request: HttpRequest) -> Health | HttpResponse:
     if not database_answers():
         return outage_response(request)
     viewer = known_viewer(request)
-    known = {} if viewer is None else asdict(corpus_state(viewer))
+    known = {} if viewer is None else _known(site_status(viewer))
     index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}
     if viewer is None:
         index = {"state": index["state"]}
     engine = "postgres" if index["state"] != "ready" else settings.SEARCH_ENGINE
     return Health(status="ok", database="ok", engine=engine, index=IndexState(**index), version=VERSION, **known)
+
+
+def _known(status: SiteStatus) -> dict[str, Any]:
+    models = [ModelState(name=one.name, state=one.state, embedded=one.embedded) for one in status.models]
+    meaning = EmbeddingState(ready=not status.not_ready, reason=status.not_ready, models=models)
+    return {
+        "memories": status.memories,
+        "revision": status.revision,
+        "pending_embeddings": status.pending,
+        "embeddings": meaning,
+    }
 
 
 @router.post(

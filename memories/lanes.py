@@ -8,13 +8,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
-from django.db import IntegrityError, OperationalError, transaction
+import psycopg
+from django.db import DatabaseError, transaction
 
 from memories import vectors
 from memories.chunking import Window, embedded_text, title_that_fits, windows
@@ -23,9 +24,11 @@ from memories.vectors import EmbeddedText, WaitingText
 
 logger = logging.getLogger(__name__)
 
-# So many texts are encoded at a time, of like length, out of so many: few tokens then go to padding.
-SLICE = 32
+# Texts of like length are encoded together, out of so many: few tokens then go to padding.
 CHUNKS = 512
+# So many at a time, and of long ones fewer: what a core works on should fit its cache.
+_TEXTS = 32
+_CHARACTERS = 8_000
 _LOOK = 1_024
 # While much waits, what has come meanwhile is looked for so often.
 _AGAIN_SECONDS = 30.0
@@ -153,10 +156,12 @@ def _claimed(waiting: Waiting, lane: int, tally: Tally) -> tuple[Target | None, 
     """Memories of one model that this transaction has to itself, as many as give a batch of chunks."""
     target: Target | None = None
     texts: list[CutText] = []
+    own: set[int] = set()
     while sum(len(one.windows) for one in texts) < CHUNKS and (taken := waiting.take(target)):
         target, run, ids = taken
-        # Another worker may have been faster, and may also be done by now.
-        if vectors.claim(run):
+        # Another one may have been faster, and may be done by now. To a transaction its own claim is no obstacle.
+        if run not in own and vectors.claim(run):
+            own.add(run)
             found = vectors.waiting_texts(target.model_id, ids)
             wanted = [text for text in found if tally.refused.get(text.memory_id) != text.content_hash]
             texts += cut_texts(target.embedders[lane], wanted)
@@ -165,30 +170,21 @@ def _claimed(waiting: Waiting, lane: int, tally: Tally) -> tuple[Target | None, 
 
 def cut_texts(embedder: Embedder, texts: Sequence[WaitingText]) -> list[CutText]:
     """Texts cut at the window of a model."""
-    # A token is a character at least: what is shorter than the window need not be looked at.
-    whole = [len(text.title) + len(text.content) < embedder.window for text in texts]
-    long = [text for text, is_whole in zip(texts, whole, strict=True) if not is_whole]
-    offsets = iter(embedder.offsets([part for text in long for part in (text.title, text.content)]))
+    offsets = iter(embedder.offsets([part for text in texts for part in (text.title, text.content)]))
     cut: list[CutText] = []
-    for text, is_whole in zip(texts, whole, strict=True):
-        if is_whole:
-            cut.append(CutText(text, text.title, [Window(0, len(text.content))]))
-        else:
-            # The line end between the two may be a token too.
-            title, tokens = title_that_fits(text.title, next(offsets), embedder.window)
-            cut.append(CutText(text, title, windows(text.content, next(offsets), embedder.window - tokens - 1)))
+    for text in texts:
+        title, tokens = title_that_fits(text.title, next(offsets), embedder.window)
+        # The line end between the two may be a token too.
+        cut.append(CutText(text, title, windows(text.content, next(offsets), embedder.window - tokens - 1)))
     return cut
 
 
 def _encoded(embedder: Embedder, passages: Sequence[str], stop: Callable[[], bool]) -> list[Row]:
     """A row for each passage, in their order."""
     rows: list[Row] = [None] * len(passages)
-    # The longest first: what takes the most memory is asked for before anything else is done.
-    order = sorted(range(len(passages)), key=lambda at: len(passages[at]), reverse=True)
-    for start in range(0, len(order), SLICE):
+    for places in slices([len(passage) for passage in passages]):
         if stop():
             break
-        places = order[start : start + SLICE]
         found: Sequence[Row]
         try:
             found = list(_checked(embedder, [passages[at] for at in places]))
@@ -198,6 +194,15 @@ def _encoded(embedder: Embedder, passages: Sequence[str], stop: Callable[[], boo
         for at, row in zip(places, found, strict=True):
             rows[at] = row
     return rows
+
+
+def slices(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The places of texts to encode together, the longest first: what takes the most memory is asked for at once."""
+    order = sorted(range(len(lengths)), key=lambda at: lengths[at], reverse=True)
+    while order:
+        count = min(_TEXTS, max(1, _CHARACTERS // max(1, lengths[order[0]])))
+        yield order[:count]
+        order = order[count:]
 
 
 def _alone(embedder: Embedder, passage: str) -> Row:
@@ -219,8 +224,9 @@ def _written(model_id: int, done: Sequence[EmbeddedText]) -> None:
     for left in reversed(range(_TRIES)):
         try:
             vectors.vectors_write(model_id, done)
-        except (OperationalError, IntegrityError) as error:
-            if not left or getattr(error.__cause__, "sqlstate", None) not in _PASSING:
+        except (DatabaseError, psycopg.Error) as error:  # those of a COPY come as they are
+            cause = error if isinstance(error, psycopg.Error) else error.__cause__
+            if not left or getattr(cause, "sqlstate", None) not in _PASSING:
                 raise
             time.sleep(_TRY_SECONDS)
         else:

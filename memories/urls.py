@@ -7,4 +7,5 @@ from memories import views
 app_name = "memories"
 urlpatterns = [
     path("m/<int:memory_id>/", views.detail, name="detail"),
+    path("status/", views.status, name="status"),
 ]

@@ -15,8 +15,6 @@ from memories.chunking import Window
 from memories.embedders import Vectors
 from memories.models import Corpus, EmbeddingModel
 
-# No model has this id: everything waits for it.
-NO_MODEL = 0
 # More cannot be indexed.
 MOST_DIMENSIONS = 4_000
 # Memories are claimed by runs of so many ids: a lock for each would be too many.
@@ -133,7 +131,7 @@ def model_begin(*, name: str, source: str, dimensions: int, min_similarity: floa
     _take_turn()
     model = EmbeddingModel.objects.filter(name=name).first()
     if model is None:
-        last = EmbeddingModel.objects.order_by("-id").values_list("id", flat=True).first() or NO_MODEL
+        last = EmbeddingModel.objects.order_by("-id").values_list("id", flat=True).first() or 0
         model = EmbeddingModel(id=last + 1, name=name)
     EmbeddingModel.objects.filter(state=State.BUILDING).exclude(pk=model.pk).update(state=State.RETIRED)
     if not EmbeddingModel.objects.filter(state=State.SERVING).exists():
@@ -163,12 +161,6 @@ def _take_turn() -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_TURNS])
 
 
-def serving_id() -> int:
-    """The id of the model that serves, or NO_MODEL."""
-    serving = EmbeddingModel.objects.filter(state=State.SERVING)
-    return serving.values_list("id", flat=True).first() or NO_MODEL
-
-
 def retired_remove(model_ids: Collection[int], limit: int) -> int:
     """Remove vectors of models that serve no more, of up to so many memories; says of how many."""
     with transaction.atomic(), connection.cursor() as cursor:
@@ -193,12 +185,12 @@ def retired_remove(model_ids: Collection[int], limit: int) -> int:
 # --- what waits --------------------------------------------------------------------------------------------------
 
 
-def pending_count(project_ids: Collection[int] | None = None) -> int:
-    """How many memories of these projects cannot be found by meaning as they are now."""
+def pending_count(model_id: int, project_ids: Collection[int] | None = None) -> int:
+    """How many memories of these projects a model has yet to embed as they are now."""
     condition = "" if project_ids is None else " AND memory.project_id = ANY(%(projects)s)"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT count(*) {_WAITING}{condition}", {"model": serving_id(), "projects": list(project_ids or ())}
+            f"SELECT count(*) {_WAITING}{condition}", {"model": model_id, "projects": list(project_ids or ())}
         )
         return int(cursor.fetchone()[0])
 
@@ -286,7 +278,8 @@ def vectors_write(model_id: int, found: Sequence[EmbeddedText]) -> None:
 
 
 def _vectors_bump() -> None:
-    Corpus.objects.filter(pk=1).update(vectors=F("vectors") + 1)
+    if not Corpus.objects.filter(pk=1).update(vectors=F("vectors") + 1):
+        Corpus.objects.create(id=1, vectors=1)
 
 
 def _binary_rows(model_id: int, kept: Sequence[EmbeddedText]) -> bytes:

@@ -1,4 +1,4 @@
-"""The page of one memory."""
+"""The page of one memory, and that of the site's state."""
 
 from urllib.parse import parse_qsl
 
@@ -9,7 +9,8 @@ from django.views.decorators.http import require_safe
 
 from memories.context import build_detail
 from memories.queries import memory_detail, timeline_around
-from search.pages import page_viewer, private, read_query
+from memories.status import build_status, site_status
+from search.pages import PageRequest, page_response, page_viewer, private, read_query
 from search.query import SearchQuery
 
 
@@ -23,6 +24,13 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     around = timeline_around(viewer, found.memory)
     context = build_detail(found, around, _query_behind(request), viewer.timezone)
     return private(render(request, "memories/detail.html", {"memory": context}))
+
+
+@require_safe
+@login_required
+def status(request: PageRequest) -> HttpResponse:
+    page = build_status(site_status(page_viewer(request)))
+    return page_response(request, "memories/status.html", {"status": page}, partial="status", timings={})
 
 
 def _query_behind(request: HttpRequest) -> SearchQuery | None:

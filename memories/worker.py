@@ -107,7 +107,7 @@ class Worker:
 
     def _keep_up(self, model: EmbeddingModel) -> None:
         """A round where there may be something to do: over all memories, or over those that are new."""
-        now = (Corpus.objects.values_list("revision", flat=True).get(pk=1), _last_id())
+        now = (Corpus.objects.filter(pk=1).values_list("revision", flat=True).first() or 0, _last_id())
         quiet = time.monotonic() - self._looked_at
         if quiet > _LONGEST_QUIET or (now != self._seen and quiet > self._looked_for / _LOOK_SHARE):
             begun, before = time.monotonic(), self.tally.memories
@@ -155,6 +155,10 @@ class Worker:
         if not waiting:
             return
         self._show_progress(model_id)
+        if lanes == 1:
+            while not self._stop() and batch(waiting, 0, self.tally, self._stop):
+                pass
+            return
         failures: list[Exception] = []
 
         def lane(number: int) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from categories import names
+from memories import embeddings
 from search import corpus
 
 
@@ -11,3 +12,4 @@ def _nothing_kept():
     """A test's transaction is rolled back, and with it the revision that counts and names are kept under."""
     corpus.forget()
     names.forget()
+    embeddings.forget()

@@ -46,6 +46,7 @@ class Up:
                 "DJANGO_SETTINGS_MODULE": "config.settings",
                 "MNEMOSCOPE_HOME": str(home),
                 "PORT": str(port),
+                "EMBEDDING_MODEL": "hashed-words",
                 **environment,
             },
             stdout=subprocess.PIPE,

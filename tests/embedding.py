@@ -1,0 +1,10 @@
+"""Memories made findable by meaning, in a test's own transaction."""
+
+from memories.worker import Worker
+
+
+def embed_all(source="hashed-words", **options):
+    """Embed what waits, as a worker does in one thread; gives back the worker."""
+    worker = Worker(source, lanes=1, **options)
+    worker.once()
+    return worker

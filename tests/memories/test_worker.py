@@ -1,0 +1,442 @@
+"""The worker: what waits is embedded, whole or not at all, and models take turns without a gap."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from access.viewer import command_viewer
+from memories import vectors
+from memories.chunking import chunk_text
+from memories.embedders import EmbedderUnavailable, HashedWords
+from memories.lanes import slices
+from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory
+from memories.records import MemoryChanges, MemoryRecord
+from memories.services import memory_create, memory_delete, memory_update
+from memories.worker import Worker
+from tests.embedding import embed_all
+
+pytestmark = pytest.mark.django_db
+EVERYTHING = command_viewer()
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Renamed(HashedWords):
+    """Another model, which gives other vectors."""
+
+    def __init__(self, name="other-words", dimensions=384):
+        super().__init__(dimensions)
+        self.name = name
+
+    def encode_query(self, text):
+        return -super().encode_query(text)
+
+    def twin(self):
+        return self
+
+
+class Refusing(HashedWords):
+    """Cannot embed some texts."""
+
+    def encode(self, texts):
+        if any("poison" in text for text in texts):
+            raise ValueError("cannot read poison")
+        return super().encode(texts)
+
+
+def store(content, **fields):
+    return memory_create(record=MemoryRecord(content=content, **fields), viewer=EVERYTHING)
+
+
+def change(memory, **fields):
+    return memory_update(memory_id=memory.pk, changes=MemoryChanges(**fields), viewer=EVERYTHING)
+
+
+def embedded_texts(memory):
+    found = Chunk.objects.filter(memory=memory).order_by("model_id", "ordinal")
+    return [chunk_text(memory.content, chunk.start, chunk.end) for chunk in found]
+
+
+def first_number(memory, model="hashed-words"):
+    return Chunk.objects.get(memory=memory, model__name=model, ordinal=0).embedding[0]
+
+
+def states():
+    return dict(EmbeddingModel.objects.values_list("name", "state"))
+
+
+def loading(embedder):
+    return {"load": lambda source: embedder}
+
+
+# --- what is embedded ---------------------------------------------------------------------------------------------
+
+
+def test_all_that_waits_is_embedded_and_nothing_twice():
+    kept, gone = store("Retries stop after three."), store("Deleted, and still to be found by its state.")
+    memory_delete(memory_id=gone.pk, viewer=EVERYTHING, reason="old")
+    before = Corpus.objects.get().vectors
+    assert embed_all().tally.memories == 2
+    assert embedded_texts(kept) == ["Retries stop after three."]
+    assert EmbeddedMemory.objects.get(memory=gone).chunks == 1
+    assert Corpus.objects.get().vectors == before + 1
+    assert embed_all().tally.memories == 0
+    assert states() == {"hashed-words": "serving"}
+
+
+def test_long_text_is_cut_into_chunks_that_cover_it():
+    words = [f"word{n}" for n in range(150)]
+    memory = store(" ".join(words), title="A long one")
+    embed_all()
+    found = embedded_texts(memory)
+    assert len(found) > 2
+    assert [word for word in words if not any(word in text.split() for text in found)] == []
+    assert EmbeddedMemory.objects.get(memory=memory).chunks == len(found)
+
+
+def test_vectors_are_those_of_title_and_passage():
+    memory = store("Three, then stop.", title="Retries")
+    embed_all()
+    stored = np.array(Chunk.objects.get(memory=memory).embedding)
+    assert stored @ HashedWords().encode_query("Retries\nThree, then stop.") == pytest.approx(1, abs=1e-3)
+
+
+def test_changed_text_keeps_its_vectors_until_it_is_embedded_again():
+    memory = store("Tea is brewed at eighty degrees.", title="Tea", tags=["kitchen"])
+    embed_all()
+    before = first_number(memory)
+    change(memory, tags=["drinks"])
+    assert embed_all().tally.memories == 0
+    change(memory, content="Coffee is brewed at ninety-three degrees.")
+    assert first_number(memory) == before
+    assert embed_all().tally.memories == 1
+    assert first_number(memory) != before
+    assert Chunk.objects.filter(memory=memory).count() == 1
+
+
+def test_shorter_text_leaves_no_chunk_of_the_longer_one():
+    memory = store(" ".join(f"word{n}" for n in range(200)))
+    embed_all()
+    change(memory, content="Short by now.")
+    embed_all()
+    assert Chunk.objects.filter(memory=memory).values_list("start", "end").get() == (0, 13)
+
+
+def test_vectors_go_with_a_memory_that_is_purged():
+    memory = store("Here for a moment.")
+    embed_all()
+    Memory.objects.filter(pk=memory.pk).delete()
+    assert (Chunk.objects.count(), EmbeddedMemory.objects.count()) == (0, 0)
+
+
+def test_text_that_cannot_be_embedded_holds_up_no_other(caplog):
+    bad, good = store("This is poison."), store("This is not.")
+    worker = embed_all(**loading(Refusing()))
+    assert (embedded_texts(bad), embedded_texts(good)) == ([], ["This is not."])
+    assert f"Memory #{bad.pk} cannot be embedded: cannot read poison" in caplog.text
+    assert vectors.pending_count(EmbeddingModel.objects.get().pk) == 1
+    # Nor the turn of a model that has embedded all the others.
+    assert worker.tally.refused.keys() == {bad.pk}
+    other = Refusing()
+    other.name = "other-words"
+    embed_all("other-words", **loading(other))
+    assert states() == {"hashed-words": "retired", "other-words": "serving"}
+
+
+@pytest.mark.parametrize("broken", [pytest.param(np.nan, id="not a number"), pytest.param(np.inf, id="infinite")])
+def test_what_is_no_vector_is_not_stored(broken):
+    class Broken(HashedWords):
+        def encode(self, texts):
+            return np.full((len(texts), 384), broken, dtype=np.float32)
+
+    store("Whatever.")
+    assert embed_all(**loading(Broken())).tally.memories == 0
+    assert Chunk.objects.count() == 0
+
+
+def test_texts_of_like_length_are_encoded_together_and_of_long_ones_fewer():
+    assert list(slices([10, 3_000, 20, 4_000, 30])) == [[3, 1], [4, 2, 0]]
+    assert list(slices([50_000, 1])) == [[0], [1]]
+    assert [len(one) for one in slices([100] * 70)] == [32, 32, 6]
+    assert list(slices([0])) == [[0]]
+    assert list(slices([])) == []
+
+
+# --- whole or not at all ------------------------------------------------------------------------------------------
+
+
+def test_stopping_leaves_whole_memories_only():
+    for n in range(40):
+        store(f"Short one {n}.")
+    long = store(" ".join(f"word{n}" for n in range(3_000)))
+    asked = iter([False] * 5)
+    worker = embed_all(stop=lambda: next(asked, True))
+    assert worker.tally.memories == EmbeddedMemory.objects.count()
+    for memory_id, chunks in EmbeddedMemory.objects.values_list("memory_id", "chunks"):
+        assert Chunk.objects.filter(memory_id=memory_id).count() == chunks
+    assert not Chunk.objects.exclude(memory_id__in=EmbeddedMemory.objects.values("memory_id")).exists()
+    embed_all()
+    assert EmbeddedMemory.objects.count() == 41
+    assert EmbeddedMemory.objects.get(memory=long).chunks == Chunk.objects.filter(memory=long).count() > 40
+
+
+def test_text_that_changes_while_it_is_embedded_waits_again():
+    memory = store("As it was.")
+
+    class Slow(HashedWords):
+        def encode(self, texts):
+            if texts == ["As it was."]:
+                change(memory, content="As it is now.", title="Now")
+            return super().encode(texts)
+
+    worker = embed_all(**loading(Slow()))
+    assert worker.tally.memories == 1
+    assert vectors.pending_count(EmbeddingModel.objects.get().pk) == 1
+    embed_all()
+    assert embedded_texts(Memory.objects.get(pk=memory.pk)) == ["As it is now."]
+
+
+def test_memory_that_is_purged_while_it_is_embedded_is_left_out():
+    gone, kept = store("Gone soon."), store("Here to stay.")
+
+    class Slow(HashedWords):
+        def encode(self, texts):
+            Memory.objects.filter(pk=gone.pk).delete()
+            return super().encode(texts)
+
+    embed_all(**loading(Slow()))
+    assert list(Chunk.objects.values_list("memory_id", flat=True)) == [kept.pk]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_several_workers_embed_each_memory_once():
+    for n in range(300):
+        store(f"Memory number {n}, which is its own.")
+    workers = [Worker("hashed-words", lanes=2) for _ in range(2)]
+    workers[0].begin()
+
+    def work(worker):
+        worker.once()
+        connection.close()
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    embed_all()  # what one of them had claimed when the other looked
+    assert EmbeddedMemory.objects.count() == Chunk.objects.count() == 300
+    assert sum(worker.tally.memories for worker in workers) <= 300
+
+
+@pytest.mark.django_db(transaction=True)
+def test_worker_waits_for_whoever_edits_and_not_the_other_way_round():
+    memory = store("Being edited.")
+    release = threading.Event()
+    holds = threading.Event()
+
+    def edit():
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT id FROM memories_memory WHERE id = %s FOR UPDATE", [memory.pk])
+            holds.set()
+            release.wait(30)
+            cursor.execute("COMMIT")
+        connection.close()
+
+    editor = threading.Thread(target=edit)
+    editor.start()
+    holds.wait(30)
+    threading.Timer(0.8, release.set).start()
+    assert embed_all().tally.memories == 1
+    editor.join(30)
+
+
+# --- models take turns --------------------------------------------------------------------------------------------
+
+
+def test_other_model_is_built_beside_the_one_that_serves_and_takes_its_place():
+    memory = store("Tea.")
+    embed_all()
+    stop = Worker("other-words", lanes=1, stop=lambda: True, **loading(Renamed()))
+    stop.once()
+    assert states() == {"hashed-words": "serving", "other-words": "building"}
+    embed_all("other-words", **loading(Renamed()))
+    assert states() == {"hashed-words": "retired", "other-words": "serving"}
+    assert first_number(memory, "other-words") == -first_number(memory)
+    # The vectors that servers may still compare with go at the next run.
+    embed_all("other-words", **loading(Renamed()))
+    assert set(Chunk.objects.values_list("model__name", flat=True)) == {"other-words"}
+    assert set(EmbeddedMemory.objects.values_list("model__name", flat=True)) == {"other-words"}
+
+
+def test_model_that_is_chosen_again_goes_on_from_what_is_left_of_it():
+    store("Tea.")
+    embed_all()
+    embed_all("other-words", **loading(Renamed()))
+    store("Coffee.")
+    assert embed_all().tally.memories == 1
+    assert states() == {"hashed-words": "serving", "other-words": "retired"}
+
+
+def test_what_comes_meanwhile_is_embedded_by_the_model_that_serves_too():
+    old, untouched = store("Tea."), store("Cake.")
+    embed_all()
+    changed = change(old, content="Green tea.")
+    new = store("Coffee.")
+    serving = EmbeddingModel.objects.get()
+    assert vectors.waiting_since(serving.pk, limit=10) == [changed.pk, new.pk]
+
+    def load(source):
+        return HashedWords() if source == "hashed-words" else Renamed()
+
+    embed_all("other-words", load=load)
+    by_model = {(c.model.name, c.memory_id) for c in Chunk.objects.select_related("model")}
+    everything = {(name, m.pk) for name in ("hashed-words", "other-words") for m in (old, untouched, new)}
+    assert by_model == everything
+
+
+def test_model_that_serves_and_cannot_be_loaded_any_more_serves_what_it_has(caplog):
+    store("Tea.")
+    embed_all()
+    store("Coffee.")
+
+    def load(source):
+        if source == "hashed-words":
+            raise EmbedderUnavailable("its folder is gone")
+        return Renamed()
+
+    embed_all("other-words", load=load)
+    assert "its folder is gone" in caplog.text
+    assert states()["other-words"] == "serving"
+
+
+def test_model_takes_its_turn_only_when_nothing_waits_for_it():
+    store("Tea.")
+    embed_all()
+    late = store("Late.")
+    model = vectors.model_begin(name="other-words", source="other-words", dimensions=384, min_similarity=0.2)
+    assert vectors.model_serve(model.pk, up_to=late.pk) is False
+    assert states() == {"hashed-words": "serving", "other-words": "building"}
+    assert vectors.model_serve(model.pk, up_to=0) is True
+
+
+def test_worker_with_another_model_steps_back_for_the_one_begun_later(caplog):
+    store("Tea.")
+    embed_all()
+    earlier = Worker("first-other", lanes=1, **loading(Renamed("first-other")))
+    model = earlier.begin()
+    Worker("second-other", lanes=1, **loading(Renamed("second-other"))).begin()
+    earlier._round(model)
+    assert "set EMBEDDING_MODEL alike" in caplog.text
+    assert states() == {"hashed-words": "serving", "first-other": "retired", "second-other": "building"}
+
+
+# --- the width of vectors -----------------------------------------------------------------------------------------
+
+
+def test_model_of_another_width_is_refused_with_what_to_do():
+    store("Tea.")
+    with pytest.raises(vectors.WrongDimensionsError) as error:
+        embed_all("wide", **loading(Renamed("wide", 512)))
+    assert str(error.value) == (
+        "The vectors of wide have 512 numbers, and the column takes 384. Set EMBEDDING_MODEL to a model with 384, or "
+        "change the column: python manage.py embedding_dimensions 512"
+    )
+
+
+def test_width_is_changed_with_consent_and_all_is_embedded_anew():
+    memory = store("Tea.")
+    embed_all()
+    with pytest.raises(CommandError, match=r"1 vectors of 384 numbers would be removed.*--drop-vectors"):
+        call_command("embedding_dimensions", "512")
+    out = StringIO()
+    call_command("embedding_dimensions", "512", "--drop-vectors", stdout=out)
+    assert "A vector has 512 numbers now." in out.getvalue()
+    assert (Chunk.objects.count(), EmbeddedMemory.objects.count()) == (0, 0)
+    embed_all("wide", **loading(Renamed("wide", 512)))
+    assert states() == {"hashed-words": "retired", "wide": "serving"}
+    assert len(Chunk.objects.get(memory=memory).embedding) == 512
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT attstorage::text FROM pg_attribute WHERE attrelid = 'memories_chunk'::regclass"
+            " AND attname = 'embedding'"
+        )
+        assert cursor.fetchone() == ("p",)
+        cursor.execute("SELECT count(*) FROM pg_indexes WHERE indexname = 'chunk_embedding_hnsw'")
+        assert cursor.fetchone() == (1,)
+
+
+@pytest.mark.parametrize("number", [pytest.param("0", id="none"), pytest.param("4001", id="more than can be indexed")])
+def test_width_that_is_none_is_refused(number):
+    with pytest.raises(CommandError, match="is not a number from 1 to 4,000"):
+        call_command("embedding_dimensions", number)
+
+
+def test_width_is_told():
+    out = StringIO()
+    call_command("embedding_dimensions", stdout=out)
+    assert out.getvalue() == "A vector has 384 numbers.\n"
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def test_command_embeds_what_waits_and_says_what_it_did():
+    store("Tea.")
+    out = StringIO()
+    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    try:
+        call_command("worker", "--once", "--threads", "1", stdout=out)
+    finally:
+        signal.signal(signal.SIGTERM, handlers[0])
+        signal.signal(signal.SIGINT, handlers[1])
+    assert out.getvalue() == "1 memories embedded, in 1 chunks.\nhashed-words is serving.\n"
+
+
+def test_command_says_what_is_missing(settings):
+    settings.EMBEDDING_MODEL = "/nowhere/at/all"
+    with pytest.raises(CommandError, match="Nothing is embedded: EMBEDDING_MODEL=/nowhere/at/all is no folder"):
+        call_command("worker", "--once")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_worker_follows_until_it_is_told_to_stop(tmp_path):
+    place = connection.get_connection_params()
+    store("There before.")
+    worker = subprocess.Popen(
+        [sys.executable, "manage.py", "worker"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+            "MNEMOSCOPE_HOME": str(tmp_path),
+            "DATABASE_URL": "postgresql://{user}@/{dbname}?host={host}&port={port}".format(**place),
+            "EMBEDDING_MODEL": "hashed-words",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        until = time.monotonic() + 60
+        while EmbeddedMemory.objects.count() < 1 and time.monotonic() < until:
+            time.sleep(0.1)
+        store("Came later.")
+        while EmbeddedMemory.objects.count() < 2 and time.monotonic() < until:
+            time.sleep(0.1)
+        worker.send_signal(signal.SIGTERM)
+        told, _ = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
+        worker.wait()
+    assert (worker.returncode, told) == (0, "2 memories embedded, in 2 chunks.\n")
