@@ -15,6 +15,7 @@ from access.viewer import command_viewer
 from memories.health import database_answers
 from memories.models import Corpus, Memory, OutboxEntry, Project
 from search.engines.tantivy import indexer, store
+from tests.embedding import embed_all
 
 pytestmark = pytest.mark.django_db
 
@@ -317,6 +318,11 @@ def test_health_tells_a_key_what_it_may_see(caller, stored):
     reply = caller.get("/api/health").json()
     assert (reply["memories"], reply["pending_embeddings"]) == (1, 1)
     assert reply["revision"] == Corpus.objects.get().revision
+    assert reply["embeddings"] == {"ready": False, "reason": "no memory has been embedded yet", "models": []}
+    embed_all()
+    reply = caller.get("/api/health").json()
+    assert reply["pending_embeddings"] == 0
+    assert reply["embeddings"]["models"] == [{"name": "hashed-words", "state": "serving", "embedded": 1}]
     other = Project.objects.create(slug="other", name="Other")
     narrow = Caller(key(["read"], other).raw).get("/api/health").json()
     assert (narrow["memories"], narrow["pending_embeddings"]) == (0, 0)
