@@ -2,12 +2,16 @@
 
 `python3 bootstrap.py` installs what running takes, `python3 bootstrap.py dev` also what testing and linting take,
 `python3 bootstrap.py bench` what the benchmarks compare with. It does nothing, quickly, when nothing has changed since.
+
+Search by meaning takes torch. What pip would install as that may be gigabytes, for graphics cards: then a smaller one
+is looked for, and none is installed without being asked for.
 """
 
 # Old Pythons must get as far as the message that they are too old: no syntax here that is younger than 3.7.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +23,10 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LEAST = (3, 11)
 NEWEST_TO_TRY = 15
+# The first of these that pip would install without what only graphics cards need.
+TORCH = ("torch==2.13.0", "torch")
+WORDS_ONLY = "WORDS_ONLY"
+ANY_TORCH = "ANY_TORCH"
 
 
 def main(arguments: list[str]) -> None:
@@ -68,20 +76,70 @@ def python_to_use() -> str:
 
 def install(extra: str) -> None:
     """Run pip, unless pyproject.toml is what it was when pip last succeeded. Any extra covers running too."""
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    words_only = switched_on(WORDS_ONLY)
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest() + (" words" if words_only else "")
     covering = [extra] if extra else ["run", "dev", "bench"]
     stamps = [VENV / f"installed-{name}" for name in covering]
     if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
         return
     print("Installing the packages that pyproject.toml names; the first time this takes a minute ...", flush=True)
-    target = f"{ROOT}[{extra}]" if extra else str(ROOT)
-    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", target]
-    if subprocess.call(pip) != 0:
+    if not words_only:
+        install_torch()
+    extras = ",".join(([] if words_only else ["meaning"]) + ([extra] if extra else []))
+    if subprocess.call(pip("--editable", f"{ROOT}[{extras}]" if extras else str(ROOT))) != 0:
         sys.exit(
             "pip could not install the packages: its own words are above. This step needs the network (PyPI, or the "
             "index that pip is set up for). Run it again once that works; what was downloaded is kept."
         )
     (VENV / f"installed-{extra or 'run'}").write_text(wanted)
+
+
+def switched_on(name: str) -> bool:
+    value = os.environ.get(name, "").strip().lower()
+    if value not in {"", "0", "1", "true", "false", "yes", "no", "on", "off"}:
+        sys.exit(f"{name}={value!r} is not a switch: write 1 or 0.")
+    return value in {"1", "true", "yes", "on"}
+
+
+def pip(*arguments: str) -> list[str]:
+    return [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+
+
+def install_torch() -> None:
+    """A torch for the processor, where one is to be had; none of several gigabytes unless that is asked for."""
+    there = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    if subprocess.call([str(PYTHON), "-c", there]) == 0:
+        return
+    print("Installing torch, for search by meaning ...", flush=True)
+    if switched_on(ANY_TORCH):
+        if subprocess.call(pip("torch")) == 0:
+            return
+    else:
+        for candidate in TORCH:
+            if is_small(candidate) and subprocess.call(pip(candidate)) == 0:
+                return
+        # uv knows where torch for the processor alone is to be had.
+        uv = [str(PYTHON), "-m", "uv", "pip", "install", "--quiet", "--python", str(PYTHON), "--torch-backend=cpu"]
+        if subprocess.call(pip("uv")) == 0 and subprocess.call([*uv, "torch"]) == 0:
+            return
+    sys.exit(
+        "torch, which search by meaning takes, could not be installed in a form for the processor alone (about 200 MB "
+        "to download). What was tried is above. Either install one yourself into .venv, as its own site says, and run "
+        f"this again; or take what pip finds, which on Linux is about 3 GB to download and 7 GB on disk: {ANY_TORCH}=1 "
+        f"make run; or do without, and search by words alone: {WORDS_ONLY}=1 make run"
+    )
+
+
+def is_small(candidate: str) -> bool:
+    """Whether pip would install it, and without the libraries for graphics cards. Asks, and installs nothing."""
+    asked = subprocess.run(pip("--dry-run", "--report", "-", candidate), capture_output=True)
+    if asked.returncode != 0:
+        return False
+    try:
+        names = [str(one["metadata"]["name"]).lower() for one in json.loads(asked.stdout)["install"]]
+    except (ValueError, KeyError, TypeError):  # a pip that is older than its reports
+        return False
+    return not any(name.startswith("nvidia") or "cuda" in name for name in names)
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ def _loaded(place: str, *, local: bool, threads: int | None) -> Any:
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # type: ignore[no-untyped-call]
+    disable_progress_bar()
     if threads is not None:
         torch.set_num_threads(threads)
     return SentenceTransformer(place, local_files_only=local)

@@ -1,5 +1,6 @@
 """The bootstrap: installs when something has changed, says in words what is missing."""
 
+import json
 import subprocess
 import sys
 
@@ -21,18 +22,25 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def _no_switches(monkeypatch):
+    for name in ("WORDS_ONLY", "ANY_TORCH"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def calls(monkeypatch):
     """What the bootstrap runs, by its last words; `calls.code` is what it ends with."""
 
     class Calls(list):
         code = 0
+        has_torch = True
 
     seen = Calls()
 
     def call(command, **options):
         if command[1] == "-c":  # does the environment work? It does.
-            return 0
+            return 0 if seen.has_torch or "torch" not in command[2] else 1
         seen.append(command)
         if "venv" in command and seen.code == 0:
             bootstrap.VENV.mkdir()
@@ -45,7 +53,7 @@ def calls(monkeypatch):
 def test_pip_runs_once_and_again_when_the_project_changes(place, calls):
     bootstrap.main([])
     bootstrap.main([])
-    assert [command[-1] for command in calls] == [str(place)]
+    assert [command[-1] for command in calls] == [f"{place}[meaning]"]
     (place / "pyproject.toml").write_text("[project]\ndependencies = []\n")
     bootstrap.main([])
     assert len(calls) == 2
@@ -56,7 +64,7 @@ def test_what_testing_takes_covers_running_and_not_the_other_way(place, calls):
     bootstrap.main(["dev"])
     bootstrap.main([])
     bootstrap.main(["dev"])
-    assert [command[-1] for command in calls] == [str(place), f"{place}[dev]"]
+    assert [command[-1] for command in calls] == [f"{place}[meaning]", f"{place}[meaning,dev]"]
 
 
 def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testing_takes(place, calls):
@@ -64,7 +72,78 @@ def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testin
     bootstrap.main(["bench"])
     for arguments in (["bench"], ["dev"], []):
         bootstrap.main(arguments)
-    assert [command[-1] for command in calls] == [f"{place}[dev]", f"{place}[bench]"]
+    assert [command[-1] for command in calls] == [f"{place}[meaning,dev]", f"{place}[meaning,bench]"]
+
+
+# --- torch ----------------------------------------------------------------------------------------------------------
+
+
+def reports(monkeypatch, **packages):
+    """What pip says that it would install, by what it is asked for; an error where that is None."""
+
+    def run(command, **options):
+        assert "--dry-run" in command
+        names = packages[command[-1].replace("==2.13.0", "_2_13_0")]
+        report = {"install": [{"metadata": {"name": name}} for name in names or ()]}
+        return subprocess.CompletedProcess(command, 1 if names is None else 0, json.dumps(report).encode(), b"")
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+@pytest.mark.parametrize(
+    ("packages", "installed"),
+    [
+        pytest.param({"torch_2_13_0": ["torch", "sympy"]}, ["torch==2.13.0"], id="the first one is small"),
+        pytest.param({"torch_2_13_0": None, "torch": ["torch"]}, ["torch"], id="there is no such one"),
+        pytest.param(
+            {"torch_2_13_0": ["torch", "nvidia-cublas"], "torch": ["torch", "cuda-bindings"]},
+            ["uv", "torch"],
+            id="both come with what graphics cards need",
+        ),
+    ],
+)
+def test_smallest_torch_is_installed_before_what_needs_it(place, calls, monkeypatch, packages, installed):
+    calls.has_torch = False
+    reports(monkeypatch, **packages)
+    bootstrap.main([])
+    assert [command[-1] for command in calls] == [*installed, f"{place}[meaning]"]
+    if "uv" in installed:
+        assert "--torch-backend=cpu" in calls[1]
+
+
+def test_torch_of_gigabytes_is_not_installed_unasked(place, calls, monkeypatch):
+    calls.has_torch = False
+    calls.code = 1
+    reports(monkeypatch, torch_2_13_0=["torch", "nvidia-cublas"], torch=["torch", "nvidia-cublas"])
+    with pytest.raises(SystemExit, match=r"about 3 GB to download.*ANY_TORCH=1 make run.*WORDS_ONLY=1 make run"):
+        bootstrap.main([])
+    assert [command[-1] for command in calls] == ["uv"]
+    calls.code = 0
+    calls.clear()
+    monkeypatch.setenv("ANY_TORCH", "1")
+    bootstrap.main([])
+    assert [command[-1] for command in calls] == ["torch", f"{place}[meaning]"]
+
+
+def test_without_search_by_meaning_nothing_of_it_is_installed(place, calls, monkeypatch):
+    calls.has_torch = False
+    monkeypatch.setenv("WORDS_ONLY", "1")
+    bootstrap.main([])
+    bootstrap.main(["dev"])
+    assert [command[-1] for command in calls] == [str(place), f"{place}[dev]"]
+    monkeypatch.delenv("WORDS_ONLY")
+    calls.has_torch = True
+    bootstrap.main([])
+    assert calls[-1][-1] == f"{place}[meaning]"
+
+
+def test_switch_that_is_none_is_told(place, calls, monkeypatch):
+    monkeypatch.setenv("WORDS_ONLY", "maybe")
+    with pytest.raises(SystemExit, match="WORDS_ONLY='maybe' is not a switch: write 1 or 0"):
+        bootstrap.main([])
+
+
+# --- what goes wrong ------------------------------------------------------------------------------------------------
 
 
 def test_failed_install_is_told_and_tried_again(place, calls):
