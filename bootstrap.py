@@ -25,8 +25,6 @@ LEAST = (3, 11)
 NEWEST_TO_TRY = 15
 # The first of these that pip would install without what only graphics cards need.
 TORCH = ("torch==2.13.0", "torch")
-WORDS_ONLY = "WORDS_ONLY"
-ANY_TORCH = "ANY_TORCH"
 
 
 def main(arguments: list[str]) -> None:
@@ -76,7 +74,7 @@ def python_to_use() -> str:
 
 def install(extra: str) -> None:
     """Run pip, unless pyproject.toml is what it was when pip last succeeded. Any extra covers running too."""
-    words_only = switched_on(WORDS_ONLY)
+    words_only = switched_on("WORDS_ONLY")
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest() + (" words" if words_only else "")
     covering = [extra] if extra else ["run", "dev", "bench"]
     stamps = [VENV / f"installed-{name}" for name in covering]
@@ -111,7 +109,7 @@ def install_torch() -> None:
     if subprocess.call([str(PYTHON), "-c", there]) == 0:
         return
     print("Installing torch, for search by meaning ...", flush=True)
-    if switched_on(ANY_TORCH):
+    if switched_on("ANY_TORCH"):
         if subprocess.call(pip("torch")) == 0:
             return
     else:
@@ -125,8 +123,8 @@ def install_torch() -> None:
     sys.exit(
         "torch, which search by meaning takes, could not be installed in a form for the processor alone (about 200 MB "
         "to download). What was tried is above. Either install one yourself into .venv, as its own site says, and run "
-        f"this again; or take what pip finds, which on Linux is about 3 GB to download and 7 GB on disk: {ANY_TORCH}=1 "
-        f"make run; or do without, and search by words alone: {WORDS_ONLY}=1 make run"
+        "this again; or take what pip finds, which on Linux is about 3 GB to download and 7 GB on disk: ANY_TORCH=1 "
+        "make run; or do without, and search by words alone: WORDS_ONLY=1 make run"
     )
 
 

@@ -8,11 +8,11 @@ from django.core.management import get_commands
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
-READERS = re.compile(r"""(?:env_\w+\(|os\.environ\.get\(|os\.environ\[)\s*"([A-Z_]+)\"""")
+READERS = re.compile(r"""(?:env_\w+\(|switched_on\(|os\.environ\.get\(|os\.environ\[)\s*"([A-Z_]+)\"""")
 
 
 def variables_read():
-    sources = [*(ROOT / "config").rglob("*.py"), ROOT / "tests" / "browser" / "chromium.py"]
+    sources = [*(ROOT / "config").rglob("*.py"), ROOT / "bootstrap.py", ROOT / "tests" / "browser" / "chromium.py"]
     return {name for source in sources for name in READERS.findall(source.read_text())}
 
 
