@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from django.conf import settings
@@ -70,12 +70,16 @@ class KeptProcess:
 
 
 @contextmanager
-def kept(*processes: KeptProcess) -> Iterator[None]:
-    """Keep processes running while the block runs. They are ended together."""
-    for process in processes:
+def kept() -> Iterator[Callable[[KeptProcess], None]]:
+    """Processes are started by what this gives, and ended together when the block ends."""
+    processes: list[KeptProcess] = []
+
+    def start(process: KeptProcess) -> None:
         process.start()
+        processes.append(process)
+
     try:
-        yield
+        yield start
     finally:
         for process in processes:
             process.ask_to_stop()

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,23 +83,22 @@ class Command(BaseCommand):
                     "Make an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with kept(*self.helpers()), address_file(site):
-                if settings.SEARCH_ENGINE == "tantivy":
-                    wait_until_readable(INDEX_SECONDS)
+            with kept() as start, address_file(site):
+                self.start_helpers(start)
                 serve(listener, lambda: self.welcome(host, site), access_log=verbosity >= 2)
 
-    def helpers(self) -> list[KeptProcess]:
+    def start_helpers(self, start: Callable[[KeptProcess], None]) -> None:
         """What runs beside the server: what keeps the search index, where it is read, and what embeds."""
-        found = []
         if settings.SEARCH_ENGINE == "tantivy":
-            found.append(follower())
+            start(follower())
+            # The first page is waited for, and embedding is not.
+            wait_until_readable(INDEX_SECONDS)
         else:
             drop_unread_index()
         if missing := missing_packages(settings.EMBEDDING_MODEL):
             self.say(f"Searches go by words alone: {missing}. README.md says how to search by meaning too.")
         else:
-            found.append(KeptProcess(["worker"], "Nothing is embedded"))
-        return found
+            start(KeptProcess(["worker"], "Nothing is embedded"))
 
     def down(self) -> None:
         connections.close_all()
