@@ -3,6 +3,7 @@
 No database, no filters and no analysis of our own: a document is its title and text in one string.
 """
 
+import hashlib
 import logging
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -77,14 +78,20 @@ def bm25_rankings(collection: Collection, depth: int, advance: Advance) -> Ranki
     return rankings
 
 
-def cosine_rankings(collection: Collection, depth: int, kept: Path, advance: Advance) -> Rankings:
-    """The nearest documents by one vector each, of as much of the text as the model reads. `kept` holds the vectors."""
+def cosine_rankings(collection: Collection, depth: int, folder: Path, advance: Advance) -> Rankings:
+    """The nearest documents by one vector each, of as much of the text as the model reads.
+
+    The vectors are kept in the folder. Every document and every query is one step of the progress.
+    """
     try:
         embedder = load_embedder(settings.EMBEDDING_MODEL)
     except EmbedderUnavailable as error:
         raise BaselineUnavailableError(f"{error}.") from error
-    vectors = _document_vectors(collection, embedder, kept, advance)
-    asked = np.stack([embedder.encode_query(text) for text in collection.queries.values()])
+    vectors = _document_vectors(collection, embedder, folder, advance)
+    asked = np.empty((len(collection.queries), vectors.shape[1]), np.float32)
+    for row, text in enumerate(collection.queries.values()):
+        asked[row] = embedder.encode_query(text)
+        advance(1)
     rankings: Rankings = {}
     names = list(collection.queries)
     for start in range(0, len(names), _QUERIES_AT_ONCE):
@@ -106,9 +113,11 @@ def fused_rankings(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequ
     return fused
 
 
-def _document_vectors(collection: Collection, embedder: Embedder, kept: Path, advance: Advance) -> Vectors:
+def _document_vectors(collection: Collection, embedder: Embedder, folder: Path, advance: Advance) -> Vectors:
     """One row for each document, in a file: a large collection does not fit into memory."""
+    kept = folder / f"vectors-{hashlib.sha256(embedder.name.encode()).hexdigest()[:12]}.npy"
     if kept.exists():
+        advance(len(collection.ids))
         return np.load(kept, mmap_mode="r")  # type: ignore[no-any-return]
     draft = kept.with_suffix(".draft.npy")
     rows: Any = None

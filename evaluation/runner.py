@@ -6,9 +6,10 @@ theirs, such as 12, are words that a query may hold, and nobody else would find 
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from access.keys import make_key
@@ -36,6 +37,7 @@ from evaluation.metrics import DEPTH, mean_scores, scores_of
 from evaluation.place import EvaluationError, Place, evaluation_place, place_name
 from evaluation.report import Report, Row
 from memories.models import Memory
+from memories.vectors import pending_count
 from search.query import Mode
 
 _REFUSED = "refused.jsonl"
@@ -65,8 +67,8 @@ def ranked_modes() -> tuple[str, ...]:
     return tuple(mode.value for mode in Mode if mode.value not in _UNRANKED)
 
 
-def evaluate(folder: Path, choices: Choices, teller: Teller) -> Report:
-    """Measure everything that was chosen over one collection."""
+def evaluate(folder: Path, choices: Choices, teller: Teller, write: Callable[[Report], None]) -> Report:
+    """Measure everything that was chosen over one collection. `write` gets what is known, each time that it is more."""
     variations = VARIATIONS if choices.ablation else ()
     if unread := unread_variables(variations):
         raise EvaluationError(f"No setting is read from {', '.join(unread)}: the ablation would show no effect.")
@@ -90,14 +92,18 @@ def evaluate(folder: Path, choices: Choices, teller: Teller) -> Report:
             _load(collection, place, teller)
             mark_loaded(place_name(folder), collection.digest)
         report.notes += _checked(collection, place)
+        write(report)
         if any(Mode(mode).looks_by_meaning for mode in choices.modes):
             teller.say("embedding")
             place.manage("worker", "--once")
+            if waiting := pending_count(None):
+                raise EvaluationError(f"manage.py worker --once has left {waiting:,} memories without vectors.")
         key = make_key(name="evaluation", scopes=["read"], every_project=True, viewer=command_viewer()).raw
-        for variation in (Variation(""), *variations):
-            modes = [mode for mode in choices.modes if mode in variation.modes or not variation.modes]
-            if modes:
-                report.rows += _rows_of(variation, modes, collection, place, key, teller)
+        for environment, alike in groupby((Variation(""), *variations), key=lambda one: one.environment):
+            asked = [(one, mode) for one in alike for mode in choices.modes if mode in one.modes or not one.modes]
+            if asked:
+                report.rows += _rows_of(environment, asked, collection, place, key, teller)
+                write(report)
         if choices.keep:
             teller.say(f"kept the database {place_name(folder)} and {place.folder}")
     return report
@@ -115,8 +121,8 @@ def _baseline_rankings(
             with teller.bar(baseline_label(BM25), size) as advance:
                 found[BM25] = bm25_rankings(collection, DEPTH + 1, advance)
         if COSINE in wanted:
-            with teller.bar(baseline_label(COSINE), size) as advance:
-                found[COSINE] = cosine_rankings(collection, DEPTH + 1, place.folder / "cosine.npy", advance)
+            with teller.bar(baseline_label(COSINE), size + len(collection.queries)) as advance:
+                found[COSINE] = cosine_rankings(collection, DEPTH + 1, place.folder, advance)
     except BaselineUnavailableError as error:
         raise EvaluationError(f"{error} Or leave it out with --baselines.") from error
     for rankings in found.values():
@@ -161,21 +167,27 @@ def _checked(collection: Collection, place: Place) -> list[str]:
         return []
     reasons = Counter(one["reason"] for one in refused)
     most = "; ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
-    return [f"{len(refused):,} documents were refused by the import, and no mode finds them: {most}"]
+    some = "1 document was" if len(refused) == 1 else f"{len(refused):,} documents were"
+    return [f"{some} refused by the import, and no mode can find what is not there: {most}"]
 
 
 def _rows_of(
-    variation: Variation, modes: Sequence[str], collection: Collection, place: Place, key: str, teller: Teller
+    environment: Mapping[str, str],
+    asked: Sequence[tuple[Variation, str]],
+    collection: Collection,
+    place: Place,
+    key: str,
+    teller: Teller,
 ) -> list[Row]:
-    """Every query in every mode through a server of its own."""
-    teller.say(f"serving, {variation.name}" if variation.name else "serving")
+    """Every query in every one of these modes, with what varies in them, through one server of their own."""
+    teller.say(" ".join(["serving", *(f"{name}={value}" for name, value in environment.items())]))
     own = {name: _ID.format(at) for at, name in enumerate(collection.ids) if name in collection.queries}
     rows = []
-    with place.served(variation.environment) as port, closing(Site(port, key)) as site:
-        by_meaning = any(Mode(mode).looks_by_meaning for mode in modes)
+    with place.served(environment) as port, closing(Site(port, key)) as site:
+        by_meaning = any(Mode(mode).looks_by_meaning for _, mode in asked)
         if by_meaning and (missing := site.wait_for_meaning("a first question", _MODEL_SECONDS)):
             raise EvaluationError(f"The site does not look by meaning. {missing}")
-        for mode in modes:
+        for variation, mode in asked:
             name = f"{mode}, {variation.name}" if variation.name else mode
             answers: dict[str, Answer] = {}
             with teller.bar(name, len(collection.queries)) as advance:

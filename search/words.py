@@ -29,6 +29,7 @@ _FIELDS = f"(?ai:{'|'.join(FIELD_WEIGHTS)})"
 _CHUNK = re.compile(rf'([+-]?)(?:({_FIELDS}):)?"([^"]*)"|(\S+)')
 # `title::size` is a name of C++; a field before nothing to look for is a word.
 _FIELD = re.compile(rf"({_FIELDS}):(?!:)(?=.*\w)")
+_AROUND = re.compile(r"\A\W+|\W+\Z")
 _PREFIX = re.compile(r"\w\*\s*\Z")
 # A prefix of one letter would find nearly everything, and slowly.
 _MIN_PREFIX = 2
@@ -186,8 +187,9 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
         if bare is None:
             phrases[_pattern(raws, prefix, field)] = None
             continue
-        word = fold(bare.removesuffix("*"))
-        if len(raws) == 1 and not prefix and is_stopword(word, language):
+        # In “what is it?” the last one is as weak as the others; with symbols of its own, as in `a++`, it is a name.
+        word = fold(_AROUND.sub("", bare))
+        if len(raws) == 1 and not raws[0].whole and not prefix and is_stopword(word, language):
             weak[_pattern(raws, "", field)] = word
             continue
         # A run of characters written without spaces is one word to look for.

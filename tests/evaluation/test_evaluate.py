@@ -91,7 +91,7 @@ def test_every_mode_is_measured_beside_the_baselines_and_nothing_is_left(folder,
 
     assert "| keyword" in done.stdout
     assert "- keyword, refused: 422: q: is 1,399 characters long" in done.stdout
-    assert "- 1 documents were refused by the import, and no mode finds them: title: " in done.stdout
+    assert "- 1 document was refused by the import, and no mode can find what is not there: title: " in done.stdout
     assert "- 1 document (home-5) without title and text" in done.stdout
 
 
@@ -133,7 +133,7 @@ def test_an_interrupted_evaluation_leaves_nothing(folder):
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
     assert running.returncode == 130
-    assert "Interrupted: there are no figures." in said
+    assert "Interrupted: there is no table." in said
     assert nothing_is_left(folder)
 
 

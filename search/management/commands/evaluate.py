@@ -14,7 +14,7 @@ from config.serving import stop_signals
 from evaluation.baselines import BASELINES
 from evaluation.collection import LAYOUT, CollectionError
 from evaluation.place import EvaluationError
-from evaluation.report import report_lines
+from evaluation.report import Report, report_lines
 from evaluation.runner import Choices, evaluate, ranked_modes
 
 
@@ -53,15 +53,19 @@ class Command(BaseCommand):
             seed=options["seed"],
             keep=options["keep"],
         )
+
+        def write(report: Report) -> None:
+            # An ablation over a large collection takes hours: what came first is not lost with what follows.
+            if out:
+                out.write_text(json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
         try:
             with stop_signals():
-                report = evaluate(options["folder"], choices, Teller())
+                report = evaluate(options["folder"], choices, Teller(), write)
         except (CollectionError, EvaluationError, DatabaseTakenError) as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:
-            raise CommandError("Interrupted: there are no figures.", returncode=130) from None
-        if out:
-            out.write_text(json.dumps(report.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            raise CommandError("Interrupted: there is no table.", returncode=130) from None
         for line in report_lines(report):
             self.stdout.write(line)
 
