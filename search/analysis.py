@@ -204,34 +204,64 @@ def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dic
     return positions
 
 
-_PLACES = {weight: [f"{at}{weight}" for at in range(MAX_POSITION + 1)] for weight in "ABCD"}
+# What comes later has no place of its own, and is not in here.
+_PLACES = {weight: [f"{at}{weight}" for at in range(MAX_POSITION)] for weight in "ABCD"}
 
 
-@lru_cache(maxsize=200_000)
-def _quoted_token(raw: str, language: str) -> tuple[tuple[tuple[str, int], ...], int]:
-    """The terms of a token as tsvector literals write them, and how many positions it spans."""
+@lru_cache(maxsize=400_000)
+def _placed_token(raw: str, language: str) -> tuple[tuple[tuple[str, str, int], ...], int]:
+    """The terms of a token in the order of their offsets, each as tsvector literals write it and as it is, and how
+    many positions it spans.
+    """
     token = analyse_token(raw, language)
-    return tuple((quote_term(term), offset) for term, offset in token.terms), token.width if token.terms else 0
+    in_order = sorted(token.terms, key=_offset)
+    return tuple((quote_term(term), term, offset) for term, offset in in_order), token.width if token.terms else 0
 
 
-def tsvector_of(fields: list[tuple[str, str]], language: str = "english") -> str:
-    """`to_tsvector(index_terms(...))` at once, for the many documents of an import."""
+def _offset(term: tuple[str, int]) -> int:
+    return term[1]
+
+
+class PlacedTerms(NamedTuple):
+    """The terms of a document: as the literal of its tsvector, and one by one in the order of their positions."""
+
+    vector: str
+    placed: list[tuple[str, int]] | None
+    """None where Postgres cannot hold all of them: then what there is stands in the literal alone."""
+    first: int
+    """How many of them are of the first field."""
+
+
+def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> PlacedTerms:
+    """`index_terms` and `to_tsvector` at once, for the many documents of an import."""
     vector: dict[str, list[str]] = {}
+    placed: list[tuple[str, int]] = []
+    firsts = -1
     position = 1
-    for text, weight in fields:
-        places = _PLACES[weight]
-        for found in TOKEN.findall(text):
-            terms, width = _quoted_token(found, language)
-            for term, offset in terms:
-                at = position + offset
-                if (known := vector.get(term)) is None:
-                    if len(vector) < MAX_DISTINCT_TERMS:
-                        vector[term] = [places[at if at < MAX_POSITION else MAX_POSITION]]
-                elif at < MAX_POSITION and len(known) < MAX_POSITIONS_PER_TERM:
-                    known.append(places[at])
-            position += width
-        position += 2
-    return " ".join([term + ":" + ",".join(known) for term, known in vector.items()])
+    try:
+        for text, weight in fields:
+            places = _PLACES[weight]
+            for found in TOKEN.findall(text):
+                terms, width = _placed_token(found, language)
+                for quoted, term, offset in terms:
+                    at = position + offset
+                    placed.append((term, at))
+                    if quoted in vector:
+                        vector[quoted].append(places[at])
+                    else:
+                        vector[quoted] = [places[at]]
+                position += width
+            position += 2
+            if firsts < 0:
+                firsts = len(placed)
+    except IndexError:
+        return PlacedTerms(to_tsvector(index_terms(fields, language)), None, 0)
+    if len(placed) > MAX_POSITIONS_PER_TERM and (
+        len(vector) > MAX_DISTINCT_TERMS or max(map(len, vector.values())) > MAX_POSITIONS_PER_TERM
+    ):
+        return PlacedTerms(to_tsvector(index_terms(fields, language)), None, 0)
+    literal = " ".join([term + ":" + ",".join(known) for term, known in vector.items()])
+    return PlacedTerms(literal, placed, max(firsts, 0))
 
 
 def to_tsvector(positions: dict[str, list[tuple[int, str]]]) -> str:
