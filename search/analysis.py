@@ -6,6 +6,7 @@ is kept whole beside its parts, at the position of its first part.
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -208,14 +209,30 @@ def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dic
 _PLACES = {weight: [f"{at}{weight}" for at in range(MAX_POSITION)] for weight in "ABCD"}
 
 
-@lru_cache(maxsize=400_000)
-def _placed_token(raw: str, language: str) -> tuple[tuple[tuple[str, str, int], ...], int]:
-    """The terms of a token in the order of their offsets, each as tsvector literals write it and as it is, and how
-    many positions it spans.
+# For a token its first term, as tsvector literals write it and as it is; how many positions it spans; and its other
+# terms in the order of their offsets, with those.
+_PlacedToken = tuple[str, str, int, tuple[tuple[str, str, int], ...]]
+_MOST_TOKENS = 400_000
+
+
+@cache
+def _placed_tokens(language: str) -> dict[str, _PlacedToken | None]:
+    """The tokens of a language that were met, None for those without a term: a plain dictionary, since one is asked
+    for every word of an import.
     """
+    return {}
+
+
+def _place_token(raw: str, language: str, known: dict[str, _PlacedToken | None]) -> _PlacedToken | None:
     token = analyse_token(raw, language)
-    in_order = sorted(token.terms, key=_offset)
-    return tuple((quote_term(term), term, offset) for term, offset in in_order), token.width if token.terms else 0
+    placed: _PlacedToken | None = None
+    if token.terms:
+        (first, _), *others = sorted(token.terms, key=_offset)
+        placed = (quote_term(first), first, token.width, tuple((quote_term(t), t, at) for t, at in others))
+    if len(known) >= _MOST_TOKENS:
+        known.clear()
+    known[raw] = placed
+    return placed
 
 
 def _offset(term: tuple[str, int]) -> int:
@@ -234,7 +251,8 @@ class PlacedTerms(NamedTuple):
 
 def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> PlacedTerms:
     """`index_terms` and `to_tsvector` at once, for the many documents of an import."""
-    vector: dict[str, list[str]] = {}
+    known = _placed_tokens(language)
+    vector: defaultdict[str, list[str]] = defaultdict(list)
     placed: list[tuple[str, int]] = []
     firsts = -1
     position = 1
@@ -242,14 +260,15 @@ def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> Pl
         for text, weight in fields:
             places = _PLACES[weight]
             for found in TOKEN.findall(text):
-                terms, width = _placed_token(found, language)
-                for quoted, term, offset in terms:
-                    at = position + offset
-                    placed.append((term, at))
-                    if quoted in vector:
-                        vector[quoted].append(places[at])
-                    else:
-                        vector[quoted] = [places[at]]
+                token = known[found] if found in known else _place_token(found, language, known)
+                if token is None:
+                    continue
+                quoted, term, width, others = token
+                vector[quoted].append(places[position])
+                placed.append((term, position))
+                for quoted, term, offset in others:
+                    vector[quoted].append(places[position + offset])
+                    placed.append((term, position + offset))
                 position += width
             position += 2
             if firsts < 0:
@@ -260,7 +279,7 @@ def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> Pl
         len(vector) > MAX_DISTINCT_TERMS or max(map(len, vector.values())) > MAX_POSITIONS_PER_TERM
     ):
         return PlacedTerms(to_tsvector(index_terms(fields, language)), None, 0)
-    literal = " ".join([term + ":" + ",".join(known) for term, known in vector.items()])
+    literal = " ".join([term + ":" + ",".join(at) for term, at in vector.items()])
     return PlacedTerms(literal, placed, max(firsts, 0))
 
 
