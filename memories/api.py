@@ -156,7 +156,12 @@ class IndexState(BaseModel):
         description="`missing`: the database answers in its place. `off`: SEARCH_ENGINE does without one."
     )
     lag_seconds: float = Field(0, description="With a key: how long the oldest change has waited to be taken in.")
-    waiting: int = Field(0, description="With a key that sees every project: how many changes wait, at most 100,000.")
+    waiting: int = Field(0, description="With a key that sees every project: how many changes wait.")
+    left_out: list[int] = Field(
+        default_factory=list,
+        description="With a key that sees every project: memories that no search finds, because a date of theirs is "
+        "infinite, which only SQL by hand can make it. Give them a real one.",
+    )
 
 
 class ModelState(BaseModel):

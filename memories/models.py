@@ -306,7 +306,9 @@ class Corpus(models.Model):
 
 
 class OutboxEntry(models.Model):
-    """A change that the derived index has yet to take in. Triggers write it; see `search/engines/tantivy/outbox.py`."""
+    """A change that the derived index has yet to take in: of a memory; of all memories that a batch has brought, as the
+    batch's number below zero; or, as 0, of everything. See `search/engines/tantivy/outbox.py`.
+    """
 
     id = models.BigAutoField(primary_key=True)
     memory_id = models.BigIntegerField()
@@ -317,4 +319,4 @@ class OutboxEntry(models.Model):
         verbose_name_plural = "outbox entries"
 
     def __str__(self) -> str:
-        return f"{self.id}: #{self.memory_id}"
+        return f"{self.id}: " + (f"batch {-self.memory_id}" if self.memory_id < 0 else f"#{self.memory_id}")

@@ -170,7 +170,8 @@ class InsertBlock:
 
     images: list[MemoryImage]
     terms: Sequence[str]
-    lineages: Mapping[int, tuple[int, ...]]
+    columns: list[dict[str, list[int]]]
+    """The facet columns."""
     lines: list[str]
     refs: dict[str, str]
     """Lines of COPY for each link table."""
@@ -180,11 +181,12 @@ def insert_block(
     images: Sequence[MemoryImage], terms: Sequence[str], lineages: Mapping[int, tuple[int, ...]]
 ) -> InsertBlock:
     """What can be made ready without the database, so that an import makes one block ready while it stores another."""
+    columns = [_link_columns(image, lineages) for image in images]
     return InsertBlock(
         list(images),
         terms,
-        lineages,
-        [_copy_line(image, vector, lineages) for image, vector in zip(images, terms, strict=True)],
+        columns,
+        [_copy_line(*one) for one in zip(images, terms, columns, strict=True)],
         {
             kind: _ref_lines((image.id, ref) for image in images for ref in getattr(image, kind))
             for kind in _LINK_TABLES
@@ -192,17 +194,25 @@ def insert_block(
     )
 
 
-def images_insert(block: InsertBlock, viewer: Viewer) -> None:
-    """Store new memories, their links, and the links that others had to them before they came."""
+def images_insert(block: InsertBlock, viewer: Viewer, *, of_batch: bool = False) -> None:
+    """Store new memories, their links, and the links that others had to them before they came.
+
+    `of_batch`: they are not written down for the derived index one by one; whoever calls this does that at the end,
+    by `batch_write_down`.
+    """
     images, lines = block.images, block.lines
     targets = _targets_of(images)
     for at, image in enumerate(images):
         if (linked := _superseded_by_link(image, targets)) is not image:
             images[at] = linked
-            lines[at] = _copy_line(linked, block.terms[at], block.lineages)
+            lines[at] = _copy_line(linked, block.terms[at], block.columns[at])
     with connection.cursor() as cursor, _references_proven(cursor, images):
+        if of_batch:
+            cursor.execute("SET LOCAL mnemoscope.batch = 'on'")
         with cursor.copy(_COPY_MEMORIES) as copy:
             copy.write("".join(lines))
+        if of_batch:
+            cursor.execute("SET LOCAL mnemoscope.batch = 'off'")
         for kind, rows in block.refs.items():
             _refs_copy(cursor, kind, rows)
         _links_copy(cursor, images, targets)
@@ -262,12 +272,12 @@ def _references_locked(cursor: Any, images: Sequence[MemoryImage]) -> bool:
     return True
 
 
-def _copy_line(image: MemoryImage, vector: str, lineages: Mapping[int, tuple[int, ...]]) -> str:
+def _copy_line(image: MemoryImage, vector: str, columns: Mapping[str, list[int]]) -> str:
     """A memory as a line of COPY. Written here: adapting thirty values one by one costs as much as storing them."""
     values = [_copy_value(value) for value in _SCALAR_VALUES(image)]
     values.append(content_hash_of(image.title, image.content))
     values.append(_escaped(vector))
-    values.extend("{" + ",".join(map(str, ids)) + "}" for ids in _link_columns(image, lineages).values())
+    values.extend("{" + ",".join(map(str, ids)) + "}" for ids in columns.values())
     return "\t".join(values) + "\n"
 
 
@@ -536,6 +546,22 @@ def memory_audit(
         batch_id=batch_id,
         note=note,
     )
+
+
+def batch_write_down(batch_id: int) -> None:
+    """Write down for the derived index all memories that a batch has brought, as one entry: its number, below zero."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO memories_outbox (memory_id, at) SELECT -%s, clock_timestamp() FROM memories_corpus"
+            " WHERE id = 1 AND indexed",
+            [batch_id],
+        )
+
+
+def outbox_stamp() -> None:
+    """Say of all that this transaction has written down that it happened now: what took long is not late by that."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE memories_outbox SET at = clock_timestamp() WHERE xmin = pg_current_xact_id()::xid")
 
 
 def corpus_bump() -> None:

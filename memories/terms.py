@@ -1,8 +1,8 @@
-"""The weighted terms of a memory as the literal of its `tsvector` column. Pure, so that other processes may run it."""
+"""The weighted terms of a memory for its `tsvector` column and the index. Pure: other processes may run it."""
 
 from dataclasses import dataclass
 
-from search.analysis import index_terms, to_tsvector, tsvector_of
+from search.analysis import PlacedTerms, index_terms, placed_terms, to_tsvector
 
 # Postgres holds at most 1 MiB of terms and positions for a document.
 _MAX_VECTOR_BYTES = 1_000_000
@@ -24,6 +24,10 @@ class MemoryText:
 
 
 def memory_terms(text: MemoryText) -> str:
+    return memory_placed(text).vector
+
+
+def memory_placed(text: MemoryText) -> PlacedTerms:
     """Title weighs most, then tags, then summary and names, then content."""
     fields = [
         (text.title, "A"),
@@ -32,8 +36,8 @@ def memory_terms(text: MemoryText) -> str:
         (text.content, "D"),
     ]
     if len(text.content) + len(text.summary) > _SURELY_FITS:
-        return to_tsvector(_fitting(index_terms(fields, text.language)))
-    return tsvector_of(fields, text.language)
+        return PlacedTerms(to_tsvector(_fitting(index_terms(fields, text.language))), None, 0)
+    return placed_terms(fields, text.language)
 
 
 def _fitting(positions: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:

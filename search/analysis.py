@@ -6,6 +6,7 @@ is kept whole beside its parts, at the position of its first part.
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -204,34 +205,82 @@ def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dic
     return positions
 
 
-_PLACES = {weight: [f"{at}{weight}" for at in range(MAX_POSITION + 1)] for weight in "ABCD"}
+# What comes later has no place of its own, and is not in here.
+_PLACES = {weight: [f"{at}{weight}" for at in range(MAX_POSITION)] for weight in "ABCD"}
 
 
-@lru_cache(maxsize=200_000)
-def _quoted_token(raw: str, language: str) -> tuple[tuple[tuple[str, int], ...], int]:
-    """The terms of a token as tsvector literals write them, and how many positions it spans."""
+# For a token its first term, as tsvector literals write it and as it is; how many positions it spans; and its other
+# terms in the order of their offsets, with those.
+_PlacedToken = tuple[str, str, int, tuple[tuple[str, str, int], ...]]
+_MOST_TOKENS = 400_000
+
+
+@cache
+def _placed_tokens(language: str) -> dict[str, _PlacedToken | None]:
+    """The tokens of a language that were met, None for those without a term: a plain dictionary, since one is asked
+    for every word of an import.
+    """
+    return {}
+
+
+def _place_token(raw: str, language: str, known: dict[str, _PlacedToken | None]) -> _PlacedToken | None:
     token = analyse_token(raw, language)
-    return tuple((quote_term(term), offset) for term, offset in token.terms), token.width if token.terms else 0
+    placed: _PlacedToken | None = None
+    if token.terms:
+        (first, _), *others = sorted(token.terms, key=_offset)
+        placed = (quote_term(first), first, token.width, tuple((quote_term(t), t, at) for t, at in others))
+    if len(known) >= _MOST_TOKENS:
+        known.clear()
+    known[raw] = placed
+    return placed
 
 
-def tsvector_of(fields: list[tuple[str, str]], language: str = "english") -> str:
-    """`to_tsvector(index_terms(...))` at once, for the many documents of an import."""
-    vector: dict[str, list[str]] = {}
+def _offset(term: tuple[str, int]) -> int:
+    return term[1]
+
+
+class PlacedTerms(NamedTuple):
+    """The terms of a document: as the literal of its tsvector, and one by one in the order of their positions."""
+
+    vector: str
+    placed: list[tuple[str, int]] | None
+    """None where Postgres cannot hold all of them: then what there is stands in the literal alone."""
+    first: int
+    """How many of them are of the first field."""
+
+
+def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> PlacedTerms:
+    """`index_terms` and `to_tsvector` at once, for the many documents of an import."""
+    known = _placed_tokens(language)
+    vector: defaultdict[str, list[str]] = defaultdict(list)
+    placed: list[tuple[str, int]] = []
+    firsts = -1
     position = 1
-    for text, weight in fields:
-        places = _PLACES[weight]
-        for found in TOKEN.findall(text):
-            terms, width = _quoted_token(found, language)
-            for term, offset in terms:
-                at = position + offset
-                if (known := vector.get(term)) is None:
-                    if len(vector) < MAX_DISTINCT_TERMS:
-                        vector[term] = [places[at if at < MAX_POSITION else MAX_POSITION]]
-                elif at < MAX_POSITION and len(known) < MAX_POSITIONS_PER_TERM:
-                    known.append(places[at])
-            position += width
-        position += 2
-    return " ".join([term + ":" + ",".join(known) for term, known in vector.items()])
+    try:
+        for text, weight in fields:
+            places = _PLACES[weight]
+            for found in TOKEN.findall(text):
+                token = known[found] if found in known else _place_token(found, language, known)
+                if token is None:
+                    continue
+                quoted, term, width, others = token
+                vector[quoted].append(places[position])
+                placed.append((term, position))
+                for quoted, term, offset in others:
+                    vector[quoted].append(places[position + offset])
+                    placed.append((term, position + offset))
+                position += width
+            position += 2
+            if firsts < 0:
+                firsts = len(placed)
+    except IndexError:
+        return PlacedTerms(to_tsvector(index_terms(fields, language)), None, 0)
+    if len(placed) > MAX_POSITIONS_PER_TERM and (
+        len(vector) > MAX_DISTINCT_TERMS or max(map(len, vector.values())) > MAX_POSITIONS_PER_TERM
+    ):
+        return PlacedTerms(to_tsvector(index_terms(fields, language)), None, 0)
+    literal = " ".join([term + ":" + ",".join(at) for term, at in vector.items()])
+    return PlacedTerms(literal, placed, max(firsts, 0))
 
 
 def to_tsvector(positions: dict[str, list[tuple[int, str]]]) -> str:

@@ -23,7 +23,7 @@ class Analysers:
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
 
-    def submit(self, texts: list[MemoryText]) -> "Future[list[str]]":
+    def submit(self, ids: list[int], texts: list[MemoryText]) -> "Future[list[str]]":
         if self._workers and (self._pool or len(texts) >= _WORTH_A_PROCESS):
             return self._started().submit(memories_terms, texts)
         done: Future[list[str]] = Future()
@@ -34,7 +34,7 @@ class Analysers:
         if self._pool is None:
             # Never a fork: the database connection and its threads are this process's own.
             self._pool = ProcessPoolExecutor(
-                self._workers, multiprocessing.get_context("spawn"), initializer=_live_and_die_with_parent
+                self._workers, multiprocessing.get_context("spawn"), initializer=live_and_die_with_parent
             )
         return self._pool
 
@@ -43,7 +43,7 @@ class Analysers:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _live_and_die_with_parent() -> None:
+def live_and_die_with_parent() -> None:
     """Leave Ctrl-C to the parent, which ends the pool; and do not outlive it when it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Terms make no cycles, and what is remembered of each word would be looked through again and again.

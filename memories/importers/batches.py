@@ -14,10 +14,11 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from memories.importers.base import Importer, ImportFailed, Options, Refusal
 from memories.importers.run import Tally, WriteOptions
+from memories.importers.staging import Staging
 from memories.importers.write import records_write
 from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
-from memories.storage import corpus_bump
+from memories.storage import corpus_bump, outbox_stamp
 
 # As many refusals as a batch keeps; all of them are told to whoever runs the import.
 MAX_REPORTED = 1_000
@@ -83,7 +84,8 @@ def import_path(
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
     tally = Tally()
     try:
-        with contextlib.closing(reading.records), transaction.atomic():
+        # What it keeps of the search index outlasts the transaction: until it is known what became of that.
+        with contextlib.closing(reading.records), contextlib.ExitStack() as kept, transaction.atomic():
             own = batch or ImportBatch.objects.create(origin=str(path), format=importer.name)
             tally = records_write(
                 reading=reading,
@@ -92,12 +94,14 @@ def import_path(
                 options=WriteOptions(project, choices.overwrite),
                 refuse=refuse,
                 progress=progress,
+                stage=None if choices.dry_run else Staging(own.pk, kept),
             )
             _refuse_nothing(tally, path, refusals)
             if choices.dry_run:
                 raise _DryRunOver
             _killed_close(own)
             _close(own, tally, refusals, viewer)
+            outbox_stamp()
             if tally.created or tally.updated or tally.made:
                 corpus_bump()
     except _DryRunOver:

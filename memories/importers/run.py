@@ -7,6 +7,7 @@ from datetime import datetime
 from access.viewer import Viewer
 from categories.services import Vocabulary
 from memories.building import projects_make
+from memories.importers.staging import Staging
 from memories.models import Project
 from memories.vocabulary_records import VocabularyRecord
 
@@ -64,6 +65,10 @@ class ImportRun:
     used: set[int] = field(default_factory=set)
     """The projects that memories of this import are in."""
     analyze_at: int = ANALYZE_FROM
+    stage: Staging | None = None
+    """Where it goes into the search index as well; None for a dry run."""
+    met: int = 0
+    """How many items of the source have been looked at."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
 

@@ -14,7 +14,7 @@ from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from memories.importers.write import IMPORT_LOCK
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
-from memories.storage import corpus_bump, image_restored, images_read, images_update
+from memories.storage import corpus_bump, image_restored, images_read, images_update, outbox_stamp
 
 _BLOCK = 5_000
 _NAMED = 10
@@ -64,6 +64,7 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
         subject_id=batch.pk,
         after={"memories": undone.memories, "restored": undone.restored, "vocabulary": undone.vocabulary},
     )
+    outbox_stamp()
     corpus_bump()
     return undone
 

@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -27,6 +27,7 @@ from memories.building import names_ensure, record_image, sessions_ensure
 from memories.importers.analysers import Analysers, analysers
 from memories.importers.base import Found, Reading, Refusal
 from memories.importers.run import ANALYZE_FROM, ImportRun, Tally, WriteOptions, projects_ensure
+from memories.importers.staging import Staging
 from memories.importers.vocabulary import deferred_write, vocabulary_take
 from memories.models import Memory
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, reasons, unstorable
@@ -34,6 +35,7 @@ from memories.services import DEFAULT_PROJECT
 from memories.storage import (
     InsertBlock,
     MemoryImage,
+    batch_write_down,
     content_hash_of,
     image_as_json,
     image_changes,
@@ -91,28 +93,41 @@ def records_write(
     options: WriteOptions,
     refuse: Callable[[str, str], None],
     progress: Callable[[Tally, float | None], None],
+    stage: Staging | None = None,
 ) -> Tally:
     """Bring in all records of a source. Call it in a transaction, and bump the corpus afterwards."""
-    run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id))
+    run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), stage=stage)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         # Entries of GIN indexes gather beside them, and are sorted in with so much memory.
         cursor.execute("SET LOCAL work_mem = '64MB'")
         # Foreign keys are checked with each block, not all at the end: parents always come first.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-    waiting: deque[Future[InsertBlock]] = deque()
-    with _interpreter_at_work(), analysers() as pool, _thread("import-writer") as writer, _blocks(reading) as blocks:
-        for block, fraction in blocks:
+    waiting: deque[tuple[Future[InsertBlock], bool]] = deque()
+    with ExitStack() as stack:
+        stack.enter_context(_interpreter_at_work())
+        if stage:
+            stack.callback(stage.close)
+        pool = stack.enter_context(analysers())
+        writer = stack.enter_context(_thread("import-writer"))
+        for block, fraction in stack.enter_context(_blocks(reading)):
+            run.met += len(block)
             if images := _block_match(run, block):
-                waiting.append(writer.submit(_ready, images, _analyse(run, images, pool), run.vocabulary.lineages))
+                staged = _goes_into_index(run, len(images) / len(block), fraction)
+                terms = _analyse(run, images, stage if staged and stage else pool)
+                waiting.append((writer.submit(_ready, images, terms, run.vocabulary.lineages), staged))
             # One in, one out: whoever analyses always finds another block waiting.
             if len(waiting) >= AHEAD:
-                _block_insert(run, waiting.popleft().result())
+                _block_insert(run, *waiting.popleft())
             progress(run.tally, fraction)
         while waiting:
-            _block_insert(run, waiting.popleft().result())
+            _block_insert(run, *waiting.popleft())
             progress(run.tally, 1.0)
-    deferred_write(run)
+        deferred_write(run)
+        if stage:
+            stage.finish()
+    if run.tally.created:
+        batch_write_down(batch_id)
     # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
     if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
         _analyze(_SEARCHED)
@@ -167,9 +182,18 @@ def _read(item: Found | Refusal) -> Item:
     return item if isinstance(item, Refusal) or is_vocabulary(item.data) else _validated(item)
 
 
-def _analyse(run: ImportRun, images: list[MemoryImage], pool: Analysers) -> "Future[list[str]]":
+def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bool:
+    """Whether this block and those after it do, by how many new memories are still to come: as many of each block as
+    of this one. Where nobody knows how much there is, it is taken to be as much again as there was.
+    """
+    expected = run.met / fraction if fraction else 2 * run.met
+    return run.stage is not None and run.stage.is_open(share * (expected - run.met + BLOCK))
+
+
+def _analyse(run: ImportRun, images: list[MemoryImage], whom: Analysers | Staging) -> "Future[list[str]]":
     language = {project.id: project.language for project in run.projects.values()}
-    return pool.submit([memory_text(image, language[image.project_id]) for image in images])
+    texts = [memory_text(image, language[image.project_id]) for image in images]
+    return whom.submit([image.id for image in images], texts)
 
 
 def _ready(
@@ -178,8 +202,11 @@ def _ready(
     return insert_block(images, terms.result(), lineages)
 
 
-def _block_insert(run: ImportRun, block: InsertBlock) -> None:
-    images_insert(block, run.viewer)
+def _block_insert(run: ImportRun, ready: "Future[InsertBlock]", staged: bool) -> None:
+    block = ready.result()
+    images_insert(block, run.viewer, of_batch=True)
+    if staged and run.stage:
+        run.stage.confirm(block)
     run.tally.created += len(block.images)
     if run.tally.created >= run.analyze_at:
         run.analyze_at *= 16

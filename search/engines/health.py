@@ -1,13 +1,17 @@
 """How the engine that is set is: whether it answers, and how far it is behind the database."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.conf import settings
 
 from access.viewer import Viewer
 from search.engines.base import EngineUnavailableError
+from search.engines.tantivy import store
 from search.engines.tantivy.engine import TantivyEngine
 from search.engines.tantivy.outbox import backlog
+from search.engines.tantivy.parts import DamagedError
+from search.engines.tantivy.store import NoIndexError
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +19,13 @@ class IndexHealth:
     """The derived index: `ready`, or `missing` where the database answers in its place, or `off`.
 
     `lag_seconds` is how long the oldest change waits; `waiting` how many do, None for who may not see everything.
+    `left_out` are memories that cannot be in an index, None where there are none.
     """
 
     state: str
     lag_seconds: float = 0.0
     waiting: int | None = None
+    left_out: tuple[int, ...] | None = None
 
 
 def index_health(viewer: Viewer | None) -> IndexHealth:
@@ -34,4 +40,12 @@ def index_health(viewer: Viewer | None) -> IndexHealth:
     if viewer is None:
         return IndexHealth(state)
     behind = backlog()
-    return IndexHealth(state, round(behind.seconds, 3), behind.changes if viewer.project_ids is None else None)
+    if viewer.project_ids is not None:
+        return IndexHealth(state, round(behind.seconds, 3))
+    return IndexHealth(state, round(behind.seconds, 3), behind.changes, _left_out())
+
+
+def _left_out() -> tuple[int, ...] | None:
+    with suppress(NoIndexError, DamagedError):
+        return store.read_view().manifest.unfit or None
+    return None

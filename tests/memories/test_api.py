@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.db.models.functions import Now
 from django.test import Client
 
@@ -355,6 +355,13 @@ def test_health_of_the_search_index(client, caller, stored, settings, tmp_path):
     assert 7 <= index["lag_seconds"] < 20
     _, index = told(key_of_one_project())
     assert set(index) == {"state", "lag_seconds"}
+
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE memories_memory SET updated_at = '-infinity'")
+    indexer.catch_up()
+    _, index = told(caller)
+    assert index == {"state": "ready", "lag_seconds": 0, "waiting": 0, "left_out": [Memory.objects.only("pk").get().pk]}
+    assert "left_out" not in told(key_of_one_project())[1]
 
     (store.current_generation() / "manifest").write_text("{")
     assert told(client) == ("postgres", {"state": "missing"})

@@ -398,7 +398,7 @@ def test_one_path_that_fails_does_not_stop_the_next(jsonl, tmp_path):
 def test_an_interrupted_import_is_rolled_back_and_says_so(jsonl, monkeypatch):
     before = counts()
 
-    def interrupted(run, block):
+    def interrupted(run, ready, staged):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(write, "_block_insert", interrupted)

@@ -41,7 +41,7 @@ def create(**fields):
 
 def written():
     """The memories that were written down since this was last asked."""
-    ids = sorted(set(OutboxEntry.objects.values_list("memory_id", flat=True)))
+    ids = sorted({*OutboxEntry.objects.filter(memory_id=0).values_list("memory_id", flat=True), *outbox.waiting()})
     OutboxEntry.objects.all().delete()
     return ids
 
@@ -96,6 +96,10 @@ def test_import_writes_down_what_it_brings_changes_and_takes_back(followed, tmp_
     assert left_out == ([True] if count == 150 else [])
     every = sorted(Memory.objects.values_list("pk", flat=True))
     assert len(every) == count
+    # One entry for all of them.
+    (entry,) = OutboxEntry.objects.all()
+    assert entry.memory_id == -ImportBatch.objects.get().pk
+    assert outbox.backlog().changes == count
     assert written() == every
     import_lines(tmp_path, count)
     assert written() == []

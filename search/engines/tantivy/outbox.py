@@ -1,7 +1,8 @@
 """The changes that the derived index has yet to take in, written down by triggers with the changes themselves.
 
 `memories_outbox` has a row for each memory that a committed statement made, changed or removed, by whatever door, while
-`memories_corpus.indexed` is set. What is taken in is always the memory as it is now, so a row may be seen twice.
+`memories_corpus.indexed` is set; and one for all the memories together that an import has brought. What is taken in is
+always the memory as it is now, so a row may be seen twice.
 """
 
 import time
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 
 from django.db import OperationalError, connection, transaction
 
-# A row with this memory's id stands for all of them: the table was truncated.
+# A row with this memory's id stands for all of them: the table was truncated. One below it stands for all that the
+# batch of that number has brought.
 EVERYTHING = 0
 _LOCK_NOT_AVAILABLE = "55P03"
 
@@ -24,11 +26,13 @@ class Backlog:
 
 
 def backlog(at_most: int = 100_000) -> Backlog:
-    """What waits, counted up to a limit."""
+    """What waits, counted up to a limit of rows."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(at)), 0)::float8"
-            " FROM (SELECT at FROM memories_outbox ORDER BY id LIMIT %s) waiting",
+            "SELECT coalesce(sum(coalesce(batch.created, 1)), 0)::bigint,"
+            " coalesce(extract(epoch FROM clock_timestamp() - min(at)), 0)::float8"
+            " FROM (SELECT memory_id, at FROM memories_outbox ORDER BY id LIMIT %s) waiting"
+            " LEFT JOIN memories_importbatch batch ON batch.id = -waiting.memory_id",
             [at_most],
         )
         changes, seconds = cursor.fetchone()
@@ -65,17 +69,24 @@ def start_following() -> None:
                 # comes next waits behind this: not for longer than these seconds, and then it is tried again.
                 cursor.execute("SET LOCAL lock_timeout = '2s'")
                 cursor.execute("LOCK TABLE memories_memory IN SHARE MODE")
-                cursor.execute("UPDATE memories_corpus SET indexed = true, generation = '' WHERE id = 1")
+                # The one row may be missing: a database that was flushed has none.
+                cursor.execute(
+                    "INSERT INTO memories_corpus (id, revision, indexed, generation) VALUES (1, 0, true, '')"
+                    " ON CONFLICT (id) DO UPDATE SET indexed = true, generation = ''"
+                )
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
                 raise
             time.sleep(1)
 
 
-def follow_for(generation: str) -> None:
-    """Say which generation of the index takes the changes in: no other one may answer for this database."""
-    with connection.cursor() as cursor:
+def follow_for(generation: str, has: Sequence[int] = ()) -> None:
+    """Say which generation of the index takes the changes in: no other one may answer for this database. What it has
+    already is forgotten in the same moment.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("UPDATE memories_corpus SET generation = %s WHERE id = 1", [generation])
+        taken_in(has)
 
 
 def stop_following() -> None:
@@ -86,11 +97,43 @@ def stop_following() -> None:
 
 
 def oldest(limit: int) -> tuple[list[int], list[int]]:
-    """The oldest rows: their ids, and the distinct memories that they are of, in that order."""
+    """The oldest rows: their ids, and the distinct memories that they are of, in that order. A row that stands for a
+    batch comes alone, once all before it are gone.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SELECT id, memory_id FROM memories_outbox ORDER BY id LIMIT %s", [limit])
         rows = cursor.fetchall()
+    ahead = next((at for at, row in enumerate(rows) if row[1] < 0), len(rows))
+    rows = rows[: max(ahead, 1)]
     return [row[0] for row in rows], list(dict.fromkeys(row[1] for row in rows))
+
+
+def memories_of(batch_id: int, after: int, limit: int) -> list[int]:
+    """The memories that a batch has brought, in the order of their ids, from after one of them on."""
+    with connection.cursor() as cursor:
+        # Through memory_batch_idx, or the primary key where most are of the batch.
+        cursor.execute(
+            "SELECT id FROM memories_memory WHERE batch_id = %s AND id > %s ORDER BY id LIMIT %s",
+            [batch_id, after, limit],
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def waiting() -> set[int]:
+    """Every memory that has a change which waits."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT memory_id FROM memories_outbox WHERE memory_id > 0 UNION SELECT memory.id FROM memories_outbox"
+            " JOIN memories_memory memory ON memory.batch_id = -memory_id WHERE memory_id < 0"
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def batches() -> set[int]:
+    """The batches that wait: they have committed, and are not taken in."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT -memory_id FROM memories_outbox WHERE memory_id < 0")
+        return {row[0] for row in cursor.fetchall()}
 
 
 def every_id() -> list[int]:

@@ -58,6 +58,8 @@ class Manifest:
     dead: str = ""
     revision: int = 0
     """The revision that the corpus had when the last changes were read from it."""
+    unfit: tuple[int, ...] = ()
+    """The memories that cannot be in an index, as far as changes were taken in."""
     schema: int = SCHEMA
 
 
@@ -83,7 +85,7 @@ def read_manifest(generation: Path) -> Manifest:
         stored = json.loads((generation / "manifest").read_text())
         if stored["schema"] != SCHEMA:
             raise NoIndexError(f"it is of version {stored['schema']}, and this is version {SCHEMA}")
-        return Manifest(**{**stored, "parts": tuple(stored["parts"])})
+        return Manifest(**{**stored, "parts": tuple(stored["parts"]), "unfit": tuple(stored.get("unfit", ()))})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"its manifest cannot be read ({error})") from error
 

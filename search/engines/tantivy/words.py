@@ -93,11 +93,14 @@ def damaged_files(path: Path) -> list[str]:
             foot = {}
         if foot.get("crc") != zlib.crc32(data[: -8 - length] if foot else b""):
             found.append(f"{file.name} is damaged")
+    return found + [f"{name} is missing" for name in missing_files(path)]
+
+
+def missing_files(path: Path) -> list[str]:
+    """The files that every segment of an index has, and one of these has not."""
     meta = json.loads((path / "meta.json").read_text())
-    for segment in meta["segments"]:
-        name = segment["segment_id"].replace("-", "")
-        found += [f"{name}{kind} is missing" for kind in _EVERY_SEGMENT if not (path / f"{name}{kind}").exists()]
-    return found
+    names = [segment["segment_id"].replace("-", "") for segment in meta["segments"]]
+    return [f"{name}{kind}" for name in names for kind in _EVERY_SEGMENT if not (path / f"{name}{kind}").exists()]
 
 
 def index_writer(index: tantivy.Index) -> tantivy.IndexWriter:
@@ -128,6 +131,17 @@ def document(slot: int, terms: str) -> tantivy.Document:
     title.sort(key=_position)
     made.add_pre_tokenized_text(WORDS, tantivy.PreTokenizedString("", words))
     made.add_pre_tokenized_text(TITLE, tantivy.PreTokenizedString("", title))
+    return made
+
+
+def placed_document(slot: int, placed: Sequence[tuple[str, int]], first: int) -> tantivy.Document:
+    """The same document from terms in the order of their positions, the `first` of which are the title's."""
+    token = tantivy.Token
+    tokens = [token(term, position, 0, 0) for term, position in placed]
+    made = tantivy.Document()
+    made.add_unsigned(SLOT, slot)
+    made.add_pre_tokenized_text(WORDS, tantivy.PreTokenizedString("", tokens))
+    made.add_pre_tokenized_text(TITLE, tantivy.PreTokenizedString("", tokens[:first]))
     return made
 
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from search.engines.tantivy import indexer, outbox, store
-from search.engines.tantivy.indexer import Comparison
+from search.engines.tantivy.check import Comparison, compare
+from search.engines.tantivy.database import FollowedElsewhereError
 from search.engines.tantivy.parts import DamagedError
 from search.engines.tantivy.store import NoIndexError, WriterElsewhereError
 
@@ -77,7 +78,7 @@ class Command(BaseCommand):
             self.say("Changes are not followed: manage.py index --rebuild")
 
     def check_index(self) -> None:
-        found = indexer.compare()
+        found = compare()
         self.say(f"{found.memories:,} memories in the database, {found.indexed:,} in the index.")
         if found.waiting:
             self.say(f"{found.waiting:,} memories were changed and are on the way into it.")
@@ -86,13 +87,15 @@ class Command(BaseCommand):
             return
         for line in differences(found):
             self.say(line)
-        raise CommandError(f"The search index differs from the database. {ANEW}")
+        if found.differs:
+            raise CommandError(f"The search index differs from the database. {ANEW}")
+        raise CommandError("The search index agrees with the database but for memories that cannot be in it.")
 
     def rebuild(self) -> None:
         with progress_bar() as show:
             try:
                 memories = indexer.rebuild(show)
-            except indexer.FollowedElsewhereError:
+            except FollowedElsewhereError:
                 raise
             except WriterElsewhereError:
                 memories = rebuilt_by_other(show)
@@ -121,6 +124,7 @@ def differences(found: Comparison) -> list[str]:
         ("not in the index", found.missing),
         ("in the index and not in the database", found.left_over),
         ("otherwise in the index than in the database", found.different),
+        ("in no index, because a date of theirs is infinite: give them a real one", found.unfit),
     ):
         if ids:
             some = ", ".join(f"#{memory_id}" for memory_id in ids[:SHOWN])
