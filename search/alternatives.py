@@ -14,8 +14,10 @@ from search.spelling import spelling_warnings
 
 def count_alternatives(
     engine: Engine, query: SearchQuery, planned: Planned, total: int
-) -> tuple[int, tuple[WithoutFilter, ...]]:
-    """What the default states hide; and where nothing matched, what each filter's removal would give."""
+) -> tuple[int, bool, tuple[WithoutFilter, ...]]:
+    """What the default states hide, and whether that is a lower bound; and where nothing matched, what each filter's
+    removal would give.
+    """
     plan = planned.plan
     asks_state = query.selection("state").restricts
     hidden_states = replace(plan.filter("state") or Filter("state"), include=(("archived",), ("superseded",)))
@@ -24,10 +26,10 @@ def count_alternatives(
     totals = engine.totals([*plans, *(changed for *_, changed in removals)])
     hidden = 0 if asks_state else totals.pop(0)
     without = tuple(
-        WithoutFilter(key, value, label, count, changed)
-        for (key, value, label, changed, _), count in zip(removals, totals, strict=True)
+        WithoutFilter(key, value, label, count, changed, engine.near(wider).capped)
+        for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
     )
-    return hidden, without
+    return hidden, bool(hidden) and engine.near(plans[0]).capped, without
 
 
 def _removals(query: SearchQuery, planned: Planned) -> Iterator[tuple[str, str, str, SearchQuery, Plan]]:

@@ -119,6 +119,12 @@ class Without(BaseModel):
     count: int
 
 
+_LOWER_BOUNDS = (
+    "Which numbers are lower bounds because more is near in meaning than is looked at: `total`, `hidden`, "
+    "`date_buckets`, `histogram`, names of facets."
+)
+
+
 class SearchReply(BaseModel):
     """A page of memories. The last four are there only where `include_facets` asks for them."""
 
@@ -128,6 +134,7 @@ class SearchReply(BaseModel):
     total: int
     pages: int
     has_more: bool
+    lower_bounds: list[str] = Field(description=_LOWER_BOUNDS)
     filters: dict[str, Any] = Field(description="The query as it was understood, by canonical name.")
     matched_by: str = Field(description="In words, what a memory had to have.")
     warnings: list[QueryWarning]
@@ -168,6 +175,7 @@ class FacetsReply(BaseModel):
     """Every facet of a query, with its largest values."""
 
     total: int
+    lower_bounds: list[str] = Field(description=_LOWER_BOUNDS)
     filters: dict[str, Any]
     facets: list[FacetReply]
     warnings: list[QueryWarning]
@@ -179,6 +187,7 @@ class FacetPageReply(FacetReply):
 
     filters: dict[str, Any]
     total: int = Field(description="How many memories the query finds.")
+    lower_bounds: list[str] = Field(description=_LOWER_BOUNDS)
     page: int
     page_size: int
     pages: int
@@ -235,6 +244,7 @@ def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
     response["Server-Timing"] = server_timing(result.timings)
     return FacetsReply(
         total=result.total,
+        lower_bounds=[name for name in result.lower_bounds if name in {"total", *(spec.api_name for spec in FACETS)}],
         filters=query.applied(),
         facets=[_facet_reply(facet) for facet in result.facets or ()],
         warnings=_warnings(result.warnings),
@@ -295,6 +305,7 @@ def _search_reply(result: SearchResult, request: HttpRequest) -> SearchReply:
         total=result.total,
         pages=result.pages,
         has_more=result.has_more,
+        lower_bounds=list(result.lower_bounds),
         filters=result.query.applied(),
         matched_by=result.matched_by,
         warnings=_warnings(result.warnings),
@@ -407,6 +418,7 @@ def _facet_page_reply(page: FacetPage, query: SearchQuery) -> FacetPageReply:
         **_facet_fields(page.facet),
         filters=query.applied(),
         total=page.total,
+        lower_bounds=list(page.lower_bounds),
         page=page.listing.page,
         page_size=page.listing.page_size,
         pages=page.pages,

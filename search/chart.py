@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from search.facets import DateBuckets
 from search.histogram import Bar, Histogram
-from search.labels import MONTHS, day_text, local_time
+from search.labels import MONTHS, day_text, local_time, number, spoken_number
 from search.links import explore_url
 from search.query import Interval, SearchQuery
 
@@ -129,6 +129,8 @@ class Plot:
     unavailable: str = ""
     # Whether to speak of "within the dates" beside the number without them.
     filtered: bool = False
+    # Whether the numbers are lower bounds.
+    at_least: bool = False
 
 
 def build_plot(
@@ -140,7 +142,7 @@ def build_plot(
         caption=_caption(histogram),
         bars=_bars(query, histogram),
         ticks=_ticks(histogram),
-        ranges=_ranges(query, ranges),
+        ranges=_ranges(query, ranges, at_least=histogram.at_least),
         reset_url=explore_url(query.without("date")) if query.has_dates else "",
         dates=build_date_fields(query, zone, now),
         intervals=tuple(
@@ -154,6 +156,7 @@ def build_plot(
         note=_note(histogram),
         unavailable=histogram.unavailable,
         filtered=query.has_dates,
+        at_least=histogram.at_least,
     )
 
 
@@ -211,12 +214,12 @@ def _bars(query: SearchQuery, histogram: Histogram) -> tuple[PlotBar, ...]:
             PlotBar(
                 id=f"bar-{bar.first}",
                 url=explore_url(query.between(bar.first, bar.last)),
-                name=_bar_name(bar),
+                name=_bar_name(bar, at_least=histogram.at_least),
                 label=bar.label,
                 first=bar.first[:16],
                 last=bar.last[:16],
-                all=f"{bar.all:,}",
-                now=f"{bar.count:,}",
+                all=number(bar.all, at_least=histogram.at_least),
+                now=number(bar.count, at_least=histogram.at_least),
                 slot_x=_percent(index, slots),
                 slot_width=_percent(1, slots),
                 x=_percent(index + (1 - _BAR_SHARE) / 2, slots),
@@ -236,10 +239,10 @@ def _height(count: int, peak: int) -> float:
     return max(_LEAST_HEIGHT, 100 * count / peak) if count else 0.0
 
 
-def _bar_name(bar: Bar) -> str:
+def _bar_name(bar: Bar, *, at_least: bool) -> str:
     """What a click gives, in words; a bar that the dates cut through also says what is left of it."""
-    name = f"{bar.label}: {bar.all:,}"
-    return f"{name}, {bar.count:,} within the dates" if bar.partial else name
+    name = f"{bar.label}: {spoken_number(bar.all, at_least=at_least)}"
+    return f"{name}, {spoken_number(bar.count, at_least=at_least)} within the dates" if bar.partial else name
 
 
 def _day(text: str) -> date:
@@ -255,7 +258,9 @@ def _caption(histogram: Histogram) -> str:
     spread = _spread(filled[0], filled[-1], histogram)
     if histogram.peak is None or not histogram.peak.count:
         return f"{spread}, {by} · none within the dates"
-    return f"{spread}, {by} · peak {histogram.peak.count:,} in {histogram.peak.label}"
+    return (
+        f"{spread}, {by} · peak {number(histogram.peak.count, at_least=histogram.at_least)} in {histogram.peak.label}"
+    )
 
 
 def _spread(first: Bar, last: Bar, histogram: Histogram) -> str:
@@ -276,7 +281,7 @@ def _note(histogram: Histogram) -> str:
     return f"By {wanted} would be too many bars, so they are by {INTERVAL_LABELS[histogram.interval]}."
 
 
-def _ranges(query: SearchQuery, buckets: DateBuckets | None) -> tuple[QuickRange, ...]:
+def _ranges(query: SearchQuery, buckets: DateBuckets | None, *, at_least: bool) -> tuple[QuickRange, ...]:
     if buckets is None:
         return ()
     links = []
@@ -284,7 +289,9 @@ def _ranges(query: SearchQuery, buckets: DateBuckets | None) -> tuple[QuickRange
         count: int = getattr(buckets, attribute)
         current = query.since == since and not (query.date_from or query.date_to)
         target = query.without("date") if current else query.without("date").but(since=since)
-        links.append(QuickRange(label, f"{name}: {count:,}", f"{count:,}", explore_url(target), current, not count))
+        spoken = f"{name}: {spoken_number(count, at_least=at_least)}"
+        shown = number(count, at_least=at_least)
+        links.append(QuickRange(label, spoken, shown, explore_url(target), current, not count))
     return tuple(links)
 
 

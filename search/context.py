@@ -11,11 +11,11 @@ from search.chart import Option, Plot, build_plot
 from search.chips import Chip, build_chips
 from search.corpus import CorpusCounts
 from search.facets import FACET, STATES
-from search.labels import day_label, memories, moment_label, plural, type_family
+from search.labels import day_label, memories, moment_label, number, plural, spoken_number, type_family
 from search.links import explore_url, memory_url, values_url
 from search.pager import Pager, PageSize, build_pager
-from search.query import Problem, SearchQuery, Sort
-from search.run import FacetPage, Hit, SearchResult, SearchWarning
+from search.query import Mode, Problem, SearchQuery, Sort
+from search.run import FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
 from search.sidebar import Pair, Panel, Row, build_panel, hidden_pairs, value_rows
 from search.snippets import Segment
 
@@ -30,6 +30,15 @@ SORT_LABELS = {
     Sort.UPDATED: "Last updated",
     Sort.TITLE: "Title A–Z",
 }
+MODE_LABELS = {
+    Mode.HYBRID: "Words and meaning",
+    Mode.KEYWORD: "Words",
+    Mode.SEMANTIC: "Meaning",
+    Mode.FACETED: "Filters, then words",
+    Mode.TAG: "Tags",
+}
+# Agents ask for the others; a page offers them where a link has them.
+_MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,8 @@ class ExplorerContext:
     title: str
     status: str
     total: str
+    # How the total is read aloud, where that differs from how it is written.
+    total_name: str
     noun: str
     of_total: str
     matched: str
@@ -103,6 +114,7 @@ class ExplorerContext:
     hidden: tuple[Pair, ...]
     filter_count: int
     plot: Plot | None
+    modes: tuple[Option, ...]
     sorts: tuple[Option, ...]
     hits: tuple[HitCard, ...]
     pager: Pager | None
@@ -152,15 +164,17 @@ def build_context(
     panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
     chips = build_chips(query, result.labels)
     plot = _plot(query, result, zone, now or datetime.now(UTC))
-    own_fields = {"q", "sort"} | ({"from", "to", "bucket"} if plot and plot.bars else set())
+    own_fields = {"q"} | ({"sort", "mode"} if corpus.total else set())
+    own_fields |= {"from", "to", "bucket"} if plot and plot.bars else set()
     own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
     controls = [row for panel in panels for row in panel.controls()]
     return ExplorerContext(
         text=query.text,
         title=_title(query, result, chips),
         status=_status(result),
-        total=f"{result.total:,}",
-        noun="memory" if result.total == 1 else "memories",
+        total=number(result.total, at_least=result.at_least),
+        total_name=spoken_number(result.total, at_least=True) if result.at_least else "",
+        noun="memory" if result.total == 1 and not result.at_least else "memories",
         of_total=f"of {corpus.total:,}" if result.total != corpus.total else "",
         matched=_matched(result),
         url=explore_url(query),
@@ -172,6 +186,7 @@ def build_context(
         hidden=hidden_pairs(query, controls, own_fields),
         filter_count=sum(len(chip.parts) for chip in chips),
         plot=plot,
+        modes=_modes(query),
         sorts=_sorts(query),
         hits=tuple(_hit(query, hit, zone) for hit in result.hits),
         pager=_pager(query, result),
@@ -196,13 +211,14 @@ def build_values_context(
     warnings = (Notice(warning.message, suggestion=_meant(warning)) for warning in page.warnings)
     crumbs = _crumbs(query, page)
     heading = crumbs[-1].label if crumbs else spec.label
+    values = plural(page.facet.distinct, "value", at_least=page.facet.at_least)
     return ValuesContext(
         key=page.facet.key,
         label=spec.label,
-        title=f"{heading}: {plural(page.facet.distinct, 'value')}",
-        status=plural(page.facet.distinct, "value"),
+        title=f"{heading}: {values}",
+        status=values,
         heading=heading,
-        summary=f"{plural(page.facet.distinct, 'value')} in {memories(page.total)}",
+        summary=f"{values} in {memories(page.total, at_least=page.at_least)}",
         rows=rows,
         hidden=hidden_pairs(query, rows, ()),
         search=listing.search,
@@ -220,7 +236,7 @@ def build_values_context(
         notices=(*notices, *warnings),
         crumbs=crumbs,
         results_url=explore_url(query),
-        results_label=f"Show {memories(page.total)}",
+        results_label=f"Show {memories(page.total, at_least=page.at_least)}",
         unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} has such a name here."),
         chips=build_chips(query, page.labels),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
@@ -241,7 +257,7 @@ def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
 
 
 def _title(query: SearchQuery, result: SearchResult, chips: tuple[Chip, ...]) -> str:
-    parts = [memories(result.total)]
+    parts = [memories(result.total, at_least=result.at_least)]
     if query.text:
         parts.append(query.text if len(query.text) <= 60 else query.text[:60] + "…")
     parts += [chip.text for chip in chips[:3]]
@@ -249,7 +265,10 @@ def _title(query: SearchQuery, result: SearchResult, chips: tuple[Chip, ...]) ->
 
 
 def _status(result: SearchResult) -> str:
-    return memories(result.total) if result.total else "No memory matches"
+    if not result.total:
+        return "No memory matches"
+    text = memories(result.total)
+    return f"At least {text}" if result.at_least else text
 
 
 def _matched(result: SearchResult) -> str:
@@ -261,7 +280,8 @@ def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
     if not result.hidden:
         return None
     shown = query.but(state=tuple(sorted(set(STATES) - {"deleted"})))
-    return Link("show", explore_url(shown), count=f"{result.hidden:,} hidden: archived or superseded")
+    hidden = number(result.hidden, at_least=result.hidden_at_least)
+    return Link("show", explore_url(shown), count=f"{hidden} hidden: archived or superseded")
 
 
 def _warning_notice(query: SearchQuery, result: SearchResult, warning: SearchWarning) -> Notice:
@@ -307,6 +327,13 @@ def _sorts(query: SearchQuery) -> tuple[Option, ...]:
     natural = Sort.RELEVANCE if query.text else Sort.NEWEST
     offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
     return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)
+
+
+def _modes(query: SearchQuery) -> tuple[Option, ...]:
+    """The ways to look for a text. The default is sent as nothing, so that it stays out of the URL."""
+    default = SearchQuery().mode
+    offered = [mode for mode in Mode if mode in _MODES_OFFERED or mode is query.mode]
+    return tuple(Option("" if m is default else m.value, MODE_LABELS[m], m is query.mode) for m in offered)
 
 
 def _hit(query: SearchQuery, hit: Hit, zone: tzinfo) -> HitCard:
@@ -365,7 +392,7 @@ def _pager(query: SearchQuery, result: SearchResult) -> Pager | None:
     def at(page: int) -> str:
         return explore_url(query.model_copy(update={"page": page}))
 
-    return build_pager(query.page, result.pages, query.page_size, result.total, at, sizes)
+    return build_pager(query.page, result.pages, query.page_size, result.total, at, sizes, at_least=result.at_least)
 
 
 def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> EmptyState:
@@ -374,12 +401,16 @@ def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> Em
     return EmptyState(
         message=f"Nothing matches {', '.join(what)}." if what else "There are no memories to show.",
         without=tuple(
-            Link(without.label, explore_url(without.query) if without.count else "", count=f"{without.count:,}")
+            Link(without.label, explore_url(without.query) if without.count else "", count=_without_count(without))
             for without in result.without
         ),
         clear_url=explore_url(query.without_filters().but(text="")) if what else "",
         corpus_is_empty=not corpus.total,
     )
+
+
+def _without_count(without: WithoutFilter) -> str:
+    return number(without.count, at_least=without.at_least)
 
 
 def _crumbs(query: SearchQuery, page: FacetPage) -> tuple[Link, ...]:
@@ -398,4 +429,6 @@ def _crumbs(query: SearchQuery, page: FacetPage) -> tuple[Link, ...]:
 def _values_pager(page: FacetPage, at: Callable[[int], str]) -> Pager | None:
     if page.pages == 1:
         return None
-    return build_pager(page.listing.page, page.pages, page.listing.page_size, page.facet.distinct, at)
+    return build_pager(
+        page.listing.page, page.pages, page.listing.page_size, page.facet.distinct, at, at_least=page.facet.at_least
+    )

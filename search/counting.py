@@ -156,7 +156,8 @@ def hidden_by_exclusions(engine: Engine, planned: Planned, total: int) -> dict[t
     hides: dict[tuple[str, str], int] = {}
     for (key, values, _), without in zip(variants, totals, strict=True):
         for value in values:
-            hides[key, planned.spelled[key, value]] = without - total
+            # Under the ceiling of meaning neither number is exact, and the wider set may look like the smaller one.
+            hides[key, planned.spelled[key, value]] = max(0, without - total)
     return hides
 
 

@@ -29,12 +29,22 @@ def type_family(memory_type: str) -> str:
     return next((family for family, names in _FAMILIES.items() if words & names), "note")
 
 
-def plural(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+def number(count: int, *, at_least: bool = False) -> str:
+    """A count; one that is a lower bound has a plus behind it."""
+    return f"{count:,}+" if at_least else f"{count:,}"
 
 
-def memories(count: int) -> str:
-    return plural(count, "memory", "memories")
+def spoken_number(count: int, *, at_least: bool = False) -> str:
+    """A count as it is read aloud."""
+    return f"at least {count:,}" if at_least else f"{count:,}"
+
+
+def plural(count: int, one: str, many: str = "", *, at_least: bool = False) -> str:
+    return f"{number(count, at_least=at_least)} {one if count == 1 and not at_least else many or one + 's'}"
+
+
+def memories(count: int, *, at_least: bool = False) -> str:
+    return plural(count, "memory", "memories", at_least=at_least)
 
 
 def with_article(name: str) -> str:

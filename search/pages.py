@@ -13,7 +13,7 @@ from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
-from search.query import Problem, SearchQuery, pairs_of, zone_names
+from search.query import ALIASES, Problem, SearchQuery, pairs_of, zone_names
 from search.stopwatch import Stopwatch, server_timing
 
 TIMEZONE_COOKIE = "timezone"
@@ -39,6 +39,9 @@ def request_pairs(request: HttpRequest) -> list[tuple[str, str]]:
 def read_query(pairs: list[tuple[str, str]]) -> tuple[SearchQuery, tuple[Problem, ...]]:
     """What was asked, as a page asks it, and what could not be read."""
     query, problems = SearchQuery.read(pairs)
+    if query.min_similarity is not None and not query.mode.looks_by_meaning:
+        # The form still holds it when another mode is chosen, and there it says nothing.
+        query, problems = SearchQuery.read((k, v) for k, v in pairs if ALIASES.get(k, k) != "min_similarity")
     if query.date_from or query.date_to:
         # The form still holds a span when dates are typed over it, and explicit dates win.
         query = query.model_copy(update={"since": ""})

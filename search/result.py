@@ -71,6 +71,7 @@ class WithoutFilter:
     label: str
     count: int
     query: SearchQuery
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ class SearchResult:
 
     `date_buckets` are over the match set; `quick_ranges` are the same spans over what passes without the date filter.
     `hidden` counts what would match but for the default states. `timings` are milliseconds by stage. With `at_least`,
-    the match set reached the limit of what is looked for by meaning: the total is a lower bound.
+    the match set reached the limit of what is looked for by meaning: the total is a lower bound, and so are the date
+    buckets. `hidden_at_least` says the same of what is hidden.
     """
 
     query: SearchQuery
@@ -88,6 +90,7 @@ class SearchResult:
     matched_by: str
     at_least: bool = False
     hidden: int = 0
+    hidden_at_least: bool = False
     facets: tuple[Facet, ...] | None = None
     histogram: Histogram | None = None
     date_buckets: DateBuckets | None = None
@@ -118,6 +121,15 @@ class SearchResult:
     @property
     def took_ms(self) -> float:
         return round(sum(self.timings.values()), 2)
+
+    @property
+    def lower_bounds(self) -> tuple[str, ...]:
+        """What of the numbers is a lower bound, by the names of the API."""
+        named = [("total", self.at_least), ("hidden", self.hidden_at_least)]
+        named += [(facet.spec.api_name, facet.at_least) for facet in self.facets or ()]
+        if self.histogram is not None:
+            named += [("histogram", self.histogram.at_least), ("date_buckets", self.at_least)]
+        return tuple(name for name, is_bound in named if is_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +192,18 @@ class FacetPage:
     facet: Facet
     listing: FacetListing
     total: int
+    # Whether the total is a lower bound.
+    at_least: bool = False
     warnings: tuple[SearchWarning, ...] = ()
     # As in a SearchResult.
     labels: dict[tuple[str, str], str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def lower_bounds(self) -> tuple[str, ...]:
+        """As in a SearchResult."""
+        named = (("total", self.at_least), (self.facet.spec.api_name, self.facet.at_least))
+        return tuple(name for name, is_bound in named if is_bound)
 
     @property
     def pages(self) -> int:

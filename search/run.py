@@ -90,7 +90,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
             total = summary.total
             found = _find(engine, planned.plan, query, total, now)
             matched_by = _matched_by(engine, planned, total)
-            hidden, without = count_alternatives(engine, query, planned, total)
+            hidden, hidden_at_least, without = count_alternatives(engine, query, planned, total)
             warnings = [*collect_warnings(engine, query, planned, total, viewer), *engine_notices(engine, viewer)]
         with watch.stage("hits"):
             hits = hydrate(found, planned, viewer)
@@ -101,6 +101,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         hits=hits,
         matched_by=matched_by,
         hidden=hidden,
+        hidden_at_least=hidden_at_least,
         facets=counted.facets if counted else None,
         histogram=counted.histogram if counted else None,
         date_buckets=counted.date_buckets if counted else None,
@@ -134,7 +135,9 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
             counts = engine.counts(planned.plan, [request], zone=planned.zone, now=now, days=False).facets[key]
         except EngineTimeoutError:
             facet = Facet(key, unavailable="Counting took too long.")
-            return FacetPage(facet, listing, summary.total, tuple(warnings), planned.labels, watch.timings)
+            return FacetPage(
+                facet, listing, summary.total, summary.capped, tuple(warnings), planned.labels, watch.timings
+            )
         listed = list(counts.values)
         if listing.search or listing.sort == "name":
             terms = value_terms(spec, [v.value for v in listed], planned)
@@ -156,7 +159,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
         if spec.kind == Kind.TREE:
             values = tuple(mark_parents(engine, planned, values))
         facet = replace(build_facet(spec, values, len(listed), summary, planned), at_least=counts.capped)
-    return FacetPage(facet, listing, summary.total, tuple(warnings), planned.labels, watch.timings)
+    return FacetPage(facet, listing, summary.total, summary.capped, tuple(warnings), planned.labels, watch.timings)
 
 
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
@@ -201,16 +204,17 @@ def _matched_by(engine: Engine, planned: Planned, total: int) -> str:
     words, meaning = plan.texts[0].words, plan.meaning
     if words.is_empty and meaning is None:
         return "no word to look for"
-    if meaning is not None and meaning.alone:
+    if meaning is not None and (meaning.alone or words.is_empty):
         return f"{total:,} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
     by_words = total if meaning is None else engine.summary(replace(plan, meaning=None), no_values=False).total
     text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
-    if words.is_empty:
-        text = "none by words"
+    if by_words == 0 and meaning is not None:
+        text = f"none contains {words.describe()}"
     if words.ignored:
         text += f"; not counted: {', '.join(words.ignored)}"
     if meaning is not None:
-        text += f"; {total - by_words:,} more by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
+        more = " more" if by_words else ""
+        text += f"; {total - by_words:,}{more} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
     elif planned.without_meaning:
         text += f"; by words alone: {planned.without_meaning}"
     return text
@@ -219,4 +223,4 @@ def _matched_by(engine: Engine, planned: Planned, total: int) -> str:
 def _ceiling(engine: Engine, plan: Plan) -> str:
     if plan.meaning is None or not engine.near(plan).capped:
         return ""
-    return f", of which the nearest {plan.meaning.limit:,} are looked at: there may be more"
+    return f"; only the nearest {plan.meaning.limit:,} are looked at, so there may be more"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from search.facets import DEFAULT_STATES, FACET, Facet, FacetValue, Kind
-from search.labels import plural, with_article
+from search.labels import number, plural, spoken_number, with_article
 from search.links import explore_url, values_url
 from search.query import SearchQuery
 
@@ -107,10 +107,16 @@ def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
         any_value=_any_value(query, facet),
         all_switch=_all_switch(query, facet),
         more_url=values_url(facet.key, query) if hidden or (is_tree and facet.distinct > listed) else "",
-        more_label=f"All {plural(facet.distinct, 'category', 'categories')}" if is_tree else f"Show {hidden:,} more",
+        more_label=_more_label(facet, hidden),
         note=_note(query, facet),
         unavailable=facet.unavailable,
     )
+
+
+def _more_label(facet: Facet, hidden: int) -> str:
+    if facet.spec.kind is Kind.TREE:
+        return f"All {plural(facet.distinct, 'category', 'categories', at_least=facet.at_least)}"
+    return f"Show {number(hidden, at_least=facet.at_least)} more"
 
 
 def value_rows(
@@ -122,7 +128,7 @@ def value_rows(
     for value in facet.values:
         if last_name_only:
             value = replace(value, label=value.label.rpartition(" / ")[2])
-        row = _row(query, facet.key, value, corpus, peak)
+        row = _row(query, facet, value, corpus, peak)
         if last_name_only:
             row = _with_subtree(query, row, value)
         rows.append(row)
@@ -155,7 +161,8 @@ def _summary(query: SearchQuery, facet: Facet) -> str:
     chosen = query.selection(facet.key)
     if facet.key == "state" and not chosen.restricts:
         return " and ".join(DEFAULT_STATES)
-    parts = ["" if facet.unavailable else plural(facet.distinct, "value") if facet.distinct else "none"]
+    listed = plural(facet.distinct, "value", at_least=facet.at_least) if facet.distinct else "none"
+    parts = ["" if facet.unavailable else listed]
     if chosen.include:
         parts.append(f"{len(chosen.include)} selected")
     if chosen.exclude:
@@ -174,13 +181,14 @@ def _shown(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, 
     limit = facet.spec.limit
     peak = max((v.count for v in facet.values if not v.excluded), default=0)
     return tuple(
-        _row(query, facet.key, value, corpus, peak)
+        _row(query, facet, value, corpus, peak)
         for place, value in enumerate(facet.values)
         if place < limit or value.selected or value.excluded
     )
 
 
-def _row(query: SearchQuery, key: str, value: FacetValue, corpus: CorpusCount, peak: int) -> Row:
+def _row(query: SearchQuery, facet: Facet, value: FacetValue, corpus: CorpusCount, peak: int) -> Row:
+    key = facet.key
     of = corpus(key, value)
     if of is not None and of < value.count:
         # The corpus is counted in the default states: where others are asked for, it is no whole of this part.
@@ -191,33 +199,42 @@ def _row(query: SearchQuery, key: str, value: FacetValue, corpus: CorpusCount, p
         name=f"-{key}" if value.excluded else key,
         value=value.value,
         label=value.label,
-        title=_title(value),
-        count=f"{value.count:,}",
+        title=_title(value, facet),
+        count=_count(value, facet),
         corpus="" if of is None else f"{of:,}",
         share=min(100, round(100 * value.count / peak)) if peak else 0,
         checked=value.selected or value.excluded,
         excluded=value.excluded,
         zero=not value.count,
-        accessible_name=_accessible_name(key, value, of),
+        accessible_name=_accessible_name(value, facet, of),
         exclude_url=explore_url(query.toggle_exclusion(key, value.value)),
         exclude_name=f"Exclude {label} {value.label}",
         only_url=explore_url(query.only(key, value.value)),
     )
 
 
-def _title(value: FacetValue) -> str:
+def _count(value: FacetValue, facet: Facet) -> str:
+    """The number of a row. What an exclusion hides is a difference: of two lower bounds it says nothing."""
+    return "" if value.excluded and facet.at_least else number(value.count, at_least=facet.at_least)
+
+
+def _title(value: FacetValue, facet: Facet) -> str:
     title = f"{value.label} ({value.type})" if value.type else value.label
     if value.own_count is not None and value.own_count != value.count and not value.excluded:
-        title += f": {value.own_count:,} right here, {value.count:,} with what is below"
+        own, rolled_up = (number(count, at_least=facet.at_least) for count in (value.own_count, value.count))
+        title += f": {own} right here, {rolled_up} with what is below"
     return title
 
 
-def _accessible_name(key: str, value: FacetValue, of: int | None) -> str:
+def _accessible_name(value: FacetValue, facet: Facet, of: int | None) -> str:
     if value.excluded:
-        return f"Excluded: {value.label}, hides {value.count:,}. Untick to allow it again"
-    name = f"{value.label}, {value.count:,}" if of is None else f"{value.label}, {value.count:,} of {of:,}"
+        hides = "" if facet.at_least else f", hides {value.count:,}"
+        return f"Excluded: {value.label}{hides}. Untick to allow it again"
+    name = f"{value.label}, {spoken_number(value.count, at_least=facet.at_least)}"
+    if of is not None:
+        name += f" of {of:,}"
     if value.own_count is not None and value.own_count != value.count:
-        name += f", {value.own_count:,} right here"
+        name += f", {spoken_number(value.own_count, at_least=facet.at_least)} right here"
     return name
 
 
@@ -231,12 +248,12 @@ def _no_value(query: SearchQuery, facet: Facet) -> Row | None:
         value=facet.key,
         label=f"No {name}",
         title=f"Memories without {with_article(name)}",
-        count=f"{facet.no_value:,}",
+        count=number(facet.no_value, at_least=facet.at_least),
         corpus="",
         share=0,
         checked=facet.no_value_selected,
         zero=not facet.no_value,
-        accessible_name=f"No {name}, {facet.no_value:,}",
+        accessible_name=f"No {name}, {spoken_number(facet.no_value, at_least=facet.at_least)}",
         exclude_url=explore_url(_with_a_value(query, facet.key)),
         exclude_name=f"Only with {with_article(name)}",
     )
@@ -286,7 +303,7 @@ def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, .
     def level(parent: str | None, implied: bool) -> Sequence[Row]:
         rows = []
         for value in children.get(parent, []):
-            row = _row(query, facet.key, value, corpus, peak)
+            row = _row(query, facet, value, corpus, peak)
             below = tuple(level(value.canonical or value.value, implied or (value.selected and query.subcategories)))
             rows.append(_branch(query, row, value, below, implied))
         return rows

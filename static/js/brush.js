@@ -3,6 +3,7 @@
 (() => {
   const plotOf = (element) => element.closest?.("#plot");
   const barsOf = (plot) => [...plot.querySelectorAll("[data-bar]")];
+  const countOf = (bar) => Number((bar?.dataset.count ?? "0").replaceAll(/[,+]/g, ""));
   let drag;
   let swallowClick = false;
 
@@ -14,7 +15,7 @@
 
   // A finger is wider than a bar: take the nearest one that has something in it.
   function nearestFilled(bars, index) {
-    for (const step of [0, 1, -1, 2, -2]) if (Number(bars[index + step]?.dataset.count.replaceAll(",", ""))) return index + step;
+    for (const step of [0, 1, -1, 2, -2]) if (countOf(bars[index + step])) return index + step;
     return index;
   }
 
@@ -32,11 +33,11 @@
       handle.setAttribute("aria-valuenow", index);
       handle.setAttribute("aria-valuetext", bars[index].dataset.label);
     }
-    const total = bars.slice(first, last + 1).reduce((sum, bar) => sum + Number(bar.dataset.count.replaceAll(",", "")), 0);
+    const total = bars.slice(first, last + 1).reduce((sum, bar) => sum + countOf(bar), 0);
     const label = first === last ? bars[first].dataset.label : `${bars[first].dataset.label} – ${bars[last].dataset.label}`;
     const bubble = plot.querySelector("[data-bubble]");
     bubble.hidden = false;
-    bubble.textContent = `${label}: ${total.toLocaleString("en")}`;
+    bubble.textContent = `${label}: ${total.toLocaleString("en")}${"atLeast" in plot.dataset ? "+" : ""}`;
     const middle = ((first + last + 1) / 2) * slot;
     bubble.style.left = `${Math.max(0, Math.min(100, middle))}%`;
     bubble.style.translate = `${-Math.max(0, Math.min(100, middle))}% 0`;
@@ -101,7 +102,7 @@
     } else if (touch && !onHandle) {
       const bar = nearestFilled(barsOf(plot), at);
       swallowClick = true;
-      if (Number(barsOf(plot)[bar].dataset.count.replaceAll(",", ""))) commit(plot, bar, bar);
+      if (countOf(barsOf(plot)[bar])) commit(plot, bar, bar);
     }
   });
   const cancel = () => {

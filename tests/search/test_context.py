@@ -529,3 +529,82 @@ def test_level_of_the_tree_shows_last_names_and_the_way_down():
         ("Yard", "/facets/category/?parent=yard"),
         ("Dock", ""),
     ]
+
+
+# --- words, meaning, and numbers that are lower bounds ------------------------------------------------------------
+
+
+def test_ways_to_look_for_a_text_are_offered_and_the_default_is_not_sent():
+    assert [(o.value, o.label, o.selected) for o in context_of("q=tea").modes] == [
+        ("", "Words and meaning", True),
+        ("semantic", "Meaning", False),
+        ("keyword", "Words", False),
+    ]
+    assert [o.value for o in context_of("q=tea&mode=keyword").modes if o.selected] == ["keyword"]
+
+
+def test_mode_of_a_link_is_offered_where_it_is_another():
+    assert [(o.value, o.label) for o in context_of("mode=faceted").modes if o.selected] == [
+        ("faceted", "Filters, then words")
+    ]
+
+
+def test_mode_is_in_every_link_and_has_a_control_of_its_own():
+    context = context_of("q=tea&mode=keyword", facets=(Facet("tag", tag_values(3), distinct=1),), total=60)
+    assert context.hits[0].url == "/m/7/?ctx=q%3Dtea%26mode%3Dkeyword"
+    assert context.panels[0].rows[0].only_url == "/explore/?q=tea&mode=keyword&tag=tag0"
+    assert context.pager.next_url == "/explore/?q=tea&mode=keyword&page=2"
+    assert context.hidden == ()
+
+
+def test_exact_total_has_no_other_name():
+    context = context_of("q=tea")
+    assert (context.total, context.total_name, context.status) == ("12", "", "12 memories")
+
+
+def test_lower_bound_of_the_total_is_written_with_a_plus_and_read_as_at_least():
+    context = context_of("q=tea", total=1_000, at_least=True, hidden=4, hidden_at_least=True)
+    assert (context.total, context.total_name) == ("1,000+", "at least 1,000")
+    assert context.status == "At least 1,000 memories"
+    assert context.title == "1,000+ memories · tea"
+    assert context.pager.span == "1–25 of 1,000+"
+    assert context.hidden_note.count == "4+ hidden: archived or superseded"
+
+
+def test_lower_bounds_of_a_facet_are_marked_on_every_number():
+    values = (FacetValue("tea", "tea", 12, ref="tea"), *tag_values(8, 7, 6, 5, 4, 3))
+    panel = panel_of(Facet("tag", values, distinct=42, no_value=2, at_least=True), "q=x")
+    assert (panel.rows[0].count, panel.rows[0].accessible_name) == ("12+", "tea, at least 12 of 340")
+    assert (panel.no_value.count, panel.no_value.accessible_name) == ("2+", "No tag, at least 2")
+    assert (panel.summary, panel.more_label) == ("42+ values", "Show 36+ more")
+
+
+def test_what_an_exclusion_hides_is_not_told_from_two_lower_bounds():
+    value = FacetValue("wip", "wip", 7, excluded=True, ref="wip")
+    row = panel_of(Facet("tag", (value,), distinct=3, at_least=True), "q=x&-tag=wip").rows[0]
+    assert (row.count, row.accessible_name) == ("", "Excluded: wip. Untick to allow it again")
+
+
+def test_lower_bounds_over_time_are_marked_in_bars_ranges_and_caption():
+    bars = (Bar("2026-05-01", "2026-05-31", "May 2026", 31, 31),)
+    histogram = Histogram(Interval.MONTH, bars, at_least=True)
+    plot = context_of("q=x", histogram=histogram, quick_ranges=DateBuckets(1, 2, 3, 4, 5)).plot
+    assert (plot.bars[0].name, plot.bars[0].all) == ("May 2026: at least 31", "31+")
+    assert plot.caption == "May 2026, by month · peak 31+ in May 2026"
+    assert (plot.ranges[0].name, plot.ranges[0].count) == ("Last 7 days: at least 1", "1+")
+    assert plot.at_least
+
+
+def test_lower_bounds_are_marked_on_the_page_of_a_facet():
+    facet = Facet("tag", tag_values(9), distinct=1, at_least=True)
+    query = query_of("q=x")
+    values = build_values_context(query, FacetPage(facet, FacetListing(), total=1_000, at_least=True), CORPUS)
+    assert values.summary == "1+ values in 1,000+ memories"
+    assert values.results_label == "Show 1,000+ memories"
+    assert values.rows[0].accessible_name == "tag0, at least 9"
+
+
+def test_lower_bound_without_a_filter_is_marked():
+    without = WithoutFilter("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
+    empty = context_of("q=x&tag=tea", total=0, hits=(), without=(without,)).empty
+    assert empty.without[0].count == "1,000+"

@@ -113,6 +113,21 @@ def test_every_hit_says_why_it_is_there(embedded, everyone):
     assert result.hits[0].score == first.score
 
 
+def test_page_and_api_say_where_numbers_are_lower_bounds(embedded, low_ceiling, everyone):
+    result = ask("q=tea boat dock&include_facets=1", everyone)
+    assert result.at_least
+    assert {"total", "tags", "histogram", "date_buckets"} <= set(result.lower_bounds)
+    exact = ask("q=tea boat dock&mode=keyword&include_facets=1", everyone)
+    assert exact.lower_bounds == ()
+    assert "; only the nearest 3 are looked at, so there may be more" in result.matched_by
+
+
+def test_set_without_any_by_words_says_so(embedded, everyone):
+    result = ask("q=kettle brew leaf cup morning nosuchword othernonsense&min_similarity=0.1", everyone)
+    assert result.total
+    assert result.matched_by == f"none contains at least 3 of the 7 words; {result.total} by meaning ≥ 0.10"
+
+
 # --- while there is no model --------------------------------------------------------------------------------------
 
 
