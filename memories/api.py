@@ -218,7 +218,7 @@ def read(request: ApiRequest, memory_id: int) -> MemoryReply:
     detail = memory_detail(viewer, storable_id(memory_id))
     if detail is None:
         raise MemoryNotFound(memory_id)
-    return _memory_reply(detail, request)
+    return memory_reply(detail, request)
 
 
 @router.patch(
@@ -294,11 +294,11 @@ def _written(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
         state=memory.state,
         updated_at=memory.updated_at,
         url=_url(memory.pk, request),
-        memory=detail and _memory_reply(detail, request),
+        memory=detail and memory_reply(detail, request),
     )
 
 
-def _memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
+def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
     memory = detail.memory
     return MemoryReply(
         id=memory.pk,
