@@ -143,6 +143,7 @@ INSTALLED_APPS = [
     "memories",
     "categories",
     "search",
+    "agent_tools",
 ]
 
 MIDDLEWARE = [

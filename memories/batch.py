@@ -31,6 +31,9 @@ def _read_id(value: Any) -> int:
     raise refuse(f"{ascii(value)[:40]} is not the id of a memory: write a number such as 123")
 
 
+MemoryId = Annotated[int, BeforeValidator(_read_id)]
+
+
 def _read_ids(value: Any) -> Any:
     if isinstance(value, int | str):
         value = [value]
@@ -57,7 +60,7 @@ class Batch(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     ids: Annotated[
-        list[Annotated[int, BeforeValidator(_read_id)]],
+        list[MemoryId],
         BeforeValidator(_read_ids),
         Field(min_length=1, max_length=MOST_IDS, description="Ids, as a search gives them."),
     ]
