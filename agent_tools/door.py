@@ -18,9 +18,9 @@ from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port, validate_host
 
-from access.keys import KeyRefusedError, find_key
+from access.keys import KeyRefusedError, viewer_of_raw
 from access.models import AuditEvent
-from access.viewer import Viewer, viewer_of_key
+from access.viewer import Viewer
 from config.errors import ApiError, answer
 
 logger = logging.getLogger("mnemoscope.mcp")
@@ -150,7 +150,7 @@ def _viewer_of(scope: Scope) -> Viewer:
     raw = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
     if not raw:
         raise KeyRefusedError("This needs a key, and the request has none.")
-    return viewer_of_key(find_key(raw), door=AuditEvent.Door.MCP)
+    return viewer_of_raw(raw, AuditEvent.Door.MCP)
 
 
 def _check_origin(origin: str, host: str) -> None:

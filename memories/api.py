@@ -175,7 +175,7 @@ class Health(BaseModel):
 
 
 @health_router.get(
-    "/health", auth=None, response={200: Health, **errors(401, 422)}, exclude_unset=True, operation_id="health"
+    "/health", auth=None, response={200: Health, **errors(401, 422, 429)}, exclude_unset=True, operation_id="health"
 )
 def health(request: HttpRequest) -> Health | HttpResponse:
     """Whether the site answers, for anybody; with a key also what is in it."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from access.limits import buckets
 from search import corpus
 
 
@@ -9,3 +10,4 @@ from search import corpus
 def _nothing_kept():
     """A test's transaction is rolled back, and with it the revision that counts are kept under."""
     corpus.forget()
+    buckets.forget()

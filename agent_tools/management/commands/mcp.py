@@ -4,13 +4,14 @@ import os
 from typing import Any
 
 import anyio
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from access.keys import KeyRefusedError, find_key
+from access.keys import KeyRefusedError, TooManyRequestsError, viewer_of_raw
 from access.models import AuditEvent
 from access.owner import owner_to_sign_in
-from access.viewer import Viewer, viewer_of_key, viewer_of_user
+from access.viewer import Viewer, viewer_of_user
 
 KEY = "MNEMOSCOPE_KEY"
 
@@ -37,6 +38,8 @@ class Command(BaseCommand):
                 return current_viewer()
             except (KeyRefusedError, CommandError) as error:
                 raise ToolRefusedError(f"{error} Tell the user.") from error
+            except TooManyRequestsError as error:
+                raise ToolRefusedError(f"{error} Wait {error.seconds} seconds.") from error
 
         anyio.run(serve_stdio, viewer_of)
 
@@ -54,8 +57,8 @@ def speaks_for() -> str:
 
 def current_viewer() -> Viewer:
     """Whoever the key in the environment is for; without one the owner, where the database is this machine's own."""
-    if raw := os.environ.get(KEY, "").strip():
-        return viewer_of_key(find_key(raw), door=AuditEvent.Door.MCP)
+    if raw := settings.MNEMOSCOPE_KEY:
+        return viewer_of_raw(raw, AuditEvent.Door.MCP)
     if os.environ.get("DATABASE_URL"):
         raise CommandError(
             f"DATABASE_URL names a database that others use too, so a key is needed: set {KEY}. "
