@@ -30,7 +30,7 @@ from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, 
 from search.engines.tantivy.outbox import backlog
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
-from search.planning import build_plan, visible_ids
+from search.planning import Planned, build_plan, visible_ids
 from search.query import SearchQuery, Sort
 from search.ranking import Ranked
 from search.relevance import ranked_page

@@ -18,6 +18,7 @@ from search.engines.base import Engine, Plan
 from search.hits import hydrate
 from search.planning import build_plan, explain_unknown
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery, Sort
+from search.ranking import Ranked
 from search.result import Hit, SearchWarning
 from search.run import engine_notices, run, snapshot
 from search.stopwatch import Stopwatch
@@ -136,10 +137,10 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
             *_hits(engine, planned.plan, newer - shown_after, shown_after),
             *_hits(engine, planned.plan, newer + has_anchor, shown_before),
         ]
-        rows = {hit.id: hit for hit in hydrate(found, planned, viewer)}
+        rows = {hit.id: hit for hit in hydrate([Ranked(pk) for pk, _ in found], planned, viewer)}
         # The anchor is shown whatever its state.
         alone = replace(planned, plan=planned.plan.without_filter("state"))
-        (here,) = hydrate([(anchor, None)], alone, viewer)
+        (here,) = hydrate([Ranked(anchor)], alone, viewer)
         warnings += engine_notices(engine, viewer)
     return Timeline(
         query=query,
