@@ -167,7 +167,7 @@ class Health(BaseModel):
     index: IndexState
     version: str
     memories: int = Field(0, description="With a key: memories that it may see.")
-    revision: int = Field(0, description="With a key: a number that rises with every change.")
+    revision: int = Field(0, description="With a key that sees every project: it rises with every change.")
     pending_embeddings: int = Field(0, description="With a key: texts that are yet to be made findable by meaning.")
 
 
@@ -183,7 +183,8 @@ def health(request: HttpRequest) -> Health | HttpResponse:
     if not database_answers():
         return outage_response(request)
     viewer = known_viewer(request)
-    known = {} if viewer is None else asdict(corpus_state(viewer))
+    state = {} if viewer is None else asdict(corpus_state(viewer))
+    known = {name: value for name, value in state.items() if value is not None}
     index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}
     if viewer is None:
         index = {"state": index["state"]}

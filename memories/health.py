@@ -23,7 +23,8 @@ class CorpusState:
     """What a viewer's part of the corpus looks like."""
 
     memories: int
-    revision: int
+    # None where not every project may be seen: how much goes on in the others is nobody's business.
+    revision: int | None
     pending_embeddings: int
 
 
@@ -44,7 +45,9 @@ def corpus_state(viewer: Viewer) -> CorpusState:
     memories = visible_to(viewer)
     return CorpusState(
         memories=memories.count(),
-        revision=Corpus.objects.values_list("revision", flat=True).get(pk=1),
+        revision=None
+        if viewer.project_ids is not None
+        else Corpus.objects.values_list("revision", flat=True).get(pk=1),
         pending_embeddings=pending_count(viewer.project_ids),
     )
 
