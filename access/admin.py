@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.keys import key_state, make_key, revoke_key
+from access.keys import GRACE, KeyRefusedError, key_state, make_key, revoke_key, rotate_key
 from access.models import ApiKey, AuditEvent, Membership, SignInToken
 from access.services import membership_remove, membership_set
 from access.viewer import SCOPES
@@ -87,7 +87,7 @@ class NewKeyForm(ModelForm):
 
     class Meta:
         model = ApiKey
-        fields = ("name", "scopes", "projects", "every_project", "expires_at")
+        fields = ("name", "scopes", "projects", "every_project", "requests_per_minute", "expires_at")
         help_texts = {
             "every_project": "Those of tomorrow too; with the scope write it may make new ones.",
             "expires_at": "Leave empty for a key that does not expire.",
@@ -127,17 +127,17 @@ class ApiKeyAdmin(OwnersAdmin):
     list_filter = (("revoked_at", admin.EmptyFieldListFilter), ("expires_at", admin.EmptyFieldListFilter), "projects")
     search_fields = ("name", "prefix")
     autocomplete_fields = ("projects",)
-    actions = ("revoke",)
+    actions = ("rotate", "revoke")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).prefetch_related("projects")
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         if obj is None:
-            return ("name", "scopes", "projects", "every_project", "expires_at")
+            return ("name", "scopes", "projects", "every_project", "requests_per_minute", "expires_at")
         # The hash is no key and opens nothing: there is no reason to show it.
         shown = ("name", "shown_prefix", "shown_scopes", "shown_projects", "shown_state")
-        return (*shown, "created_by", "created_at", "expires_at", "last_used_at", "revoked_at")
+        return (*shown, "requests_per_minute", "created_by", "created_at", "expires_at", "last_used_at", "revoked_at")
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         return () if obj is None else self.get_fields(request, obj)
@@ -158,6 +158,7 @@ class ApiKeyAdmin(OwnersAdmin):
             projects=wanted["projects"],
             every_project=wanted["every_project"],
             expires_at=wanted["expires_at"],
+            requests_per_minute=wanted["requests_per_minute"],
             viewer=admin_viewer(request),
         )
         obj.pk, obj.prefix = new.key.pk, new.key.prefix
@@ -166,6 +167,17 @@ class ApiKeyAdmin(OwnersAdmin):
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Nothing: the projects went in with the key."""
+
+    @admin.action(description="Rotate the chosen keys: the old ones end in a day")
+    def rotate(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        for key in queryset:
+            try:
+                new = rotate_key(key=key, viewer=admin_viewer(request), grace=GRACE)
+            except KeyRefusedError as error:
+                messages.error(request, str(error))
+                continue
+            shown = format_html("The key that takes the place of {}, not shown again: <code>{}</code>", key, new.raw)
+            messages.warning(request, shown)
 
     @admin.action(description="Revoke the chosen keys")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:

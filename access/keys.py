@@ -4,6 +4,7 @@ Everything that authenticates ends as a Viewer on `request.viewer`.
 """
 
 import hashlib
+import math
 import secrets
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from ninja.security import APIKeyCookie, APIKeyHeader, HttpBearer
 from ninja.utils import check_csrf
 
 from access.audit import audit
+from access.limits import buckets
 from access.models import ApiKey, AuditEvent
 from access.viewer import SCOPES, Viewer, viewer_of_key, viewer_of_user
 from memories.models import Project
@@ -26,11 +28,21 @@ MARK = "mnk_"
 PREFIX_LENGTH = 12
 # A key is stamped at most this often: a busy agent must not write a row with every read.
 STAMP_EVERY = timedelta(minutes=1)
+# How long a key that was rotated still opens something, so that nobody is locked out while it is replaced.
+GRACE = timedelta(days=1)
 MAKE_ONE = "make one with: python manage.py create_api_key NAME --scopes read"
 
 
 class KeyRefusedError(Exception):
     """No key, or one that is not good (any more)."""
+
+
+class TooManyRequestsError(Exception):
+    """A good key that has asked too often. `seconds` is how long to wait."""
+
+    def __init__(self, key: ApiKey, per_minute: int, seconds: float) -> None:
+        self.seconds = math.ceil(seconds)
+        super().__init__(f"The key {key.prefix}… may make {per_minute:,} requests a minute, and has made them.")
 
 
 class ScopeMissingError(Exception):
@@ -61,6 +73,7 @@ def make_key(
     projects: Iterable[Project] = (),
     every_project: bool = False,
     expires_at: datetime | None = None,
+    requests_per_minute: int | None = None,
 ) -> NewKey:
     """Draw a key and keep its hash. It sees the projects given or, where that is asked for, every one of any day."""
     named = list(projects)
@@ -78,6 +91,7 @@ def make_key(
         created_by_id=viewer.user_id,
         expires_at=expires_at,
         every_project=every_project,
+        requests_per_minute=requests_per_minute,
     )
     key.projects.set(named)
     audit(viewer, "api_key_create", key, after=_told(key))
@@ -99,6 +113,42 @@ def find_key(raw: str) -> ApiKey:
         raise KeyRefusedError(f"The key {key.prefix}… expired on {key.expires_at:%Y-%m-%d}.")
     _stamp(key, now)
     return key
+
+
+def viewer_of_raw(raw: str, door: AuditEvent.Door = AuditEvent.Door.API) -> Viewer:
+    """Who a request that shows this key speaks for. Raises KeyRefusedError, or TooManyRequestsError."""
+    key = find_key(raw)
+    per_minute = key.requests_per_minute or settings.API_REQUESTS_PER_MINUTE
+    if seconds := buckets.take(key.pk, per_minute):
+        raise TooManyRequestsError(key, per_minute, seconds)
+    return viewer_of_key(key, door)
+
+
+@transaction.atomic
+def rotate_key(*, key: ApiKey, viewer: Viewer, grace: timedelta) -> NewKey:
+    """Draw another key that may do the same, and let the old one end after the grace. Raises KeyRefusedError."""
+    # By its id alone, which is the only way a distributed Postgres locks a row.
+    stored = ApiKey.objects.select_for_update().get(pk=key.pk)
+    now = timezone.now()
+    if stored.revoked_at or (stored.expires_at and stored.expires_at <= now):
+        raise KeyRefusedError(f"The key {stored.prefix}… has ended ({key_state(stored, now)}): make a new one.")
+    new = make_key(
+        name=stored.name,
+        scopes=stored.scopes,
+        viewer=viewer,
+        projects=stored.projects.all(),
+        every_project=stored.every_project,
+        # As long as it was made for, from today on.
+        expires_at=stored.expires_at and now + (stored.expires_at - stored.created_at),
+        requests_per_minute=stored.requests_per_minute,
+    )
+    before = _told(stored)
+    ends = now + grace
+    if stored.expires_at is None or ends < stored.expires_at:
+        stored.expires_at = ends
+        stored.save(update_fields=["expires_at"])
+    audit(viewer, "api_key_rotate", stored, before=before, after=_told(stored), note=f"by {new.key.prefix}…")
+    return new
 
 
 @transaction.atomic
@@ -149,6 +199,7 @@ def _told(key: ApiKey) -> dict[str, object]:
         "prefix": key.prefix,
         "scopes": key.scopes,
         "projects": key.shown_projects(),
+        "requests_per_minute": key.requests_per_minute,
         "expires_at": key.expires_at and key.expires_at.isoformat(),
         "revoked_at": key.revoked_at and key.revoked_at.isoformat(),
     }
@@ -167,7 +218,7 @@ class BearerKey(HttpBearer):
     """`Authorization: Bearer mnk_…`"""
 
     def authenticate(self, request: HttpRequest, token: str) -> Viewer:
-        return _speak_for(request, viewer_of_key(find_key(token.strip())))
+        return _speak_for(request, viewer_of_raw(token.strip()))
 
 
 class HeaderKey(APIKeyHeader):
@@ -176,7 +227,7 @@ class HeaderKey(APIKeyHeader):
     param_name = "X-API-Key"
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
-        return _speak_for(request, viewer_of_key(find_key(key.strip()))) if key else None
+        return _speak_for(request, viewer_of_raw(key.strip())) if key else None
 
 
 class SignedIn(APIKeyCookie):

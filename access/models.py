@@ -38,6 +38,9 @@ class ApiKey(models.Model):
     projects = models.ManyToManyField("memories.Project", blank=True)
     # Said, and not read from an empty list: a key whose last project is removed must not come to see everything.
     every_project = models.BooleanField(default=False)
+    requests_per_minute = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Empty for the site's own limit (API_REQUESTS_PER_MINUTE)."
+    )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
     )

@@ -1,15 +1,17 @@
-"""The ASGI entry point."""
+"""The ASGI entry point: the site, and beside it `/mcp` for agents."""
 
 import os
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-application = get_asgi_application()
+site = get_asgi_application()
 
-from config.serving import steady_memory  # noqa: E402 - it reads the settings
+from agent_tools.door import AgentDoor  # noqa: E402 - they read the settings
+from config.serving import steady_memory  # noqa: E402
 from memories.embeddings import load_in_background  # noqa: E402
 
+application = AgentDoor(site)
 steady_memory()
 # What a model brings along stays as well.
 load_in_background(then=steady_memory)

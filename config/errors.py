@@ -15,7 +15,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import BaseModel, Field
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from access.keys import MAKE_ONE, CrossSiteError, KeyRefusedError, ScopeMissingError
+from access.keys import MAKE_ONE, CrossSiteError, KeyRefusedError, ScopeMissingError, TooManyRequestsError
 from config.middleware import is_outage, outage_response
 from memories.records import field_names, reasons
 from memories.services import AlreadyExists, ChangeRefused, MemoryNotFound, NotAllowed
@@ -61,7 +61,7 @@ def errors(*statuses: int) -> dict[int, type[BaseModel]]:
 
 
 # What an operation behind a key may answer.
-GUARDED = (401, 403)
+GUARDED = (401, 403, 429)
 
 
 def answer(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
@@ -121,6 +121,17 @@ def _(error: ValidationError) -> ApiError:
 @error_of.register
 def _(error: KeyRefusedError) -> ApiError:
     return _unauthorized(str(error))
+
+
+@error_of.register
+def _(error: TooManyRequestsError) -> ApiError:
+    return ApiError(
+        429,
+        "too_many_requests",
+        str(error),
+        f"Wait {error.seconds} seconds, or ask for more at a time.",
+        headers={"Retry-After": str(error.seconds)},
+    )
 
 
 @error_of.register

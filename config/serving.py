@@ -102,7 +102,7 @@ def serve(listener: socket.socket, when_ready: Callable[[], None], *, access_log
     """Serve until a signal comes. `when_ready` is called once connections are accepted. Ends in KeyboardInterrupt."""
     config = uvicorn.Config(
         "config.asgi:application",
-        lifespan="off",
+        lifespan="on",
         log_config=None,
         access_log=access_log,
         server_header=False,

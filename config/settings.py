@@ -143,6 +143,7 @@ INSTALLED_APPS = [
     "memories",
     "categories",
     "search",
+    "agent_tools",
 ]
 
 MIDDLEWARE = [
@@ -240,6 +241,11 @@ SEARCH_SOURCE_WEIGHTS = env_shares("SEARCH_SOURCE_WEIGHTS", {}, others=True)
 SEARCH_FOLD_SIMILARITY = env_share("SEARCH_FOLD_SIMILARITY", 0.95)
 # Facets that take longer are reported as unavailable; the hits come all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
+
+# The key that `manage.py mcp` speaks with.
+MNEMOSCOPE_KEY = os.environ.get("MNEMOSCOPE_KEY", "").strip()
+# Of one key, where it has no limit of its own.
+API_REQUESTS_PER_MINUTE = env_int("API_REQUESTS_PER_MINUTE", 1_200, low=1, high=1_000_000)
 
 LOG_LEVEL = env_choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
 LOGGING = {

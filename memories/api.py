@@ -191,7 +191,7 @@ class Health(BaseModel):
     index: IndexState
     version: str
     memories: int = Field(0, description="With a key: memories that it may see.")
-    revision: int = Field(0, description="With a key: a number that rises with every change.")
+    revision: int = Field(0, description="With a key that sees every project: it rises with every change.")
     pending_embeddings: int = Field(0, description="With a key: memories that are yet to be made findable by meaning.")
     embeddings: EmbeddingState | None = Field(None, description="With a key: search by meaning.")
 
@@ -200,7 +200,7 @@ class Health(BaseModel):
 
 
 @health_router.get(
-    "/health", auth=None, response={200: Health, **errors(401, 422)}, exclude_unset=True, operation_id="health"
+    "/health", auth=None, response={200: Health, **errors(401, 422, 429)}, exclude_unset=True, operation_id="health"
 )
 def health(request: HttpRequest) -> Health | HttpResponse:
     """Whether the site answers, for anybody; with a key also what is in it."""
@@ -221,10 +221,9 @@ def _known(status: SiteStatus) -> dict[str, Any]:
     meaning = EmbeddingState(ready=not status.not_ready, reason=status.not_ready, models=models)
     return {
         "memories": status.memories,
-        "revision": status.revision,
         "pending_embeddings": status.pending,
         "embeddings": meaning,
-    }
+    } | ({} if status.revision is None else {"revision": status.revision})
 
 
 @router.post(
@@ -254,7 +253,7 @@ def read(request: ApiRequest, memory_id: int) -> MemoryReply:
     detail = memory_detail(viewer, storable_id(memory_id))
     if detail is None:
         raise MemoryNotFound(memory_id)
-    return _memory_reply(detail, request)
+    return memory_reply(detail, request)
 
 
 @router.patch(
@@ -330,11 +329,11 @@ def _written(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
         state=memory.state,
         updated_at=memory.updated_at,
         url=_url(memory.pk, request),
-        memory=detail and _memory_reply(detail, request),
+        memory=detail and memory_reply(detail, request),
     )
 
 
-def _memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
+def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
     memory = detail.memory
     return MemoryReply(
         id=memory.pk,

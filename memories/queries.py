@@ -3,11 +3,13 @@
 Every memory that is named, linked or listed here comes through `visible_to(viewer)`.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
 
 from access.models import AuditEvent
 from access.viewer import Viewer, visible_to
@@ -44,7 +46,7 @@ class NamedLink:
 
 @dataclass(frozen=True, slots=True)
 class MemoryDetail:
-    """A memory and what hangs on it."""
+    """A memory and what hangs on it. Its history is read for one memory alone."""
 
     memory: Memory
     categories: tuple[CategoryNode, ...]
@@ -55,7 +57,7 @@ class MemoryDetail:
     supersedes: tuple[MemoryTitle, ...]
     superseded_by: MemoryTitle | None
     relationships: tuple[Relationship, ...]
-    events: tuple[AuditEvent, ...]
+    events: tuple[AuditEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +70,76 @@ class Around:
 
 def memory_detail(viewer: Viewer, memory_id: int) -> MemoryDetail | None:
     """A memory with everything about it, or None where there is none that the viewer may open."""
-    found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
-    memory = found.filter(pk=memory_id).first()
-    if memory is None:
+    found = memory_details(viewer, [memory_id]).get(memory_id)
+    if found is None:
         return None
-    links = list(MemoryLink.objects.filter(memory_id=memory_id).order_by("ordinal")[:_MOST_LINKS])
-    back = list(
-        MemoryLink.objects.filter(target_memory_id=memory_id, memory__in=visible_to(viewer))
-        .exclude(memory_id=memory_id)
+    events = AuditEvent.objects.filter(subject_type="memory", subject_id=memory_id).select_related("user", "api_key")
+    return replace(found, events=tuple(events[:_MOST_EVENTS]))
+
+
+def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, MemoryDetail]:
+    """Those of the memories that the viewer may open, with everything but their history. Eight statements."""
+    found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
+    memories = found.in_bulk(list(memory_ids))
+    ids = list(memories)
+    if not ids:
+        return {}
+    links: dict[int, list[MemoryLink]] = defaultdict(list)
+    for link in MemoryLink.objects.filter(memory__in=ids, ordinal__lt=_MOST_LINKS).order_by("ordinal"):
+        links[link.memory_id].append(link)
+    back = _backlinks(viewer, ids)
+    wanted = {link.target_memory_id for named in links.values() for link in named}
+    wanted |= {pk for named in back.values() for _, pk in named} | {m.superseded_by_id for m in memories.values()}
+    named, older = _titles(viewer, wanted, ids)
+    categories = category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
+    concepts = concept_terms([pk for memory in memories.values() for pk in memory.concept_ids])
+    entities = entity_terms([pk for memory in memories.values() for pk in memory.entity_ids])
+    facts = _relationships(ids)
+    return {
+        pk: MemoryDetail(
+            memory=memory,
+            categories=tuple(sorted((categories[k] for k in memory.category_ids if k in categories), key=_by_path)),
+            concepts=_sorted(concepts[k] for k in memory.concept_ids if k in concepts),
+            entities=_sorted(entities[k] for k in memory.entity_ids if k in entities),
+            links=tuple(NamedLink(x.rel, x.target, x.url, named.get(x.target_memory_id or 0)) for x in links[pk]),
+            backlinks=tuple((rel, named[k]) for rel, k in back[pk] if k in named),
+            supersedes=tuple(older[pk]),
+            superseded_by=named.get(memory.superseded_by_id or 0),
+            relationships=tuple(facts[pk]),
+        )
+        for pk, memory in memories.items()
+    }
+
+
+def _by_path(node: CategoryNode) -> str:
+    return node.path
+
+
+def _backlinks(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, list[tuple[str, int]]]:
+    """Who links to each memory, and how: the first of each, in order."""
+    rows = (
+        MemoryLink.objects.filter(target_memory__in=memory_ids, memory__in=visible_to(viewer))
+        .exclude(memory_id=F("target_memory_id"))
+        .annotate(row=Window(RowNumber(), partition_by="target_memory_id", order_by=["rel", "memory_id"]))
+        .filter(row__lte=_MOST_BACKLINKS)
         .order_by("rel", "memory_id")
-        .values_list("rel", "memory_id")[:_MOST_BACKLINKS]
+        .values_list("target_memory_id", "rel", "memory_id")
     )
-    wanted = {link.target_memory_id for link in links} | {pk for _, pk in back} | {memory.superseded_by_id}
-    named, supersedes = _titles(viewer, wanted, memory_id)
-    categories = category_nodes(memory.category_ids)
-    return MemoryDetail(
-        memory=memory,
-        categories=tuple(sorted(categories.values(), key=lambda node: node.path)),
-        concepts=_sorted(concept_terms(memory.concept_ids).values()),
-        entities=_sorted(entity_terms(memory.entity_ids).values()),
-        links=tuple(NamedLink(x.rel, x.target, x.url, named.get(x.target_memory_id or 0)) for x in links),
-        backlinks=tuple((rel, named[pk]) for rel, pk in dict.fromkeys(back) if pk in named),
-        supersedes=supersedes,
-        superseded_by=named.get(memory.superseded_by_id or 0),
-        relationships=tuple(
-            Relationship.objects.filter(evidence_ids__contains=[memory_id])
-            .select_related("source", "target")
-            .order_by("relationship_type", "id")[:_MOST_RELATIONSHIPS]
-        ),
-        events=tuple(
-            AuditEvent.objects.filter(subject_type="memory", subject_id=memory_id).select_related("user", "api_key")[
-                :_MOST_EVENTS
-            ]
-        ),
-    )
+    found: dict[int, dict[tuple[str, int], None]] = defaultdict(dict)
+    for target, rel, pk in rows:
+        found[target or 0][rel, pk] = None
+    return defaultdict(list, {pk: list(links) for pk, links in found.items()})
+
+
+def _relationships(memory_ids: Collection[int]) -> dict[int, list[Relationship]]:
+    """The facts that each memory bears out."""
+    found: dict[int, list[Relationship]] = defaultdict(list)
+    facts = Relationship.objects.filter(evidence_ids__overlap=list(memory_ids)).select_related("source", "target")
+    for fact in facts.order_by("relationship_type", "id"):
+        for pk in set(fact.evidence_ids) & set(memory_ids):
+            if len(found[pk]) < _MOST_RELATIONSHIPS:
+                found[pk].append(fact)
+    return found
 
 
 def timeline_around(viewer: Viewer, memory: Memory, before: int = 5, after: int = 5) -> Around:
@@ -118,14 +156,19 @@ def timeline_around(viewer: Viewer, memory: Memory, before: int = 5, after: int 
 
 
 def _titles(
-    viewer: Viewer, wanted: Iterable[int | None], memory_id: int
-) -> tuple[dict[int, MemoryTitle], tuple[MemoryTitle, ...]]:
-    """The memories named by id, and those that this one supersedes, in one statement."""
+    viewer: Viewer, wanted: Iterable[int | None], memory_ids: Collection[int]
+) -> tuple[dict[int, MemoryTitle], dict[int, list[MemoryTitle]]]:
+    """The memories named by id, and for each of `memory_ids` those that it supersedes, in one statement."""
     ids = [pk for pk in wanted if pk is not None]
-    rows = visible_to(viewer).filter(Q(pk__in=ids) | Q(superseded_by_id=memory_id)).order_by("id")
-    fields = rows.values_list("id", "title", "memory_type", "state", "created_at", "superseded_by_id")
-    titles = [(MemoryTitle(*row[:5]), row[5]) for row in fields[: _MOST_LINKS + 2 * _MOST_BACKLINKS]]
-    return {t.id: t for t, _ in titles}, tuple(t for t, newer in titles if newer == memory_id)
+    rows = visible_to(viewer).filter(Q(pk__in=ids) | Q(superseded_by__in=memory_ids)).order_by("id")
+    named: dict[int, MemoryTitle] = {}
+    older: dict[int, list[MemoryTitle]] = defaultdict(list)
+    for row in rows.values_list("id", "title", "memory_type", "state", "created_at", "superseded_by_id"):
+        newer = row[5] or 0
+        title = named[row[0]] = MemoryTitle(*row[:5])
+        if newer in memory_ids and len(older[newer]) < _MOST_LINKS:
+            older[newer].append(title)
+    return named, older
 
 
 def _rows(memories: QuerySet[Memory]) -> list[MemoryTitle]:

@@ -27,6 +27,7 @@ from memories.models import Memory, Project
 from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.storage import (
     MemoryImage,
+    NamedLink,
     Ref,
     content_hash_of,
     corpus_bump,
@@ -351,6 +352,32 @@ def memory_supersede(*, memory_id: int, by_id: int, viewer: Viewer, reason: str 
         **{**_without_successor(before, {}), "superseded_by_id": by_id},
     )
     return _store(before, after, "supersede", viewer, reason)
+
+
+SUPERSEDES_REL = "supersedes"
+
+
+@transaction.atomic
+def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer) -> Memory:
+    """Link a memory to another one of its project. One that supersedes, or is superseded, is written down as such."""
+    if rel == SUPERSEDES_REL:
+        memory_supersede(memory_id=target_id, by_id=memory_id, viewer=viewer)
+        return Memory.objects.get(pk=memory_id)
+    if rel == SUPERSEDED_BY_REL:
+        return memory_supersede(memory_id=memory_id, by_id=target_id, viewer=viewer)
+    before = _writable(memory_id, viewer)
+    target = visible_to(viewer).filter(pk=target_id).only("project_id").first()
+    if target is None:
+        raise MemoryNotFound(target_id)
+    if target_id == memory_id:
+        raise ChangeRefused("target", f"#{memory_id} cannot be linked to itself")
+    if target.project_id != before.project_id:
+        raise ChangeRefused("target", f"#{target_id} is in another project than #{memory_id}")
+    link = NamedLink(rel, f"#{target_id}")
+    if link in before.links:
+        return Memory.objects.get(pk=memory_id)
+    after = replace(before, links=(*before.links, link), updated_at=timezone.now())
+    return _store(before, after, "relate", viewer, "")
 
 
 @transaction.atomic

@@ -43,7 +43,8 @@ class SiteStatus:
     """Everything counts what the viewer may see alone."""
 
     memories: int
-    revision: int
+    # None where not every project may be seen: how much goes on in the others is nobody's business.
+    revision: int | None
     models: tuple[ModelStatus, ...]
     not_ready: str
     """Why searches go by words alone now; empty where they do not."""
@@ -67,7 +68,9 @@ def site_status(viewer: Viewer) -> SiteStatus:
     models = EmbeddingModel.objects.exclude(state=EmbeddingModel.State.RETIRED).order_by("-state")
     return SiteStatus(
         memories=memories,
-        revision=Corpus.objects.values_list("revision", flat=True).get(pk=1),
+        revision=None
+        if viewer.project_ids is not None
+        else Corpus.objects.values_list("revision", flat=True).get(pk=1),
         models=tuple(
             ModelStatus(
                 one.name,

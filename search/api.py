@@ -13,8 +13,9 @@ from access.keys import ApiRequest, allowed
 from config.errors import GUARDED, ApiError, close_to, errors
 from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
 from search.histogram import Histogram
+from search.layers import VIEW_PARAMETER, IndexRow, QueryWarning, index_row, query_warning, read_view
 from search.query import QueryError, SearchQuery, pairs_of
-from search.run import FacetListing, FacetPage, Hit, SearchResult, SearchWarning, facet_page, run
+from search.run import FacetListing, FacetPage, Hit, SearchResult, facet_page, run
 from search.stopwatch import server_timing
 
 # As many values of a facet as one answer holds.
@@ -102,14 +103,6 @@ class FacetNote(BaseModel):
     note: str
 
 
-class QueryWarning(BaseModel):
-    """Something to know about the answer, though it is right as it stands."""
-
-    message: str
-    parameter: str
-    did_you_mean: list[str]
-
-
 class Without(BaseModel):
     """One filter of a query that found nothing, and how many memories there would be without it."""
 
@@ -128,7 +121,7 @@ _LOWER_BOUNDS = (
 class SearchReply(BaseModel):
     """A page of memories. The last four are there only where `include_facets` asks for them."""
 
-    memories: list[MemoryHit]
+    memories: list[MemoryHit] | list[IndexRow] = Field(description="Rows of an index where `view=index` asks for it.")
     page: int
     page_size: int
     total: int
@@ -220,14 +213,15 @@ _LISTING_PARAMETERS = [
     response={200: SearchReply, **errors(*GUARDED, 422)},
     exclude_unset=True,
     operation_id="search",
-    openapi_extra={"parameters": SearchQuery.openapi_parameters()},
+    openapi_extra={"parameters": [*SearchQuery.openapi_parameters(), VIEW_PARAMETER]},
 )
 def search(request: ApiRequest, response: HttpResponse) -> SearchReply:
     """Memories by words, filters or both; with `include_facets`, counts over the whole match set."""
     viewer = allowed(request, "read")
-    result = run(SearchQuery.from_pairs(pairs_of(request.GET)), viewer, facet_limit=FACET_LIMIT)
+    view, query = read_view(pairs_of(request.GET))
+    result = run(query, viewer, facet_limit=FACET_LIMIT)
     response["Server-Timing"] = server_timing(result.timings)
-    return _search_reply(result, request)
+    return _search_reply(result, request, view)
 
 
 @router.get(
@@ -247,7 +241,7 @@ def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
         lower_bounds=[name for name in result.lower_bounds if name in {"total", *(spec.api_name for spec in FACETS)}],
         filters=query.applied(),
         facets=[_facet_reply(facet) for facet in result.facets or ()],
-        warnings=_warnings(result.warnings),
+        warnings=[query_warning(w) for w in result.warnings],
         took_ms=result.took_ms,
     )
 
@@ -296,10 +290,11 @@ def _facet_named(name: str) -> FacetSpec:
 # --- from result to reply ----------------------------------------------------------------------------------------
 
 
-def _search_reply(result: SearchResult, request: HttpRequest) -> SearchReply:
+def _search_reply(result: SearchResult, request: HttpRequest, view: str) -> SearchReply:
     site = request.build_absolute_uri("/").rstrip("/")
+    in_full = view == "full"
     return SearchReply(
-        memories=[_memory_hit(hit, site) for hit in result.hits],
+        memories=[_memory_hit(hit, site) for hit in result.hits] if in_full else [index_row(h) for h in result.hits],
         page=result.page,
         page_size=result.page_size,
         total=result.total,
@@ -308,7 +303,7 @@ def _search_reply(result: SearchResult, request: HttpRequest) -> SearchReply:
         lower_bounds=list(result.lower_bounds),
         filters=result.query.applied(),
         matched_by=result.matched_by,
-        warnings=_warnings(result.warnings),
+        warnings=[query_warning(w) for w in result.warnings],
         hidden=result.hidden,
         without=[Without(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.without],
         engine=result.engine,
@@ -340,10 +335,6 @@ def _memory_hit(hit: Hit, site: str) -> MemoryHit:
         score=hit.score,
         url=site + reverse("memories:detail", args=[hit.id]),
     )
-
-
-def _warnings(warnings: Iterable[SearchWarning]) -> list[QueryWarning]:
-    return [QueryWarning(message=w.message, parameter=w.parameter, did_you_mean=list(w.did_you_mean)) for w in warnings]
 
 
 def _counted(result: SearchResult) -> dict[str, Any]:
@@ -423,5 +414,5 @@ def _facet_page_reply(page: FacetPage, query: SearchQuery) -> FacetPageReply:
         page_size=page.listing.page_size,
         pages=page.pages,
         has_more=page.has_more,
-        warnings=_warnings(page.warnings),
+        warnings=[query_warning(w) for w in page.warnings],
     )

@@ -492,7 +492,7 @@ ALIASES: dict[str, str] = {
     "timezone": "tz",
     "minSimilarity": "min_similarity",
 }
-_SORT_ALIASES = {"date_desc": "newest", "date_asc": "oldest", "created_at": "newest", "date": "newest"}
+SORT_ALIASES = {"date_desc": "newest", "date_asc": "oldest", "created_at": "newest", "date": "newest"}
 
 _FIELD_NAMES = {field.alias or name: name for name, field in SearchQuery.model_fields.items()}
 _MULTIPLE = {
@@ -523,7 +523,7 @@ def _gather(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Prob
         elif raw.strip() == "" and key != "q":
             continue
         else:
-            value = _SORT_ALIASES.get(raw, raw) if key == "sort" else raw.strip() if key == "q" else raw
+            value = SORT_ALIASES.get(raw, raw) if key == "sort" else raw.strip() if key == "q" else raw
             if data.setdefault(key, value) != value:
                 twice.add(key)
     for key in sorted(twice):
@@ -599,4 +599,15 @@ def _problem(key: str, value: Any, detail: Mapping[str, Any]) -> Problem:
     return Problem(parameter, f"'{shown}': {detail['msg']}")
 
 
-__all__ = ["ALIASES", "FACET_KEYS", "Interval", "Mode", "Problem", "QueryError", "SearchQuery", "Selection", "Sort"]
+__all__ = [
+    "ALIASES",
+    "FACET_KEYS",
+    "SORT_ALIASES",
+    "Interval",
+    "Mode",
+    "Problem",
+    "QueryError",
+    "SearchQuery",
+    "Selection",
+    "Sort",
+]

@@ -56,7 +56,7 @@ _COUNTED_BEHIND = 10_000
 
 
 @contextmanager
-def _snapshot() -> Iterator[None]:
+def snapshot() -> Iterator[None]:
     """One view of the data for all statements of an answer: a write in between cannot make numbers and rows differ."""
     outermost = not connection.in_atomic_block
     with transaction.atomic():
@@ -79,7 +79,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
     watch = Stopwatch()
     now = datetime.now(UTC)
     counted: Counted | None = None
-    with _snapshot():
+    with snapshot():
         with watch.stage("search"):
             planned = build_plan(engine, query, viewer, now)
         if query.include_facets:
@@ -123,7 +123,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
     watch = Stopwatch()
     spec = FACET[key]
     now = datetime.now(UTC)
-    with _snapshot(), watch.stage("facets"):
+    with snapshot(), watch.stage("facets"):
         planned = build_plan(engine, query, viewer, now)
         summary = engine.summary(planned.plan, no_values=True)
         warnings = [*planned.warnings, *engine_notices(engine, viewer)]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from access.limits import buckets
 from categories import names
 from memories import embeddings
 from search import corpus
@@ -13,3 +14,4 @@ def _nothing_kept():
     corpus.forget()
     names.forget()
     embeddings.forget()
+    buckets.forget()

@@ -8,6 +8,7 @@ TEST_HOME = Path(__file__).resolve().parent.parent / "var" / "test"
 os.environ["MNEMOSCOPE_HOME"] = str(TEST_HOME)
 # What somebody has set for his own server is none of the tests' business.
 OF_A_SERVER = (
+    "API_REQUESTS_PER_MINUTE",
     "ALLOWED_HOSTS",
     "CSRF_TRUSTED_ORIGINS",
     "DEBUG",

@@ -54,6 +54,9 @@ GUARDED = [
     ("patch", "/api/memories/1"),
     ("delete", "/api/memories/1"),
     ("post", "/api/memories/1/restore"),
+    ("post", "/api/memories/batch"),
+    ("post", "/api/observations/batch"),
+    ("get", "/api/timeline"),
 ]
 
 
@@ -244,7 +247,7 @@ def test_every_field_at_fault_is_named(caller):
     [
         pytest.param("/api/serch", ["/api/search"], id="misspelt"),
         pytest.param("/api/search/", ["/api/search"], id="with a slash"),
-        pytest.param("/api/nothing/like/it", [], id="unknown"),
+        pytest.param("/api/quux", [], id="unknown"),
         pytest.param("/api/memories/abc", None, id="not a number"),
         pytest.param("/api/", None, id="root"),
     ],

@@ -16,6 +16,7 @@ from config.serving import running_site, site_address
 from memories.models import Project
 from search.query import since_span
 
+MOST_PER_MINUTE = 1_000_000
 EVERY_PROJECT = "It sees every project, those of tomorrow too: --projects was not given."
 
 
@@ -26,12 +27,15 @@ class Command(BaseCommand):
         parser.add_argument("name", help="Who or what it is for; you will see this name in the audit trail.")
         parser.add_argument("--scopes", default="read", help=f"Some of {', '.join(SCOPES)}, with commas (read).")
         parser.add_argument("--projects", help="Slugs of the projects it may see, with commas; without it, every one.")
+        parser.add_argument("--per-minute", type=int, help="How many requests it may make; else the site's own limit.")
         parser.add_argument("--expires", default="", help="A span such as 90d, or a day such as 2027-01-01 (never).")
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["name"].strip()
         if not name or len(name) > 200:
             raise CommandError("A key needs a name, of at most 200 characters.")
+        if options["per_minute"] is not None and not 1 <= options["per_minute"] <= MOST_PER_MINUTE:
+            raise CommandError(f"--per-minute takes a number from 1 to {MOST_PER_MINUTE:,}.")
         projects = None if options["projects"] is None else read_projects(options["projects"])
         new = make_key(
             name=name,
@@ -39,6 +43,7 @@ class Command(BaseCommand):
             projects=projects or (),
             every_project=projects is None,
             expires_at=read_expiry(options["expires"], timezone.now()),
+            requests_per_minute=options["per_minute"],
             viewer=command_viewer(),
         )
         if options["verbosity"] > 0:

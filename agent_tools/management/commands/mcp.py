@@ -1,0 +1,70 @@
+"""`manage.py mcp`: the tools for one agent, over standard input and output."""
+
+import os
+from typing import Any
+
+import anyio
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
+
+from access.keys import KeyRefusedError, TooManyRequestsError, viewer_of_raw
+from access.models import AuditEvent
+from access.owner import owner_to_sign_in
+from access.viewer import Viewer, viewer_of_user
+
+KEY = "MNEMOSCOPE_KEY"
+
+
+class Command(BaseCommand):
+    help = (
+        f"Serve the tools for agents over standard input and output, with the key in {KEY}, or as this machine's owner."
+    )
+    requires_system_checks: list[str] = []  # whatever is printed besides the protocol ends the connection
+
+    def handle(self, **options: Any) -> None:
+        from agent_tools.server import Context, serve_stdio
+        from agent_tools.tools import ToolRefusedError
+
+        try:
+            who = speaks_for()
+        except DatabaseError as error:
+            raise CommandError(f"The database cannot be read: {error}") from error
+        self.stderr.write(f"Mnemoscope speaks MCP over standard input and output, as {who}.", style_func=str)
+
+        def viewer_of(context: Context) -> Viewer:
+            # Asked at every call: a key that is revoked opens nothing from then on.
+            try:
+                return current_viewer()
+            except (KeyRefusedError, CommandError) as error:
+                raise ToolRefusedError(f"{error} Tell the user.") from error
+            except TooManyRequestsError as error:
+                raise ToolRefusedError(f"{error} Wait {error.seconds} seconds.") from error
+
+        anyio.run(serve_stdio, viewer_of)
+
+
+def speaks_for() -> str:
+    """Who the one at the other end is, in words. Raises CommandError where nobody can be."""
+    try:
+        viewer = current_viewer()
+    except KeyRefusedError as error:
+        raise CommandError(
+            f"{error} {KEY} takes a key: python manage.py create_api_key NAME --scopes read,write"
+        ) from None
+    return "the owner of this machine's own database" if viewer.api_key_id is None else "the key given"
+
+
+def current_viewer() -> Viewer:
+    """Whoever the key in the environment is for; without one the owner, where the database is this machine's own."""
+    if raw := settings.MNEMOSCOPE_KEY:
+        return viewer_of_raw(raw, AuditEvent.Door.MCP)
+    if os.environ.get("DATABASE_URL"):
+        raise CommandError(
+            f"DATABASE_URL names a database that others use too, so a key is needed: set {KEY}. "
+            "Make one with: python manage.py create_api_key NAME --scopes read,write"
+        )
+    owner = owner_to_sign_in()
+    if owner is None:
+        raise CommandError("Nobody owns this database yet. Start it once with: make run (or: python manage.py up)")
+    return viewer_of_user(owner, door=AuditEvent.Door.MCP)

@@ -1,0 +1,122 @@
+"""Answers as text for a model: flat rows as TOON or JSON, cut to a budget at whole rows.
+
+A row is flat (a list is joined into one cell) and every row has the same keys: only then is TOON smaller than JSON.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import toon_format
+from pydantic import BaseModel, ConfigDict, Field
+
+Cell = str | int | float | bool | None
+Row = Mapping[str, Cell]
+
+LEAST_TOKENS = 200
+MOST_TOKENS = 100_000
+# Enough for fifty hits or some whole memories, and below what clients warn about.
+DEFAULT_TOKENS = 6_000
+# A text that is cut short has at least this much of it.
+_SHORTEST = 200
+
+# Pieces of a text as tokenizers cut it: words, numbers, blanks, marks, letters of other scripts one by one.
+_PIECES = re.compile(r"([A-Za-z]+)|([0-9]+)|([ \t]+)|(\s+)|([!-/:-@\[-`{-~]+)|(.)", re.DOTALL)
+_WORD, _NUMBER, _MARKS = 7, 3, 2
+# Short words and odd names take more than the lengths tell.
+_MARGIN = 1.12
+
+
+class Shown(BaseModel):
+    """How an answer is to be shown: what every tool that reads takes beside its own arguments."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["toon", "json"] = "toon"
+    max_tokens: int = Field(DEFAULT_TOKENS, ge=LEAST_TOKENS, le=MOST_TOKENS)
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text is. Rather too many than too few, since a budget is not to be exceeded."""
+    return math.ceil(_MARGIN * sum(_cost(*match.groups()) for match in _PIECES.finditer(text)))
+
+
+def _cost(word: str, number: str, blank: str, line: str, marks: str, other: str) -> int:
+    if word:
+        return -(-len(word) // _WORD)
+    if number:
+        return -(-len(number) // _NUMBER)
+    if marks:
+        return -(-len(marks) // _MARKS)
+    # One blank belongs to the word that it stands before.
+    return 0 if blank == " " else 1
+
+
+def encoded(data: Mapping[str, Any], form: str) -> str:
+    if form == "json":
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return toon_format.encode(data)
+
+
+def rendered(
+    head: Mapping[str, Any],
+    name: str,
+    rows: Sequence[Row],
+    shown: Shown,
+    advice: Callable[[int], str],
+    order: Callable[[Row], Any] | None = None,
+) -> str:
+    """The head and the rows that the budget leaves, the first of them, with what was left out said ahead of them.
+
+    `advice` says how to get the rest, given how many rows are shown. `order` is that of the text, where it is not that
+    in which rows are to be kept.
+    """
+
+    def text_of(kept: Sequence[Row], left_out: str) -> str:
+        told = {**head, "left_out": left_out} if left_out else head
+        ordered = sorted(kept, key=order) if order else kept
+        return encoded({**told, name: [dict(row) for row in ordered]}, shown.format)
+
+    def first(n: int) -> str:
+        left = len(rows) - n
+        return text_of(rows[:n], f"{left} of {len(rows)} {name}, for max_tokens={shown.max_tokens}: {advice(n)}")
+
+    whole = text_of(rows, "")
+    if not rows or estimated_tokens(whole) <= shown.max_tokens:
+        return whole
+    low, high = 0, len(rows) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if estimated_tokens(first(middle)) <= shown.max_tokens else (low, middle - 1)
+    if low:
+        return first(low)
+    return _first_row_cut(rows, shown, text_of, advice, name)
+
+
+def _first_row_cut(
+    rows: Sequence[Row],
+    shown: Shown,
+    text_of: Callable[[Sequence[Row], str], str],
+    advice: Callable[[int], str],
+    name: str,
+) -> str:
+    """Not even one row fits: its longest text is cut, so that there is something to read."""
+    row = dict(rows[0])
+    key = max(row, key=lambda k: len(str(row[k])))
+    text = str(row[key])
+    keep = len(text)
+    while True:
+        keep = max(_SHORTEST, keep * 3 // 4)
+        left = f"{len(rows) - 1} of {len(rows)} {name}, and " if len(rows) > 1 else ""
+        note = f"{left}{key} of the first after {keep:,} of {len(text):,} characters, "
+        cut = text_of([{**row, key: text[:keep] + "…"}], f"{note}for max_tokens={shown.max_tokens}: {advice(1)}")
+        if keep == _SHORTEST or estimated_tokens(cut) <= shown.max_tokens:
+            return cut
+
+
+def same_columns(rows: Sequence[Row]) -> list[dict[str, Cell]]:
+    """The rows without the columns that are empty in all of them."""
+    used = {key for row in rows for key, value in row.items() if value not in ("", None, False)}
+    return [{key: value for key, value in row.items() if key in used} for row in rows]

@@ -1,0 +1,382 @@
+"""The tools that agents call: each builds a query, asks, and renders flat rows. Knows nothing of transports."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from access.keys import ScopeMissingError
+from access.viewer import Viewer
+from agent_tools.rendering import Cell, Shown, encoded, rendered, same_columns
+from config.errors import ApiError, error_of, error_of_input
+from config.middleware import is_outage
+from memories.batch import Batch, MemoryId, batch_of
+from memories.models import Memory
+from memories.queries import MemoryDetail
+from memories.records import MemoryChanges, Slug100, StrictMemoryRecord
+from memories.services import (
+    AlreadyExists,
+    ChangeRefused,
+    MemoryNotFound,
+    NotAllowed,
+    memory_create,
+    memory_link,
+    memory_update,
+)
+from search.facets import Facet
+from search.layers import index_row
+from search.query import Problem, QueryError, SearchQuery
+from search.result import Hit, SearchResult, SearchWarning
+from search.run import run
+from search.timeline import TimelineRequest, timeline
+
+Arguments = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
+
+INDEX_SIZE = 20
+# As many values of a facet as an answer lists; a note says where there are more.
+FACET_VALUES = 10
+COUNTED_VALUES = 50
+# The facets of `retrieve_memory`, by the names of its specification.
+_COUNTED = ("tags", "memory_types")
+
+WORKFLOW = """\
+3-LAYER WORKFLOW (always follow; it costs a tenth of fetching everything):
+1. search(query) -> an index with ids, 50-100 tokens a hit
+2. timeline(anchor=ID) -> what was remembered around a hit
+3. get_observations(ids=[...]) -> whole memories, ONLY those you chose
+Never fetch whole memories before you have chosen by the index.
+Filters narrow every step: project, type, tag, category, from, to, since=30d. include_facets=true shows what there is \
+to filter by, with counts over all matches.
+Before store_memory, search: what is there already is better changed with update_memory. Connect what belongs together \
+with relate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as it is offered. `takes_filters`: also every filter of a search, which the server checks by name."""
+
+    name: str
+    description: str
+    run: Callable[[Arguments, Viewer], str]
+    properties: Mapping[str, Any]
+    required: tuple[str, ...] = ()
+    scope: str = "read"
+    takes_filters: bool = False
+    destructive: bool = False
+    idempotent: bool = True
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
+        if self.required:
+            schema["required"] = list(self.required)
+        if not self.takes_filters:
+            schema["additionalProperties"] = False
+        return schema
+
+    @property
+    def reads_only(self) -> bool:
+        return self.scope == "read"
+
+
+class ToolRefusedError(Exception):
+    """A call that cannot be answered. The message is for the model: what was wrong, and what to do next."""
+
+
+def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
+    """The tool's answer. Raises ToolRefusedError, whatever went wrong."""
+    try:
+        # Looking at the workflow takes no scope: it tells nothing of what is stored.
+        if tool.scope not in viewer.scopes and tool.run is not important:
+            raise ScopeMissingError(
+                f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."
+            )
+        return tool.run(arguments, viewer)
+    except Exception as error:
+        raise ToolRefusedError(_explained(error, tool)) from error
+
+
+def _explained(error: Exception, tool: Tool) -> str:
+    if is_outage(error):
+        return "The database does not answer at the moment. Try again in a few seconds."
+    told = error_of(error)
+    suggestion = told.suggestion
+    match error:
+        case MemoryNotFound():
+            suggestion = "Take ids from search; do not guess them."
+        case AlreadyExists():
+            suggestion = f"Change the one there is: update_memory(id={error.memory_id}, …)."
+        case ScopeMissingError() | NotAllowed():
+            suggestion = "Tell the user: this key may not do it; another one may."
+        case ApiError() | ChangeRefused():
+            suggestion = f"{tool.name} takes: {', '.join(tool.properties)}."
+    near = f" Did you mean {' or '.join(told.did_you_mean)}?" if told.did_you_mean else ""
+    detail = told.detail if told.detail.endswith(".") else f"{told.detail}."
+    return f"{detail}{near} {suggestion}".strip()
+
+
+# --- reading arguments -------------------------------------------------------------------------------------------
+
+
+def _read(model: type[Model], arguments: Arguments) -> Model:
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        raise error_of_input(error, model, below=0) from error
+
+
+def _split(arguments: Arguments) -> tuple[Shown, Arguments]:
+    """How to show the answer, and the rest of the arguments."""
+    own = {key: value for key, value in arguments.items() if key in Shown.model_fields and value is not None}
+    return _read(Shown, own), {key: value for key, value in arguments.items() if key not in Shown.model_fields}
+
+
+def _pairs(arguments: Arguments) -> list[tuple[str, str]]:
+    """Arguments as the pairs of a query string: what is said to one door means the same at every other."""
+    pairs: list[tuple[str, str]] = []
+    problems: list[Problem] = []
+    for key, value in arguments.items():
+        for item in _items(value):
+            if isinstance(item, bool):
+                pairs.append((key, "1" if item else "0"))
+            elif isinstance(item, str | int | float):
+                pairs.append((key, str(item)))
+            else:
+                problems.append(Problem(key[:60], "is not a text, a number, a switch or a list of these"))
+    if problems:
+        raise QueryError(problems)
+    return pairs
+
+
+def _items(value: Any) -> Iterator[Any]:
+    if value is None:
+        return
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+        # Some clients send every list as the text of one.
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            yield value
+            return
+    yield from value if isinstance(value, list) else [value]
+
+
+def _query(arguments: Arguments, size: int) -> SearchQuery:
+    pairs = _pairs(arguments)
+    if not {"limit", "page_size"} & {key for key, _ in pairs}:
+        pairs.append(("page_size", str(size)))
+    return SearchQuery.from_pairs(pairs)
+
+
+# --- tools -------------------------------------------------------------------------------------------------------
+
+
+def important(arguments: Arguments, viewer: Viewer) -> str:
+    _read(_Nothing, arguments)
+    return WORKFLOW
+
+
+def search(arguments: Arguments, viewer: Viewer) -> str:
+    shown, rest = _split(arguments)
+    query = _query(rest, INDEX_SIZE)
+    result = run(query, viewer, facet_limit=FACET_VALUES)
+    rows = [_row(hit) for hit in result.hits]
+    return rendered(_page(result, _all_facets), "memories", rows, shown, _next_page(query))
+
+
+def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
+    shown, rest = _split(arguments)
+    request, query = TimelineRequest.read(_pairs(rest))
+    found = timeline(request, query, viewer)
+    head: dict[str, Any] = {"earlier": found.earlier, "later": found.later}
+    head |= _warned(found.warnings)
+    rows: list[dict[str, Any]] = [{"at": -n, **_row(hit)} for n, hit in enumerate(reversed(found.before), 1)]
+    rows += [{"at": n, **_row(hit)} for n, hit in enumerate((found.anchor, *found.after)) if hit]
+    # The nearest first, so that a budget leaves out what is furthest.
+    rows.sort(key=lambda row: (abs(row["at"]), row["at"]))
+    return rendered(head, "memories", rows, shown, lambda n: "raise it, or ask for less depth", lambda row: row["at"])
+
+
+def get_observations(arguments: Arguments, viewer: Viewer) -> str:
+    shown, rest = _split(arguments)
+    if isinstance(ids := rest.get("ids"), str):
+        rest["ids"] = list(_items(ids))
+    batch = _read(Batch, {key: value for key, value in rest.items() if value is not None})
+    found, missing, left_out = batch_of(batch, viewer)
+    head: dict[str, Any] = {"total": len(found)}
+    if missing:
+        head["missing"] = f"{_ids(missing)}: no such memory that you may see{' in the project' * bool(batch.project)}"
+    if left_out:
+        head["past_limit"] = _ids(left_out)
+    rows = same_columns([_whole(detail) for detail in found])
+    ids = [detail.memory.pk for detail in found]
+    return rendered(head, "memories", rows, shown, lambda n: f"then ask for ids={ids[n:]}")
+
+
+def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
+    shown, rest = _split(arguments)
+    query = _query(rest, 10)
+    result = run(query, viewer, facet_limit=COUNTED_VALUES)
+    found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
+    rows = same_columns([_whole(detail) for detail in found])
+    return rendered(_page(result, _counted_facets), "memories", rows, shown, _next_page(query))
+
+
+def store_memory(arguments: Arguments, viewer: Viewer) -> str:
+    memory = memory_create(record=_read(StrictMemoryRecord, _given(arguments)), viewer=viewer)
+    return _written(memory, "stored")
+
+
+def update_memory(arguments: Arguments, viewer: Viewer) -> str:
+    given = _given(arguments)
+    named = _read(_Named, {"id": given.pop("id", None), "reason": given.pop("reason", "")})
+    if not given:
+        raise QueryError(
+            [Problem("", "nothing to change is given", "name the fields to change, such as tags or content")]
+        )
+    changes = _read(MemoryChanges, given)
+    memory = memory_update(memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason)
+    return _written(memory, "updated")
+
+
+def relate(arguments: Arguments, viewer: Viewer) -> str:
+    link = _read(_Link, _given(arguments))
+    memory = memory_link(memory_id=link.id, target_id=link.target, rel=link.rel, viewer=viewer)
+    return _written(memory, f"{link.rel} #{link.target}")
+
+
+# --- from results to rows ----------------------------------------------------------------------------------------
+
+
+class _Nothing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Named(BaseModel):
+    """The memory that is changed, and why."""
+
+    id: MemoryId
+    reason: Annotated[str, Field(max_length=1_000)] = ""
+
+
+class _Link(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: MemoryId
+    target: MemoryId
+    rel: Slug100 = "relates-to"
+
+
+def _given(arguments: Arguments) -> Arguments:
+    return {key: value for key, value in arguments.items() if value is not None}
+
+
+def _row(hit: Hit) -> dict[str, Cell]:
+    row = index_row(hit)
+    return {
+        "id": row.id,
+        "title": row.title,
+        "date": f"{row.created_at:%Y-%m-%d}",
+        "type": row.memory_type,
+        "project": row.project,
+    }
+
+
+def _whole(detail: MemoryDetail) -> dict[str, Cell]:
+    """A memory with everything that was written down, lists joined."""
+    memory = detail.memory
+    return {
+        "id": memory.pk,
+        "title": memory.title,
+        "date": f"{memory.created_at:%Y-%m-%dT%H:%M}",
+        "type": memory.memory_type,
+        "project": memory.project.slug,
+        "state": "" if memory.state == Memory.State.ACTIVE else memory.state,
+        "superseded_by": detail.superseded_by.id if detail.superseded_by else None,
+        "tags": _joined(memory.tags),
+        "categories": _joined(node.path for node in detail.categories),
+        "concepts": _joined(term.label for term in detail.concepts),
+        "entities": _joined(term.value for term in detail.entities),
+        "authors": _joined(memory.authors),
+        "agent": memory.agent,
+        "source": memory.source_uri or memory.source,
+        "links": _joined(f"{x.rel} {f'#{x.memory.id}' if x.memory else x.target}" for x in detail.links),
+        "summary": memory.summary,
+        "content": memory.content,
+    }
+
+
+def _joined(values: Iterable[str]) -> str:
+    return ", ".join(values)
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]) -> dict[str, Any]:
+    """What stands ahead of the rows: which page of how many, what was asked, what should be known."""
+    head: dict[str, Any] = {
+        "page": result.page,
+        "page_size": result.page_size,
+        "total": result.total,
+        "has_more": result.has_more,
+        "filters": {key: _joined(v) if isinstance(v, list) else v for key, v in result.query.applied().items()},
+    }
+    head |= _warned(result.warnings)
+    if not head["filters"]:
+        del head["filters"]
+    if result.without:
+        head["without"] = {f"without {one.label}": one.count for one in result.without}
+    return head | (facets(result) if result.facets is not None else {})
+
+
+def _warned(warnings: Iterable[SearchWarning]) -> dict[str, Any]:
+    told = [w.message + (f" Did you mean {' or '.join(w.did_you_mean)}?" if w.did_you_mean else "") for w in warnings]
+    return {"warnings": told} if told else {}
+
+
+def _all_facets(result: SearchResult) -> dict[str, Any]:
+    """Every facet that has a value, its largest values."""
+    return _counts([facet for facet in result.facets or () if facet.values or facet.unavailable], result)
+
+
+def _counted_facets(result: SearchResult) -> dict[str, Any]:
+    """The three of the specification: tags, types, spans of time."""
+    return _counts([facet for facet in result.facets or () if facet.spec.api_name in _COUNTED], result)
+
+
+def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
+    counts: dict[str, Any] = {}
+    notes: list[str] = []
+    for facet in facets:
+        if facet.unavailable:
+            notes.append(f"{facet.spec.api_name}: {facet.unavailable}")
+            continue
+        ranked = sorted(facet.values, key=lambda v: (-v.count, v.label))
+        counts[facet.spec.api_name] = {v.value: v.count for v in ranked if v.count or v.selected or v.excluded}
+        if facet.has_more:
+            notes.append(f"{facet.spec.api_name}: the {len(facet.values)} largest of {facet.distinct:,}")
+    if result.date_buckets is not None:
+        buckets = result.date_buckets
+        counts["date_buckets"] = {
+            name: getattr(buckets, name) for name in ("last_7d", "last_30d", "last_90d", "last_year", "older")
+        }
+    return {"facets": counts} | ({"facet_notes": notes} if notes else {})
+
+
+def _next_page(query: SearchQuery) -> Callable[[int], str]:
+    def advice(shown: int) -> str:
+        if query.page == 1 and shown:
+            return f"raise it, or go on with limit={shown} page=2"
+        return "raise it, or ask for a smaller limit"
+
+    return advice
+
+
+def _written(memory: Memory, done: str) -> str:
+    row = {"id": memory.pk, "done": done, "title": memory.title, "state": memory.state}
+    return encoded(row, "toon")

@@ -1,0 +1,71 @@
+import json
+import threading
+from urllib.parse import quote, urlencode
+
+import pytest
+import uvicorn
+from django.core.management import call_command
+from django.db import connection, connections
+
+from access.keys import make_key
+from access.viewer import command_viewer
+from config.serving import listen
+from memories.models import Memory, Project
+from tests.corpus import RECORDS
+
+
+def bring_in(folder):
+    """The hand-written memories; their ids by the ids that they have there."""
+    path = folder / "corpus.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    call_command("import_memories", str(path), verbosity=0)
+    return dict(Memory.objects.exclude(external_id="").values_list("external_id", "pk"))
+
+
+@pytest.fixture
+def ids(db, tmp_path):
+    return bring_in(tmp_path)
+
+
+@pytest.fixture
+def shared_ids(transactional_db, tmp_path):
+    """The same where other connections can see them, as those of a server."""
+    yield bring_in(tmp_path)
+    connections.close_all()
+
+
+def key_for(*slugs, scopes=("read", "write")):
+    named = {"projects": Project.objects.filter(slug__in=slugs)} if slugs else {"every_project": True}
+    return make_key(name="agent", scopes=scopes, viewer=command_viewer(), **named).raw
+
+
+@pytest.fixture
+def database_url(transactional_db):
+    """The address of the database under test, for another process."""
+    connection.ensure_connection()
+    told = connection.connection.info
+    who = quote(told.user) + (f":{quote(told.password)}" if told.password else "")
+    return f"postgresql://{who}@/{told.dbname}?{urlencode({'host': told.host, 'port': told.port})}"
+
+
+class QuietServer(uvicorn.Server):
+    """One that a test runs in a thread, which signals are none of the business of."""
+
+    def install_signal_handlers(self):
+        pass
+
+
+@pytest.fixture
+def site():
+    """The address of the real ASGI application, served as `manage.py up` serves it."""
+    with listen("127.0.0.1", 0) as listener:
+        config = uvicorn.Config("config.asgi:application", lifespan="on", log_config=None, timeout_graceful_shutdown=2)
+        server = QuietServer(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            thread.join(0.01)
+            assert thread.is_alive()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)

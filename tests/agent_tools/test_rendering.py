@@ -1,0 +1,106 @@
+"""Rows as text: TOON that is smaller than JSON and says the same, and budgets that are kept at whole rows."""
+
+import json
+
+import pytest
+import toon_format
+
+from agent_tools.rendering import Shown, encoded, estimated_tokens, rendered, same_columns
+from tests.agent_tools.tokens import tokens
+
+TEXTS = [
+    pytest.param("The crane brake slips when wet, so we greased the drum and relined it. " * 40, id="prose"),
+    pytest.param('{"id":12345,"created_at":"2026-03-01T14:00:00Z","tags":["a-b","c"]},' * 40, id="JSON"),
+    pytest.param("def f(x: int) -> int:\n    return asyncio.run(main(x))[0]  # noqa: E501\n" * 40, id="code"),
+    pytest.param("Das Boot fährt im März nach Kiel; der Kran bleibt hier. 東京湾の船。" * 40, id="other languages"),
+    pytest.param('  12,"Fix: x",2026-03-01,note,tea\n' * 40, id="rows"),
+    pytest.param("/usr/lib/python3.11/site-packages/mcp/server/lowlevel/server.py " * 40, id="paths"),
+]
+
+
+def rows(n, **more):
+    return [
+        {"id": k, "title": f"Brew “{k}”, twice: slowly", "project": "tea", "seen": k % 2 == 0, **more} for k in range(n)
+    ]
+
+
+def shown(most=1_000, form="toon"):
+    return Shown(format=form, max_tokens=most)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_estimate_is_rather_too_high_than_too_low(text):
+    assert 0.95 * tokens(text) <= estimated_tokens(text) <= 2.2 * tokens(text)
+
+
+@pytest.mark.parametrize("form", ["toon", "json"])
+def test_both_forms_say_the_same(form):
+    head = {"total": 3, "warnings": ["a: b", "c"], "facets": {"tags": {"a:b": 1, "12": 2}}}
+    text = rendered(head, "memories", rows(3), shown(form=form), str)
+    decode = toon_format.decode if form == "toon" else json.loads
+    assert decode(text) == {**head, "memories": rows(3)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "a,b",
+        'say "no"',
+        "line\nline",
+        "- a",
+        "true",
+        "null",
+        "12",
+        "1e5",
+        "#",
+        "a: b",
+        "[1]",
+        "{x}",
+        "\t",
+        "東京 🚢",
+        "\\",
+    ],
+)
+def test_any_text_comes_back_from_toon_as_it_was(text):
+    data = {"memories": [{"id": 1, "title": text, "empty": None}, {"id": 2, "title": "x", "empty": None}]}
+    assert toon_format.decode(encoded(data, "toon")) == data
+
+
+@pytest.mark.parametrize("form", ["toon", "json"])
+@pytest.mark.parametrize("most", [200, 300, 500, 900])
+def test_budget_is_kept_at_whole_rows_and_says_what_is_left_out(form, most):
+    text = rendered({"total": 90}, "memories", rows(90), shown(most, form), lambda n: f"go on at {n}")
+    assert estimated_tokens(text) <= most
+    told = toon_format.decode(text) if form == "toon" else json.loads(text)
+    kept = len(told["memories"])
+    assert told["memories"] == rows(90)[:kept]
+    assert 0 < kept < 90
+    assert told["left_out"] == f"{90 - kept} of 90 memories, for max_tokens={most}: go on at {kept}"
+    assert list(told) == ["total", "left_out", "memories"]
+
+
+def test_one_row_that_is_too_long_is_cut_inside_and_says_so():
+    long = [{"id": 1, "content": "word " * 5_000}, {"id": 2, "content": "short"}]
+    told = toon_format.decode(rendered({}, "memories", long, shown(500), lambda n: f"go on at {n}"))
+    assert [row["id"] for row in told["memories"]] == [1]
+    assert told["memories"][0]["content"].endswith("…")
+    assert told["left_out"].startswith("1 of 2 memories, and content of the first after ")
+    assert told["left_out"].endswith(" of 25,000 characters, for max_tokens=500: go on at 1")
+
+
+def test_what_is_kept_first_need_not_come_first():
+    near = sorted(range(-40, 41), key=abs)
+    text = rendered({}, "memories", [{"at": n} for n in near], shown(200), str, lambda row: row["at"])
+    told = [row["at"] for row in toon_format.decode(text)["memories"]]
+    assert told == sorted(told)
+    assert {-1, 0, 1} <= set(told)
+    assert 40 not in told
+
+
+def test_columns_that_are_empty_everywhere_are_left_out():
+    assert same_columns([{"id": 1, "a": "", "b": None}, {"id": 2, "a": "x", "b": None}]) == [
+        {"id": 1, "a": ""},
+        {"id": 2, "a": "x"},
+    ]

@@ -1,0 +1,232 @@
+"""Every tool as an agent calls it, and what it is told when it calls wrongly."""
+
+import json
+
+import pytest
+import toon_format
+
+from access.models import ApiKey
+from access.viewer import command_viewer, viewer_of_key
+from agent_tools.catalogue import TOOL
+from agent_tools.tools import WORKFLOW, ToolRefusedError, call
+from memories.models import Memory, MemoryLink
+from memories.queries import memory_detail
+from search.query import SearchQuery
+from search.run import run
+from tests.agent_tools.conftest import key_for
+from tests.agent_tools.tokens import tokens
+
+pytestmark = pytest.mark.django_db
+
+
+def told(name, viewer=None, **arguments):
+    return call(TOOL[name], arguments, viewer or command_viewer())
+
+
+def ask(name, viewer=None, **arguments):
+    return json.loads(told(name, viewer, format="json", **arguments))
+
+
+def refused(name, viewer=None, **arguments):
+    with pytest.raises(ToolRefusedError) as error:
+        told(name, viewer, **arguments)
+    return str(error.value)
+
+
+def viewer_of(*slugs, scopes=("read", "write")):
+    key_for(*slugs, scopes=scopes)
+    return viewer_of_key(ApiKey.objects.latest("id"))
+
+
+def test_workflow_is_told_to_everybody(db):
+    assert told("__IMPORTANT", viewer_of(scopes=["write"])) == WORKFLOW
+
+
+def test_search_answers_an_index(ids):
+    reply = ask("search", query="tea", type="decision", tag=["tea"])
+    assert (reply["page"], reply["page_size"], reply["total"], reply["has_more"]) == (1, 20, 2, False)
+    assert reply["filters"] == {"q": "tea", "type": "decision", "tag": "tea"}
+    assert {row["id"] for row in reply["memories"]} == {ids["t1"], ids["t7"]}
+    assert list(reply["memories"][0]) == ["id", "title", "date", "type", "project"]
+    assert "facets" not in reply
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same"),
+    [
+        pytest.param(
+            {"query": "tea", "limit": 3, "offset": 3, "orderBy": "date_desc"},
+            "q=tea&page=2&page_size=3&sort=newest",
+            id="three layers",
+        ),
+        pytest.param(
+            {"tags": ["tea", "guests"], "match_all": True, "mode": "tag"},
+            "mode=tag&tag=tea&tag=guests&tag.all=1&page_size=20",
+            id="all of the tags",
+        ),
+        pytest.param({"tags": '["tea", "guests"]'}, "tag=tea&tag=guests&page_size=20", id="a list as its text"),
+        pytest.param(
+            {"mode": "faceted", "memory_type": "note", "start_date": "2024-01-01", "end_date": "2024-12-31"},
+            "mode=faceted&type=note&from=2024-01-01&to=2024-12-31&page_size=20",
+            id="faceted",
+        ),
+        pytest.param(
+            {"-tag": "tea", "dateStart": "2024-02-01", "category": "yard", "subcategories": False},
+            "-tag=tea&from=2024-02-01&category=yard&subcategories=0&page_size=20",
+            id="exclusion",
+        ),
+    ],
+)
+def test_arguments_mean_what_they_mean_at_every_door(ids, arguments, same):
+    result = run(SearchQuery.from_pairs(part.split("=") for part in same.split("&")), command_viewer())
+    reply = ask("search", **arguments)
+    assert [row["id"] for row in reply["memories"]] == [hit.id for hit in result.hits]
+    assert (reply["total"], reply["page"]) == (result.total, result.page)
+    assert result.total
+
+
+def test_facets_of_a_search_are_over_every_match(ids):
+    reply = ask("search", include_facets=True, limit=1)
+    assert reply["facets"]["memory_types"] == {"note": 6, "decision": 3, "bugfix": 2, "howto": 2, "idea": 1}
+    assert reply["facets"]["projects"] == {"tea": 8, "boat": 6}
+    assert reply["facets"] == ask("search", include_facets=True, limit=1, page=9)["facets"]
+
+
+def test_dates_that_end_before_they_start_find_nothing_and_say_so(ids):
+    reply = ask("search", mode="faceted", start_date="2025-01-01", end_date="2024-01-01")
+    assert (reply["total"], reply["memories"]) == (0, [])
+    assert "end before they start" in reply["warnings"][0]
+    assert reply["without"] == {"without the dates": 14}
+
+
+def test_retrieve_memory_counts_as_its_specification_says(ids):
+    reply = ask("retrieve_memory", query="tea", include_facets=True, page_size=2)
+    assert (reply["page"], reply["page_size"], reply["total"], reply["has_more"]) == (1, 2, 6, True)
+    assert set(reply["facets"]) == {"tags", "memory_types", "date_buckets"}
+    assert reply["facets"]["memory_types"] == {"decision": 2, "note": 2, "howto": 1, "idea": 1}
+    assert set(reply["facets"]["date_buckets"]) == {"last_7d", "last_30d", "last_90d", "last_year", "older"}
+    assert all(memory["content"] for memory in reply["memories"])
+    assert "facets" not in ask("retrieve_memory", query="tea")
+    assert ask("retrieve_memory", query="zeppelin")["memories"] == []
+
+
+def test_timeline_shows_what_is_around(ids):
+    reply = ask("timeline", anchor=ids["b1"], depth_before=1, depth_after=2, project=["boat"])
+    assert [(row["at"], row["id"]) for row in reply["memories"]] == [(0, ids["b1"]), (1, ids["b2"]), (2, ids["b3"])]
+    assert (reply["earlier"], reply["later"]) == (0, 3)
+    by_words = ask("timeline", query="crane brake", depth_before=0, depth_after=0)
+    assert [row["id"] for row in by_words["memories"]] == [ids["b1"]]
+
+
+def test_observations_come_whole_with_lists_in_one_cell(ids):
+    reply = ask("get_observations", ids=[ids["b5"], ids["t6"], 999_999])
+    assert reply["missing"] == "999999: no such memory that you may see"
+    boat, sugar = reply["memories"]
+    assert boat["content"].startswith("Check the crane.")
+    assert (boat["tags"], boat["categories"]) == ("crane, boat", "yard/dock, yard/dock/crane")
+    assert boat["entities"] == "tool:crane, tool:slings"
+    assert (sugar["state"], sugar["superseded_by"]) == ("superseded", ids["t7"])
+    assert list(boat) == list(sugar)
+    assert ask("get_observations", ids=f"[{ids['b5']}]")["total"] == 1
+
+
+def test_budget_says_how_to_go_on(ids):
+    reply = ask("search", max_tokens=300)
+    kept = len(reply["memories"])
+    assert reply["left_out"] == (
+        f"{14 - kept} of 14 memories, for max_tokens=300: raise it, or go on with limit={kept} page=2"
+    )
+    further = ask("search", limit=kept, page=2)
+    assert [row["id"] for row in further["memories"]] == [row["id"] for row in ask("search")["memories"]][
+        kept : 2 * kept
+    ]
+
+
+def test_stored_memory_is_found_changed_and_connected(ids):
+    stored = toon_format.decode(told("store_memory", content="Relined the brake.", project="boat", tags=["crane"]))
+    assert stored == {"id": stored["id"], "done": "stored", "title": "Relined the brake.", "state": "active"}
+    changed = told("update_memory", id=stored["id"], type="fix", tags=["brake"], reason="clearer")
+    assert "done: updated" in changed
+    memory = Memory.objects.get(pk=stored["id"])
+    assert (memory.memory_type, memory.tags) == ("fix", ["brake"])
+    told("relate", id=stored["id"], target=ids["b1"], rel="fixes")
+    told("relate", id=stored["id"], target=ids["b1"], rel="fixes")
+    assert [(x.rel, x.target_memory_id) for x in MemoryLink.objects.filter(memory=memory)] == [("fixes", ids["b1"])]
+    told("relate", id=stored["id"], target=ids["b7"], rel="supersedes")
+    assert memory_detail(command_viewer(), ids["b7"]).superseded_by.id == stored["id"]
+    told("update_memory", id=stored["id"], state="deleted")
+    assert ask("search", query="relined")["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        pytest.param("search", {"taggs": "tea"}, "taggs: is not a parameter. Did you mean tags", id="unknown filter"),
+        pytest.param("search", {"from": "yesterday"}, "write YYYY-MM-DD", id="no date"),
+        pytest.param("search", {"mode": "magic"}, "write one of", id="no mode"),
+        pytest.param("search", {"tag": {"a": 1}}, "tag: is not a text, a number, a switch or a list", id="an object"),
+        pytest.param("search", {"format": "xml"}, "format: ", id="no form"),
+        pytest.param("search", {"max_tokens": 5}, "max_tokens: ", id="no budget"),
+        pytest.param("timeline", {}, "write anchor=ID of a memory, or query=words", id="nowhere"),
+        pytest.param("timeline", {"anchor": 999_999}, "Take ids from search", id="unknown anchor"),
+        pytest.param("get_observations", {}, "ids: is missing", id="no ids"),
+        pytest.param(
+            "get_observations",
+            {"ids": [1], "project_id": 3},
+            "project_id: is not a field; did you mean project?",
+            id="unknown argument",
+        ),
+        pytest.param("get_observations", {"ids": ["x"]}, "get_observations takes: ids, orderBy", id="not an id"),
+        pytest.param("store_memory", {}, "content: is missing", id="nothing to store"),
+        pytest.param("store_memory", {"content": "x", "taggs": []}, "did you mean tags?", id="unknown field"),
+        pytest.param(
+            "store_memory", {"content": "tea tea tea tea", "project": "tea"}, "update_memory(id=", id="there already"
+        ),
+        pytest.param("update_memory", {"id": 1}, "nothing to change is given", id="no change"),
+        pytest.param("update_memory", {"tags": []}, "id: ", id="no memory"),
+        pytest.param(
+            "relate", {"id": 1, "target": 999_998, "kind": "x"}, "kind: is not a field", id="unknown of a link"
+        ),
+        pytest.param("__IMPORTANT", {"a": 1}, "a: is not a field", id="of nothing"),
+    ],
+)
+def test_mistake_is_named_with_what_to_do(ids, name, arguments, said):
+    assert said in refused(name, **arguments)
+
+
+def test_key_is_held_to_its_scope_and_projects(ids):
+    reader = viewer_of("boat", scopes=["read"])
+    assert "needs the scope write; yours: read" in refused("store_memory", reader, content="x")
+    writer = viewer_of(scopes=["write"])
+    assert "needs the scope read" in refused("search", writer, query="tea")
+    member = viewer_of("boat")
+    assert ask("search", member)["total"] == 6
+    assert ask("get_observations", member, ids=[ids["t1"]])["memories"] == []
+    assert "There is no memory" in refused("relate", member, id=ids["b1"], target=ids["t1"])
+    assert "There is no memory" in refused("update_memory", member, id=ids["t1"], tags=[])
+    assert "You may write into: boat" in refused("store_memory", member, content="x", project="tea")
+
+
+def test_page_of_fifty_is_much_smaller_as_toon_and_the_same(ids):
+    for n in range(50):
+        told(
+            "store_memory",
+            content=f"Note {n}: the crane, its brake and its drum were looked at.",
+            project="boat",
+            type="note",
+        )
+    toon, compact = (told("search", limit=50, max_tokens=50_000, format=form) for form in ("toon", "json"))
+    assert toon_format.decode(toon) == json.loads(compact)
+    assert len(json.loads(compact)["memories"]) == 50
+    assert len(toon) <= 0.7 * len(compact)
+
+
+def test_hit_of_an_index_costs_less_than_a_hundred_tokens(ids):
+    assert tokens(told("search")) / 14 <= 100
+
+
+def test_mistake_of_ours_tells_nothing_of_itself(ids, monkeypatch, caplog):
+    monkeypatch.setattr("agent_tools.tools.run", lambda *a, **k: 1 / 0)
+    assert refused("search").startswith("Something went wrong here")
+    assert "division" not in refused("search")
+    assert "An unforeseen error" in caplog.text

@@ -1,0 +1,213 @@
+"""Isolation, by the strongest property there is: whatever happens in other projects, every answer to somebody who may
+see one project stays what it was, through every door. What never changes can tell nothing.
+"""
+
+import json
+import random
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.keys import make_key
+from access.models import ApiKey, Membership
+from access.viewer import command_viewer, viewer_of_key
+from agent_tools.catalogue import TOOL
+from agent_tools.tools import ToolRefusedError, call
+from categories.models import Category, Concept, Entity, Relationship
+from memories.models import Memory, Project
+from memories.records import MemoryRecord
+from memories.services import memory_create, memory_delete, memory_supersede
+from search import corpus as corpus_cache
+
+EVERYTHING = command_viewer()
+# Names of the other projects, some of them nearly what the tea house says.
+SECRETS = ["zanzibar", "kettles", "brewings", "oolongs", "temperatures", "zephyrine"]
+SHARED = ["tea", "kettle", "guests", "hardware", "brewing"]
+# What the clock alone changes, and what a page draws anew each time.
+CHANGING = re.compile(
+    r'"took_ms": ?[\d.]+|name="csrfmiddlewaretoken" value="[^"]*"|data-csrf="[^"]*"|"X-CSRFToken": "[^"]*"|[\d.]+ ms'
+)
+
+
+def record_of_another(rng, n):
+    """A memory of another project that shares names with the tea house's, and has secrets of its own."""
+    names = rng.sample(SHARED, 2) + rng.sample(SECRETS, 2)
+    rng.shuffle(names)
+    return {
+        "id": f"x{n}",
+        "project": rng.choice(["boat", "secret", "zanzibar"]),
+        "type": rng.choice(["note", "decision", "zanzibar-report", "howto"]),
+        "title": f"{names[0]} {names[1]} {n}",
+        "content": " ".join(rng.choices([*SHARED, *SECRETS, "crane", "sugar", "winter"], k=20)),
+        "tags": names,
+        "categories": [rng.choice(["Kitchen/Brewing", "Kitchen/Zanzibar", "Guests", f"Zanzibar/{names[0]}"])],
+        "concepts": [rng.choice(["temperature", "hospitality", "zephyrine"])],
+        "entities": [
+            {"name": rng.choice(["Mio", "kettle", "zanzibar"]), "type": rng.choice(["person", "tool", "zed"])}
+        ],
+        "links": [{"rel": "mentions", "target": "t1"}, {"rel": "fixes", "target": f"#{rng.randrange(1, 400)}"}],
+        "authors": [rng.choice(["Mio", "Ben", "Zanzi Bar"])],
+        "agent": rng.choice(["claude-code", "zanzi-agent"]),
+        "source": rng.choice(["wiki", "zanzi-source"]),
+        "created_at": f"20{rng.randrange(10, 26)}-0{rng.randrange(1, 10)}-11T10:00:00Z",
+        "state": rng.choice(["active", "active", "proposed", "archived"]),
+    }
+
+
+def trouble(rng, n):
+    """A few changes in other projects: memories made, deleted, replaced, and facts about entities that both know."""
+    made = [
+        memory_create(record=MemoryRecord.model_validate(record_of_another(rng, 10 * n + k)), viewer=EVERYTHING)
+        for k in range(4)
+    ]
+    memory_delete(memory_id=made[0].pk, viewer=EVERYTHING, reason="zanzibar")
+    if made[1].project_id == made[2].project_id:
+        memory_supersede(memory_id=made[1].pk, by_id=made[2].pk, viewer=EVERYTHING)
+    ends = list(Entity.objects.order_by("-id")[:2])
+    kind = f"knows-{n}"
+    Relationship.objects.create(source=ends[0], target=ends[1], relationship_type=kind, evidence_ids=[made[3].pk])
+
+
+# Not the order by relevance of several words: the index weighs a word by how rare it is among all memories, so it may
+# change which of two hits of one's own comes first. It gives no scores to whoever may not see all.
+QUERIES = [
+    "",
+    "q=tea",
+    "q=kettle+or+brewing&sort=newest",
+    "q=zanzibar",
+    "q=zanzibr",
+    "q=kettels",
+    "tag=kettles",
+    "tag=zanzibr",
+    "category=zanzibar",
+    "category=kitchen",
+    "category=kitchen/zanzibar",
+    "concept=zephyrin",
+    "entity=zed:zanzibar",
+    "entity=Mio",
+    "author=Zanzi+Bar",
+    "agent=zanzi-agent",
+    "source=zanzi-source",
+    "type=zanzibar-report",
+    "project=zanzibar",
+    "project=secret&project=tea",
+    "-tag=zanzibar&-category=zanzibar&-project=boat",
+    "state=deleted&state=archived",
+    "from=2012-01-01&to=2024-12-31&tag=tea",
+    "no=category",
+]
+
+
+def addresses(first_new):
+    """Everything that can be looked at: whatever a name, a number or an address may be tried for."""
+    tea = Memory.objects.get(external_id="t1").pk
+    for query in QUERIES:
+        yield "get", f"/api/search?include_facets=1&{query}", None
+        yield "get", f"/api/facets?{query}", None
+    for facet in ("tag", "category", "concept", "entity", "author", "type", "project", "agent", "source", "state"):
+        yield "get", f"/api/facets/{facet}?sort=name", None
+        yield "get", f"/api/facets/{facet}?search=zan&q=tea", None
+    yield "get", "/api/facets/category?parent=zanzibar", None
+    yield "get", "/api/facets/category?parent=kitchen", None
+    yield "get", f"/api/search?category={Category.objects.latest('id').pk + 1}", None
+    yield "get", f"/api/search?concept={Concept.objects.latest('id').pk + 1}", None
+    yield "get", f"/api/search?entity={Entity.objects.latest('id').pk + 1}", None
+    yield "get", "/api/health", None
+    yield "get", f"/api/memories/{tea}", None
+    yield "get", f"/api/memories/{first_new}", None
+    yield "get", f"/api/timeline?anchor={tea}&depth_before=100&depth_after=100", None
+    yield "get", f"/api/timeline?anchor={first_new}", None
+    yield "get", "/api/timeline?query=kettle+valve&depth_before=100&depth_after=100", None
+    yield "get", "/api/timeline?query=zanzibar", None
+    ids = {"ids": [tea, first_new, first_new + 1]}
+    yield "post", "/api/memories/batch", ids
+    yield "post", "/api/observations/batch", {**ids, "project": "zanzibar"}
+
+
+CALLS = [
+    ("search", {"query": "tea", "include_facets": True}),
+    ("search", {"query": "zanzibr"}),
+    ("search", {"category": "zanzibar", "include_facets": True}),
+    ("timeline", {"query": "kettle valve", "depth_before": 100, "depth_after": 100}),
+    ("retrieve_memory", {"query": "kettle", "include_facets": True}),
+    ("update_memory", {"id": 0, "tags": ["x"]}),
+    ("relate", {"id": 0, "target": 0}),
+    ("get_observations", {"ids": [0]}),
+    ("store_memory", {"content": "x", "project": "zanzibar"}),
+]
+PAGES = [
+    "/explore/",
+    "/explore/?q=kettle",
+    "/explore/?q=zanzibr",
+    "/explore/?category=zanzibar",
+    "/facets/tag/",
+    "/facets/entity/",
+]
+
+
+def told_by_tools(viewer, first_new):
+    for name, arguments in CALLS:
+        given = {
+            key: first_new if value == 0 else [first_new] if value == [0] else value for key, value in arguments.items()
+        }
+        try:
+            yield f"{name} {arguments}", call(TOOL[name], given, viewer)
+        except ToolRefusedError as error:
+            yield f"{name} {arguments}", str(error)
+
+
+def everything_told(caller, browser, viewer, first_new, asked):
+    """Every answer of every door, by what was asked."""
+    corpus_cache.forget()
+    told = {}
+    for method, address, body in asked:
+        response = (
+            caller.get(address) if method == "get" else caller.post(address, body, content_type="application/json")
+        )
+        assert response.status_code < 500, address
+        told[f"{address} {json.dumps(body)}"] = f"{response.status_code} {CHANGING.sub('', response.text)}"
+    told.update(told_by_tools(viewer, first_new))
+    tea = Memory.objects.get(external_id="t1").pk
+    for page in (*PAGES, f"/m/{tea}/", f"/m/{first_new}/"):
+        response = browser.get(page)
+        told[page] = f"{response.status_code} {CHANGING.sub('', response.text)}"
+    return told
+
+
+def difference(asked, before, after):
+    """Where two answers part, for people."""
+    at = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+    part = slice(max(at - 60, 0), at + 160)
+    return asked, before[part], after[part]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_that_happens_elsewhere_changes_any_answer(corpus, seed):
+    tea = Project.objects.get(slug="tea")
+    raw = make_key(name="tea", scopes=["read", "write"], projects=[tea], viewer=EVERYTHING).raw
+    user = User.objects.create_user("reader")
+    Membership.objects.create(user=user, project=tea)
+    caller, browser = Client(headers={"Authorization": f"Bearer {raw}"}), Client()
+    browser.force_login(user)
+    viewer = viewer_of_key(ApiKey.objects.get())
+    first_new = Memory.objects.latest("id").pk + 1
+    asked = list(addresses(first_new))
+    before = everything_told(caller, browser, viewer, first_new, asked)
+    rng = random.Random(seed)
+    for n in range(3):
+        trouble(rng, n)
+    assert Memory.objects.latest("id").pk > first_new
+    after = everything_told(caller, browser, viewer, first_new, asked)
+    assert [difference(one, told, after[one]) for one, told in before.items() if told != after[one]] == []
+
+
+def test_other_key_sees_what_the_first_one_does_not(corpus):
+    trouble(random.Random(4), 1)
+    others = Project.objects.exclude(slug="tea")
+    raw = make_key(name="others", scopes=["read"], projects=others, viewer=EVERYTHING).raw
+    reply = Client(headers={"Authorization": f"Bearer {raw}"}).get("/api/search?include_facets=1&page_size=100").json()
+    assert {memory["project"] for memory in reply["memories"]} <= {project.slug for project in others}
+    assert "tea" not in reply["facets"]["projects"]
+    assert reply["total"] == sum(reply["facets"]["projects"].values()) >= 7
