@@ -11,17 +11,18 @@ from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
 
 
-def whole(view: View, name: str) -> Array:
-    """A column over all slots. One part is the file itself; several are put together once for a view."""
-    if name not in view.kept:
-        parts = [part.arrays[name] for part in view.parts]
-        view.kept[name] = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.int64)
-    found: Array = view.kept[name]  # type: ignore[assignment]
-    return found
-
-
 def values_at(view: View, name: str, slots: Array) -> Array:
-    found: Array = whole(view, name).take(slots)
+    """What a column has in these slots. Each part is read by itself: put together they would be there twice."""
+    if len(view.parts) == 1:
+        only: Array = view.parts[0].arrays[name].take(slots)
+        return only
+    if not len(slots):
+        return np.empty(0, np.int64)
+    if bool(np.all(slots[1:] >= slots[:-1])):
+        return np.concatenate([part.arrays[name].take(places) for part, places in stretches(view, slots)])
+    order = np.argsort(slots)
+    found = np.empty_like(sorted_values := values_at(view, name, slots[order]))
+    found[order] = sorted_values
     return found
 
 

@@ -10,15 +10,20 @@ from pyroaring import BitMap
 
 from search.engines.base import BUCKET_DAYS, FacetCounts, FacetRequest, Plan, Value, ValueCount
 from search.engines.tantivy import days
-from search.engines.tantivy.columns import codes_of, column_of, stretches, values_at, whole
+from search.engines.tantivy.columns import codes_of, column_of, stretches, values_at
 from search.engines.tantivy.match import Matches
-from search.engines.tantivy.parts import Array, Bitmaps, Mask, Part, bitmap_of
+from search.engines.tantivy.parts import SCALARS, Array, Bitmaps, Mask, Part, bitmap_of
 from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
 from search.histogram import DayCount
 
-# From so many memories on, up to all but so many, values are counted by bitmaps.
+# From so many memories on, up to all but so many, values are counted by bitmaps in those parts that are as large and
+# of which they are such a share.
 _WORTH_BITMAPS = 60_000
+_LARGE_PART = 50_000
+_LARGE_SHARE = 0.05
+# For so many plans their days are kept.
+_KEPT_DAYS = 8
 
 
 class Counter(Protocol):
@@ -43,9 +48,8 @@ class Counting:
     def __init__(self, view: View, matches: Matches) -> None:
         self._view = view
         self._matches = matches
-        self._largest_part = max(view.parts, key=lambda part: part.size, default=None)
-        # By the ids of masks, which `matches` keeps.
-        self._chosen: dict[int, BitMap] = {}
+        # By the ids of masks, which `matches` keeps, and the first slots of parts.
+        self._chosen: dict[tuple[int, int], BitMap] = {}
         self._no_values: dict[tuple[int, str], int] = {}
 
     def no_value(self, plan: Plan, key: str) -> int:
@@ -82,18 +86,31 @@ class Counting:
             hours=hours,
         )
 
+    def spans_around(self, dateless: Plan, inside: Mask, zone: tzinfo) -> tuple[DayCount, ...]:
+        """By local day: how many a plan without dates has, and how many of those inside. Dates are moved about while
+        all else stays, so the former are kept for the next dates.
+        """
+        kept: dict[object, tuple[DayCount, ...]] = self._view.kept.setdefault("days", {})  # type: ignore[assignment]
+        if (every := kept.get((dateless, zone))) is None:
+            every = self.spans(self._matches.of(dateless), None, zone)
+            if len(kept) >= _KEPT_DAYS:
+                kept.clear()
+            kept[dateless, zone] = every
+        within = {day.moment: day.all for day in self.spans(inside, None, zone)}
+        return tuple(DayCount(moment, n, within.get(moment, 0)) for moment, n, _ in every)
+
     def buckets(self, mask: Mask, now: datetime) -> tuple[int, ...]:
-        created = whole(self._view, "created")
         moments = [days.microseconds_of(now - timedelta(days=n)) for n in BUCKET_DAYS]
+        hits = int(np.count_nonzero(mask))
         # Most memories are older than the longest bucket.
-        slots = self._matches.slots(mask)
-        if len(slots) * 8 < len(mask):
-            found = created.take(slots)
+        if hits * 8 <= len(mask):
+            found = values_at(self._view, "created", self._matches.slots(mask))
             found = found[found >= moments[-1]]
         else:
-            found = created[(created >= moments[-1]) & mask]
+            each = ((part.arrays["created"], mask[part.slots]) for part in self._view.parts)
+            found = np.concatenate([created[(created >= moments[-1]) & within] for created, within in each])
         since = [int(np.count_nonzero(found >= moment)) for moment in moments]
-        return (*since, len(slots) - since[-1])
+        return (*since, hits - since[-1])
 
     def _wanted(self, request: FacetRequest, column: str, counter: Counter) -> list[int]:
         """The codes that a request is for; some of them may count nothing."""
@@ -114,22 +131,27 @@ class Counting:
 
     def _counter(self, column: str, mask: Mask) -> Counter:
         hits = len(self._matches.slots(mask))
-        if _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_BITMAPS:
-            large = self._largest_part
-            if large is not None and (bitmaps := large.bitmaps(column)) is not None:
-                return self._of_bitmaps(column, mask, large, bitmaps)
-        return _Counted(self._count(column, mask))
-
-    def _of_bitmaps(self, column: str, mask: Mask, large: Part, bitmaps: Bitmaps) -> Counter:
-        """By bitmaps in the largest part, all at once in the others, which are small."""
-        if (chosen := self._chosen.get(id(mask))) is None:
-            chosen = self._chosen[id(mask)] = bitmap_of(mask[large.slots])
+        large = _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_BITMAPS
+        if not large or column in SCALARS:
+            return _Counted(self._count(column, mask))
         length = self._view.sizes[column]
         rest = np.zeros(length, np.int64)
-        for part, within in stretches(self._view, self._matches.slots(mask)):
-            if part is not large:
-                rest += part.count(column, mask[part.slots], within, length)
-        return _CountedByBitmaps(chosen, bitmaps, rest)
+        shared: list[tuple[BitMap, Bitmaps]] = []
+        for part, places in stretches(self._view, self._matches.slots(mask)):
+            within = mask[part.slots]
+            many = part.size >= _LARGE_PART and len(places) >= _LARGE_SHARE * part.size
+            if many and (bitmaps := part.bitmaps(column)) is not None:
+                bitmaps.count_rare(within, rest)
+                shared.append((self._bitmap(mask, part), bitmaps))
+            else:
+                rest += part.count(column, within, places, length)
+        return _CountedByBitmaps(shared, rest) if shared else _Counted(rest)
+
+    def _bitmap(self, mask: Mask, part: Part) -> BitMap:
+        key = (id(mask), part.first)
+        if (known := self._chosen.get(key)) is None:
+            known = self._chosen[key] = bitmap_of(mask[part.slots])
+        return known
 
     def _count(self, column: str, mask: Mask) -> Array:
         """Counts by code. Of more than half of all memories, the others are counted and taken away."""
@@ -184,22 +206,26 @@ class _Counted:
 
 
 class _CountedByBitmaps:
-    """Each code counted when it is asked for, and never twice: only what may be shown is."""
+    """What many share counted when it is asked for, and never twice: only what may be shown is. Of each large part
+    what is chosen of it, and its bitmaps; `rest` are the counts of all else.
+    """
 
-    def __init__(self, chosen: BitMap, bitmaps: Bitmaps, rest: Array) -> None:
-        self._chosen = chosen
-        self._bitmaps = bitmaps
+    def __init__(self, shared: Sequence[tuple[BitMap, Bitmaps]], rest: Array) -> None:
+        self._shared = shared
         self._rest = rest
         self._known: dict[int, int] = {}
         # By code, how many there can be at most.
         self._most: Array = rest.copy()
-        self._most[bitmaps.codes] += bitmaps.sizes
+        for _, bitmaps in shared:
+            self._most[bitmaps.codes] += bitmaps.sizes
 
     def of(self, code: int) -> int:
         if (known := self._known.get(code)) is None:
-            places = self._bitmaps.by_code.get(code)
-            within = 0 if places is None else self._chosen.intersection_cardinality(places)
-            known = self._known[code] = int(self._rest[code]) + within
+            known = int(self._rest[code])
+            for chosen, bitmaps in self._shared:
+                if (places := bitmaps.by_code.get(code)) is not None:
+                    known += chosen.intersection_cardinality(places)
+            self._known[code] = known
         return known
 
     def some(self) -> list[int]:
@@ -222,7 +248,8 @@ class _CountedByBitmaps:
 
     def distinct(self) -> int:
         some = self._rest > 0
-        touched = map(self._chosen.intersect, self._bitmaps.by_code.values())
-        some[self._bitmaps.codes] |= np.fromiter(touched, np.bool_, len(self._bitmaps.codes))
-        some[0] = False
-        return int(np.count_nonzero(some))
+        for chosen, bitmaps in self._shared:
+            unseen = bitmaps.codes[~some[bitmaps.codes]]
+            places = (bitmaps.by_code[code] for code in unseen.tolist())
+            some[unseen] = np.fromiter(map(chosen.intersect, places), np.bool_, len(unseen))
+        return int(np.count_nonzero(some[1:]))

@@ -134,7 +134,10 @@ class TantivyEngine:
             if capped and inside is not None:
                 # With the dates others are the nearest, and they match without them too.
                 without = without | inside
-            spans = counting.spans(without, inside, zone)
+            if inside is None or plan.meaning is not None:
+                spans = counting.spans(without, inside, zone)
+            else:
+                spans = counting.spans_around(dateless, inside, zone)
             ever = counting.buckets(without, now)
             within = ever if inside is None else counting.buckets(inside, now)
             return Counts(summary, facets, spans, within, ever, capped)

@@ -13,7 +13,7 @@ from search.analysis import Pattern
 from search.engines.base import NOTHING_NEAR, Filter, Ids, LanguageText, Near, Plan, Value
 from search.engines.nearest import nearest_passing
 from search.engines.tantivy import days
-from search.engines.tantivy.columns import codes_of, column_of, slots_of, values_at, whole
+from search.engines.tantivy.columns import codes_of, column_of, slots_of, values_at
 from search.engines.tantivy.parts import SCALARS, Array, Mask
 from search.engines.tantivy.store import View
 from search.engines.tantivy.word_sets import word_sets
@@ -120,12 +120,13 @@ class Matches:
         return self.known(("none", key), lambda: self._coded(key, [0]))
 
     def _dated(self, plan: Plan) -> Mask:
-        created = whole(self._view, "created")
         mask = np.ones(self._view.manifest.slots, np.bool_)
-        if plan.start is not None:
-            mask &= created >= days.microseconds_of(plan.start)
-        if plan.end is not None:
-            mask &= created < days.microseconds_of(plan.end)
+        for part in self._view.parts:
+            created, stretch = part.arrays["created"], mask[part.slots]
+            if plan.start is not None:
+                stretch &= created >= days.microseconds_of(plan.start)
+            if plan.end is not None:
+                stretch &= created < days.microseconds_of(plan.end)
         return mask
 
     def _texts(self, texts: Sequence[LanguageText], *, always: bool = False) -> Mask:

@@ -35,8 +35,10 @@ _MAGIC = b"MNEMOPRT"
 _ALIGNED = 64
 
 
-# Bitmaps are made for columns whose values are shared by so many places on average.
-_WORTH_BITMAPS = 100
+# So many places fit into the cache of a core.
+_STRETCH = 1 << 17
+# Values that at least so many places of a part share are kept as bitmaps.
+_SHARED = 150
 
 
 class DamagedError(Exception):
@@ -89,13 +91,40 @@ class Dictionary:
                 known.append(value)
 
 
-@dataclass(frozen=True, slots=True)
 class Bitmaps:
-    """The places of each of a column's codes as roaring bitmaps, with the codes and how many places each has."""
+    """A multiple column of a part for large sets: what many places share as roaring bitmaps by code, of which only
+    those that are asked for need be counted; and the others, of which there are many with few places each, to be
+    counted all at once.
+    """
 
-    codes: Array
-    sizes: Array
-    by_code: dict[int, BitMap]
+    def __init__(self, keys: Array, starts: Array, places: Array) -> None:
+        lengths = np.diff(starts)
+        shared = lengths >= _SHARED
+        self.codes: Array = keys[shared].astype(np.int64)
+        self.sizes: Array = lengths[shared]
+        low, high = starts[:-1][shared].tolist(), starts[1:][shared].tolist()
+        self.by_code = {
+            code: BitMap(places[begin:end].copy())
+            for code, begin, end in zip(self.codes.tolist(), low, high, strict=True)
+        }
+        # Put together, because to look at thousands of short runs takes longer than at one long one.
+        self._rare_places: Array = places[np.repeat(~shared, lengths)]
+        self._rare_codes: Array = keys[~shared].astype(np.int64)
+        self._rare_starts: Array = np.cumsum(lengths[~shared]) - lengths[~shared]
+
+    def count_rare(self, mask: Mask, counts: Array) -> None:
+        """Add to the counts how many of the mask have each of the values that few places share."""
+        if len(self._rare_codes):
+            counts[self._rare_codes] += _sums(mask, self._rare_places, self._rare_starts)
+
+
+def _sums(mask: Mask, places: Array, starts: Array) -> Array:
+    """How many of the places from each start to the next are in the mask."""
+    # In stretches: numpy widens the places first, which for all of them at once goes through memory.
+    stretches = (places[begin : begin + _STRETCH] for begin in range(0, len(places), _STRETCH))
+    marks = np.concatenate([mask.view(np.uint8).take(stretch) for stretch in stretches])
+    sums: Array = np.add.reduceat(marks, starts, dtype=np.int32)
+    return sums
 
 
 def bitmap_of(mask: Mask) -> BitMap:
@@ -166,8 +195,7 @@ class Part:
         counts = np.zeros(length, np.int64)
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         if len(keys):
-            marks = mask.view(np.uint8).take(self.arrays[f"{column}.places"])
-            counts[keys] = np.add.reduceat(marks, starts[:-1], dtype=np.int32)
+            counts[keys] = _sums(mask, self.arrays[f"{column}.places"], starts[:-1])
         return counts
 
     def _count_fetched(self, column: str, places: Array, length: int) -> Array:
@@ -181,45 +209,27 @@ class Part:
         at = np.arange(ends[-1]) + np.repeat(begins - ends + lengths, lengths)
         return np.bincount(self.arrays[f"{column}.values"].take(at), minlength=length)
 
-    def bitmaps(self, column: str) -> "Bitmaps | None":
-        """The places of each value, where many places share one; None where few do, or while they are being made.
+    def bitmaps(self, column: str) -> Bitmaps | None:
+        """A multiple column for large sets; None while it is being made.
 
         Making them all takes a second for a million memories: a thread does it when they are first asked for.
         """
         with self._lock:
             if self._bitmaps is None:
                 self._bitmaps = {}
-                threading.Thread(target=self._make_bitmaps, name="index-bitmaps", daemon=True).start()
+                threading.Thread(target=self.make_bitmaps, name="index-bitmaps", daemon=True).start()
             return self._bitmaps.get(column)
 
     def make_bitmaps(self) -> None:
         """Have them now."""
-        with self._lock:
-            self._bitmaps = self._bitmaps or {}
-        self._make_bitmaps()
-
-    def _make_bitmaps(self) -> None:
-        for column in COLUMNS:
-            if column in SCALARS:
-                codes = self.arrays[column]
-                places = np.argsort(codes, kind="stable").astype(np.uint32)
-                keys, starts = np.unique(codes[places], return_index=True)
-                starts = np.append(starts, len(codes))
-            else:
-                places, keys = self.arrays[f"{column}.places"], self.arrays[f"{column}.keys"]
-                starts = self.arrays[f"{column}.starts"]
-            if len(places) < _WORTH_BITMAPS * len(keys):
-                continue
-            made = Bitmaps(
-                codes=keys.astype(np.int64),
-                sizes=np.diff(starts),
-                by_code={
-                    code: BitMap(places[low:high].copy())
-                    for code, low, high in zip(keys.tolist(), starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-                },
-            )
-            if self._bitmaps is not None:
-                self._bitmaps[column] = made
+        made = {}
+        for column in MULTIPLE:
+            keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
+            shared = np.diff(starts)[np.diff(starts) >= _SHARED].sum()
+            # Where most places are of values that few share, nothing is saved.
+            if shared * 2 >= len(self.arrays[f"{column}.places"]):
+                made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.places"])
+        self._bitmaps = made
 
     def write(self, path: Path) -> None:
         """Write it as one file and see to it that it is on the disk."""
@@ -316,7 +326,7 @@ class PartBuilder:
             "digest": np.array([row.digest for row in rows], np.int64),
             **title_keys([row.title for row in rows]),
         }
-        arrays |= {name: np.array(codes, np.uint32) for name, codes in self._scalars.items()}
+        arrays |= {name: _narrow(np.array(codes, np.uint32)) for name, codes in self._scalars.items()}
         for name in MULTIPLE:
             lengths = np.array(self._lengths[name], np.uint32)
             arrays |= _multiple(name, np.array(self._codes[name], np.uint32), lengths)
@@ -327,6 +337,7 @@ def merged(parts: Sequence[Part], live: Mask) -> Part:
     """Neighbouring parts as one. Dead slots stay, for the numbers of the others, but hold no values any more."""
     arrays: dict[str, Array] = {}
     for name in ("id", "created", "updated", "digest", "title1", "title2", *SCALARS):
+        # Of those that are as narrow as their codes the widest sets the width.
         arrays[name] = np.concatenate([part.arrays[name] for part in parts])
     kept = np.concatenate([live[part.slots] for part in parts])
     for name in MULTIPLE:
@@ -349,6 +360,7 @@ def merged(parts: Sequence[Part], live: Mask) -> Part:
 
 def _multiple(name: str, values: Array, lengths: Array) -> dict[str, Array]:
     """A column of any number of values: by place (`values` cut at `offsets`), by value (`places` cut at `starts`)."""
+    values = _narrow(values)
     offsets = np.zeros(len(lengths) + 1, np.uint32)
     np.cumsum(lengths, out=offsets[1:])
     order = np.argsort(values, kind="stable")
@@ -361,6 +373,11 @@ def _multiple(name: str, values: Array, lengths: Array) -> dict[str, Array]:
         f"{name}.starts": np.append(starts, len(values)).astype(np.int64),
         f"{name}.places": places,
     }
+
+
+def _narrow(codes: Array) -> Array:
+    """Codes in as few bytes as they fit into: what is looked at is read from memory, and stays there."""
+    return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
 
 
 def _checksum(array: Array) -> int:

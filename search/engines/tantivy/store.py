@@ -32,7 +32,7 @@ from search.engines.tantivy import outbox, words
 from search.engines.tantivy.parts import DamagedError, Dictionary, Mask, Part
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
-SCHEMA = 1
+SCHEMA = 2
 
 # A reader that is overtaken by the writer starts over so many times.
 _TRIES = 5
