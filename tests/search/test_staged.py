@@ -232,8 +232,9 @@ def test_a_stage_that_is_of_no_use_any_more_is_left_for_the_database(tantivy, tm
     assert not list(tantivy.glob("import-*"))
 
 
-def test_a_full_disk_fails_no_import(tantivy, tmp_path, monkeypatch):
-    monkeypatch.setattr(staged, "_linked", lambda generation, stage: False)
+@pytest.mark.parametrize("what", ["_linked", "_held"])
+def test_a_full_disk_fails_no_import(tantivy, tmp_path, monkeypatch, what):
+    monkeypatch.setattr(staged, what, lambda *_: False)
     bring_in(lines(tmp_path / "tea.jsonl"))
     assert not list(tantivy.glob("import-*"))
     indexer.catch_up()

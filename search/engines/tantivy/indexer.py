@@ -330,3 +330,4 @@ def drop() -> None:
         outbox.stop_following()
         (root / "damaged").unlink(missing_ok=True)
         store.remove_others(root, root / "none")
+        staged.remove_abandoned(root)

@@ -10,6 +10,7 @@ A stage whose transaction did not commit is removed, by the import or, where tha
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 import time
@@ -29,6 +30,8 @@ from search.engines.tantivy.parts import DamagedError, Part, PartBuilder, Row
 from search.engines.tantivy.steps import step
 from search.engines.tantivy.store import Manifest, NoIndexError
 from search.engines.tantivy.writer import PART_ROWS, Writer
+
+logger = logging.getLogger(__name__)
 
 _PREFIX = "import-"
 _TRIES = 5
@@ -53,17 +56,12 @@ def reserved(batch_id: int) -> Iterator[Path | None]:
     """A stage for a batch, for as long as its transaction runs; None where there is no index here that could be added
     to. It is kept where the block ends in order, and the transaction with it.
     """
-    root = store.index_dir()
     base = _current() if settings.SEARCH_ENGINE == "tantivy" else None
-    if base is None:
-        yield None
-        return
-    remove_abandoned(root)
-    stage = _folder(root, batch_id)
-    stage.mkdir()
-    with (stage / "lock").open("a+") as handle:
-        # Held until the transaction is over, so that nobody takes the stage for one that was left behind.
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    stage = _folder(store.index_dir(), batch_id)
+    with contextlib.ExitStack() as held:
+        if base is None or not _held(stage, held):
+            yield None
+            return
         try:
             linked = _linked(base, stage)
             step("stage begun")
@@ -74,6 +72,21 @@ def reserved(batch_id: int) -> Iterator[Path | None]:
         step("import over")
         if not (stage / "base").exists():
             shutil.rmtree(stage, ignore_errors=True)
+
+
+def _held(stage: Path, held: contextlib.ExitStack) -> bool:
+    """Make a stage and hold its lock until the transaction is over, so that nobody takes it for one that was left
+    behind; says whether that could be done.
+    """
+    remove_abandoned(stage.parent)
+    try:
+        stage.mkdir()
+        handle = held.enter_context((stage / "lock").open("a+"))
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        logger.warning("The import goes on without the search index: %s.", error)
+        return False
+    return True
 
 
 def _current() -> Path | None:
