@@ -166,12 +166,16 @@ def _moment_of_number(number: float, value: object) -> datetime:
     return _in_range(moment, value)
 
 
+_FURTHEST_OFFSET = timedelta(hours=16)
+
+
 def _in_range(moment: datetime, value: object) -> datetime:
     try:
-        moment.astimezone(UTC)
+        in_utc = moment.astimezone(UTC)
     except OverflowError:
         raise refuse(f"{shown(value)} is not a date between the years 1 and 9999") from None
-    return moment
+    # Postgres reads no further offset.
+    return moment if abs(moment.utcoffset() or timedelta()) < _FURTHEST_OFFSET else in_utc
 
 
 def _items(value: object) -> list[Any]:

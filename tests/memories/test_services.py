@@ -393,3 +393,10 @@ def test_a_text_with_more_different_words_than_postgres_holds_is_stored_all_the_
     words = " ".join(f"{n:05d}" + chr(97 + n % 26) * 75 for n in range(12_000))
     memory = create(content=words[:1_000_000])
     assert found_by("'00000" + "a" * 75 + "'") == [memory.pk]
+
+
+@pytest.mark.parametrize("offset", ["+23:59", "-16:00", "+15:59"])
+def test_time_in_any_zone_that_can_be_written_is_stored(offset):
+    memory = create(happened_at=f"2026-03-01T12:00:00{offset}", created_at=f"1970-01-02T00:00:00{offset}")
+    assert memory.happened_at == datetime.fromisoformat(f"2026-03-01T12:00:00{offset}")
+    assert memory.created_at == datetime.fromisoformat(f"1970-01-02T00:00:00{offset}")

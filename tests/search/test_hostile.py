@@ -1,0 +1,177 @@
+"""Hostile texts through every door: a right answer, or an error that says what is wrong; never a failure of ours."""
+
+import json
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.keys import make_key
+from access.viewer import command_viewer
+from agent_tools.catalogue import TOOL
+from agent_tools.tools import ToolRefusedError, call
+from memories.models import Memory
+from search.query import QueryError, SearchQuery
+from search.run import run
+from tests.hostile import TEXTS
+
+FAILED = "Something went wrong here"
+FILTERS = ("tag", "category", "type", "concept", "author", "entity", "agent", "project", "source", "state")
+# What is read and refused before an engine is asked is the same for all of them.
+one_engine = pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+
+
+@pytest.fixture
+def caller(corpus):
+    raw = make_key(
+        name="agent",
+        scopes=["read", "write"],
+        every_project=True,
+        viewer=command_viewer(),
+        requests_per_minute=1_000_000,
+    ).raw
+    return Client(headers={"Authorization": f"Bearer {raw}"})
+
+
+def address(path, **parameters):
+    """An address with these parameters, halves of characters and all."""
+    pairs = (f"{key}={quote(value.encode(errors='surrogatepass'))}" for key, value in parameters.items())
+    return f"{path}?{'&'.join(pairs)}"
+
+
+def answered(response, text):
+    """The reply, where there is one; else it must be a clear refusal."""
+    assert response.status_code in {200, 404, 422}, (text[:100], response.status_code, response.content[:500])
+    reply = response.json()
+    if response.status_code != 200:
+        assert reply["detail"], text[:100]
+        return None
+    return reply
+
+
+def test_there_are_enough_of_them():
+    assert len(TEXTS) >= 500
+
+
+def test_any_text_is_searched_for_or_refused_clearly(corpus, caller, everyone):
+    for text in TEXTS:
+        reply = answered(caller.get(address("/api/search", q=text, page_size="100", view="index")), text)
+        # Half of a character cannot be written in an address: what arrives is the mark for it.
+        text = text.encode(errors="surrogatepass").decode(errors="replace")
+        try:
+            result = run(SearchQuery.from_mapping({"q": text, "page_size": 100}), everyone)
+        except QueryError:
+            assert reply is None, text[:100]
+            continue
+        # What was asked is what was answered: the very same text, as the same query means it elsewhere.
+        assert reply["filters"].get("q", "") == text.strip()
+        assert [row["id"] for row in reply["memories"]] == [hit.id for hit in result.hits]
+    assert Memory.objects.count() == 16
+
+
+@one_engine
+def test_any_text_as_a_value_finds_what_has_it_and_nothing_else(corpus, caller):
+    for n, text in enumerate(TEXTS):
+        name = FILTERS[n % len(FILTERS)]
+        reply = answered(caller.get(address("/api/search", **{name: text})), text)
+        assert reply is None or not text.strip() or reply["total"] == 0, (name, text[:100])
+
+
+@one_engine
+def test_any_text_anywhere_else_is_read_or_refused(corpus, caller):
+    places = [
+        ("/api/search", "from"),
+        ("/api/search", "since"),
+        ("/api/search", "tz"),
+        ("/api/search", "page"),
+        ("/api/search", "view"),
+        ("/api/search", "mode"),
+        ("/api/facets", "q"),
+        ("/api/facets/tag", "search"),
+        ("/api/facets/category", "parent"),
+        ("/api/timeline", "anchor"),
+        ("/api/timeline", "query"),
+        ("/api/timeline", "depth_before"),
+        ("/api/health", "q"),
+    ]
+    for n, text in enumerate(TEXTS):
+        path, name = places[n % len(places)]
+        answered(caller.get(address(path, **{name: text})), text)
+        body = json.dumps({"ids": [text, 1], "project": text}) if n % 2 else json.dumps({"ids": [1], text: 1})
+        answered(caller.post("/api/memories/batch", body, content_type="application/json"), text)
+
+
+@one_engine
+def test_tools_answer_any_text(corpus, everyone):
+    asked = [
+        lambda text: ("search", {"query": text}),
+        lambda text: ("search", {"tag": [text], "-category": text}),
+        lambda text: ("timeline", {"query": text}),
+        lambda text: ("timeline", {"anchor": text}),
+        lambda text: ("get_observations", {"ids": [text]}),
+        lambda text: ("get_observations", {"ids": text}),
+        lambda text: ("retrieve_memory", {"query": text, "include_facets": True, "max_tokens": 500}),
+        lambda text: ("search", {text: text}),
+        lambda text: ("update_memory", {"id": text, "title": text}),
+        lambda text: ("relate", {"id": 1, "target": text, "rel": text}),
+    ]
+    for n, text in enumerate(TEXTS):
+        name, arguments = asked[n % len(asked)](text)
+        try:
+            told = call(TOOL[name], arguments, everyone)
+        except ToolRefusedError as error:
+            told = str(error)
+        assert FAILED not in told, (name, text[:100])
+        assert told.strip(), (name, text[:100])
+
+
+@one_engine
+def test_any_text_can_be_stored_and_comes_back_or_is_refused(corpus, caller):
+    for n, text in enumerate(TEXTS[::4]):
+        body = json.dumps(
+            {"content": text, "title": text[:400], "project": "tea", "external_id": f"h{n}", "tags": [text[:90]]}
+        )
+        response = caller.post("/api/memories", body, content_type="application/json")
+        assert response.status_code in {201, 422}, (text[:100], response.content[:500])
+        if response.status_code == 201 and text.isprintable():
+            memory = response.json()["memory"]
+            assert memory["content"].strip() == text.strip()
+            assert (
+                json.loads(
+                    call(
+                        TOOL["get_observations"],
+                        {"ids": [memory["id"]], "format": "json", "max_tokens": 100_000},
+                        command_viewer(),
+                    )
+                )["total"]
+                == 1
+            )
+
+
+@one_engine
+def test_pages_answer_any_text(corpus):
+    browser = Client()
+    browser.force_login(User.objects.create_superuser("owner"))
+    for n, text in enumerate(TEXTS[::5]):
+        path, name = [("/explore/", "q"), ("/explore/", "tag"), ("/facets/tag/", "search"), ("/explore/", "from")][
+            n % 4
+        ]
+        response = browser.get(address(path, **{name: text}))
+        assert response.status_code in {200, 302, 400, 404}, text[:100]
+        assert "<script>alert(1)</script>" not in response.text
+
+
+@one_engine
+def test_deep_nesting_is_refused_and_breaks_nothing(corpus, caller):
+    for body in (
+        "[" * 100_000,
+        '{"ids":' * 50_000,
+        "[" * 50_000 + "]" * 50_000,
+        '{"ids": ' + "[" * 3_000 + "]" * 3_000 + "}",
+    ):
+        response = caller.post("/api/memories/batch", body, content_type="application/json")
+        assert response.status_code in {400, 422}
+        with pytest.raises(ToolRefusedError) as error:
+            call(TOOL["get_observations"], {"ids": body}, command_viewer())
+        assert FAILED not in str(error.value)
