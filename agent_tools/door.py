@@ -21,6 +21,7 @@ from django.http.request import split_domain_port, validate_host
 from access.keys import KeyRefusedError, viewer_of_raw
 from access.models import AuditEvent
 from access.viewer import Viewer
+from agent_tools import claude_mem
 from config.errors import ApiError, answer
 
 logger = logging.getLogger("mnemoscope.mcp")
@@ -36,6 +37,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
+# The port that speaks claude-mem's protocol, where `manage.py up` was asked for one.
+worker_port: int | None = None
+
+
+def _is_for_worker(scope: Scope) -> bool:
+    return worker_port is not None and bool(scope.get("server")) and scope["server"][1] == worker_port
+
+
 class AgentDoor:
     """An ASGI application: `/mcp` for agents, everything else for the site."""
 
@@ -46,6 +55,8 @@ class AgentDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
+        elif scope["type"] == "http" and _is_for_worker(scope):
+            await claude_mem.worker(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in PATHS:
             await self._enter(scope, receive, send)
         else:

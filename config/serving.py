@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 import uvicorn
@@ -98,7 +98,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(listener: socket.socket, when_ready: Callable[[], None], *, access_log: bool) -> None:
+def serve(listeners: Sequence[socket.socket], when_ready: Callable[[], None], *, access_log: bool) -> None:
     """Serve until a signal comes. `when_ready` is called once connections are accepted. Ends in KeyboardInterrupt."""
     config = uvicorn.Config(
         "config.asgi:application",
@@ -108,7 +108,7 @@ def serve(listener: socket.socket, when_ready: Callable[[], None], *, access_log
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    _Server(config, when_ready).run(sockets=[listener])
+    _Server(config, when_ready).run(sockets=list(listeners))
 
 
 def steady_memory() -> None:

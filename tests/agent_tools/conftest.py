@@ -9,6 +9,7 @@ from django.db import connection, connections
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from agent_tools import door
 from config.serving import listen
 from memories.models import Memory, Project
 from tests.corpus import RECORDS
@@ -48,6 +49,12 @@ def database_url(transactional_db):
     return f"postgresql://{who}@/{told.dbname}?{urlencode({'host': told.host, 'port': told.port})}"
 
 
+@pytest.fixture
+def worker(site):
+    """The address that claude-mem's readers ask."""
+    return f"http://127.0.0.1:{door.worker_port}"
+
+
 class QuietServer(uvicorn.Server):
     """One that a test runs in a thread, which signals are none of the business of."""
 
@@ -56,12 +63,13 @@ class QuietServer(uvicorn.Server):
 
 
 @pytest.fixture
-def site():
-    """The address of the real ASGI application, served as `manage.py up` serves it."""
-    with listen("127.0.0.1", 0) as listener:
+def site(monkeypatch):
+    """The address of the real ASGI application, served as `manage.py up` serves it, beside claude-mem's port."""
+    with listen("127.0.0.1", 0) as listener, listen("127.0.0.1", 0) as extra:
+        monkeypatch.setattr("agent_tools.door.worker_port", extra.getsockname()[1])
         config = uvicorn.Config("config.asgi:application", lifespan="on", log_config=None, timeout_graceful_shutdown=2)
         server = QuietServer(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener, extra]}, daemon=True)
         thread.start()
         while not server.started:
             thread.join(0.01)

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from django.urls import get_resolver
 
 from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
 from access.viewer import command_viewer
+from agent_tools import door
 from config.children import KeptProcess, kept
 from config.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 from memories.embedders import missing_packages
@@ -45,14 +47,27 @@ class Command(BaseCommand):
     help = "Prepare the database and the static files, and serve the explorer until Ctrl-C."
     requires_system_checks: list[str] = []  # they are run below, with those of the database
     asked_to_stop = threading.Event()
+    claude_mem_port: int | None = None
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
         parser.add_argument("--port", type=int, default=settings.PORT, help="the port (default: $PORT, or 8000)")
 
-    def handle(self, *, host: str, port: int, verbosity: int, **options: Any) -> None:
-        if not 1 <= port <= 65535:
-            raise CommandError(f"--port {port} is not a port: give a number from 1 to 65535.")
+        parser.add_argument(
+            "--claude-mem-port",
+            type=int,
+            help="also answer claude-mem's readers on this port: read-only, without a key, to this machine alone",
+        )
+
+    def handle(
+        self, *, host: str, port: int, claude_mem_port: int | None = None, verbosity: int, **options: Any
+    ) -> None:
+        for option, number in (("--port", port), ("--claude-mem-port", claude_mem_port)):
+            if number is not None and not 1 <= number <= 65535:
+                raise CommandError(f"{option} {number} is not a port: give a number from 1 to 65535.")
+        if port == claude_mem_port:
+            raise CommandError("--claude-mem-port must be another port than --port.")
+        self.claude_mem_port = claude_mem_port
         with stop_signals() as self.asked_to_stop:
             try:
                 self.up(host, port, verbosity)
@@ -73,7 +88,7 @@ class Command(BaseCommand):
             listener = listen(host, port)
         except CannotListenError as error:
             raise CommandError(str(error)) from None
-        with listener:
+        with listener, self.worker_listener() as extra:
             self.check(databases=[DEFAULT_DB_ALIAS])
             with one_at_a_time():
                 self.prepare()
@@ -85,7 +100,21 @@ class Command(BaseCommand):
             site = site_address(host, port)
             with kept() as start, address_file(site):
                 self.start_helpers(start)
-                serve(listener, lambda: self.welcome(host, site), access_log=verbosity >= 2)
+                serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
+
+    @contextlib.contextmanager
+    def worker_listener(self) -> Iterator[list[socket.socket]]:
+        """The listening socket for claude-mem's readers, where one was asked for: never but on this machine."""
+        if self.claude_mem_port is None:
+            yield []
+            return
+        try:
+            listener = listen("127.0.0.1", self.claude_mem_port)
+        except CannotListenError as error:
+            raise CommandError(f"--claude-mem-port: {error}") from None
+        with listener:
+            door.worker_port = self.claude_mem_port
+            yield [listener]
 
     def start_helpers(self, start: Callable[[KeptProcess], None]) -> None:
         """What runs beside the server: what keeps the search index, where it is read, and what embeds."""
