@@ -36,8 +36,9 @@ from evaluation.collection import Collection, read_collection
 from evaluation.metrics import DEPTH, mean_scores, scores_of
 from evaluation.place import EvaluationError, Place, evaluation_place, place_name
 from evaluation.report import Report, Row
+from memories.embeddings import serving_model
 from memories.models import Memory
-from memories.vectors import pending_count, serving_id
+from memories.vectors import pending_count
 from search.query import Mode
 
 _REFUSED = "refused.jsonl"
@@ -96,8 +97,9 @@ def evaluate(folder: Path, choices: Choices, teller: Teller, write: Callable[[Re
         if any(Mode(mode).looks_by_meaning for mode in choices.modes):
             teller.say("embedding")
             place.manage("worker", "--once")
-            if waiting := pending_count(serving_id()):
-                raise EvaluationError(f"manage.py worker --once has left {waiting:,} memories without vectors.")
+            serving = serving_model()
+            if serving is None or pending_count(serving.id):
+                raise EvaluationError("manage.py worker --once has left memories without vectors.")
         key = make_key(name="evaluation", scopes=["read"], every_project=True, viewer=command_viewer()).raw
         for environment, alike in groupby((Variation(""), *variations), key=lambda one: one.environment):
             asked = [(one, mode) for one in alike for mode in choices.modes if mode in one.modes or not one.modes]
