@@ -1,11 +1,21 @@
 """Where the links of the pages lead. Every one of them is written from a SearchQuery, in its canonical form."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
 from search.query import SearchQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    label: str
+    url: str
+    name: str = ""
+    count: str = ""
+    current: bool = False
 
 
 @lru_cache(maxsize=4_096)

@@ -27,6 +27,7 @@ from search.counting import (
 )
 from search.engines import answered
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
+from search.engines.nearest import similarities_of
 from search.engines.tantivy.outbox import backlog
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
@@ -109,6 +110,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         warnings=tuple(warnings),
         without=without,
         labels=planned.labels,
+        least_similarity=planned.plan.meaning.least if planned.plan.meaning else None,
         engine=engine.name,
         timings=watch.timings,
     )
@@ -190,7 +192,9 @@ def _find(engine: Engine, plan: Plan, query: SearchQuery, total: int, now: datet
     if offset >= total:
         return []
     if query.order != Sort.RELEVANCE:
-        return [Ranked(pk) for pk, _ in engine.hits(plan, query.order, limit=query.page_size, offset=offset)]
+        page = [pk for pk, _ in engine.hits(plan, query.order, limit=query.page_size, offset=offset)]
+        near = similarities_of(plan.meaning, page) if plan.meaning else {}
+        return [Ranked(pk, similarity=near.get(pk)) for pk in page]
     found = ranked_page(engine, plan, limit=query.page_size, offset=offset, now=now)
     # How rare a word is among all memories shows in a score: it is for who may see them all.
     return found if plan.project_ids is None else [one.without_scores() for one in found]
