@@ -15,6 +15,7 @@ from search.histogram import Histogram
 from search.layers import VIEW_PARAMETER, index_row, query_warning, read_view
 from search.query import QueryError, SearchQuery, pairs_of
 from search.replies import (
+    CheckReply,
     DateBucketCounts,
     FacetCounts,
     FacetNote,
@@ -29,11 +30,13 @@ from search.replies import (
     RankParts,
     RankTraits,
     SearchReply,
+    WhyNotReply,
     WhyReason,
     Without,
 )
 from search.run import FacetListing, FacetPage, Hit, SearchResult, facet_page, run
 from search.stopwatch import server_timing
+from search.why_not import WhyNot, take_id, why_not
 
 # As many values of a facet as one answer holds.
 FACET_LIMIT = 1_000
@@ -58,6 +61,15 @@ _LISTING_PARAMETERS = [
 ]
 
 
+_ID_PARAMETER = {
+    "name": "id",
+    "in": "query",
+    "required": True,
+    "schema": {"type": "integer"},
+    "description": "The number of the memory.",
+}
+
+
 # --- operations --------------------------------------------------------------------------------------------------
 
 
@@ -75,6 +87,22 @@ def search(request: ApiRequest, response: HttpResponse) -> SearchReply:
     result = run(query, viewer, facet_limit=FACET_LIMIT)
     response["Server-Timing"] = server_timing(result.timings)
     return _search_reply(result, request, view)
+
+
+@router.get(
+    "/search/why-not",
+    response={200: WhyNotReply, **errors(*GUARDED, 404, 422)},
+    operation_id="why_not",
+    openapi_extra={"parameters": [_ID_PARAMETER, *SearchQuery.openapi_parameters()]},
+)
+def search_why_not(request: ApiRequest) -> WhyNotReply:
+    """Why one memory is not among the results of a query, or where it is."""
+    viewer = allowed(request, "read")
+    memory_id, pairs = take_id(pairs_of(request.GET))
+    found = why_not(SearchQuery.from_pairs(pairs), memory_id, viewer)
+    if found is None:
+        raise ApiError(404, "not_found", f"There is no memory {memory_id}, or none that you may open.")
+    return _why_not_reply(found, request)
 
 
 @router.get(
@@ -206,6 +234,23 @@ def _why(hit: Hit, result: SearchResult) -> HitWhy:
         parts=RankParts.model_validate(why.parts, from_attributes=True) if why.parts else None,
         found={found.field: list(found.words) for found in hit.found},
         reasons=[WhyReason(label=r.label, text=r.text) for r in explain(hit, result.query, result.least_similarity)],
+    )
+
+
+def _why_not_reply(found: WhyNot, request: HttpRequest) -> WhyNotReply:
+    return WhyNotReply(
+        id=found.id,
+        title=found.title,
+        matches=found.matches,
+        verdict=found.verdict,
+        place=found.place,
+        page=found.page,
+        total=found.total,
+        lower_bounds=["total"] if found.at_least else [],
+        checks=[CheckReply.model_validate(check, from_attributes=True) for check in found.checks],
+        notes=list(found.notes),
+        filters=found.query.applied(),
+        url=request.build_absolute_uri(reverse("memories:detail", args=[found.id])),
     )
 
 

@@ -17,7 +17,7 @@ from search.links import Link, explore_url, values_url
 from search.pager import Pager, PageSize, build_pager
 from search.query import Mode, Problem, SearchQuery, Sort
 from search.run import FacetPage, SearchResult, SearchWarning, WithoutFilter
-from search.sidebar import Pair, Panel, Row, build_panel, hidden_pairs, value_rows
+from search.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
 
 _PAGE_SIZES = (25, 50, 100)
 
@@ -85,6 +85,8 @@ class ExplorerContext:
     hits: tuple[HitCard, ...]
     pager: Pager | None
     empty: EmptyState | None
+    # What a form sends that asks about this query.
+    pairs: tuple[Pair, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,7 @@ def build_context(
         hits=build_cards(query, result, zone),
         pager=_pager(query, result),
         empty=_empty(query, result, corpus) if not result.total else None,
+        pairs=form_pairs(query),
     )
 
 

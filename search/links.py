@@ -41,6 +41,12 @@ def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = No
     return _address(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
 
 
+def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
+    """Why a memory is among the results of a query, or is not; without one, where that can be asked."""
+    asked = urlencode({"id": memory_id}) if memory_id is not None else ""
+    return _address(_path("search:why_not"), asked, query.but().querystring())
+
+
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:
     """The page of a memory. It is told the query, so that it can lead back to the results."""
     path = _path("memories:detail", memory_id)

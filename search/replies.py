@@ -163,6 +163,34 @@ class SearchReply(BaseModel):
     unavailable: dict[str, str] = Field(default_factory=dict, description="The facets not counted, and why.")
 
 
+class CheckReply(BaseModel):
+    """One thing that the query asks for. Of those with `either`, one is enough."""
+
+    name: str = Field(description="A facet, `date`, `required`, `excluded`, `phrase`, `words`, `meaning` or `index`.")
+    label: str
+    asked: str = Field(description="What the query asks for, in words.")
+    has: str = Field(description="What the memory has, in words.")
+    passed: bool
+    either: bool
+
+
+class WhyNotReply(BaseModel):
+    """Whether one memory matches a query, and what of it the memory has."""
+
+    id: int
+    title: str
+    matches: bool
+    verdict: str = Field(description="In one sentence.")
+    place: int | None = Field(description="Where it stands among the results; null where it does not, or very late.")
+    page: int | None
+    total: int = Field(description="How many memories the query finds.")
+    lower_bounds: list[str] = Field(description=LOWER_BOUNDS)
+    checks: list[CheckReply]
+    notes: list[str] = Field(description="What else to know, such as why meaning was left out.")
+    filters: dict[str, Any]
+    url: str = Field(description="The page of the memory.")
+
+
 class FacetValueReply(BaseModel):
     value: str = Field(description="What a query says to choose it.")
     label: str

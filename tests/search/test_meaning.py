@@ -22,35 +22,11 @@ from search.query import SearchQuery
 from search.run import run
 from tests.oracle import facet_counts, load_documents, matching
 from tests.search.test_run import EVERYTHING, facet, queries
-from tests.vectors import MODEL, embed_everything, similarity
+from tests.vectors import embed_everything, similarity
 
 SLOWLY = hypothesis_settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-
-
-@pytest.fixture
-def query_model():
-    """The small model, there from the start and not loaded beside the test."""
-    from memories import embeddings
-
-    embeddings.forget()
-    embeddings._queries._embedder = MODEL
-    yield
-    embeddings.forget()
-
-
-@pytest.fixture
-def embedded(corpus, query_model):
-    """The hand-written memories with their vectors, as the naive counter sees them."""
-    vectors = embed_everything()
-    nearest.forget()
-    return [replace(document, vectors=vectors[document.id]) for document in corpus]
-
-
-@pytest.fixture
-def low_ceiling(settings):
-    settings.SEARCH_SEMANTIC_LIMIT = 3
 
 
 def ask(querystring, viewer, **options):
