@@ -229,6 +229,8 @@ def _why(hit: Hit, result: SearchResult) -> HitWhy:
         word_score=why.word_score,
         meaning_rank=why.meaning_rank,
         similarity=why.similarity,
+        reread_rank=why.reread_rank,
+        reread_score=why.reread_score,
         relevance=why.relevance,
         traits=RankTraits.model_validate(why.traits, from_attributes=True) if why.traits else None,
         parts=RankParts.model_validate(why.parts, from_attributes=True) if why.parts else None,

@@ -23,6 +23,9 @@ def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, 
     reasons = [Reason("Words", _words(hit, query, least))]
     if least is not None:
         reasons.append(Reason("Meaning", _meaning(hit.why, least)))
+    if hit.why.reread_rank is not None:
+        read = f"{ordinal(hit.why.reread_rank)} by the cross-encoder, score {hit.why.reread_score:.2f}"
+        reasons.append(Reason("Read again", read))
     if query.order != Sort.RELEVANCE:
         reasons.append(Reason("Order", f"{query.order.value}: relevance does not count"))
     elif standing := _standing(hit.why):

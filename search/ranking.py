@@ -58,6 +58,9 @@ class Ranked:
     relevance: float | None = None
     traits: Traits | None = None
     parts: Parts | None = None
+    # What the cross-encoder said of it, where one read it.
+    reread_rank: int | None = None
+    reread_score: float | None = None
     # The memory before it that says nearly the same.
     similar_to: int | None = None
 
@@ -91,6 +94,32 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
     ]
     candidates.sort(key=lambda one: (-(one.relevance or 0.0), -(one.similarity or 0.0), -one.id))
     return [replace(one, score=one.relevance) for one in candidates]
+
+
+def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[Ranked]:
+    """The same candidates, their first ones in the order of other scores, which may be of any size.
+
+    Those that have one come first, and no candidate without one passes them: their shares are laid over the span of
+    relevance from the best down to the best of the others.
+    """
+    read = [one for one in candidates if one.id in scores]
+    others = [one for one in candidates if one.id not in scores]
+    ranks, shares = _ranks(scores), _shares(scores)
+    highest = max((one.relevance or 0.0 for one in read), default=0.0)
+    lowest = max((one.relevance or 0.0 for one in others), default=0.0)
+    found = []
+    for one in sorted(read, key=lambda one: ranks[one.id]):
+        relevance = lowest + (highest - lowest) * shares[one.id]
+        found.append(
+            replace(
+                one,
+                score=relevance,
+                relevance=relevance,
+                reread_rank=ranks[one.id],
+                reread_score=scores[one.id],
+            )
+        )
+    return [*found, *others]
 
 
 def rerank(candidates: Sequence[Ranked], traits: Mapping[int, Traits], weights: Weights) -> list[Ranked]:

@@ -25,7 +25,7 @@ from search.planning import Planned, build_plan
 from search.query import Problem, QueryError, SearchQuery, Sort
 from search.relevance import ranked_page
 from search.run import snapshot
-from search.words import Group, Index, TextQuery, pattern_occurs, spellings
+from search.words import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 
 # How far down a memory's place is looked for.
 MOST_PLACES = 10_000
@@ -158,7 +158,9 @@ def _memories(viewer: Viewer) -> QuerySet[Memory]:
 def _place(engine: Engine, plan: Plan, query: SearchQuery, total: int, memory_id: int, now: datetime) -> int | None:
     most = min(total, MOST_PLACES)
     if query.order == Sort.RELEVANCE:
-        ids = [one.id for one in ranked_page(engine, plan, limit=most, offset=0, now=now)]
+        ids = [
+            one.id for one in ranked_page(engine, plan, plain_text_of(query.text), limit=most, offset=0, now=now).hits
+        ]
     else:
         ids = [pk for pk, _ in engine.hits(plan, query.order, limit=most, offset=0)]
     return ids.index(memory_id) + 1 if memory_id in ids else None
