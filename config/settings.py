@@ -239,6 +239,11 @@ SEARCH_WEIGHTS = env_shares(
 SEARCH_SOURCE_WEIGHTS = env_shares("SEARCH_SOURCE_WEIGHTS", {}, others=True)
 # From this similarity on, two results are told as one with similar ones behind it.
 SEARCH_FOLD_SIMILARITY = env_share("SEARCH_FOLD_SIMILARITY", 0.95)
+# A CrossEncoder that reads the first candidates again: a folder, or a name that sentence-transformers knows.
+RERANK_MODEL = os.environ.get("RERANK_MODEL", "").strip()
+# How many it reads, and how long it may take in milliseconds; then the order stays as it was, and the answer says so.
+RERANK_CANDIDATES = env_int("RERANK_CANDIDATES", 50, low=1, high=200)
+RERANK_MS = env_int("RERANK_MS", 300, low=10, high=60_000)
 # Facets that take longer are reported as unavailable; the hits come all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
 

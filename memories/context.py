@@ -15,7 +15,7 @@ from memories.models import Memory
 from memories.queries import Around, MemoryDetail, MemoryTitle
 from memories.rendering import render_markdown
 from search.labels import day_label, local_time, moment_label, type_family
-from search.links import explore_url, filter_url, memory_url
+from search.links import explore_url, filter_url, memory_url, why_not_url
 from search.query import SearchQuery
 
 _LONGEST_CHANGE = 160
@@ -108,6 +108,8 @@ class DetailContext:
     body: SafeString
     back_url: str
     back_label: str
+    # Why it is among the results of the search that led here, or is not.
+    why_url: str
     facts: tuple[Fact, ...]
     provenance: tuple[Fact, ...]
     superseded_by: Mention | None
@@ -135,6 +137,7 @@ def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None
         body=render_markdown(memory.content),
         back_url=explore_url(query or SearchQuery()),
         back_label="Back to results" if query else "Explore all memories",
+        why_url=why_not_url(query, memory.pk) if query else "",
         facts=tuple(fact for fact in _facts(detail, zone) if fact.values),
         provenance=tuple(fact for fact in _provenance(memory, zone) if fact.values),
         superseded_by=_mention(detail.superseded_by, query, zone) if detail.superseded_by else None,

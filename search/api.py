@@ -1,191 +1,47 @@
 """Search and facets as JSON: the same result that the page shows, under the names that the specifications use."""
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Router
-from pydantic import BaseModel, Field, create_model
 
 from access.keys import ApiRequest, allowed
 from config.errors import GUARDED, ApiError, close_to, errors
+from search.explain import explain
 from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
 from search.histogram import Histogram
-from search.layers import VIEW_PARAMETER, IndexRow, QueryWarning, index_row, query_warning, read_view
+from search.layers import VIEW_PARAMETER, index_row, query_warning, read_view
 from search.query import QueryError, SearchQuery, pairs_of
+from search.replies import (
+    CheckReply,
+    DateBucketCounts,
+    FacetCounts,
+    FacetNote,
+    FacetPageReply,
+    FacetReply,
+    FacetsReply,
+    FacetValueReply,
+    HistogramBar,
+    HistogramReply,
+    HitWhy,
+    MemoryHit,
+    RankParts,
+    RankTraits,
+    SearchReply,
+    WhyNotReply,
+    WhyReason,
+    Without,
+)
 from search.run import FacetListing, FacetPage, Hit, SearchResult, facet_page, run
 from search.stopwatch import server_timing
+from search.why_not import WhyNot, take_id, why_not
 
 # As many values of a facet as one answer holds.
 FACET_LIMIT = 1_000
 
 router = Router()
-
-
-# --- what is answered --------------------------------------------------------------------------------------------
-
-
-class MemoryHit(BaseModel):
-    """One memory of a page of results."""
-
-    id: int
-    title: str
-    snippet: str = Field(description="The part of the text that the words were found in, or its beginning.")
-    project: str
-    memory_type: str
-    tags: list[str]
-    categories: list[str] = Field(description="Slug paths.")
-    created_at: datetime
-    updated_at: datetime
-    state: str
-    authors: list[str]
-    agent: str
-    source: str
-    source_uri: str
-    external_id: str
-    pinned: bool
-    importance: float | None
-    superseded_by: int | None
-    score: float | None = Field(description="Comparable within one answer only; null where nothing was ranked.")
-    url: str = Field(description="The page of the memory.")
-
-
-class DateBucketCounts(BaseModel):
-    """Cumulative: the last 30 days include the last 7. `older` is before the last 365 days."""
-
-    last_7d: int
-    last_30d: int
-    last_90d: int
-    last_year: int
-    older: int
-
-
-class HistogramBar(BaseModel):
-    """`from=first&to=last` gives exactly the memories of the bar."""
-
-    first: str
-    last: str
-    label: str
-    count: int = Field(description="Memories within the dates asked for.")
-    all: int = Field(description="Memories whatever the dates: what asking for this bar would give.")
-    partial: bool = Field(description="Whether the dates asked for cut through the bar.")
-
-
-class HistogramReply(BaseModel):
-    interval: str
-    step: int = Field(description="How many years a bar spans, where the interval is a year.")
-    bars: list[HistogramBar]
-
-
-# From the one list of facets, so that a facet added there is counted and documented here.
-_COUNTS: dict[str, Any] = {
-    spec.api_name: (dict[str, int], Field(default_factory=dict, description=f"{spec.label}: value to count."))
-    for spec in FACETS
-} | {"date_buckets": (DateBucketCounts, Field(None)), "histogram": (HistogramReply, Field(None))}
-if TYPE_CHECKING:
-    FacetCounts = BaseModel
-else:
-    FacetCounts = create_model(
-        "FacetCounts",
-        __base__=BaseModel,
-        __doc__="Over the whole match set, largest first. A facet's counts leave its own selection out of account.",
-        **_COUNTS,
-    )
-
-
-class FacetNote(BaseModel):
-    """A facet of which not every value is listed."""
-
-    shown: int
-    distinct: int
-    note: str
-
-
-class Without(BaseModel):
-    """One filter of a query that found nothing, and how many memories there would be without it."""
-
-    parameter: str
-    value: str
-    label: str
-    count: int
-
-
-_LOWER_BOUNDS = (
-    "Which numbers are lower bounds because more is near in meaning than is looked at: `total`, `hidden`, "
-    "`date_buckets`, `histogram`, names of facets."
-)
-
-
-class SearchReply(BaseModel):
-    """A page of memories. The last four are there only where `include_facets` asks for them."""
-
-    memories: list[MemoryHit] | list[IndexRow] = Field(description="Rows of an index where `view=index` asks for it.")
-    page: int
-    page_size: int
-    total: int
-    pages: int
-    has_more: bool
-    lower_bounds: list[str] = Field(description=_LOWER_BOUNDS)
-    filters: dict[str, Any] = Field(description="The query as it was understood, by canonical name.")
-    matched_by: str = Field(description="In words, what a memory had to have.")
-    warnings: list[QueryWarning]
-    hidden: int = Field(description="How many more there are in states that are left out where no state is asked for.")
-    without: list[Without] = Field(description="Where nothing was found: what leaving one filter out would give.")
-    engine: str
-    took_ms: float
-    facets: FacetCounts = Field(default_factory=FacetCounts)
-    no_value: dict[str, int] = Field(default_factory=dict, description="Per facet: memories without a value.")
-    facet_notes: dict[str, FacetNote] = Field(default_factory=dict, description="The facets not listed in full.")
-    unavailable: dict[str, str] = Field(default_factory=dict, description="The facets not counted, and why.")
-
-
-class FacetValueReply(BaseModel):
-    value: str = Field(description="What a query says to choose it.")
-    label: str
-    count: int = Field(description="What choosing it instead of what is chosen in this facet would give.")
-    selected: bool
-    excluded: bool
-    own_count: int | None = Field(description="Of a category: the memories filed right here, not below.")
-    parent: str | None = Field(description="Of a category: the slug path of its parent.")
-    has_children: bool
-    type: str = Field(description="Of a concept or an entity: its type.")
-
-
-class FacetReply(BaseModel):
-    facet: str = Field(description="The name of the parameter that chooses in it.")
-    api_name: str = Field(description="Its name among the facets of a search.")
-    label: str
-    kind: str
-    distinct: int = Field(description="How many values have a memory.")
-    no_value: int = Field(description="How many memories have no value.")
-    values: list[FacetValueReply]
-    unavailable: str = Field(description="Why there are no counts, where there are none.")
-
-
-class FacetsReply(BaseModel):
-    """Every facet of a query, with its largest values."""
-
-    total: int
-    lower_bounds: list[str] = Field(description=_LOWER_BOUNDS)
-    filters: dict[str, Any]
-    facets: list[FacetReply]
-    warnings: list[QueryWarning]
-    took_ms: float
-
-
-class FacetPageReply(FacetReply):
-    """One page of the values of one facet. `distinct` counts the values that the listing's search leaves."""
-
-    filters: dict[str, Any]
-    total: int = Field(description="How many memories the query finds.")
-    lower_bounds: list[str] = Field(description=_LOWER_BOUNDS)
-    page: int
-    page_size: int
-    pages: int
-    has_more: bool
-    warnings: list[QueryWarning]
 
 
 _LISTING: dict[str, tuple[dict[str, Any], str]] = {
@@ -205,6 +61,15 @@ _LISTING_PARAMETERS = [
 ]
 
 
+_ID_PARAMETER = {
+    "name": "id",
+    "in": "query",
+    "required": True,
+    "schema": {"type": "integer"},
+    "description": "The number of the memory.",
+}
+
+
 # --- operations --------------------------------------------------------------------------------------------------
 
 
@@ -222,6 +87,22 @@ def search(request: ApiRequest, response: HttpResponse) -> SearchReply:
     result = run(query, viewer, facet_limit=FACET_LIMIT)
     response["Server-Timing"] = server_timing(result.timings)
     return _search_reply(result, request, view)
+
+
+@router.get(
+    "/search/why-not",
+    response={200: WhyNotReply, **errors(*GUARDED, 404, 422)},
+    operation_id="why_not",
+    openapi_extra={"parameters": [_ID_PARAMETER, *SearchQuery.openapi_parameters()]},
+)
+def search_why_not(request: ApiRequest) -> WhyNotReply:
+    """Why one memory is not among the results of a query, or where it is."""
+    viewer = allowed(request, "read")
+    memory_id, pairs = take_id(pairs_of(request.GET))
+    found = why_not(SearchQuery.from_pairs(pairs), memory_id, viewer)
+    if found is None:
+        raise ApiError(404, "not_found", f"There is no memory {memory_id}, or none that you may open.")
+    return _why_not_reply(found, request)
 
 
 @router.get(
@@ -294,7 +175,9 @@ def _search_reply(result: SearchResult, request: HttpRequest, view: str) -> Sear
     site = request.build_absolute_uri("/").rstrip("/")
     in_full = view == "full"
     return SearchReply(
-        memories=[_memory_hit(hit, site) for hit in result.hits] if in_full else [index_row(h) for h in result.hits],
+        memories=[_memory_hit(hit, result, site) for hit in result.hits]
+        if in_full
+        else [index_row(h) for h in result.hits],
         page=result.page,
         page_size=result.page_size,
         total=result.total,
@@ -312,7 +195,7 @@ def _search_reply(result: SearchResult, request: HttpRequest, view: str) -> Sear
     )
 
 
-def _memory_hit(hit: Hit, site: str) -> MemoryHit:
+def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
     return MemoryHit(
         id=hit.id,
         title=hit.title_text,
@@ -333,7 +216,43 @@ def _memory_hit(hit: Hit, site: str) -> MemoryHit:
         importance=hit.importance,
         superseded_by=hit.superseded_by,
         score=hit.score,
+        similar_to=hit.why.similar_to,
+        why=_why(hit, result) if result.query.text else None,
         url=site + reverse("memories:detail", args=[hit.id]),
+    )
+
+
+def _why(hit: Hit, result: SearchResult) -> HitWhy:
+    why = hit.why
+    return HitWhy(
+        word_rank=why.word_rank,
+        word_score=why.word_score,
+        meaning_rank=why.meaning_rank,
+        similarity=why.similarity,
+        reread_rank=why.reread_rank,
+        reread_score=why.reread_score,
+        relevance=why.relevance,
+        traits=RankTraits.model_validate(why.traits, from_attributes=True) if why.traits else None,
+        parts=RankParts.model_validate(why.parts, from_attributes=True) if why.parts else None,
+        found={found.field: list(found.words) for found in hit.found},
+        reasons=[WhyReason(label=r.label, text=r.text) for r in explain(hit, result.query, result.least_similarity)],
+    )
+
+
+def _why_not_reply(found: WhyNot, request: HttpRequest) -> WhyNotReply:
+    return WhyNotReply(
+        id=found.id,
+        title=found.title,
+        matches=found.matches,
+        verdict=found.verdict,
+        place=found.place,
+        page=found.page,
+        total=found.total,
+        lower_bounds=["total"] if found.at_least else [],
+        checks=[CheckReply.model_validate(check, from_attributes=True) for check in found.checks],
+        notes=list(found.notes),
+        filters=found.query.applied(),
+        url=request.build_absolute_uri(reverse("memories:detail", args=[found.id])),
     )
 
 

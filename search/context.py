@@ -7,20 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
+from search.cards import HitCard, build_cards
 from search.chart import Option, Plot, build_plot
 from search.chips import Chip, build_chips
 from search.corpus import CorpusCounts
 from search.facets import FACET, STATES
-from search.labels import day_label, memories, moment_label, number, plural, spoken_number, type_family
-from search.links import explore_url, memory_url, values_url
+from search.labels import memories, number, plural, spoken_number
+from search.links import Link, explore_url, values_url
 from search.pager import Pager, PageSize, build_pager
 from search.query import Mode, Problem, SearchQuery, Sort
-from search.run import FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
-from search.sidebar import Pair, Panel, Row, build_panel, hidden_pairs, value_rows
-from search.snippets import Segment
+from search.run import FacetPage, SearchResult, SearchWarning, WithoutFilter
+from search.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
 
-_TAGS_SHOWN = 5
-_AUTHORS_SHOWN = 2
 _PAGE_SIZES = (25, 50, 100)
 
 SORT_LABELS = {
@@ -42,15 +40,6 @@ _MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    label: str
-    url: str
-    name: str = ""
-    count: str = ""
-    current: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Notice:
     """Something to tell above the results: what was wrong with a parameter, or what is worth knowing."""
 
@@ -59,29 +48,6 @@ class Notice:
     suggestion: str = ""
     links: tuple[Link, ...] = ()
     is_error: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HitCard:
-    id: int
-    url: str
-    title: tuple[Segment, ...]
-    snippet: tuple[Segment, ...]
-    type: str
-    family: str
-    type_url: str
-    project: Link
-    path: Link | None
-    path_names: tuple[str, ...]
-    date: str
-    date_title: str
-    date_iso: str
-    people: tuple[Link, ...]
-    more_people: int
-    tags: tuple[Link, ...]
-    more_tags: int
-    state: str
-    pinned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +85,8 @@ class ExplorerContext:
     hits: tuple[HitCard, ...]
     pager: Pager | None
     empty: EmptyState | None
+    # What a form sends that asks about this query.
+    pairs: tuple[Pair, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +156,10 @@ def build_context(
         plot=plot,
         modes=_modes(query),
         sorts=_sorts(query),
-        hits=tuple(_hit(query, hit, zone) for hit in result.hits),
+        hits=build_cards(query, result, zone),
         pager=_pager(query, result),
         empty=_empty(query, result, corpus) if not result.total else None,
+        pairs=form_pairs(query),
     )
 
 
@@ -334,51 +303,6 @@ def _modes(query: SearchQuery) -> tuple[Option, ...]:
     default = SearchQuery().mode
     offered = [mode for mode in Mode if mode in _MODES_OFFERED or mode is query.mode]
     return tuple(Option("" if m is default else m.value, MODE_LABELS[m], m is query.mode) for m in offered)
-
-
-def _hit(query: SearchQuery, hit: Hit, zone: tzinfo) -> HitCard:
-    category = hit.categories[0] if hit.categories else None
-    people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
-    title = hit.title if hit.title_text.strip() else (Segment(f"Memory {hit.id}", marked=False),)
-    return HitCard(
-        id=hit.id,
-        url=memory_url(hit.id, query),
-        title=title,
-        snippet=hit.snippet,
-        type=hit.memory_type,
-        family=type_family(hit.memory_type),
-        type_url=explore_url(_with(query, "type", hit.memory_type)),
-        project=Link(
-            hit.project, explore_url(_with(query, "project", hit.project)), f"Filter by project {hit.project}"
-        ),
-        path=Link(" / ".join(category.names), explore_url(_with(query, "category", category.path)))
-        if category
-        else None,
-        path_names=category.names if category else (),
-        date=day_label(hit.created_at, zone),
-        date_title=moment_label(hit.created_at, zone),
-        date_iso=hit.created_at.isoformat(),
-        people=tuple(
-            Link(name, explore_url(_with(query, key, name)), f"Filter by {key} {name}")
-            for key, name in people[:_AUTHORS_SHOWN]
-        ),
-        more_people=max(0, len(people) - _AUTHORS_SHOWN),
-        tags=tuple(_tag(query, tag) for tag in hit.tags[:_TAGS_SHOWN]),
-        more_tags=max(0, len(hit.tags) - _TAGS_SHOWN),
-        state="" if hit.state == "active" else hit.state,
-        pinned=hit.pinned,
-    )
-
-
-def _with(query: SearchQuery, key: str, value: str) -> SearchQuery:
-    """A query narrowed to one value more, or as it is where that is ticked already."""
-    return query.but() if value in query.selection(key).include else query.toggle(key, value)
-
-
-def _tag(query: SearchQuery, tag: str) -> Link:
-    chosen = tag in query.tag
-    name = f"Remove filter: tag {tag}" if chosen else f"Filter by tag {tag}"
-    return Link(tag, explore_url(query.toggle("tag", tag)), name, current=chosen)
 
 
 def _pager(query: SearchQuery, result: SearchResult) -> Pager | None:

@@ -7,16 +7,20 @@ from django.db.models.functions import Left
 
 from access.viewer import Viewer, visible_to
 from categories.queries import CategoryNode
-from search.analysis import Pattern
+from search.analysis import Pattern, fold
 from search.engines.base import Plan
 from search.planning import Planned
 from search.ranking import Ranked
-from search.result import CategoryRef, Hit
+from search.result import CategoryRef, Found, Hit
 from search.snippets import Segment, matched_spans, plain_text, segments, snippet
 
 # How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
 _SNIPPET_SCOPE = 20_000
 _SNIPPET_LENGTH = 260
+# How many of the words found in a field are told.
+_WORDS_TOLD = 8
+
+_Spans = list[tuple[int, int]]
 
 
 class _Row(NamedTuple):
@@ -69,14 +73,18 @@ def _in_state(row: _Row, plan: Plan) -> bool:
 def _hit(row: _Row, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode]) -> Hit:
     project = planned.projects[row.project_id]
     patterns = _patterns(planned.plan, row.project_id)
+    # What is asked for in the title is marked there alone.
+    anywhere = tuple(p for p in patterns if not p.field)
+    text, tags = _text(row), ", ".join(row.tags)
+    title_spans = matched_spans(row.title, patterns, project.language)
+    text_spans = matched_spans(text, anywhere, project.language)
     categories = sorted((nodes[pk] for pk in row.category_ids if pk in nodes), key=lambda node: node.path)
     return Hit(
         id=row.id,
         project=project.slug,
         memory_type=row.memory_type,
-        title=segments(row.title, matched_spans(row.title, patterns, project.language)),
-        # What is asked for in the title is marked there alone.
-        snippet=_snippet(row, tuple(p for p in patterns if not p.field), project.language),
+        title=segments(row.title, title_spans),
+        snippet=_snippet(row, text, text_spans, anywhere, project.language),
         created_at=row.created_at,
         updated_at=row.updated_at,
         state=row.state,
@@ -92,7 +100,25 @@ def _hit(row: _Row, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode
         superseded_by=row.superseded_by_id,
         score=why.score,
         why=why,
+        found=tuple(
+            Found(field, words)
+            for field, written, spans in (
+                ("title", row.title, title_spans),
+                ("tags", tags, matched_spans(tags, anywhere, project.language)),
+                ("summary", row.summary, matched_spans(row.summary, anywhere, project.language)),
+                ("text", text, text_spans),
+            )
+            if (words := _words(written, spans))
+        ),
     )
+
+
+def _words(text: str, spans: _Spans) -> tuple[str, ...]:
+    """The words at the spans, each once, as it is first written."""
+    found: dict[str, str] = {}
+    for start, end in spans:
+        found.setdefault(fold(text[start:end]), text[start:end])
+    return tuple(found.values())[:_WORDS_TOLD]
 
 
 def _patterns(plan: Plan, project_id: int) -> tuple[Pattern, ...]:
@@ -102,12 +128,16 @@ def _patterns(plan: Plan, project_id: int) -> tuple[Pattern, ...]:
     return ()
 
 
-def _snippet(row: _Row, patterns: tuple[Pattern, ...], language: str) -> tuple[Segment, ...]:
+def _text(row: _Row) -> str:
+    """What a snippet is cut from."""
     text = plain_text(row.head)
     # A title that is the first sentence of the text need not be read twice; one that was cut short is read on.
     if row.title and text.startswith(row.title):
         text = text[len(row.title) :].lstrip(" .…:;,-–—")
-    spans = matched_spans(text, patterns, language)
+    return text
+
+
+def _snippet(row: _Row, text: str, spans: _Spans, patterns: tuple[Pattern, ...], language: str) -> tuple[Segment, ...]:
     if row.summary and not spans:
         text = row.summary
         spans = matched_spans(text, patterns, language)

@@ -1,5 +1,6 @@
 """How numbers, days and types are written for people. Pure, and in one way everywhere."""
 
+from collections.abc import Sequence
 from datetime import date, datetime, tzinfo
 
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
@@ -45,6 +46,16 @@ def plural(count: int, one: str, many: str = "", *, at_least: bool = False) -> s
 
 def memories(count: int, *, at_least: bool = False) -> str:
     return plural(count, "memory", "memories", at_least=at_least)
+
+
+def ordinal(place: int) -> str:
+    ending = "th" if place // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place:,}{ending}"
+
+
+def listed(parts: Sequence[str], word: str = "and") -> str:
+    """Several as people list them: "a, b and c"."""
+    return f"{', '.join(parts[:-1])} {word} {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
 def with_article(name: str) -> str:

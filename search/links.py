@@ -1,11 +1,21 @@
 """Where the links of the pages lead. Every one of them is written from a SearchQuery, in its canonical form."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
 from search.query import SearchQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    label: str
+    url: str
+    name: str = ""
+    count: str = ""
+    current: bool = False
 
 
 @lru_cache(maxsize=4_096)
@@ -29,6 +39,12 @@ def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = No
     # The values are those of the whole answer, whatever page of it is shown and in which order.
     query = query.but(sort=None, page_size=25)
     return _address(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
+
+
+def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
+    """Why a memory is among the results of a query, or is not; without one, where that can be asked."""
+    asked = urlencode({"id": memory_id}) if memory_id is not None else ""
+    return _address(_path("search:why_not"), asked, query.but().querystring())
 
 
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:

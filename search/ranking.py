@@ -36,6 +36,16 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """What a score is the sum of. `relevance` is None for who may not know the score."""
+
+    relevance: float | None
+    quality: float
+    recency: float
+    source: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """A memory in its place, and why it stands there. Ranks begin with 1; None where a leg did not find it."""
 
@@ -47,23 +57,29 @@ class Ranked:
     similarity: float | None = None
     relevance: float | None = None
     traits: Traits | None = None
+    parts: Parts | None = None
+    # What the cross-encoder said of it, where one read it.
+    reread_rank: int | None = None
+    reread_score: float | None = None
     # The memory before it that says nearly the same.
     similar_to: int | None = None
 
     def without_scores(self) -> "Ranked":
         """For who may not know how rare a word is among all memories."""
-        return replace(self, score=None, word_score=None, relevance=None)
+        parts = replace(self.parts, relevance=None) if self.parts else None
+        return replace(self, score=None, word_score=None, relevance=None, parts=parts)
 
 
 def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: float) -> list[Ranked]:
     """All candidates by a convex sum of their scores, each leg brought to 0…1 between its least and its best.
 
     A candidate should have a score in both, where it has one at all: to have matched by one leg only says little of
-    the other. What is missing counts as the least.
+    the other. What is missing counts as the least, and who has none of the words, a score of 0, has no rank by them.
 
     Of equal sums the nearer in meaning is first, then the one with the higher id.
     """
-    word_ranks, meaning_ranks = _ranks(words), _ranks(similarities)
+    word_ranks = _ranks({pk: score for pk, score in words.items() if score > 0})
+    meaning_ranks = _ranks(similarities)
     word_shares, meaning_shares = _shares(words), _shares(similarities)
     candidates = [
         Ranked(
@@ -80,19 +96,47 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
     return [replace(one, score=one.relevance) for one in candidates]
 
 
+def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[Ranked]:
+    """The same candidates, their first ones in the order of other scores, which may be of any size.
+
+    Those that have one come first, and no candidate without one passes them: their shares are laid over the span of
+    relevance from the best down to the best of the others.
+    """
+    read = [one for one in candidates if one.id in scores]
+    others = [one for one in candidates if one.id not in scores]
+    ranks, shares = _ranks(scores), _shares(scores)
+    highest = max((one.relevance or 0.0 for one in read), default=0.0)
+    lowest = max((one.relevance or 0.0 for one in others), default=0.0)
+    found = []
+    for one in sorted(read, key=lambda one: ranks[one.id]):
+        relevance = lowest + (highest - lowest) * shares[one.id]
+        found.append(
+            replace(
+                one,
+                score=relevance,
+                relevance=relevance,
+                reread_rank=ranks[one.id],
+                reread_score=scores[one.id],
+            )
+        )
+    return [*found, *others]
+
+
 def rerank(candidates: Sequence[Ranked], traits: Mapping[int, Traits], weights: Weights) -> list[Ranked]:
     """The same candidates by what all weights come to; those whose traits are not known keep their relevance alone."""
     whole = weights.relevance + weights.quality + weights.recency + weights.source
     scored = []
     for one in candidates:
         own = traits.get(one.id, Traits())
-        summed = (
-            weights.relevance * (one.relevance or 0.0)
-            + weights.quality * own.quality
-            + weights.recency * own.recency
-            + weights.source * own.source
+        relevance = weights.relevance * (one.relevance or 0.0) / whole
+        parts = Parts(
+            relevance,
+            quality=weights.quality * own.quality / whole,
+            recency=weights.recency * own.recency / whole,
+            source=weights.source * own.source / whole,
         )
-        scored.append(replace(one, score=summed / whole, traits=own))
+        score = relevance + parts.quality + parts.recency + parts.source
+        scored.append(replace(one, score=score, traits=own, parts=parts))
     return sorted(scored, key=lambda one: (-(one.score or 0.0), -(one.relevance or 0.0), -one.id))
 
 

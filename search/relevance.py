@@ -4,7 +4,7 @@ What is beyond the candidates comes after them, by words alone, so that every me
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -12,11 +12,13 @@ import numpy.typing as npt
 from django.conf import settings
 from django.db import connection
 
+from memories.chunking import embedded_text
 from memories.models import Memory
 from search.engines.base import Engine, Meaning, Plan
-from search.engines.nearest import similarities_of
+from search.engines.nearest import similarities_of, vector_text
 from search.query import Sort
-from search.ranking import WINDOW, WORD_CANDIDATES, Ranked, Traits, Weights, fold, fuse, rerank
+from search.ranking import WINDOW, WORD_CANDIDATES, Ranked, Traits, Weights, fold, fuse, reorder, rerank
+from search.rereading import NotReread, reread
 
 # In days, until being recent says half as much.
 _HALF_LIFE = 180.0
@@ -27,29 +29,52 @@ _FIRST_CHUNKS = """
 SELECT memory_id, halfvec_send(embedding) FROM memories_chunk
 WHERE memory_id = ANY(%s) AND model_id = %s AND ordinal = 0"""
 _VECTOR_HEAD = 4
+# The primary key finds the chunks of each; what has none is read from its beginning.
+_PASSAGES = """
+SELECT m.id, m.title, coalesce(near.passage, left(m.content, 2000)) FROM memories_memory m LEFT JOIN LATERAL (
+    SELECT substr(m.content, c.start + 1, c."end" - c.start) AS passage FROM memories_chunk c
+    WHERE c.memory_id = m.id AND c.model_id = %s ORDER BY c.embedding <=> %s::halfvec, c.ordinal LIMIT 1
+) near ON true WHERE m.id = ANY(%s)"""
 
 
-def ranked_page(engine: Engine, plan: Plan, *, limit: int, offset: int, now: datetime) -> list[Ranked]:
-    """A page of the match set by relevance."""
+@dataclass(frozen=True, slots=True)
+class RankedPage:
+    """A page of the match set by relevance. `not_reread` says why a cross-encoder that is set had no part in it."""
+
+    hits: list[Ranked]
+    not_reread: str = ""
+
+
+def ranked_page(engine: Engine, plan: Plan, said: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
+    """A page of the match set by relevance. `said` is the text that is looked for by meaning."""
     if plan.meaning is None:
         found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
-        return [Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)]
-    candidates = _candidates(engine, plan, plan.meaning, now)
+        return RankedPage([Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)])
+    candidates, not_reread = _candidates(engine, plan, plan.meaning, said, now)
     page = candidates[offset : offset + limit]
-    if len(page) == limit or plan.meaning.alone:
-        return page
+    if len(page) < limit and not plan.meaning.alone:
+        page += _by_words_alone(engine, plan, candidates, limit=limit - len(page), offset=offset)
+    return RankedPage(page, not_reread)
+
+
+def _by_words_alone(
+    engine: Engine, plan: Plan, candidates: Sequence[Ranked], *, limit: int, offset: int
+) -> list[Ranked]:
+    """What comes after the candidates."""
     by_words = replace(plan, meaning=None)
     known = {one.id for one in candidates}
     begin = max(0, offset - len(candidates))
     # All candidates may be among the best by words: so many more are asked for.
     found = engine.hits(by_words, Sort.RELEVANCE, limit=len(known) + begin + limit, offset=0)
     rest = [(n, pk, score) for n, (pk, score) in enumerate(found, 1) if pk not in known]
-    missing = limit - len(page)
-    return [*page, *(Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + missing])]
+    return [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
 
 
-def _candidates(engine: Engine, plan: Plan, meaning: Meaning, now: datetime) -> list[Ranked]:
-    """All that match by meaning and the best by words, in their order. Each is scored by both, however it matched."""
+def _candidates(engine: Engine, plan: Plan, meaning: Meaning, said: str, now: datetime) -> tuple[list[Ranked], str]:
+    """All that match by meaning and the best by words, in their order. Each is scored by both, however it matched.
+
+    And why no cross-encoder read them, where one should have.
+    """
     near = engine.near(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
@@ -59,10 +84,33 @@ def _candidates(engine: Engine, plan: Plan, meaning: Meaning, now: datetime) -> 
         words |= engine.word_scores(plan, list(words))
         similarities |= similarities_of(meaning, [pk for pk, _ in best if pk not in similarities])
     fused = fuse(words, similarities, settings.SEARCH_MEANING_WEIGHT)
+    fused, not_reread = _reread(fused, meaning, said)
     window, rest = fused[:WINDOW], fused[WINDOW:]
     ids = [one.id for one in window]
     window = rerank(window, traits_of(ids, now), Weights(**settings.SEARCH_WEIGHTS))
-    return [*fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_FOLD_SIMILARITY), *rest]
+    return [*fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_FOLD_SIMILARITY), *rest], not_reread
+
+
+def _reread(fused: list[Ranked], meaning: Meaning, said: str) -> tuple[list[Ranked], str]:
+    """The first candidates in the order of the cross-encoder that is set; and if it did not answer, why."""
+    if not (settings.RERANK_MODEL and said and fused):
+        return fused, ""
+    try:
+        scores = reread(said, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
+    except NotReread as error:
+        return fused, error.reason
+    return reorder(fused, scores), ""
+
+
+def passages_of(ids: Sequence[int], meaning: Meaning) -> dict[int, str]:
+    """Of each memory what is nearest to a vector, with its title; of one without vectors, its beginning."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PASSAGES, [meaning.model_id, vector_text(meaning), list(ids)])
+        rows = cursor.fetchall()
+    return {
+        memory_id: embedded_text(title, passage, 0, len(passage)) if title else passage
+        for memory_id, title, passage in rows
+    }
 
 
 def traits_of(ids: Sequence[int], now: datetime) -> dict[int, Traits]:

@@ -29,6 +29,14 @@ class CategoryRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """Where in a memory words of the query stand, and how they are written there."""
+
+    field: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One result. `title` and `snippet` come cut into segments, so that whoever renders them escapes and marks."""
 
@@ -52,6 +60,7 @@ class Hit:
     superseded_by: int | None
     score: float | None
     why: Ranked
+    found: tuple[Found, ...] = ()
 
     @property
     def title_text(self) -> str:
@@ -81,7 +90,8 @@ class SearchResult:
     `date_buckets` are over the match set; `quick_ranges` are the same spans over what passes without the date filter.
     `hidden` counts what would match but for the default states. `timings` are milliseconds by stage. With `at_least`,
     the match set reached the limit of what is looked for by meaning: the total is a lower bound, and so are the date
-    buckets. `hidden_at_least` says the same of what is hidden.
+    buckets. `hidden_at_least` says the same of what is hidden. `least_similarity` is what it took to match by
+    meaning; None where meaning was not asked for, or could not be.
     """
 
     query: SearchQuery
@@ -99,6 +109,7 @@ class SearchResult:
     without: tuple[WithoutFilter, ...] = ()
     # Labels of what is chosen, where they differ from the value: category names along the path, entity names.
     labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    least_similarity: float | None = None
     engine: str = "postgres"
     timings: dict[str, float] = field(default_factory=dict)
 

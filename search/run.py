@@ -27,6 +27,7 @@ from search.counting import (
 )
 from search.engines import answered
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
+from search.engines.nearest import similarities_of
 from search.engines.tantivy.outbox import backlog
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
@@ -36,6 +37,7 @@ from search.ranking import Ranked
 from search.relevance import ranked_page
 from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
 from search.stopwatch import Stopwatch
+from search.words import plain_text_of
 
 __all__ = [
     "CategoryRef",
@@ -88,7 +90,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         with watch.stage("search"):
             summary = counted.summary if counted else engine.summary(planned.plan, no_values=False)
             total = summary.total
-            found = _find(engine, planned.plan, query, total, now)
+            found = _find(engine, planned, query, total)
             matched_by = _matched_by(engine, planned, total)
             hidden, hidden_at_least, without = count_alternatives(engine, query, planned, total)
             warnings = [*collect_warnings(engine, query, planned, total, viewer), *engine_notices(engine, viewer)]
@@ -109,6 +111,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         warnings=tuple(warnings),
         without=without,
         labels=planned.labels,
+        least_similarity=planned.plan.meaning.least if planned.plan.meaning else None,
         engine=engine.name,
         timings=watch.timings,
     )
@@ -185,15 +188,22 @@ def _children_of(engine: Engine, planned: Planned, parent: str, warnings: list[S
     return tuple(child.id for below in planned.names.children(seen).values() for child in below)
 
 
-def _find(engine: Engine, plan: Plan, query: SearchQuery, total: int, now: datetime) -> list[Ranked]:
+def _find(engine: Engine, planned: Planned, query: SearchQuery, total: int) -> list[Ranked]:
+    plan = planned.plan
     offset = (query.page - 1) * query.page_size
     if offset >= total:
         return []
     if query.order != Sort.RELEVANCE:
-        return [Ranked(pk) for pk, _ in engine.hits(plan, query.order, limit=query.page_size, offset=offset)]
-    found = ranked_page(engine, plan, limit=query.page_size, offset=offset, now=now)
+        page = [pk for pk, _ in engine.hits(plan, query.order, limit=query.page_size, offset=offset)]
+        near = similarities_of(plan.meaning, page) if plan.meaning else {}
+        return [Ranked(pk, similarity=near.get(pk)) for pk in page]
+    said = plain_text_of(query.text)
+    found = ranked_page(engine, plan, said, limit=query.page_size, offset=offset, now=planned.now)
+    if found.not_reread:
+        reason = f"The results are in the order of words and meaning, without the cross-encoder: {found.not_reread}."
+        planned.warnings.append(SearchWarning(reason, "rerank"))
     # How rare a word is among all memories shows in a score: it is for who may see them all.
-    return found if plan.project_ids is None else [one.without_scores() for one in found]
+    return found.hits if plan.project_ids is None else [one.without_scores() for one in found.hits]
 
 
 def _matched_by(engine: Engine, planned: Planned, total: int) -> str:

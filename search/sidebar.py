@@ -142,6 +142,11 @@ def hidden_pairs(query: SearchQuery, rows: Iterable[Row], own_fields: Iterable[s
     return tuple(Pair(k, v) for k, v in query.parameters() if k not in own and (k, v) not in sent)
 
 
+def form_pairs(query: SearchQuery) -> tuple[Pair, ...]:
+    """The hidden fields of a form that asks about a query."""
+    return tuple(Pair(key, value) for key, value in query.but().parameters())
+
+
 def row_id(key: str, value: str) -> str:
     """An HTML id for any value at all, the same on every page, so that a swap keeps the row and its focus."""
     return f"{key}-{hashlib.md5(value.encode(), usedforsecurity=False).hexdigest()[:12]}"

@@ -7,5 +7,6 @@ from search import views
 app_name = "search"
 urlpatterns = [
     path("explore/", views.explore, name="explore"),
+    path("explore/why-not/", views.explain_absence, name="why_not"),
     path("facets/<key>/", views.facet_values, name="facet_values"),
 ]

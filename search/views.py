@@ -2,6 +2,7 @@
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from search.context import build_context, build_values_context, problem_notices
@@ -9,7 +10,10 @@ from search.corpus import corpus_counts
 from search.facets import FACET
 from search.links import explore_url
 from search.pages import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
+from search.query import QueryError
 from search.run import FacetListing, facet_page, run
+from search.verdict import build_verdict
+from search.why_not import take_id, why_not
 
 
 @require_safe
@@ -32,6 +36,27 @@ def explore(request: PageRequest) -> HttpResponse:
         status=422 if problems and wants_fragment(request) else 200,
         address="" if problems else explore_url(query),
     )
+
+
+@require_safe
+@login_required
+def explain_absence(request: PageRequest) -> HttpResponse:
+    viewer = page_viewer(request)
+    pairs = request_pairs(request)
+    try:
+        memory_id, rest = take_id(pairs)
+    except QueryError as error:
+        query, problems = read_query([(key, value) for key, value in pairs if key != "id"])
+        notices = problem_notices((*error.problems, *problems))
+        context = build_verdict(query, None, notices)
+    else:
+        query, problems = read_query(rest)
+        found = why_not(query, memory_id, viewer)
+        if found is None:
+            raise Http404(f"There is no memory {memory_id}, or none that you may open.")
+        context = build_verdict(query, found, notices := problem_notices(problems))
+    page = render(request, "search/why_not.html", {"verdict": context}, status=422 if notices else 200)
+    return private(page)
 
 
 @require_safe

@@ -214,6 +214,16 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
     )
 
 
+def spellings(text: str, language: str = "english") -> dict[Pattern, str]:
+    """How each pattern of a typed text was written, without its sign."""
+    found: dict[Pattern, str] = {}
+    for chunk in _CHUNK.finditer(text):
+        parsed = parse_text(chunk.group(), language)
+        for pattern in (*parsed.positive, *parsed.excluded):
+            found.setdefault(pattern, chunk.group().lstrip("+-"))
+    return found
+
+
 def plain_text_of(text: str) -> str:
     """What a typed text says, without its signs and without what it leaves out: the text to look by meaning for."""
     said = []

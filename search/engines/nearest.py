@@ -119,6 +119,11 @@ def similarities_of(meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
     return dict(zip(found.tolist(), similarities.tolist(), strict=True))
 
 
+def vector_text(meaning: Meaning) -> str:
+    """The vector as Postgres reads it."""
+    return "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
+
+
 def forget() -> None:
     """Drop what is kept. For tests, whose transactions take the revision back."""
     with _lock:
@@ -154,8 +159,12 @@ def _first(meaning: Meaning, chunks: int) -> _Reading:
 
 def _read(statement: str, meaning: Meaning, **parameters: int | list[int]) -> tuple[Ids, Similarities]:
     """What a statement finds: each memory once, by its nearest chunk, the nearest first."""
-    vector = "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
-    bound: dict[str, Any] = {"vector": vector, "model": meaning.model_id, "least": meaning.least, **parameters}
+    bound: dict[str, Any] = {
+        "vector": vector_text(meaning),
+        "model": meaning.model_id,
+        "least": meaning.least,
+        **parameters,
+    }
     with connection.cursor() as cursor:
         cursor.execute(statement, bound)
         packed_ids, packed_similarities = cursor.fetchone()

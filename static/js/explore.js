@@ -114,6 +114,11 @@
     }
   });
 
+  // A field of a form of its own asks for nothing until that is sent.
+  document.addEventListener("change", (event) => {
+    if (event.target.form?.matches(".why-not")) event.stopPropagation();
+  }, true);
+
   // A field shows what was asked for by the reader's clock; one that was not changed sends it as it was asked.
   document.addEventListener("htmx:configRequest", ({ detail: { formData } }) => {
     for (const field of document.querySelectorAll("#date-from, #date-to")) {

@@ -5,7 +5,8 @@
   const isTyping = (element) => element.matches?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable], [role=slider]");
 
   function step(by) {
-    const links = [...document.querySelectorAll("#hits .hit h2 a")];
+    // What is folded under another result is stepped over until it is unfolded.
+    const links = [...document.querySelectorAll("#hits .hit h2 a")].filter((link) => link.checkVisibility?.() ?? true);
     const at = links.findIndex((link) => link.closest(".hit").contains(document.activeElement));
     const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by];
     next?.focus({ preventScroll: true });

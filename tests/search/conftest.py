@@ -1,15 +1,19 @@
 import json
+from dataclasses import replace
 
 import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
+from memories import embeddings
 from search import engines
+from search.engines import nearest
 from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.engine import TantivyEngine
 from search.engines.tantivy.parts import Part
 from tests.corpus import RECORDS
 from tests.oracle import load_documents
+from tests.vectors import MODEL, embed_everything
 
 
 def following_engine():
@@ -73,3 +77,25 @@ def memories(db, index, settings, tmp_path):
     """The same, where the derived index answers once it is made."""
     settings.SEARCH_ENGINE = "tantivy"
     bring_in(tmp_path)
+
+
+@pytest.fixture
+def query_model():
+    """The small model, there from the start and not loaded beside the test."""
+    embeddings.forget()
+    embeddings._queries._embedder = MODEL
+    yield
+    embeddings.forget()
+
+
+@pytest.fixture
+def embedded(corpus, query_model):
+    """The hand-written memories with their vectors, as the naive counter sees them."""
+    vectors = embed_everything()
+    nearest.forget()
+    return [replace(document, vectors=vectors[document.id]) for document in corpus]
+
+
+@pytest.fixture
+def low_ceiling(settings):
+    settings.SEARCH_SEMANTIC_LIMIT = 3

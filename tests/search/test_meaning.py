@@ -5,13 +5,16 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.test import Client
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from access.keys import make_key
 from memories.embedders import HASHED
-from memories.models import Chunk, Corpus, EmbeddingModel
+from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
 from search.engines import nearest
 from search.engines.base import Meaning
 from search.facets import FACETS
@@ -19,35 +22,11 @@ from search.query import SearchQuery
 from search.run import run
 from tests.oracle import facet_counts, load_documents, matching
 from tests.search.test_run import EVERYTHING, facet, queries
-from tests.vectors import MODEL, embed_everything, similarity
+from tests.vectors import embed_everything, similarity
 
 SLOWLY = hypothesis_settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-
-
-@pytest.fixture
-def query_model():
-    """The small model, there from the start and not loaded beside the test."""
-    from memories import embeddings
-
-    embeddings.forget()
-    embeddings._queries._embedder = MODEL
-    yield
-    embeddings.forget()
-
-
-@pytest.fixture
-def embedded(corpus, query_model):
-    """The hand-written memories with their vectors, as the naive counter sees them."""
-    vectors = embed_everything()
-    nearest.forget()
-    return [replace(document, vectors=vectors[document.id]) for document in corpus]
-
-
-@pytest.fixture
-def low_ceiling(settings):
-    settings.SEARCH_SEMANTIC_LIMIT = 3
 
 
 def ask(querystring, viewer, **options):
@@ -126,6 +105,61 @@ def test_set_without_any_by_words_says_so(embedded, everyone):
     result = ask("q=kettle brew leaf cup morning nosuchword othernonsense&min_similarity=0.1", everyone)
     assert result.total
     assert result.matched_by == f"none contains at least 3 of the 7 words; {result.total} by meaning ≥ 0.10"
+
+
+def test_words_of_a_hit_are_told_by_field(embedded, everyone):
+    (first,) = [hit for hit in ask("q=green tea", everyone).hits if hit.external_id == "t1"]
+    assert {found.field: found.words for found in first.found} == {
+        "title": ("green", "tea"),
+        "tags": ("tea",),
+        "text": ("green", "tea"),
+    }
+
+
+def test_in_another_order_the_similarity_is_told_all_the_same(embedded, everyone):
+    ranked = {hit.id: hit.why.similarity for hit in ask("q=green tea", everyone).hits}
+    newest = ask("q=green tea&sort=newest", everyone).hits
+    assert {hit.id: hit.why.similarity for hit in newest} == pytest.approx(ranked)
+    assert [hit.why.meaning_rank for hit in newest] == [None] * len(newest)
+
+
+def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embedded, everyone, client):
+    twin = Memory.objects.get(external_id="t1")
+    copy = Memory.objects.get(external_id="t2")
+    Memory.objects.filter(pk=copy.pk).update(title=twin.title, content=twin.content)
+    embed_everything()
+    nearest.forget()
+    result = ask("q=green tea", everyone)
+    alike = [hit for hit in result.hits if hit.why.similar_to]
+    assert [(hit.id, hit.why.similar_to) for hit in alike] in ([(copy.pk, twin.pk)], [(twin.pk, copy.pk)])
+    client.force_login(User.objects.create_superuser("reader"))
+    page = client.get("/explore/", {"q": "green tea"}).text
+    assert page.count("<article ") == result.total
+    assert page.count("+1 similar</summary>") == 1
+    folded = page.split(f'<details id="similar-{alike[0].why.similar_to}"')[1]
+    assert f'<article id="hit-{alike[0].id}"' in folded
+
+
+def test_api_tells_why_and_what_is_alike(embedded, everyone):
+    raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=everyone).raw
+    caller = Client(headers={"Authorization": f"Bearer {raw}"})
+    hit = caller.get("/api/search", {"q": "green tea"}).json()["memories"][0]
+    assert hit["similar_to"] is None
+    why = hit["why"]
+    assert why["meaning_rank"] == 1
+    assert "tea" in why["found"]["title"]
+    assert hit["score"] == pytest.approx(sum(why["parts"].values()))
+    assert {reason["label"] for reason in why["reasons"]} == {"Words", "Meaning", "Score"}
+    assert caller.get("/api/search", {"tag": "tea"}).json()["memories"][0]["why"] is None
+
+
+def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, everyone):
+    project = Project.objects.get(slug="tea")
+    viewer = replace(everyone, project_ids=frozenset({project.pk}))
+    why = ask("q=green tea", viewer).hits[0].why
+    assert (why.score, why.word_score, why.relevance, why.parts.relevance) == (None, None, None, None)
+    assert why.meaning_rank == 1
+    assert why.traits is not None
 
 
 # --- while there is no model --------------------------------------------------------------------------------------

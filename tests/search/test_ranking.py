@@ -96,3 +96,17 @@ def test_what_a_match_by_meaning_must_have_too(typed, described):
     always = parse_text(typed).always
     assert always.describe() == described
     assert always.is_empty == (not described)
+
+
+def test_none_of_the_words_is_no_rank_by_words():
+    fused = {one.id: one.word_rank for one in fuse({1: 4.0, 2: 0.0, 3: 1.0}, {2: 0.9}, 0.6)}
+    assert fused == {1: 1, 2: None, 3: 2}
+
+
+def test_score_is_the_sum_of_its_parts():
+    (one,) = rerank([Ranked(1, relevance=0.8)], {1: Traits(0.5, 0.2, 1.0)}, Weights(1.0, 0.5, 0.25, 0.25))
+    assert one.parts.relevance == pytest.approx(0.4)
+    assert (one.parts.quality, one.parts.recency, one.parts.source) == pytest.approx((0.125, 0.025, 0.125))
+    assert one.score == pytest.approx(0.675)
+    assert one.without_scores().parts.relevance is None
+    assert one.without_scores().parts.quality == one.parts.quality

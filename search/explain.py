@@ -1,0 +1,86 @@
+"""Why a memory is among the results and where it stands, in plain words. Pure."""
+
+from dataclasses import dataclass
+
+from search.labels import listed, ordinal
+from search.query import Mode, SearchQuery, Sort
+from search.ranking import WINDOW, Parts, Ranked
+from search.result import Found, Hit
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One of the things that brought a memory where it is."""
+
+    label: str
+    text: str
+
+
+def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, ...]:
+    """The reasons for a hit; none where nothing was looked for. `least` is the similarity that matching takes."""
+    if not query.text:
+        return ()
+    reasons = [Reason("Words", _words(hit, query, least))]
+    if least is not None:
+        reasons.append(Reason("Meaning", _meaning(hit.why, least)))
+    if hit.why.reread_rank is not None:
+        read = f"{ordinal(hit.why.reread_rank)} by the cross-encoder, score {hit.why.reread_score:.2f}"
+        reasons.append(Reason("Read again", read))
+    if query.order != Sort.RELEVANCE:
+        reasons.append(Reason("Order", f"{query.order.value}: relevance does not count"))
+    elif standing := _standing(hit.why):
+        reasons.append(Reason("Score", standing))
+    if hit.why.similar_to is not None:
+        reasons.append(Reason("Like", f"nearly the same as #{hit.why.similar_to}, so it stands behind that one"))
+    return tuple(reasons)
+
+
+def _words(hit: Hit, query: SearchQuery, least: float | None) -> str:
+    found = listed([_place(one) for one in hit.found])
+    if least is not None and query.mode == Mode.SEMANTIC:
+        return f"{found or 'none of them'}; by meaning alone they do not count"
+    if hit.why.word_rank is not None:
+        # A link's target, an id, or the far end of a long text.
+        return f"{ordinal(hit.why.word_rank)} by words: {found or 'further on in its record'}"
+    return found or ("further on in its record" if least is None else "none of them, or further on in its record")
+
+
+def _place(found: Found) -> str:
+    where = "among the tags" if found.field == "tags" else f"in the {found.field}"
+    return f"{listed([f'“{word}”' for word in found.words])} {where}"
+
+
+def _meaning(why: Ranked, least: float) -> str:
+    if why.similarity is None:
+        return "not embedded yet, so found by words alone"
+    if why.similarity < least:
+        return (
+            f"similarity {why.similarity:.2f}, under the {least:.2f} that it takes to match: it is here for its words"
+        )
+    rank = "" if why.meaning_rank is None else f"{ordinal(why.meaning_rank)} by meaning, "
+    return f"{rank}similarity {why.similarity:.2f} (at least {least:.2f})"
+
+
+def _standing(why: Ranked) -> str:
+    if why.parts is not None:
+        return _sum(why.score, why.parts)
+    if why.relevance is not None:
+        return f"{why.relevance:.2f} by words and meaning; only the first {WINDOW} are weighed further"
+    return ""
+
+
+def _sum(score: float | None, parts: Parts) -> str:
+    """What the score is made of; for who may not know it, what was added to it."""
+    added = [
+        (parts.quality, "quality (importance, confidence, pinned)"),
+        (parts.recency, "recency"),
+        (parts.source, "source"),
+    ]
+    if score is None or parts.relevance is None:
+        return f"{listed([f'{value:.3f} for {name}' for value, name in added])}, added to words and meaning"
+    return " + ".join(
+        [
+            f"{score:.3f} = {parts.relevance:.3f} for words and meaning",
+            *(f"{value:.3f} {name}" for value, name in added),
+        ]
+    )

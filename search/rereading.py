@@ -1,0 +1,222 @@
+"""A second reading of the best candidates by a cross-encoder, where one is set: within limits, and beside the requests.
+
+The model reads the text of the query and a passage together and says how well they fit. It is loaded in the background,
+and what it said is kept, so that all pages of an answer have one order.
+"""
+
+import hashlib
+import logging
+import math
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from django.conf import settings
+
+logger = logging.getLogger(__name__)
+
+# Pairs that are read between two looks at the clock.
+_BATCH = 8
+_KEPT_SCORES = 100_000
+# How long a reading that failed is not tried again, in seconds, so that all pages have the order of the first.
+_GIVEN_UP_SECONDS = 600.0
+_KEPT_FAILURES = 2_000
+_RETRY_LOADING_SECONDS = 60.0
+# Batches differ in how they are padded, and with it the last digits of a score.
+_DIGITS = 4
+
+
+class NotReread(Exception):  # noqa: N818 - it reads as what happened
+    """There is no second reading now. `reason` is fit to be shown."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Reader(Protocol):
+    """How well passages fit a text, each a number that may be of any size."""
+
+    def scores(self, text: str, passages: Sequence[str]) -> list[float]: ...
+
+
+class CrossEncoderReader:
+    """A CrossEncoder of sentence-transformers."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def scores(self, text: str, passages: Sequence[str]) -> list[float]:
+        pairs = [(text, passage) for passage in passages]
+        found = self._model.predict(pairs, batch_size=_BATCH, show_progress_bar=False)
+        return [float(score) for score in found]
+
+
+def load_reader(source: str) -> Reader:
+    """Load a model: a folder, or a name that sentence-transformers knows. Takes seconds. Raises NotReread."""
+    for package in ("torch", "sentence_transformers"):
+        if find_spec(package) is None:
+            raise NotReread(f"{package.replace('_', '-')} is not installed")
+    folder = Path(source).expanduser()
+    if source.startswith((".", "/", "~")) and not folder.is_dir():
+        raise NotReread(f"RERANK_MODEL={source} is no folder of this machine")
+    is_local = folder.is_dir()
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    if is_local:
+        # Read when the library is imported: without it a look at a folder of this machine may ask the network.
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from sentence_transformers import CrossEncoder
+    from torch.nn import Identity
+
+    # As they come: brought to 0…1, as some models do, those of the best passages could no longer be told apart.
+    as_it_is = Identity()
+    model = CrossEncoder(str(folder) if is_local else source, local_files_only=is_local, activation_fn=as_it_is)
+    if model.num_labels != 1:
+        raise NotReread(f"RERANK_MODEL={source} gives {model.num_labels} numbers for a passage, and one is needed")
+    return CrossEncoderReader(model)
+
+
+class Rereading:
+    """One model in this process, and what it said lately. Any thread may ask; one passage after the other is read."""
+
+    def __init__(
+        self, load: Callable[[str], Reader] = load_reader, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._load = load
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="cross-encoder")
+        self._kept: OrderedDict[bytes, float] = OrderedDict()
+        self._given_up: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._reader: tuple[str, Reader] | None = None
+        self._loading = False
+        self._failed: tuple[str, str, float] | None = None
+
+    def scores(self, text: str, passages: Mapping[int, str]) -> dict[int, float]:
+        """How well each passage fits the text. Raises NotReread where it cannot be said, or not in time."""
+        source, reader = self._ready()
+        digests = {pk: _digest(source, text, passage) for pk, passage in passages.items()}
+        question = _digest(*sorted(digest.hex() for digest in digests.values()))
+        with self._lock:
+            if (failure := self._given_up.get(question)) and self._clock() < failure[1]:
+                raise NotReread(failure[0])
+            known = {digest: self._kept[digest] for digest in digests.values() if digest in self._kept}
+            for digest in known:
+                self._kept.move_to_end(digest)
+        unread = {digest: passages[pk] for pk, digest in digests.items() if digest not in known}
+        if unread:
+            known |= self._read_in_time(reader, text, unread, question)
+        return {pk: known[digest] for pk, digest in digests.items()}
+
+    def load_soon(self) -> None:
+        """Load the model that is set in a thread of its own, unless one is loading, or it failed a moment ago."""
+        source = settings.RERANK_MODEL
+        with self._lock:
+            is_there = self._reader is not None and self._reader[0] == source
+            failed = self._failed is not None and self._failed[0] == source
+            if not source or is_there or self._loading:
+                return
+            if failed and self._failed and self._clock() - self._failed[2] < _RETRY_LOADING_SECONDS:
+                return
+            self._loading = True
+        threading.Thread(target=self._load_now, args=(source,), name="cross-encoder-loading", daemon=True).start()
+
+    def _ready(self) -> tuple[str, Reader]:
+        source = settings.RERANK_MODEL
+        self.load_soon()
+        with self._lock:
+            if self._reader is not None and self._reader[0] == source:
+                return self._reader
+            if self._failed is not None and self._failed[0] == source and not self._loading:
+                raise NotReread(self._failed[1])
+        raise NotReread("it is still loading")
+
+    def _load_now(self, source: str) -> None:
+        reason = ""
+        try:
+            reader = self._load(source)
+            reader.scores("the first one takes longer", ["than those after it"])
+        except NotReread as error:
+            logger.warning("No second reading of results: %s", error)
+            reason = error.reason
+        except Exception as error:  # whatever a model's files, a download or the library itself may raise
+            logger.exception("No second reading of results: the cross-encoder could not be loaded.")
+            reason = f"it could not be loaded: {error}"
+        with self._lock:
+            self._loading = False
+            if reason:
+                self._failed = (source, reason, self._clock())
+            else:
+                self._reader, self._failed = (source, reader), None
+
+    def _read_in_time(
+        self, reader: Reader, text: str, unread: Mapping[bytes, str], question: bytes
+    ) -> dict[bytes, float]:
+        """Read what is not known yet. What was read before the time ran out is kept for the next time."""
+        stop = threading.Event()
+        future = self._reading.submit(self._read, reader, text, unread, stop)
+        try:
+            return future.result(timeout=settings.RERANK_MS / 1_000)
+        except TimeoutError:
+            reason = f"it took longer than {settings.RERANK_MS:,} ms"
+        except Exception as error:  # whatever a model may raise over a text
+            logger.exception("The cross-encoder failed.")
+            reason = f"it failed: {error}"
+        finally:
+            stop.set()
+        with self._lock:
+            self._given_up[question] = (reason, self._clock() + _GIVEN_UP_SECONDS)
+            while len(self._given_up) > _KEPT_FAILURES:
+                self._given_up.popitem(last=False)
+        raise NotReread(reason)
+
+    def _read(
+        self, reader: Reader, text: str, unread: Mapping[bytes, str], stop: threading.Event
+    ) -> dict[bytes, float]:
+        found: dict[bytes, float] = {}
+        # Passages of like length, so that little of a batch is padding.
+        waiting = sorted(unread.items(), key=lambda pair: len(pair[1]))
+        for begin in range(0, len(waiting), _BATCH):
+            if stop.is_set():
+                break
+            batch = waiting[begin : begin + _BATCH]
+            scores = [round(score, _DIGITS) for score in reader.scores(text, [passage for _, passage in batch])]
+            if not all(map(math.isfinite, scores)):
+                raise ValueError("it gave no number for a passage")
+            read = dict(zip((digest for digest, _ in batch), scores, strict=True))
+            found |= read
+            with self._lock:
+                self._kept |= read
+                while len(self._kept) > _KEPT_SCORES:
+                    self._kept.popitem(last=False)
+        return found
+
+
+def _digest(*parts: str) -> bytes:
+    return hashlib.blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+_rereading = Rereading()
+
+
+def reread(text: str, passages: Mapping[int, str]) -> dict[int, float]:
+    """How well each passage fits the text, by the model that is set. Raises NotReread."""
+    return _rereading.scores(text, passages)
+
+
+def load_in_background() -> None:
+    """Begin to load the model, where one is set."""
+    _rereading.load_soon()
+
+
+def forget(load: Callable[[str], Reader] = load_reader) -> Rereading:
+    """Begin anew, as a process does. For tests."""
+    global _rereading
+    _rereading = Rereading(load)
+    return _rereading

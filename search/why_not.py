@@ -1,0 +1,324 @@
+"""Why a memory is not among the results: everything that a query asks for, and whether the memory has it.
+
+Filters and dates are asked of the engine one by one, words are looked for in the memory's own terms, and the verdict is
+that of the engine about the whole query.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from django.db import connection
+from django.db.models import QuerySet
+
+from access.viewer import Viewer, visible_to
+from memories.models import Memory
+from search.analysis import Pattern
+from search.chips import dates_label
+from search.engines import answered
+from search.engines.base import Engine, Filter, LanguageText, Meaning, Plan
+from search.engines.nearest import similarities_of
+from search.facets import DEFAULT_STATES, FACET, Kind
+from search.labels import listed, moment_label, with_article
+from search.planning import Planned, build_plan
+from search.query import Problem, QueryError, SearchQuery, Sort
+from search.relevance import ranked_page
+from search.run import snapshot
+from search.words import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
+
+# How far down a memory's place is looked for.
+MOST_PLACES = 10_000
+
+_ID = re.compile(r"#?([0-9]{1,18})")
+_TERMS = "SELECT lexeme, positions, weights FROM memories_memory, unnest(terms) WHERE id = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a query asks for: what was asked, what the memory has, and whether that is enough.
+
+    Of the checks with `either` one is enough: a memory may match by its words or by its meaning.
+    """
+
+    name: str
+    label: str
+    asked: str
+    has: str
+    passed: bool
+    either: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Whether one memory matches a query, and why. `place` and `page` are None where it does not, or comes too late."""
+
+    query: SearchQuery
+    id: int
+    title: str
+    matches: bool
+    checks: tuple[Check, ...]
+    total: int = 0
+    at_least: bool = False
+    place: int | None = None
+    notes: tuple[str, ...] = ()
+    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def page(self) -> int | None:
+        return None if self.place is None else (self.place - 1) // self.query.page_size + 1
+
+    @property
+    def missing(self) -> tuple[Check, ...]:
+        """What keeps it out."""
+        either = [check for check in self.checks if check.either]
+        none_of_them = not any(check.passed for check in either)
+        return tuple(c for c in self.checks if not c.passed and (not c.either or none_of_them))
+
+    @property
+    def verdict(self) -> str:
+        """In one sentence."""
+        if self.matches and self.place is None:
+            return f"It matches, and comes after the first {MOST_PLACES:,} results."
+        if self.matches:
+            more = " or more" if self.at_least else ""
+            return f"It matches: number {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
+        if not self.missing:
+            return "It does not match: it was changed a moment ago, or is about to be. Ask again."
+        return f"It does not match, for {listed([check.label.lower() for check in self.missing])}."
+
+
+def take_id(pairs: Iterable[tuple[str, str]]) -> tuple[int, list[tuple[str, str]]]:
+    """The `id` among the pairs of a query string, and the rest. Raises QueryError."""
+    given, rest = [], []
+    for key, value in pairs:
+        if key == "id":
+            given.append(value.strip())
+        else:
+            rest.append((key, value))
+    if len(given) != 1:
+        message = "is given twice" if given else "is missing"
+        raise QueryError([Problem("id", message, "write the number of one memory, such as id=123")])
+    found = _ID.fullmatch(given[0])
+    if found is None:
+        shown = "".join(c if c.isprintable() else "\ufffd" for c in given[0][:40])
+        raise QueryError([Problem("id", f"'{shown}' is not the number of a memory", "write a number such as 123")])
+    return int(found[1]), rest
+
+
+def why_not(query: SearchQuery, memory_id: int, viewer: Viewer) -> WhyNot | None:
+    """What of a query a memory has; None where there is no such memory that the viewer may open."""
+    return answered(lambda engine: _why_not(engine, query, memory_id, viewer), viewer)
+
+
+def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer) -> WhyNot | None:
+    now = datetime.now(UTC)
+    with snapshot():
+        memory = _memories(viewer).filter(pk=memory_id).first()
+        if memory is None:
+            return None
+        planned = build_plan(engine, query, viewer, now)
+        plan = planned.plan
+        title = memory.title or f"Memory {memory.pk}"
+        notes = [warning.message for warning in planned.warnings]
+        if planned.without_meaning and not any(w.parameter == "mode" for w in planned.warnings):
+            notes.append(f"By words alone: {planned.without_meaning}.")
+        everything = Plan(project_ids=plan.project_ids, subcategories=plan.subcategories)
+        if not engine.among(everything, [memory_id]):
+            late = Check("index", "The index", "in the search index", "not taken in yet: it is quite new", False)
+            return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=planned.labels)
+        checks = list(_filter_checks(engine, query, planned, everything, memory))
+        checks += _date_checks(engine, query, planned, everything, memory)
+        checks += _text_checks(query, planned, memory)
+        if plan.meaning is not None:
+            apart = all(check.passed for check in checks if not check.either)
+            by_words = not plan.meaning.alone
+            checks.append(_meaning_check(engine, plan, plan.meaning, memory_id, passes=apart, either=by_words))
+        matches = bool(engine.among(plan, [memory_id]))
+        summary = engine.summary(plan, no_values=False)
+        place = _place(engine, plan, query, summary.total, memory_id, now) if matches else None
+    return WhyNot(
+        query,
+        memory_id,
+        title,
+        matches,
+        tuple(checks),
+        summary.total,
+        summary.capped,
+        place,
+        tuple(notes),
+        planned.labels,
+    )
+
+
+def _memories(viewer: Viewer) -> QuerySet[Memory]:
+    return visible_to(viewer).defer("terms", "raw", "content")
+
+
+def _place(engine: Engine, plan: Plan, query: SearchQuery, total: int, memory_id: int, now: datetime) -> int | None:
+    most = min(total, MOST_PLACES)
+    if query.order == Sort.RELEVANCE:
+        ids = [
+            one.id for one in ranked_page(engine, plan, plain_text_of(query.text), limit=most, offset=0, now=now).hits
+        ]
+    else:
+        ids = [pk for pk, _ in engine.hits(plan, query.order, limit=most, offset=0)]
+    return ids.index(memory_id) + 1 if memory_id in ids else None
+
+
+# --- filters and dates ---------------------------------------------------------------------------------------------
+
+
+def _filter_checks(
+    engine: Engine, query: SearchQuery, planned: Planned, everything: Plan, memory: Memory
+) -> Iterator[Check]:
+    def passes(asked: Filter) -> bool:
+        return bool(engine.among(everything.with_filter(asked), [memory.pk]))
+
+    for asked in planned.plan.filters:
+        key, spec, chosen = asked.key, FACET[asked.key], query.selection(asked.key)
+        name = spec.label.lower()
+        has = listed(_values(planned, key, memory)) or "none"
+
+        def label_of(value: str, key: str = key) -> str:
+            return planned.labels.get((key, value), value)
+
+        if asked.includes:
+            names = [*map(label_of, chosen.include), *(["none"] if chosen.no_value else [])]
+            wanted = listed(names, "and" if chosen.require_all else "or")
+            if key == "state" and not chosen.restricts:
+                wanted = f"{listed(DEFAULT_STATES, 'or')}, as no state is asked for"
+            elif key == "category" and not query.subcategories:
+                wanted += ", itself"
+            included = Filter(key, asked.include, no_value=asked.no_value, require_all=asked.require_all)
+            yield Check(key, spec.label, wanted, has, passes(included))
+        if asked.any_value:
+            yield Check(key, f"Has {with_article(name)}", "any", has, passes(Filter(key, any_value=True)))
+        if asked.exclude:
+            wanted = f"not {listed([label_of(value) for value in chosen.exclude], 'or')}"
+            yield Check(key, f"Not {name}", wanted, has, passes(Filter(key, exclude=asked.exclude)))
+
+
+def _values(planned: Planned, key: str, memory: Memory) -> list[str]:
+    """What a memory has in a facet, as people read it."""
+    names = planned.names
+    match key:
+        case "project":
+            return [planned.projects[memory.project_id].slug]
+        case "category":
+            return sorted(" / ".join(node.names) for node in names.category_nodes(memory.category_ids).values())
+        case "concept":
+            return sorted(term.label for term in names.concept_terms(memory.concept_ids).values())
+        case "entity":
+            return sorted(term.label for term in names.entity_terms(memory.entity_ids).values())
+    found = getattr(memory, FACET[key].column)
+    return list(found) if FACET[key].kind == Kind.TEXTS else [found] if found else []
+
+
+def _date_checks(
+    engine: Engine, query: SearchQuery, planned: Planned, everything: Plan, memory: Memory
+) -> Iterator[Check]:
+    start, end = planned.plan.start, planned.plan.end
+    if start is None and end is None:
+        return
+    dated = Plan(project_ids=everything.project_ids, start=start, end=end)
+    created = f"created {moment_label(memory.created_at, planned.zone)}"
+    yield Check("date", "Date", dates_label(query), created, bool(engine.among(dated, [memory.pk])))
+
+
+# --- words and meaning ---------------------------------------------------------------------------------------------
+
+
+def _text_checks(query: SearchQuery, planned: Planned, memory: Memory) -> Iterator[Check]:
+    meaning = planned.plan.meaning
+    text = next((text for text in planned.plan.texts if _is_for(text, memory.project_id)), None)
+    if text is None:
+        return
+    words = text.words
+    if words.is_empty:
+        if meaning is None:
+            yield Check("words", "Words", "a word to look for", "there is none in the text", False)
+        return
+    index = _index(memory.pk)
+    spelled = spellings(query.text, text.language)
+
+    def name(pattern: Pattern) -> str:
+        return f"“{spelled.get(pattern, ' '.join(pattern.terms)).strip(chr(34))}”"
+
+    for pattern in words.required:
+        has = pattern_occurs(pattern, index)
+        yield Check("required", f"+{name(pattern)}", f"{name(pattern)}, always", _has(has), has)
+    for pattern in words.excluded:
+        has = pattern_occurs(pattern, index)
+        yield Check("excluded", f"-{name(pattern)}", f"never {name(pattern)}", _has(has), not has)
+    if len(words.groups) == 1:
+        for pattern in words.groups[0].phrases:
+            has = pattern_occurs(pattern, index)
+            yield Check("phrase", f"The phrase {name(pattern)}", "the words in a row", _has(has), has)
+    elif meaning is not None and words.always.groups:
+        has = TextQuery(groups=words.always.groups).matches(index)
+        yield Check("phrase", "The phrases", "those of one side of the or", _has(has), has)
+    if meaning is None or not meaning.alone:
+        yield _words_check(words, index, name, either=meaning is not None)
+
+
+def _is_for(text: LanguageText, project_id: int) -> bool:
+    return text.project_ids is None or project_id in text.project_ids
+
+
+def _has(has: bool) -> str:
+    return "has it" if has else "does not have it"
+
+
+def _index(memory_id: int) -> Index:
+    """The terms that a memory is found by, with their places."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TERMS, [memory_id])
+        return {term: list(zip(places, weights, strict=True)) for term, places, weights in cursor.fetchall()}
+
+
+def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str], *, either: bool) -> Check:
+    """Whether it has enough of the words; with several groups, of those of one side of the `or`."""
+    asked = [_asked_of(group, name) for group in words.groups]
+    has = [_held_of(group, index, name) for group in words.groups]
+    passed = not words.groups or TextQuery(groups=words.groups).matches(index)
+    if not asked:
+        return Check("words", "Words", "none but those", "nothing else is needed", passed, either)
+    return Check("words", "Words", "; or ".join(asked), "; or ".join(has), passed, either)
+
+
+def _asked_of(group: Group, name: Callable[[Pattern], str]) -> str:
+    count, need = len(group.words), group.need
+    listed_words = listed([name(word) for word in group.words])
+    enough = listed_words if need == count else f"{need} of the {count} words {listed_words}"
+    phrases = listed([f"the phrase {name(phrase)}" for phrase in group.phrases])
+    return " and ".join(part for part in (enough, phrases) if part)
+
+
+def _held_of(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
+    """Which of the words and phrases of a group a memory has, and which it lacks."""
+    every = (*group.words, *group.phrases)
+    held = [name(pattern) for pattern in every if pattern_occurs(pattern, index)]
+    lacks = [name(pattern) for pattern in every if not pattern_occurs(pattern, index)]
+    parts = [f"has {listed(held)}" if held else "has none of them", f"lacks {listed(lacks)}" if lacks and held else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _meaning_check(
+    engine: Engine, plan: Plan, meaning: Meaning, memory_id: int, *, passes: bool, either: bool
+) -> Check:
+    """How near it is. Which are the nearest can only be said of what passes all else."""
+    asked = f"a similarity of at least {meaning.least:.2f}"
+    similarity = similarities_of(meaning, [memory_id]).get(memory_id)
+    if similarity is None:
+        return Check("meaning", "Meaning", asked, "not embedded yet, so there is none", False, either)
+    has = f"{similarity:.2f}"
+    if similarity < meaning.least:
+        return Check("meaning", "Meaning", asked, has, False, either)
+    near = engine.near(plan)
+    if passes and memory_id not in near.ids:
+        ceiling = f"{has}, but only the {meaning.limit:,} nearest are taken"
+        if len(near.similarities):
+            ceiling += f", and the last of them has {float(near.similarities[-1]):.2f}"
+        return Check("meaning", "Meaning", asked, ceiling, False, either)
+    return Check("meaning", "Meaning", asked, has, True, either)

@@ -1,0 +1,153 @@
+"""Why a hit is where it is, in words, and what is folded under what: from hand-made hits, no database."""
+
+from dataclasses import replace
+
+import pytest
+
+from search.cards import build_cards
+from search.explain import explain
+from search.labels import listed, ordinal
+from search.ranking import Parts, Ranked, Traits
+from search.result import Found
+from tests.search.test_context import UTC, answer, hit, query_of
+
+RANKED = Ranked(
+    7,
+    score=0.8,
+    word_rank=2,
+    word_score=6.1,
+    meaning_rank=1,
+    similarity=0.71,
+    relevance=0.85,
+    traits=Traits(0.5, 0.2, 1.0),
+    parts=Parts(0.739, 0.022, 0.009, 0.043),
+)
+FOUND = (Found("title", ("Kettle",)), Found("tags", ("tea", "hot")))
+
+
+def reasons(querystring, why, least=0.3, found=FOUND):
+    told = explain(replace(hit(), why=why, found=found), query_of(querystring), least)
+    return {reason.label: reason.text for reason in told}
+
+
+def test_ranks_similarity_and_words_are_told():
+    assert reasons("q=kettle tea", RANKED) == {
+        "Words": "2nd by words: “Kettle” in the title and “tea” and “hot” among the tags",
+        "Meaning": "1st by meaning, similarity 0.71 (at least 0.30)",
+        "Score": (
+            "0.800 = 0.739 for words and meaning + 0.022 quality (importance, confidence, pinned) + 0.009 recency"
+            " + 0.043 source"
+        ),
+    }
+
+
+def test_who_may_not_know_the_score_is_told_what_was_added():
+    told = reasons("q=kettle", RANKED.without_scores())
+    assert told["Score"] == (
+        "0.022 for quality (importance, confidence, pinned), 0.009 for recency and 0.043 for source,"
+        " added to words and meaning"
+    )
+
+
+def test_by_words_alone_there_is_no_meaning():
+    assert reasons("q=kettle&mode=keyword", Ranked(7, 6.1, 3, 6.1), None, FOUND[:1]) == {
+        "Words": "3rd by words: “Kettle” in the title"
+    }
+
+
+@pytest.mark.parametrize(
+    ("querystring", "why", "least", "found", "label", "text"),
+    [
+        pytest.param("q=x", Ranked(7), 0.3, (), "Meaning", "not embedded yet, so found by words alone", id="no vector"),
+        pytest.param(
+            "q=x",
+            Ranked(7, word_rank=1, similarity=0.21),
+            0.3,
+            (),
+            "Meaning",
+            "similarity 0.21, under the 0.30 that it takes to match: it is here for its words",
+            id="too far in meaning",
+        ),
+        pytest.param(
+            "q=x", Ranked(7, word_rank=4), 0.3, (), "Words", "4th by words: further on in its record", id="not shown"
+        ),
+        pytest.param(
+            "q=x&mode=semantic",
+            Ranked(7, meaning_rank=2, similarity=0.5),
+            0.3,
+            (),
+            "Words",
+            "none of them; by meaning alone they do not count",
+            id="words do not count",
+        ),
+        pytest.param(
+            "q=x&sort=newest",
+            Ranked(7, similarity=0.5),
+            0.3,
+            FOUND[:1],
+            "Order",
+            "newest: relevance does not count",
+            id="by date",
+        ),
+        pytest.param(
+            "q=x",
+            Ranked(7, relevance=0.31, similarity=0.5),
+            0.3,
+            (),
+            "Score",
+            "0.31 by words and meaning; only the first 200 are weighed further",
+            id="beyond the window",
+        ),
+        pytest.param(
+            "q=x",
+            replace(RANKED, similar_to=3),
+            0.3,
+            (),
+            "Like",
+            "nearly the same as #3, so it stands behind that one",
+            id="near-duplicate",
+        ),
+    ],
+)
+def test_every_way_to_be_here_has_its_words(querystring, why, least, found, label, text):
+    assert reasons(querystring, why, least, found)[label] == text
+
+
+def test_nothing_looked_for_needs_no_reason():
+    assert explain(hit(), query_of("tag=tea"), None) == ()
+
+
+# --- folding ------------------------------------------------------------------------------------------------------
+
+
+def test_hits_like_one_before_them_are_folded_under_it():
+    hits = (hit(id=1), *(hit(id=n, why=Ranked(n, similar_to=1)) for n in (2, 3)), hit(id=4))
+    query = query_of("q=tea")
+    cards = build_cards(query, answer(query, hits=hits), UTC)
+    assert [(card.id, [alike.id for alike in card.similar]) for card in cards] == [(1, [2, 3]), (4, [])]
+    assert cards[0].similar[0].url == "/m/2/?ctx=q%3Dtea"
+
+
+def test_hit_like_one_on_the_page_before_stands_alone_and_says_so():
+    query = query_of("q=tea&page=2")
+    (card,) = build_cards(query, answer(query, hits=(hit(id=2, why=Ranked(2, similar_to=1)),)), UTC)
+    assert (card.similar, card.similar_to.label) == ((), "#1")
+    assert card.similar_to.url == "/m/1/?ctx=q%3Dtea%26page%3D2"
+
+
+# --- numbers and lists in words -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        pytest.param(n, text, id=text)
+        for n, text in [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (112, "112th"), (1021, "1,021st")]
+    ],
+)
+def test_places_are_written_as_people_do(place, text):
+    assert ordinal(place) == text
+
+
+def test_several_are_listed_as_people_do():
+    assert [listed([]), listed(["a"]), listed(["a", "b", "c"])] == ["", "a", "a, b and c"]

@@ -1,0 +1,297 @@
+"""Why a memory is not among the results: check by check, as the search itself decides, and through every door."""
+
+from urllib.parse import parse_qsl
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from access.keys import make_key
+from access.models import Membership
+from memories.models import Chunk, Memory, Project
+from search.query import QueryError, SearchQuery
+from search.run import run
+from search.why_not import take_id, why_not
+from tests.search.test_meaning import by_meaning
+from tests.search.test_run import queries
+
+SLOWLY = hypothesis_settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def query_of(querystring):
+    return SearchQuery.from_pairs(parse_qsl(querystring, keep_blank_values=True))
+
+
+def memory(external_id):
+    return Memory.objects.get(external_id=external_id)
+
+
+def explained(querystring, external_id, viewer):
+    return why_not(query_of(querystring), memory(external_id).pk, viewer)
+
+
+def told(found):
+    return {check.label: (check.asked, check.has, check.passed) for check in found.checks}
+
+
+# --- filters and dates --------------------------------------------------------------------------------------------
+
+
+def test_every_filter_is_told_with_what_the_memory_has(corpus, everyone):
+    found = explained("tag=guests&type=decision&-author=Mio&category=kitchen&from=2025-01-01&has=agent", "t1", everyone)
+    assert not found.matches
+    assert told(found) == {
+        "Type": ("decision", "decision", True),
+        "Category": ("Kitchen", "Kitchen / Brewing", True),
+        "Tag": ("guests", "tea and brewing", False),
+        "Not author": ("not Mio", "Mio", False),
+        "Has an agent": ("any", "none", False),
+        "State": ("active or proposed, as no state is asked for", "active", True),
+        "Date": ("from 1 Jan 2025", "created 5 Jan 2024, 10:00 UTC", False),
+    }
+    assert found.verdict == "It does not match, for tag, not author, has an agent and date."
+    assert (found.place, found.page) == (None, None)
+
+
+def test_state_that_is_left_out_by_default_is_the_reason(corpus, everyone):
+    archived = Memory.objects.filter(state="archived").get()
+    found = why_not(query_of(""), archived.pk, everyone)
+    assert [(check.name, check.has) for check in found.missing] == [("state", "archived")]
+    assert why_not(query_of("state=archived"), archived.pk, everyone).matches
+
+
+def test_all_of_several_and_none_are_asked_for_in_words(corpus, everyone):
+    found = explained("tag=tea&tag=guests&tag.all=1&no=agent&entity=tool:kettle", "t1", everyone)
+    assert told(found)["Tag"] == ("guests and tea", "tea and brewing", False)
+    assert told(found)["Agent"] == ("none", "none", True)
+    assert told(found)["Entity"][2]
+
+
+def test_name_that_means_nothing_matches_nothing_and_is_told(corpus, everyone):
+    found = explained("category=nowhere", "t1", everyone)
+    assert told(found)["Category"] == ("nowhere", "Kitchen / Brewing", False)
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def test_missing_words_are_named_as_they_were_typed(corpus, everyone):
+    found = explained("q=bitter kettles pots&mode=keyword", "t1", everyone)
+    assert told(found)["Words"] == (
+        "2 of the 3 words “bitter”, “kettles” and “pots”",
+        "has “bitter”, lacks “kettles” and “pots”",
+        False,
+    )
+
+
+def test_signs_and_phrases_are_told_one_by_one(corpus, everyone):
+    found = explained('q=%2Bbitter -brew %2Boolong "green tea" "tea green"&mode=keyword', "t1", everyone)
+    assert {check.label: check.passed for check in found.checks if check.name != "state"} == {
+        "+“bitter”": True,
+        "+“oolong”": False,
+        "-“brew”": False,
+        "The phrase “green tea”": True,
+        "The phrase “tea green”": False,
+        "Words": False,
+    }
+
+
+def test_sides_of_an_or_are_told_together(corpus, everyone):
+    found = explained('q=oolong guests or "green tea" bitter&mode=keyword', "t1", everyone)
+    assert found.matches
+    assert told(found)["Words"] == (
+        "“oolong” and “guests”; or “bitter” and the phrase “green tea”",
+        "has none of them; or has “bitter” and “green tea”",
+        True,
+    )
+
+
+def test_word_in_the_title_alone_is_asked_for_there(corpus, everyone):
+    assert told(explained("q=title:bitter&mode=keyword", "t1", everyone))["Words"][2] is False
+    assert told(explained("q=title:green&mode=keyword", "t1", everyone))["Words"][2] is True
+
+
+# --- meaning ------------------------------------------------------------------------------------------------------
+
+
+def test_words_or_meaning_is_enough(embedded, everyone):
+    found = explained("q=green tea zebra quagga llama&min_similarity=0.05", "t1", everyone)
+    assert found.matches
+    assert {check.name: (check.passed, check.either) for check in found.checks if check.name != "state"} == {
+        "words": (True, True),
+        "meaning": (True, True),
+    }
+
+
+def test_too_far_in_meaning_is_told_with_both_numbers(embedded, everyone):
+    found = explained("q=forty cups&min_similarity=0.9&mode=semantic", "t1", everyone)
+    (check,) = found.missing
+    assert (check.name, check.asked) == ("meaning", "a similarity of at least 0.90")
+    assert float(check.has) < 0.9
+    assert found.verdict == "It does not match, for meaning."
+
+
+def test_neither_words_nor_meaning(embedded, everyone):
+    found = explained("q=zebra quagga", "t1", everyone)
+    assert found.verdict == "It does not match, for words and meaning."
+
+
+def test_memory_without_a_vector_is_not_embedded_yet(embedded, everyone):
+    Chunk.objects.filter(memory_id=memory("t1").pk).delete()
+    found = explained("q=green tea&mode=semantic", "t1", everyone)
+    assert [check.has for check in found.missing] == ["not embedded yet, so there is none"]
+
+
+def test_beyond_the_ceiling_is_told_with_the_last_that_is_taken(embedded, low_ceiling, everyone):
+    query = query_of("q=tea boat dock&mode=semantic&min_similarity=0.01")
+    taken = {hit.id for hit in run(query, everyone).hits}
+    left_out = [why_not(query, pk, everyone) for pk in Memory.objects.values_list("pk", flat=True) if pk not in taken]
+    said = [check.has for found in left_out for check in found.missing if check.name == "meaning"]
+    assert len(taken) == 3
+    assert any("but only the 3 nearest are taken, and the last of them has 0." in has for has in said)
+
+
+def test_without_the_model_it_says_that_words_alone_were_looked_at(corpus, everyone, query_model):
+    found = explained("q=green tea", "t1", everyone)
+    assert found.notes == ("By words alone: no memory has been embedded yet.",)
+    assert "meaning" not in {check.name for check in found.checks}
+
+
+# --- where it is --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sort", ["relevance", "oldest"])
+def test_place_and_page_are_those_of_the_search(embedded, everyone, sort):
+    query = query_of(f"q=tea boat&page_size=2&min_similarity=0.05&sort={sort}")
+    second = run(query.model_copy(update={"page": 2}), everyone)
+    found = why_not(query, second.hits[1].id, everyone)
+    assert (found.place, found.page) == (4, 2)
+    assert found.verdict == f"It matches: number 4 of {second.total}, on page 2."
+
+
+@SLOWLY
+@given(data=st.data())
+def test_verdict_is_that_of_the_search_for_any_query(embedded, everyone, data):
+    drawn = data.draw(st.one_of(by_meaning(embedded), queries(embedded)))
+    query = SearchQuery.from_mapping({**drawn, "page_size": 100})
+    hits = [hit.id for hit in run(query, everyone).hits]
+    for document in data.draw(st.lists(st.sampled_from(embedded), min_size=3, max_size=3)):
+        found = why_not(query, document.id, everyone)
+        assert found.matches == (document.id in hits)
+        assert found.matches == (not found.missing)
+        assert found.place == (hits.index(document.id) + 1 if document.id in hits else None)
+
+
+# --- who may ask --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_the_boat(corpus):
+    """Somebody who is a member of one project."""
+    user = User.objects.create_user("skipper")
+    Membership.objects.create(user=user, project=Project.objects.get(slug="boat"), role=Membership.Role.VIEWER)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def test_memory_of_another_project_is_no_such_memory(of_the_boat):
+    theirs, nowhere = memory("t1").pk, 999_999_999
+    answers = [of_the_boat.get("/api/search/why-not", {"id": pk, "q": "tea"}) for pk in (theirs, nowhere)]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    bodies = [answer.text.replace(str(pk), "N") for answer, pk in zip(answers, (theirs, nowhere), strict=True)]
+    assert bodies[0] == bodies[1]
+    pages = [of_the_boat.get("/explore/why-not/", {"id": pk, "q": "tea"}).status_code for pk in (theirs, nowhere)]
+    assert pages == [404, 404]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "problem"),
+    [
+        pytest.param([("q", "tea")], "id: is missing", id="none"),
+        pytest.param([("id", "t1")], "id: 't1' is not the number of a memory", id="no number"),
+        pytest.param([("id", "1"), ("id", "2")], "id: is given twice", id="two"),
+    ],
+)
+def test_id_must_be_the_number_of_one_memory(pairs, problem):
+    with pytest.raises(QueryError, match=problem):
+        take_id(pairs)
+
+
+def test_id_may_be_written_as_it_is_shown():
+    assert take_id([("id", " #12 "), ("q", "tea")]) == (12, [("q", "tea")])
+
+
+def test_api_answers_with_checks_and_refuses_what_it_does_not_know(corpus, everyone):
+    raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=everyone).raw
+    caller = Client(headers={"Authorization": f"Bearer {raw}"})
+    one = memory("t1")
+    reply = caller.get(
+        "/api/search/why-not", {"id": one.pk, "q": "green tea", "tag": "guests", "mode": "keyword"}
+    ).json()
+    assert (reply["id"], reply["title"], reply["matches"]) == (one.pk, one.title, False)
+    assert reply["verdict"] == "It does not match, for tag."
+    assert reply["filters"] == {"q": "green tea", "mode": "keyword", "tag": ["guests"]}
+    assert {
+        "name": "tag",
+        "label": "Tag",
+        "asked": "guests",
+        "has": "tea and brewing",
+        "passed": False,
+        "either": False,
+    }
+    refused = caller.get("/api/search/why-not", {"id": one.pk, "taggs": "tea"})
+    assert (refused.status_code, refused.json()["error"]) == (422, "invalid_query")
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reader(corpus):
+    client = Client()
+    client.force_login(User.objects.create_superuser("reader"))
+    return client
+
+
+def test_page_says_what_keeps_a_memory_out(reader):
+    one = memory("t1")
+    page = reader.get("/explore/why-not/", {"id": f"#{one.pk}", "tag": "guests"})
+    assert page.status_code == 200
+    assert "It does not match, for tag." in page.text
+    assert '<td class="no">no</td>' in page.text
+    assert f'href="/m/{one.pk}/?ctx=tag%3Dguests"' in page.text
+    assert '<input type="hidden" name="tag" value="guests">' in page.text
+
+
+def test_page_leads_to_where_a_memory_is(reader):
+    one = memory("t1")
+    page = reader.get("/explore/why-not/", {"id": one.pk, "q": "green tea", "mode": "keyword"})
+    assert "It matches: number 1 of 1, on page 1." in page.text
+    assert f'href="/explore/?q=green+tea&amp;mode=keyword#hit-{one.pk}"' in page.text
+
+
+def test_page_says_what_is_wrong_with_an_id(reader):
+    page = reader.get("/explore/why-not/", {"id": "tea", "tag": "guests"})
+    assert page.status_code == 422
+    assert "&#x27;tea&#x27; is not the number of a memory" in page.text
+    assert '<input type="hidden" name="tag" value="guests">' in page.text
+
+
+@pytest.mark.parametrize("querystring", [pytest.param("tag=tea", id="results"), pytest.param("tag=nothing", id="none")])
+def test_form_stands_under_the_results_with_the_query(reader, querystring):
+    text = reader.get(f"/explore/?{querystring}").text
+    form = text.split('<form class="why-not"')[1].split("</form>")[0]
+    key, value = querystring.split("=")
+    assert f'<input type="hidden" name="{key}" value="{value}">' in form
+
+
+def test_memory_reached_from_results_leads_to_the_reasons(reader):
+    one = memory("t1")
+    assert f"/explore/why-not/?id={one.pk}&amp;tag=tea" in reader.get(f"/m/{one.pk}/", {"ctx": "tag=tea"}).text
+    assert "why-not" not in reader.get(f"/m/{one.pk}/").text
