@@ -14,6 +14,7 @@ from access.audit import audit
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import clean_name
+from categories.terms import ENTITIES, RELATIONSHIPS, terms_refresh
 from memories.models import Corpus
 from memories.records import unstorable
 
@@ -52,6 +53,7 @@ def entity_describe(*, entity: Entity, description: str, aliases: Iterable[str],
     names = _aliases(aliases, entity.name)
     _refuse_taken(names, Entity.objects.filter(entity_type=entity.entity_type).exclude(pk=entity.pk))
     _edit(entity, {"description": _text(description, "description"), "aliases": names}, viewer)
+    terms_refresh(ENTITIES, [entity.pk])
     return entity
 
 
@@ -63,6 +65,7 @@ def relationship_describe(
     if confidence is not None and not 0 <= confidence <= 1:
         raise EditRefusedError("Confidence is a number from 0 to 1.", "confidence")
     _edit(relationship, {"fact": _text(fact, "fact"), "confidence": confidence}, viewer)
+    terms_refresh(RELATIONSHIPS, [relationship.pk])
     return relationship
 
 

@@ -2,9 +2,11 @@
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
+from pgvector.django import HalfVectorField
 
 
 class MadeBy(models.TextChoices):
@@ -71,7 +73,19 @@ class Concept(models.Model):
         return self.name
 
 
-class Entity(models.Model):
+class SearchedVocabulary(models.Model):
+    """What entities and relationships share: the terms that they are found by, kept by `categories.terms`."""
+
+    terms = SearchVectorField(null=True, editable=False)
+    terms_hash = models.CharField(
+        max_length=32, blank=True, db_default="", default="", editable=False, help_text="Of the text they are of."
+    )
+
+    class Meta:
+        abstract = True
+
+
+class Entity(SearchedVocabulary):
     """A thing that memories speak of: a person, a module, a host. Written `type:name` where the type must be said."""
 
     id = models.BigAutoField(primary_key=True)
@@ -88,13 +102,14 @@ class Entity(models.Model):
         constraints = [models.UniqueConstraint(Lower("name"), "entity_type", name="entity_name_type_unique")]
         indexes = [
             GinIndex(fields=["name"], name="entity_name_trgm", opclasses=["gin_trgm_ops"]),
+            GinIndex(fields=["terms"], name="entity_terms_gin"),
         ]
 
     def __str__(self) -> str:
         return f"{self.entity_type}:{self.name}"
 
 
-class Relationship(models.Model):
+class Relationship(SearchedVocabulary):
     """A fact between two entities, with the memories that bear it out."""
 
     id = models.BigAutoField(primary_key=True)
@@ -113,10 +128,48 @@ class Relationship(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["source", "relationship_type", "target"], name="relationship_unique")
         ]
-        indexes = [GinIndex(fields=["evidence_ids"], name="relationship_evidence_gin")]
+        indexes = [
+            GinIndex(fields=["evidence_ids"], name="relationship_evidence_gin"),
+            GinIndex(fields=["terms"], name="relationship_terms_gin"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.source} {self.relationship_type} {self.target}"
+
+
+class VocabularyVector(models.Model):
+    """What a model has made of the text of an entity or a relationship, known by its hash.
+
+    There are thousands, not millions: a scan of these narrow rows is quicker than an index is worth. The database
+    removes a vector with what it is of.
+    """
+
+    model = models.ForeignKey(
+        "memories.EmbeddingModel", models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
+    )
+    text_hash = models.CharField(max_length=32)
+    embedding = HalfVectorField(dimensions=384, help_text="As wide as `manage.py embedding_dimensions` has made it.")
+
+    class Meta:
+        abstract = True
+
+
+class EntityVector(VocabularyVector):
+    pk = models.CompositePrimaryKey("entity_id", "model_id")
+    entity = models.ForeignKey(Entity, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+
+    def __str__(self) -> str:
+        return f"entity {self.entity_id} by {self.model_id}"
+
+
+class RelationshipVector(VocabularyVector):
+    pk = models.CompositePrimaryKey("relationship_id", "model_id")
+    relationship = models.ForeignKey(
+        Relationship, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
+    )
+
+    def __str__(self) -> str:
+        return f"relationship {self.relationship_id} by {self.model_id}"
 
 
 class VocabularyLink(models.Model):

@@ -14,6 +14,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import CategoryPath, parse_path
+from categories.terms import ENTITIES, RELATIONSHIPS, terms_refresh
 
 EntityKey = tuple[str, str]
 """An entity's type and name."""
@@ -213,7 +214,9 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
             [vocabulary.batch_id, [kind for kind, _ in missing], [name for _, name in missing]],
         )
         vocabulary.count("entities", cursor.rowcount)
-    vocabulary.entities.update(_entity_ids(missing))
+    made = _entity_ids(missing)
+    terms_refresh(ENTITIES, made.values())
+    vocabulary.entities.update(made)
 
 
 def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
@@ -369,6 +372,7 @@ def entity_enrich(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
         "aliases": _joined_aliases(entity.name, entity.aliases, details.aliases),
     }
     _change(entity, changes, vocabulary)
+    terms_refresh(ENTITIES, [entity.pk])
     return entity.pk
 
 
@@ -390,6 +394,7 @@ def relationship_enrich(*, details: RelationshipDetails, vocabulary: Vocabulary)
     )
     if made:
         vocabulary.count("relationships", 1)
+        terms_refresh(RELATIONSHIPS, [relationship.pk])
         return relationship.pk
     changes: dict[str, object] = {
         "fact": relationship.fact or details.fact,
@@ -399,6 +404,7 @@ def relationship_enrich(*, details: RelationshipDetails, vocabulary: Vocabulary)
         "evidence_ids": _joined_ids(relationship.evidence_ids, details.evidence_ids),
     }
     _change(relationship, changes, vocabulary)
+    terms_refresh(RELATIONSHIPS, [relationship.pk])
     return relationship.pk
 
 

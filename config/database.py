@@ -16,8 +16,9 @@ EMBEDDED_ENGINE = "config.embedded"
 EMBEDDED_DATABASE = "mnemoscope"
 EXAMPLE = "postgresql://user:password@host:5432/name?sslmode=require"
 
-# Threads of one process share at most eight connections; a request that cannot get one within five seconds is told so.
-POOL = {"min_size": 1, "max_size": 8, "timeout": 5}
+# Threads of one process share at most so many connections: eight for requests, and six for the legs of unified search.
+# A request that cannot get one within five seconds is told so.
+POOL = {"min_size": 1, "max_size": 14, "timeout": 5}
 
 
 def database_settings(home: Path, *, durable: bool = True) -> dict[str, Any]:

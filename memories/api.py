@@ -193,6 +193,9 @@ class Health(BaseModel):
     memories: int = Field(0, description="With a key: memories that it may see.")
     revision: int = Field(0, description="With a key that sees every project: it rises with every change.")
     pending_embeddings: int = Field(0, description="With a key: memories that are yet to be made findable by meaning.")
+    pending_vocabulary: int = Field(
+        0, description="With a key that sees every project: entities and relationships that are yet to be made so."
+    )
     embeddings: EmbeddingState | None = Field(None, description="With a key: search by meaning.")
 
 
@@ -219,11 +222,13 @@ def health(request: HttpRequest) -> Health | HttpResponse:
 def _known(status: SiteStatus) -> dict[str, Any]:
     models = [ModelState(name=one.name, state=one.state, embedded=one.embedded) for one in status.models]
     meaning = EmbeddingState(ready=not status.not_ready, reason=status.not_ready, models=models)
+    of_all_projects = {"revision": status.revision, "pending_vocabulary": status.pending_vocabulary}
     return {
         "memories": status.memories,
         "pending_embeddings": status.pending,
         "embeddings": meaning,
-    } | ({} if status.revision is None else {"revision": status.revision})
+        **{name: value for name, value in of_all_projects.items() if value is not None},
+    }
 
 
 @router.post(

@@ -136,7 +136,7 @@ def batch(waiting: Waiting, lane: int, tally: Tally, stop: Callable[[], bool]) -
     target, texts = _claimed(waiting, lane, tally)
     if target is None:
         return False
-    rows = _encoded(target.embedders[lane], [passage for one in texts for passage in one.passages()], stop)
+    rows = encoded(target.embedders[lane], [passage for one in texts for passage in one.passages()], stop)
     done: list[EmbeddedText] = []
     at = 0
     for one in texts:
@@ -182,7 +182,7 @@ def cut_texts(embedder: Embedder, texts: Sequence[WaitingText]) -> list[CutText]
     return cut
 
 
-def _encoded(embedder: Embedder, passages: Sequence[str], stop: Callable[[], bool]) -> list[Row]:
+def encoded(embedder: Embedder, passages: Sequence[str], stop: Callable[[], bool]) -> list[Row]:
     """A row for each passage, in their order."""
     rows: list[Row] = [None] * len(passages)
     for places in slices([len(passage) for passage in passages]):

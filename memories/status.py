@@ -7,10 +7,11 @@ from typing import Literal, cast
 from django.conf import settings
 
 from access.viewer import Viewer, visible_to
+from categories.vectors import vocabulary_pending
 from config.version import VERSION
 from memories.embeddings import QueryCache, not_ready_reason, query_cache
 from memories.models import Corpus, EmbeddingModel
-from memories.vectors import pending_count
+from memories.vectors import pending_count, serving_id
 from search.engines.health import IndexHealth, index_health
 from search.labels import plural
 
@@ -52,6 +53,8 @@ class SiteStatus:
     engine: str
     index: IndexHealth
     version: str
+    # Entities and relationships that the model that serves has yet to embed; None as with the revision.
+    pending_vocabulary: int | None = None
 
     @property
     def pending(self) -> int:
@@ -86,6 +89,7 @@ def site_status(viewer: Viewer) -> SiteStatus:
         engine=settings.SEARCH_ENGINE,
         index=index_health(viewer),
         version=VERSION,
+        pending_vocabulary=vocabulary_pending(serving_id()) if viewer.project_ids is None else None,
     )
 
 
@@ -128,6 +132,8 @@ class StatusPage:
     index_is_ready: bool
     queries: str
     version: str
+    vocabulary: str
+    """How far entities and relationships are; empty where that is not told."""
     refresh_seconds: int
     """How long this stays true while work is under way; 0 where none is."""
 
@@ -154,8 +160,15 @@ def build_status(status: SiteStatus) -> StatusPage:
         index_is_ready=status.index.state in ("ready", "off"),
         queries=f"{status.queries.hits:,} of {asked:,} queries to this server were known from before",
         version=status.version,
+        vocabulary=_vocabulary_text(status.pending_vocabulary),
         refresh_seconds=0 if status.is_settled and not status.not_ready else _REFRESH_SECONDS,
     )
+
+
+def _vocabulary_text(pending: int | None) -> str:
+    if pending is None:
+        return ""
+    return f"{pending:,} of the entities and relationships wait to be embedded." if pending else ""
 
 
 def _index_text(index: IndexHealth) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from django.db import connection, transaction
 from django.db.models import F
 
+from categories import vectors as vocabulary
 from memories.chunking import Window
 from memories.embedders import Vectors
 from memories.models import Corpus, EmbeddingModel
@@ -106,6 +107,7 @@ def column_resize(dimensions: int) -> None:
         cursor.execute(f"ALTER TABLE memories_chunk ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
         cursor.execute("ALTER TABLE memories_chunk ALTER COLUMN embedding SET STORAGE PLAIN")
         cursor.execute("CREATE INDEX chunk_embedding_hnsw ON memories_chunk USING hnsw (embedding halfvec_cosine_ops)")
+    vocabulary.columns_resize(dimensions)
     _vectors_bump()
 
 
@@ -179,6 +181,8 @@ def retired_remove(model_ids: Collection[int], limit: int) -> int:
                 cursor.execute(
                     f"DELETE FROM {table} WHERE model_id = %s AND memory_id = ANY(%s)", [model_id, memory_ids]
                 )
+        if not found:
+            vocabulary.vectors_remove(list(model_ids))
     return sum(map(len, found.values()))
 
 

@@ -1,13 +1,18 @@
-"""The work behind search by meaning: embeds what waits, by the model that is set, and lets models take turns."""
+"""The work behind search by meaning: embeds what waits, by the model that is set, and lets models take turns.
+
+Memories come first, then what is searched of the vocabulary.
+"""
 
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from django.db import connection
 
+from categories.embedding import Refused, vocabulary_embed
+from categories.terms import terms_catch_up
 from memories import vectors
 from memories.embedders import Embedder, EmbedderUnavailable, load_embedder, min_similarity
 from memories.embeddings import REPLACED_SECONDS
@@ -54,6 +59,7 @@ class Worker:
         load: Callable[[str], Embedder] = lambda source: load_embedder(source, threads=1),
     ) -> None:
         self.tally = Tally()
+        self.vocabulary = 0
         self._source = source
         self._stop = stop
         self._progress = progress
@@ -61,6 +67,7 @@ class Worker:
         self._load = load
         self._embedders: dict[str, list[Embedder]] = {}
         self._unloadable: set[str] = set()
+        self._refused: dict[int, Refused] = {}
         self._retired: dict[int, float] = {}
         self._looked_at = self._looked_for = 0.0
         self._seen = (-1, -1)
@@ -110,10 +117,11 @@ class Worker:
         now = (Corpus.objects.filter(pk=1).values_list("revision", flat=True).first() or 0, _last_id())
         quiet = time.monotonic() - self._looked_at
         if quiet > _LONGEST_QUIET or (now != self._seen and quiet > self._looked_for / _LOOK_SHARE):
-            begun, before = time.monotonic(), self.tally.memories
+            begun, before = time.monotonic(), self.tally.memories + self.vocabulary
             self._round(model)
             self._looked_at = time.monotonic()
-            self._looked_for = self._looked_at - begun if self.tally.memories == before else 0.0
+            did_nothing = self.tally.memories + self.vocabulary == before
+            self._looked_for = self._looked_at - begun if did_nothing else 0.0
             self._seen = now
         elif now[1] > self._seen[1]:
             self._round(model, above=self._seen[1])
@@ -130,6 +138,8 @@ class Worker:
         if model.state == State.BUILDING and (old := self._replaced_target()):
             targets.insert(0, old)
         self._embed(Waiting(targets, above), model.pk, len(targets[-1].embedders))
+        if not above:
+            self._embed_vocabulary(targets)
         if model.state == State.BUILDING and not above and not self._stop():
             if vectors.model_serve(model.pk, up_to=last, leaving=self.tally.refused):
                 logger.warning("Memories are found by %s from now on.", model.name)
@@ -177,6 +187,13 @@ class Worker:
             thread.join()
         if failures:
             raise failures[0]
+
+    def _embed_vocabulary(self, targets: Sequence[Target]) -> None:
+        """Entities and relationships: the terms of what was written past the services, then all vectors."""
+        terms_catch_up()
+        for target in targets:
+            refused = self._refused.setdefault(target.model_id, Refused())
+            self.vocabulary += vocabulary_embed(target.model_id, target.embedders[0], stop=self._stop, refused=refused)
 
     def _show_progress(self, model_id: int) -> None:
         done = next((one.embedded for one in vectors.models_progress() if one.id == model_id), 0) - self.tally.memories

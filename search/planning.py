@@ -59,6 +59,8 @@ class Planned:
     asked: set[tuple[str, str]] = field(default_factory=set)
     # The URL values that stand for an engine's value, as chosen: (facet, engine value) -> URL value.
     spelled: dict[tuple[str, Value], str] = field(default_factory=dict)
+    # What the text says, without its signs and without what it leaves out.
+    said: str = ""
     # Why a query that looks by meaning has to do without.
     without_meaning: str = ""
 
@@ -70,7 +72,7 @@ def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime
     zone = query.zone(viewer.timezone)
     projects = _visible_projects(viewer)
     project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
-    planned = Planned(Plan(project_ids=project_ids), now, zone, projects, names_now())
+    planned = Planned(Plan(project_ids=project_ids), now, zone, projects, names_now(), said=plain_text_of(query.text))
     start, end = query.period(zone, now)
     if start and end and start >= end:
         planned.warnings.append(
@@ -129,10 +131,10 @@ def _texts(query: SearchQuery, planned: Planned) -> tuple[LanguageText, ...]:
 
 def _meaning(query: SearchQuery, planned: Planned) -> Meaning | None:
     """What the text means, where the query looks by meaning and the model is there; if it is not, why is told."""
-    if not query.mode.looks_by_meaning or not (said := plain_text_of(query.text)):
+    if not query.mode.looks_by_meaning or not planned.said:
         return None
     try:
-        found = query_vector(said)
+        found = query_vector(planned.said)
     except EmbedderNotReady as error:
         planned.without_meaning = error.reason
         if query.mode == Mode.SEMANTIC:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
+from categories.terms import terms_catch_up
 from memories.importers.write import IMPORT_LOCK
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
 from memories.storage import corpus_bump, image_restored, images_read, images_update, outbox_stamp
@@ -52,6 +53,7 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
         _memories_remove(made[start : start + _BLOCK])
     _vocabulary_restore(events)
     _vocabulary_remove(batch, undone)
+    terms_catch_up()
     batch.state = ImportBatch.State.UNDONE
     batch.finished_at = timezone.now()
     batch.save(update_fields=["state", "finished_at"])

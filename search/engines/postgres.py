@@ -7,7 +7,7 @@ are composed from the constants below; every value is a parameter.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
@@ -198,7 +198,7 @@ class _Sql:
         """By words; with `always`, only what a memory must have that matches by meaning too."""
         choices = []
         for text in plan.texts:
-            condition = self._words(text.words.always if always else text.words, anything=always)
+            condition = self.words(text.words.always if always else text.words, anything=always)
             if text.project_ids is not None:
                 bound = self.bind(list(text.project_ids))
                 condition = f"(m.project_id = ANY({bound}::bigint[]) AND {condition})"
@@ -209,7 +209,7 @@ class _Sql:
         """The phrases and signed words of a plan, where it has any."""
         return [self._texts(plan, always=True)] if any(not text.words.always.is_empty for text in plan.texts) else []
 
-    def _words(self, words: TextQuery, *, anything: bool = False) -> str:
+    def words(self, words: TextQuery, *, anything: bool = False) -> str:
         if words.is_empty:
             return "true" if anything else "false"
         conditions = []
@@ -294,6 +294,25 @@ def tsquery(pattern: Pattern) -> str:
     for term, gap in zip(terms[1:], pattern.gaps, strict=True):
         text += f" <{gap}> {term}"
     return text
+
+
+def words_sql(
+    texts: Sequence[TextQuery], *, always: bool, beside: Mapping[str, Any] | None = None
+) -> tuple[str, str, dict[str, Any]]:
+    """For a table `m` with a column `terms` that is not of memories: the condition that one of the texts matches, how
+    well a row fits, and the parameters of both, with those that they stand beside. With `always`, only what must be
+    there by meaning too.
+    """
+    sql = _Sql()
+    sql.parameters.update(beside or {})
+    conditions = [sql.words(words.always if always else words, anything=always) for words in texts]
+    ranks = [
+        _RANK % sql.bind(" | ".join(f"({tsquery(pattern)})" for pattern in words.positive))
+        for words in texts
+        if words.positive
+    ]
+    rank = f"greatest({', '.join(ranks)})" if ranks else "0::real"
+    return f"({' OR '.join(conditions) or 'false'})", rank, sql.parameters
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def test_url_is_taken_apart(monkeypatch):
         "5433",
     ]
     assert found["OPTIONS"]["sslmode"] == "require"
-    assert found["OPTIONS"]["pool"]["max_size"] == 8
+    assert found["OPTIONS"]["pool"]["max_size"] == 14
     assert found["CONN_HEALTH_CHECKS"] is True
 
 
