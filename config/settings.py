@@ -244,6 +244,12 @@ RERANK_MODEL = os.environ.get("RERANK_MODEL", "").strip()
 # How many it reads, and how long it may take in milliseconds; then the order stays as it was, and the answer says so.
 RERANK_CANDIDATES = env_int("RERANK_CANDIDATES", 50, low=1, high=200)
 RERANK_MS = env_int("RERANK_MS", 300, low=10, high=60_000)
+# Unified search: how long each of its six legs may take and how many results each may bring, what a result counts by
+# its kind, and from which share of common terms on two results are told as one; see docs/unified.md.
+UNIFIED_LEG_MS = env_int("UNIFIED_LEG_MS", 2_000, low=20, high=60_000)
+UNIFIED_LEG_LIMIT = env_int("UNIFIED_LEG_LIMIT", 100, low=10, high=1_000)
+UNIFIED_WEIGHTS = env_shares("UNIFIED_WEIGHTS", {"memory": 1.0, "entity": 0.8, "relationship": 0.7}, others=False)
+UNIFIED_FOLD_SIMILARITY = env_share("UNIFIED_FOLD_SIMILARITY", 0.85)
 # Facets that take longer are reported as unavailable; the hits come all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
 

@@ -36,10 +36,11 @@ class Mode(StrEnum):
     KEYWORD = "keyword"
     TAG = "tag"
     FACETED = "faceted"
+    UNIFIED = "unified"
 
     @property
     def looks_by_meaning(self) -> bool:
-        return self in {Mode.HYBRID, Mode.SEMANTIC}
+        return self in {Mode.HYBRID, Mode.SEMANTIC, Mode.UNIFIED}
 
 
 class Sort(StrEnum):
@@ -176,7 +177,9 @@ class SearchQuery(BaseModel):
         description='Words, "phrases", prefix*, title:word, +must, -not, `or` between choices.',
     )
     mode: Mode = Field(
-        Mode.HYBRID, description="How to look: by words and meaning, by either alone, by tags alone, or by filters."
+        Mode.HYBRID,
+        description="How to look: by words and meaning, by either alone, by tags alone, by filters, or as hybrid does"
+        " for memories, entities and relationships together.",
     )
     min_similarity: float | None = Field(
         None, ge=0, le=1, description="How near in meaning a memory must be; the model's own where it is not given."
@@ -276,7 +279,11 @@ class SearchQuery(BaseModel):
                         tuple(difflib.get_close_matches(key, FACET, 3)),
                     )
         if self.min_similarity is not None and not self.mode.looks_by_meaning:
-            yield Problem("min_similarity", f"mode {self.mode} does not look by meaning", "use mode=hybrid or semantic")
+            yield Problem(
+                "min_similarity", f"mode {self.mode} does not look by meaning", "use mode=hybrid, semantic or unified"
+            )
+        if self.mode == Mode.UNIFIED and self.text and self.order != Sort.RELEVANCE:
+            yield Problem("sort", "mode unified puts what fits best first", "leave sort out, or use mode=hybrid")
         if self.mode == Mode.TAG:
             if self.text:
                 yield Problem("q", "mode tag takes no words", "leave q out, or use mode=faceted for words and tags")

@@ -3,13 +3,10 @@
 A fixed number of statements, whatever the number of hits, values and facets.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from django.conf import settings
-from django.db import connection, transaction
 
 from access.viewer import Viewer
 from categories.queries import resolve_categories
@@ -36,6 +33,7 @@ from search.query import SearchQuery, Sort
 from search.ranking import Ranked
 from search.relevance import ranked_page
 from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
+from search.snapshots import snapshot
 from search.stopwatch import Stopwatch
 from search.words import plain_text_of
 
@@ -57,27 +55,16 @@ _PATIENCE = 3.0
 _COUNTED_BEHIND = 10_000
 
 
-@contextmanager
-def snapshot() -> Iterator[None]:
-    """One view of the data for all statements of an answer: a write in between cannot make numbers and rows differ."""
-    outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        if outermost:
-            with connection.cursor() as cursor:
-                # Compiling a facet statement takes longer than running it.
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off")
-        yield
-
-
-def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -> SearchResult:
+def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None, with_hits: bool = True) -> SearchResult:
     """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
 
-    `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows.
+    `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows. Without hits,
+    it is all that an answer says of the match set.
     """
-    return answered(lambda engine: _run(engine, query, viewer, facet_limit), viewer)
+    return answered(lambda engine: _run(engine, query, viewer, facet_limit, with_hits), viewer)
 
 
-def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None) -> SearchResult:
+def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None, with_hits: bool) -> SearchResult:
     watch = Stopwatch()
     now = datetime.now(UTC)
     counted: Counted | None = None
@@ -90,7 +77,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         with watch.stage("search"):
             summary = counted.summary if counted else engine.summary(planned.plan, no_values=False)
             total = summary.total
-            found = _find(engine, planned, query, total)
+            found = _find(engine, planned, query, total) if with_hits else []
             matched_by = _matched_by(engine, planned, total)
             hidden, hidden_at_least, without = count_alternatives(engine, query, planned, total)
             warnings = [*collect_warnings(engine, query, planned, total, viewer), *engine_notices(engine, viewer)]

@@ -20,7 +20,8 @@ from search.planning import build_plan, explain_unknown
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery, Sort
 from search.ranking import Ranked
 from search.result import Hit, SearchWarning
-from search.run import engine_notices, run, snapshot
+from search.run import engine_notices, run
+from search.snapshots import snapshot
 from search.stopwatch import Stopwatch
 
 DEFAULT_DEPTH = 3
