@@ -36,8 +36,10 @@ _TERMS = """
 SELECT id, array_to_string(tsvector_to_array(terms), E'\\x01'),
        array_to_string(tsvector_to_array(ts_filter(terms, '{{b,d}}')), E'\\x01')
 FROM {table} WHERE id = ANY(%s)"""
+# Of a memory its title and content: not its tags, nor what it refers to.
 _MEMORY_TERMS = """
-SELECT id, array_to_string(tsvector_to_array(terms), E'\\x01'), '' FROM memories_memory WHERE id = ANY(%s)"""
+SELECT id, array_to_string(tsvector_to_array(ts_filter(terms, '{a,d}')), E'\\x01'), ''
+FROM memories_memory WHERE id = ANY(%s)"""
 _NAMED = "SELECT id, entity_ids FROM memories_memory WHERE id = ANY(%s) AND entity_ids && %s::int[]"
 
 
