@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from search.analysis import index_terms, to_tsvector, tsvector_of
+from search.analysis import index_terms, placed_terms, to_tsvector
 
 # So many rows are worked on at once.
 _BLOCK = 2_000
+# Of one text, in characters: Postgres holds no more than 1 MiB of terms for a row.
+_READ = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,10 @@ def _refresh(searched: Searched, condition: str, ids: Collection[int]) -> int:
             return 0
         weights = [weight for _, weight in searched.fields]
         languages = (rows[0][2] or "english").split()
-        terms = [_terms(list(zip(texts, weights, strict=True)), languages) for _, _, _, *texts in rows]
+        terms = [
+            _terms([(text[:_READ], weight) for text, weight in zip(texts, weights, strict=True)], languages)
+            for _, _, _, *texts in rows
+        ]
         cursor.execute(
             f"UPDATE {searched.table} own SET terms = made.terms::tsvector, terms_hash = made.hash"
             " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, hash, terms) WHERE own.id = made.id",
@@ -115,7 +120,7 @@ def _refresh(searched: Searched, condition: str, ids: Collection[int]) -> int:
 def _terms(fields: list[tuple[str, str]], languages: Sequence[str]) -> str:
     """The terms in all languages at once. Tokens stand at the same positions in each; only their stems differ."""
     if len(languages) == 1:
-        return tsvector_of(fields, languages[0])
+        return placed_terms(fields, languages[0]).vector
     merged: dict[str, dict[tuple[int, str], None]] = {}
     for language in languages:
         for term, places in index_terms(fields, language).items():

@@ -11,7 +11,7 @@ from categories.vectors import vocabulary_pending
 from config.version import VERSION
 from memories.embeddings import QueryCache, not_ready_reason, query_cache
 from memories.models import Corpus, EmbeddingModel
-from memories.vectors import pending_count, serving_id
+from memories.vectors import pending_count
 from search.engines.health import IndexHealth, index_health
 from search.labels import plural
 
@@ -89,8 +89,16 @@ def site_status(viewer: Viewer) -> SiteStatus:
         engine=settings.SEARCH_ENGINE,
         index=index_health(viewer),
         version=VERSION,
-        pending_vocabulary=vocabulary_pending(serving_id()) if viewer.project_ids is None else None,
+        pending_vocabulary=_pending_vocabulary(viewer),
     )
+
+
+def _pending_vocabulary(viewer: Viewer) -> int | None:
+    if viewer.project_ids is not None:
+        return None
+    serving = EmbeddingModel.objects.filter(state=EmbeddingModel.State.SERVING).values_list("pk", flat=True).first()
+    # No model has the id 0: everything waits for it.
+    return vocabulary_pending(serving or 0)
 
 
 def _pending(model_id: int, viewer: Viewer) -> int:

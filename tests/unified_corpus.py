@@ -26,7 +26,13 @@ RECORDS = [
     {"record": "project", "slug": "mill", "name": "Mill"},
     {"record": "project", "slug": "vault", "name": "Vault"},
     _memory("m1", "mill", "The wheel turns the stone", "The water wheel turns the grinding stone.", ["part:wheel"]),
-    _memory("m2", "mill", "Grease for the axle", "The axle of the wheel wants grease each spring.", ["part:wheel", "part:axle"]),
+    _memory(
+        "m2",
+        "mill",
+        "Grease for the axle",
+        "The axle of the wheel wants grease each spring.",
+        ["part:wheel", "part:axle"],
+    ),
     _memory("m3", "mill", "Sluice opened", "The sluice was opened at dawn.", ["part:sluice"], tags=["water"]),
     _memory("m4", "mill", "Wheel inspected", "Nothing cracked on the wheel.", ["part:wheel", "person:Osk"]),
     _memory("m5", "mill", "Wheel painted", "The wheel is red now.", ["part:wheel"], tags=["paint"]),
@@ -37,12 +43,20 @@ RECORDS = [
     _entity("wheel", "part", aliases=["waterwheel"], description="Twelve spokes of larch, built by Osk in 1904."),
     _entity("Quill", "person", description="Keeper of the combination."),
     _entity("orphan spindle", "part", description="Named by nothing."),
-    _relationship("part:wheel", "turns", "part:axle", "The wheel turns the grinding stone.", evidence=["m1"], confidence=0.9),
-    _relationship("person:Osk", "inspects", "part:wheel", "Osk looks for cracks every Friday with a lantern.", evidence=["m4"]),
-    _relationship("person:Quill", "guards", "part:hinge", "Quill guards the hinge of the vault.", evidence=["v1", "v2"]),
-    _relationship("part:sluice", "feeds", "part:wheel", "The sluice feeds the wheel.", evidence=["m3", "v1"], confidence=0.2),
+    _relationship(
+        "part:wheel", "turns", "part:axle", "The wheel turns the grinding stone.", evidence=["m1"], confidence=0.9
+    ),
+    _relationship(
+        "person:Osk", "inspects", "part:wheel", "Osk looks for cracks every Friday with a lantern.", evidence=["m4"]
+    ),
+    _relationship(
+        "person:Quill", "guards", "part:hinge", "Quill guards the hinge of the vault.", evidence=["v1", "v2"]
+    ),
+    _relationship(
+        "part:sluice", "feeds", "part:wheel", "The sluice feeds the wheel.", evidence=["m3", "v1"], confidence=0.2
+    ),
     _relationship("part:axle", "rests_on", "part:hinge", "Nobody has said where this is known from."),
-]  # fmt: skip
+]
 
 
 def embed_all():

@@ -104,7 +104,15 @@ def test_texts_are_one_from_85_percent_of_their_terms_on(other, is_folded):
 
 def test_a_memory_is_told_before_an_entity_before_a_relationship_in_the_best_place():
     said = {(kind, 1): words(TWENTY) for kind in ResultKind}
-    found = groups([candidate(RELATIONSHIP, 1, 0.9), candidate(MEMORY, 7, 0.8), candidate(ENTITY, 1, 0.7), candidate(MEMORY, 1, 0.6)], said)  # fmt: skip
+    found = groups(
+        [
+            candidate(RELATIONSHIP, 1, 0.9),
+            candidate(MEMORY, 7, 0.8),
+            candidate(ENTITY, 1, 0.7),
+            candidate(MEMORY, 1, 0.6),
+        ],
+        said,
+    )
     assert [lead for lead, _ in found] == [(MEMORY, 1), (MEMORY, 7)]
     assert [key for key, _ in found[0][1]] == [(ENTITY, 1), (RELATIONSHIP, 1)]
 

@@ -20,6 +20,7 @@ from memories.records import MemoryRecord
 from memories.services import memory_create
 from search import legs
 from search.analysis import index_terms, raw_tokens
+from search.engines import nearest
 from search.legs import LEGS, LegState, ResultKind, Way
 from search.query import SearchQuery
 from search.unified import unified
@@ -64,6 +65,7 @@ def mill(db, engine, query_model, tmp_path, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
     bring_in(tmp_path)
     embed_all()
+    nearest.forget()
 
 
 @pytest.fixture
@@ -250,7 +252,8 @@ def test_near_duplicates_are_folded_from_the_share_of_the_setting_on(mill, every
     first = Memory.objects.get(external_id="m2")
     remember_again(first)
     together = hit(ask("axle grease", everyone), "Grease for the axle")
-    assert [(one.kind.value, one.reason) for one in together.folded] == [("memory", "says nearly the same")]
+    assert ("memory", "says nearly the same") in [(one.kind.value, one.reason) for one in together.folded]
+    assert titles(ask("axle grease", everyone), "memory").count("Grease for the axle") == 1
     settings.UNIFIED_FOLD_SIMILARITY = 1.0
     assert titles(ask("axle grease", everyone), "memory").count("Grease for the axle") == 2
 
@@ -258,7 +261,7 @@ def test_near_duplicates_are_folded_from_the_share_of_the_setting_on(mill, every
 def remember_again(memory):
     """The same said once more, at a little more length."""
     record = MemoryRecord(
-        content=memory.content + " Each spring.",
+        content=memory.content + " Twice.",
         title=memory.title,
         project="mill",
         entities=["part:wheel", "part:axle"],

@@ -1,0 +1,189 @@
+"""Terms and vectors of entities and relationships: kept by whoever writes, caught up with, made anew on a change."""
+
+import numpy as np
+import pytest
+from django.db import connection
+
+from access.viewer import command_viewer
+from categories.editing import entity_describe, relationship_describe
+from categories.embedding import Refused, vocabulary_embed
+from categories.models import Entity, EntityVector, Relationship, RelationshipVector
+from categories.services import EntityDetails, RelationshipDetails, Vocabulary, entity_enrich, relationship_enrich
+from categories.terms import ENTITIES, terms_catch_up, terms_refresh
+from categories.vectors import claim, columns_resize, vocabulary_pending, waiting_rows
+from memories.embedders import HASHED, HashedWords
+from memories.models import EmbeddingModel, Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
+from memories.worker import Worker
+
+pytestmark = pytest.mark.django_db
+
+
+def terms(row):
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT tsvector_to_array(terms) FROM {row._meta.db_table} WHERE id = %s", [row.pk])
+        return set(cursor.fetchone()[0] or ())
+
+
+def entity(name="Kettle", kind="tool", **details):
+    return Entity.objects.get(
+        pk=entity_enrich(details=EntityDetails(kind, name, **details), vocabulary=Vocabulary(command_viewer()))
+    )
+
+
+def relationship(fact="It boils."):
+    return Relationship.objects.get(
+        pk=relationship_enrich(
+            details=RelationshipDetails(("tool", "Kettle"), "stands_on", ("tool", "Stove"), fact),
+            vocabulary=Vocabulary(command_viewer()),
+        )
+    )
+
+
+@pytest.fixture
+def model():
+    return EmbeddingModel.objects.create(
+        id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving"
+    )
+
+
+def embed(model, embedder=None):
+    return vocabulary_embed(model.pk, embedder or HashedWords(), stop=lambda: False, refused=Refused())
+
+
+# --- terms --------------------------------------------------------------------------------------------------------
+
+
+def test_an_entity_that_a_memory_brings_is_found_at_once():
+    memory_create(record=MemoryRecord(content="Tea.", entities=["tool:Copper Kettle"]), viewer=command_viewer())
+    assert terms(Entity.objects.get()) == {"copper", "kettl", "tool"}
+
+
+def test_what_is_said_of_an_entity_is_found_at_once():
+    kettle = entity(description="Boils quickly", aliases=("pot",))
+    assert terms(kettle) == {"kettl", "tool", "boil", "quick", "pot"}
+    entity_describe(entity=kettle, description="Leaks", aliases=["urn"], viewer=command_viewer())
+    assert terms(kettle) == {"kettl", "tool", "leak", "urn"}
+
+
+def test_a_relationship_is_found_by_its_ends_its_type_and_its_fact():
+    one = relationship()
+    assert terms(one) == {"kettl", "stand", "on", "stove", "it", "boil"}
+    relationship_describe(relationship=one, fact="Cold", confidence=0.5, viewer=command_viewer())
+    assert terms(one) == {"kettl", "stand", "on", "stove", "cold"}
+
+
+def test_what_was_written_past_the_services_is_caught_up_with():
+    Entity.objects.create(name="Ladle", entity_type="tool")
+    kettle = entity()
+    Entity.objects.filter(pk=kettle.pk).update(description="Dented")
+    assert terms_catch_up() == 2
+    assert terms(kettle) == {"kettl", "tool", "dent"}
+    assert terms_catch_up() == 0
+
+
+def test_a_project_in_another_language_adds_its_stems():
+    kettle = entity(description="Die Häuser")
+    assert "haus" not in terms(kettle)
+    Project.objects.create(slug="de", name="de", language="german")
+    Project.objects.create(slug="en", name="en", language="english")
+    assert terms_catch_up() == 1
+    assert {"haus", "kettl"} <= terms(kettle)
+
+
+def test_terms_that_are_up_to_date_are_left_alone():
+    assert terms_refresh(ENTITIES, [entity().pk]) == 0
+    assert terms_refresh(ENTITIES, []) == 0
+
+
+# --- vectors ------------------------------------------------------------------------------------------------------
+
+
+def test_everything_waits_until_it_is_embedded(model):
+    relationship()
+    assert vocabulary_pending(model.pk) == 3
+    assert embed(model) == 3
+    assert (EntityVector.objects.count(), RelationshipVector.objects.count()) == (2, 1)
+    assert vocabulary_pending(model.pk) == 0
+    assert embed(model) == 0
+
+
+def test_the_vector_is_of_the_text_in_words(model):
+    entity(description="Boils quickly", aliases=("pot",))
+    relationship()
+    assert waiting_rows(ENTITIES, model.pk, limit=1)[0].text == "Kettle (tool), pot\nBoils quickly"
+    embed(model)
+    (stored,) = RelationshipVector.objects.all()
+    expected = HashedWords().encode_query("Kettle stands on Stove\nIt boils.")
+    assert np.allclose(stored.embedding, expected, atol=1e-3)
+
+
+def test_what_changes_waits_again_and_nothing_else(model):
+    one = relationship()
+    embed(model)
+    relationship_describe(relationship=one, fact="Cold", confidence=None, viewer=command_viewer())
+    assert vocabulary_pending(model.pk) == 1
+    assert embed(model) == 1
+
+
+def test_another_model_embeds_all_anew_and_the_old_vectors_stay(model):
+    entity()
+    embed(model)
+    other = EmbeddingModel.objects.create(
+        id=2, name="other", source="other", dimensions=384, min_similarity=0.2, state="building"
+    )
+    assert vocabulary_pending(other.pk) == 1
+    embed(other)
+    assert sorted(EntityVector.objects.values_list("model_id", flat=True)) == [1, 2]
+
+
+def test_a_vector_goes_with_what_it_is_of(model):
+    one = relationship()
+    embed(model)
+    one.delete()
+    Entity.objects.all().delete()
+    assert (EntityVector.objects.count(), RelationshipVector.objects.count()) == (0, 0)
+
+
+def test_a_text_that_cannot_be_embedded_holds_up_no_other(model, caplog):
+    class Picky(HashedWords):
+        def encode(self, texts):
+            if any("Stove" in text for text in texts):
+                raise ValueError("too hot")
+            return super().encode(texts)
+
+    entity("Stove")
+    entity("Kettle")
+    refused = Refused()
+    for _ in range(2):
+        vocabulary_embed(model.pk, Picky(), stop=lambda: False, refused=refused)
+    assert [one.entity.name for one in EntityVector.objects.select_related("entity")] == ["Kettle"]
+    assert "too hot" in caplog.text
+    assert vocabulary_pending(model.pk) == 1
+
+
+def test_vectors_of_another_width_need_other_columns(model):
+    entity()
+    embed(model)
+    columns_resize(8)
+    assert EntityVector.objects.count() == 0
+    assert vocabulary_embed(model.pk, HashedWords(8), stop=lambda: False, refused=Refused()) == 1
+    columns_resize(384)
+
+
+def test_a_table_is_claimed_by_one_worker_for_its_transaction(model):
+    assert claim(ENTITIES, model.pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_worker_embeds_the_vocabulary_after_the_memories():
+    memory_create(record=MemoryRecord(content="Tea.", entities=["tool:Kettle"]), viewer=command_viewer())
+    Entity.objects.create(name="Ladle", entity_type="tool")
+    worker = Worker(HASHED)
+    model = worker.once()
+    assert (worker.tally.memories, worker.vocabulary) == (1, 2)
+    assert vocabulary_pending(model.pk) == 0
+    assert terms(Entity.objects.get(name="Ladle")) == {"ladl", "tool"}
+    worker.once()
+    assert worker.vocabulary == 2
