@@ -76,7 +76,7 @@ class Api(NinjaAPI):
         for pattern in patterns:
             if isinstance(pattern, URLPattern):
                 pattern.callback = framed(pattern.callback)
-        return [*patterns, re_path(r"^.+$", framed(_unknown_address))]
+        return [*patterns, re_path(r"^[\s\S]+$", framed(_unknown_address))]
 
 
 def framed(view: View) -> View:
