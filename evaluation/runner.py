@@ -6,7 +6,7 @@ theirs, such as 12, are words that a query may hold, and nobody else would find 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -89,22 +89,11 @@ def evaluate(folder: Path, choices: Choices, teller: Teller, write: Callable[[Re
         # First, because they are what may be missing.
         rankings = _baseline_rankings(collection, choices.baselines, place, teller)
         report.rows += [_baseline_row(name, collection, found) for name, found in rankings.items()]
-        if not place.loaded:
-            _load(collection, place, teller)
-            mark_loaded(place_name(folder), collection.digest)
-        report.notes += _checked(collection, place)
         write(report)
-        if any(Mode(mode).looks_by_meaning for mode in choices.modes):
-            teller.say("embedding")
-            place.manage("worker", "--once")
-            serving = serving_model()
-            if serving is None or pending_count(serving.id):
-                raise EvaluationError("manage.py worker --once has left memories without vectors.")
-        key = make_key(name="evaluation", scopes=["read"], every_project=True, viewer=command_viewer()).raw
-        for environment, alike in groupby((Variation(""), *variations), key=lambda one: one.environment):
-            asked = [(one, mode) for one in alike for mode in choices.modes if mode in one.modes or not one.modes]
-            if asked:
-                report.rows += _rows_of(environment, asked, collection, place, key, teller)
+        if choices.modes:
+            report.notes += _load(collection, choices, place, teller)
+            for environment, asked in _asked_together((Variation(""), *variations), choices.modes):
+                report.rows += _rows_of(environment, asked, collection, place, teller)
                 write(report)
         if choices.keep:
             teller.say(f"kept the database {place_name(folder)} and {place.folder}")
@@ -140,7 +129,22 @@ def _baseline_row(name: str, collection: Collection, rankings: Rankings) -> Row:
     return _judged(baseline_label(name), name, collection, rankings)
 
 
-def _load(collection: Collection, place: Place, teller: Teller) -> None:
+def _load(collection: Collection, choices: Choices, place: Place, teller: Teller) -> list[str]:
+    """Have every document in the database, with its vectors where a mode looks at them; what was refused, in words."""
+    if not place.loaded:
+        _import(collection, place, teller)
+        mark_loaded(place_name(collection.folder), collection.digest)
+    notes = _checked(collection, place)
+    if any(Mode(mode).looks_by_meaning for mode in choices.modes):
+        teller.say("embedding")
+        place.manage("worker", "--once")
+        serving = serving_model()
+        if serving is None or pending_count(serving.id):
+            raise EvaluationError("manage.py worker --once has left memories without vectors.")
+    return notes
+
+
+def _import(collection: Collection, place: Place, teller: Teller) -> None:
     """Bring the documents in as anybody would: a file of records, through the import command."""
     records, refusals = place.folder / "records.jsonl", place.folder / _REFUSED
     with teller.bar("writing records", len(collection.ids)) as advance, records.open("w", encoding="utf-8") as file:
@@ -173,15 +177,25 @@ def _checked(collection: Collection, place: Place) -> list[str]:
     return [f"{some} refused by the import, and no mode can find what is not there: {most}"]
 
 
+def _asked_together(
+    variations: Sequence[Variation], modes: Sequence[str]
+) -> Iterator[tuple[dict[str, str], list[tuple[Variation, str]]]]:
+    """What one server can be asked, one environment after the other."""
+    for environment, alike in groupby(variations, key=lambda one: one.environment):
+        asked = [(one, mode) for one in alike for mode in modes if mode in one.modes or not one.modes]
+        if asked:
+            yield environment, asked
+
+
 def _rows_of(
     environment: Mapping[str, str],
     asked: Sequence[tuple[Variation, str]],
     collection: Collection,
     place: Place,
-    key: str,
     teller: Teller,
 ) -> list[Row]:
     """Every query in every one of these modes, with what varies in them, through one server of their own."""
+    key = make_key(name="evaluation", scopes=["read"], every_project=True, viewer=command_viewer()).raw
     teller.say(" ".join(["serving", *(f"{name}={value}" for name, value in environment.items())]))
     own = {name: _ID.format(at) for at, name in enumerate(collection.ids) if name in collection.queries}
     rows = []
