@@ -24,7 +24,7 @@ from search.labels import listed, moment_label, with_article
 from search.planning import Planned, build_plan
 from search.query import Problem, QueryError, SearchQuery, Sort
 from search.relevance import ranked_page
-from search.run import snapshot
+from search.snapshots import snapshot
 from search.words import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 
 # How far down a memory's place is looked for.
