@@ -36,6 +36,8 @@ from search.replies import (
 )
 from search.run import FacetListing, FacetPage, Hit, SearchResult, facet_page, run
 from search.stopwatch import server_timing
+from search.unified import UnifiedResult, is_unified, unified
+from search.unified_replies import UnifiedReply, unified_parts
 from search.why_not import WhyNot, take_id, why_not
 
 # As many values of a facet as one answer holds.
@@ -75,15 +77,22 @@ _ID_PARAMETER = {
 
 @router.get(
     "/search",
-    response={200: SearchReply, **errors(*GUARDED, 422)},
+    response={200: SearchReply | UnifiedReply, **errors(*GUARDED, 422)},
     exclude_unset=True,
     operation_id="search",
     openapi_extra={"parameters": [*SearchQuery.openapi_parameters(), VIEW_PARAMETER]},
 )
-def search(request: ApiRequest, response: HttpResponse) -> SearchReply:
-    """Memories by words, filters or both; with `include_facets`, counts over the whole match set."""
+def search(request: ApiRequest, response: HttpResponse) -> SearchReply | UnifiedReply:
+    """Memories by words, filters or both; with `include_facets`, counts over the whole match set.
+
+    With `mode=unified`, entities and relationships beside them: see `results` and `legs`.
+    """
     viewer = allowed(request, "read")
     view, query = read_view(pairs_of(request.GET))
+    if is_unified(query):
+        together = unified(query, viewer, facet_limit=FACET_LIMIT)
+        response["Server-Timing"] = server_timing(together.timings)
+        return _unified_reply(together, request, view)
     result = run(query, viewer, facet_limit=FACET_LIMIT)
     response["Server-Timing"] = server_timing(result.timings)
     return _search_reply(result, request, view)
@@ -171,10 +180,21 @@ def _facet_named(name: str) -> FacetSpec:
 # --- from result to reply ----------------------------------------------------------------------------------------
 
 
-def _search_reply(result: SearchResult, request: HttpRequest, view: str) -> SearchReply:
+def _unified_reply(together: UnifiedResult, request: HttpRequest, view: str) -> UnifiedReply:
+    """What every search answers, of the memories, and the results of all kinds."""
     site = request.build_absolute_uri("/").rstrip("/")
+    result = together.answer
+    parts = unified_parts(together, site, lambda hit: _memory_hit(hit, result, site), in_full=view == "full")
+    return UnifiedReply(**{**_reply_fields(result, site, view), **parts})
+
+
+def _search_reply(result: SearchResult, request: HttpRequest, view: str) -> SearchReply:
+    return SearchReply(**_reply_fields(result, request.build_absolute_uri("/").rstrip("/"), view))
+
+
+def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
     in_full = view == "full"
-    return SearchReply(
+    return dict(
         memories=[_memory_hit(hit, result, site) for hit in result.hits]
         if in_full
         else [index_row(h) for h in result.hits],

@@ -48,7 +48,7 @@ def build_cards(query: SearchQuery, result: SearchResult, zone: tzinfo) -> tuple
     cards: dict[int, HitCard] = {}
     folded: dict[int, list[HitCard]] = {}
     for hit in result.hits:
-        card = _card(query, hit, result, zone)
+        card = build_card(query, hit, result, zone)
         leader = hit.why.similar_to
         if leader in cards:
             folded.setdefault(leader, []).append(replace(card, similar_to=None))
@@ -57,7 +57,8 @@ def build_cards(query: SearchQuery, result: SearchResult, zone: tzinfo) -> tuple
     return tuple(replace(card, similar=tuple(folded.get(pk, ()))) for pk, card in cards.items())
 
 
-def _card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo) -> HitCard:
+def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo) -> HitCard:
+    """One hit, with nothing folded under it."""
     category = hit.categories[0] if hit.categories else None
     people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
     title = hit.title if hit.title_text.strip() else (Segment(f"Memory {hit.id}", marked=False),)

@@ -18,6 +18,8 @@ from search.pager import Pager, PageSize, build_pager
 from search.query import Mode, Problem, SearchQuery, Sort
 from search.run import FacetPage, SearchResult, SearchWarning, WithoutFilter
 from search.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
+from search.unified import UnifiedResult, is_unified
+from search.unified_cards import ResultCard, build_result_cards, others_found
 
 _PAGE_SIZES = (25, 50, 100)
 
@@ -34,9 +36,10 @@ MODE_LABELS = {
     Mode.SEMANTIC: "Meaning",
     Mode.FACETED: "Filters, then words",
     Mode.TAG: "Tags",
+    Mode.UNIFIED: "Memories, entities, relationships",
 }
 # Agents ask for the others; a page offers them where a link has them.
-_MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC)
+_MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC, Mode.UNIFIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ class ExplorerContext:
     modes: tuple[Option, ...]
     sorts: tuple[Option, ...]
     hits: tuple[HitCard, ...]
+    # In place of hits, where entities and relationships are looked for as well.
+    results: tuple[ResultCard, ...]
     pager: Pager | None
     empty: EmptyState | None
     # What a form sends that asks about this query.
@@ -124,11 +129,13 @@ def build_context(
     corpus: CorpusCounts,
     notices: Iterable[Notice] = (),
     *,
+    together: UnifiedResult | None = None,
     zone: tzinfo = UTC,
     now: datetime | None = None,
 ) -> ExplorerContext:
-    """Everything that the explore page says about an answer."""
+    """Everything that the explore page says about an answer. `together` is the results of all kinds, where asked for."""
     zone = query.zone(zone)
+    pages = together.pages if together else result.pages
     panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
     chips = build_chips(query, result.labels)
     plot = _plot(query, result, zone, now or datetime.now(UTC))
@@ -144,10 +151,10 @@ def build_context(
         total_name=spoken_number(result.total, at_least=True) if result.at_least else "",
         noun="memory" if result.total == 1 and not result.at_least else "memories",
         of_total=f"of {corpus.total:,}" if result.total != corpus.total else "",
-        matched=_matched(result),
+        matched=_matched(result, together),
         url=explore_url(query),
         hidden_note=_hidden_note(query, result),
-        notices=(*notices, *(_warning_notice(query, result, warning) for warning in result.warnings)),
+        notices=(*notices, *(_warning_notice(query, pages, warning) for warning in result.warnings)),
         chips=chips,
         clear_url=explore_url(query.without_filters()),
         panels=panels,
@@ -156,9 +163,10 @@ def build_context(
         plot=plot,
         modes=_modes(query),
         sorts=_sorts(query),
-        hits=build_cards(query, result, zone),
-        pager=_pager(query, result),
-        empty=_empty(query, result, corpus) if not result.total else None,
+        hits=build_cards(query, result, zone) if together is None else (),
+        results=build_result_cards(query, together, zone) if together else (),
+        pager=_pager(query, result, together),
+        empty=_empty(query, result, corpus) if not (together.found if together else result.total) else None,
         pairs=form_pairs(query),
     )
 
@@ -240,8 +248,10 @@ def _status(result: SearchResult) -> str:
     return f"At least {text}" if result.at_least else text
 
 
-def _matched(result: SearchResult) -> str:
+def _matched(result: SearchResult, together: UnifiedResult | None) -> str:
     took = f"{result.took_ms:,.0f} ms"
+    if together is not None:
+        took = f"{others_found(together)} · {took}"
     return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
 
 
@@ -253,7 +263,7 @@ def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
     return Link("show", explore_url(shown), count=f"{hidden} hidden: archived or superseded")
 
 
-def _warning_notice(query: SearchQuery, result: SearchResult, warning: SearchWarning) -> Notice:
+def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
     """A warning, with what may have been meant as links."""
     links: tuple[Link, ...] = ()
     if warning.parameter in FACET:
@@ -265,9 +275,9 @@ def _warning_notice(query: SearchQuery, result: SearchResult, warning: SearchWar
         links = tuple(
             Link(text, explore_url(query.but(text=text)), f"Look for {text} instead") for text in warning.did_you_mean
         )
-    if warning.parameter == "page" and query.page > result.pages:
-        last = query.model_copy(update={"page": result.pages})
-        return Notice(warning.message, links=(Link(f"Go to page {result.pages:,}", explore_url(last)),))
+    if warning.parameter == "page" and query.page > pages:
+        last = query.model_copy(update={"page": pages})
+        return Notice(warning.message, links=(Link(f"Go to page {pages:,}", explore_url(last)),))
     return Notice(
         warning.message,
         suggestion="Did you mean" if links else _meant(warning),
@@ -294,6 +304,8 @@ def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime)
 def _sorts(query: SearchQuery) -> tuple[Option, ...]:
     """The orders. The one that the query has by itself is sent as nothing, so that it stays out of the URL."""
     natural = Sort.RELEVANCE if query.text else Sort.NEWEST
+    if is_unified(query):
+        return (Option("", SORT_LABELS[natural], selected=True),)
     offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
     return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)
 
@@ -305,9 +317,12 @@ def _modes(query: SearchQuery) -> tuple[Option, ...]:
     return tuple(Option("" if m is default else m.value, MODE_LABELS[m], m is query.mode) for m in offered)
 
 
-def _pager(query: SearchQuery, result: SearchResult) -> Pager | None:
+def _pager(query: SearchQuery, result: SearchResult, together: UnifiedResult | None) -> Pager | None:
     """Nothing where all there is fits on the smallest page."""
-    if result.total <= min(_PAGE_SIZES[0], query.page_size):
+    total, pages, at_least = result.total, result.pages, result.at_least
+    if together is not None:
+        total, pages, at_least = together.found, together.pages, False
+    if total <= min(_PAGE_SIZES[0], query.page_size):
         return None
     sizes = tuple(
         PageSize(str(size), explore_url(query.but(page_size=size)), size == query.page_size) for size in _PAGE_SIZES
@@ -316,7 +331,7 @@ def _pager(query: SearchQuery, result: SearchResult) -> Pager | None:
     def at(page: int) -> str:
         return explore_url(query.model_copy(update={"page": page}))
 
-    return build_pager(query.page, result.pages, query.page_size, result.total, at, sizes, at_least=result.at_least)
+    return build_pager(query.page, pages, query.page_size, total, at, sizes, at_least=at_least)
 
 
 def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> EmptyState:

@@ -5,7 +5,7 @@ only then cut to a page and read (`search.unified_rows`). Facets and totals are 
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from django.conf import settings
@@ -67,6 +67,12 @@ class UnifiedResult:
     legs: tuple[LegAnswer, ...]
     warnings: tuple[SearchWarning, ...]
     timings: dict[str, float]
+
+    @property
+    def answer(self) -> SearchResult:
+        """What every search answers, with the memories among the results."""
+        hits = tuple(hit.memory for hit in self.hits if hit.memory)
+        return replace(self.memories, query=self.query, hits=hits, warnings=self.warnings, timings=self.timings)
 
     @property
     def pages(self) -> int:

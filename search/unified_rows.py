@@ -15,7 +15,7 @@ from search.analysis import Pattern
 from search.blending import Candidate, Group, Key, Origin
 from search.engines.base import Engine, Filter
 from search.hits import hydrate
-from search.labels import plural
+from search.labels import ordinal, plural
 from search.legs import ResultKind, Way
 from search.planning import Planned
 from search.query import Sort
@@ -89,6 +89,10 @@ class RelationshipRecord:
     def title(self) -> str:
         return f"{self.source.name} {self.type.replace('_', ' ')} {self.target.name}"
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(sorted({self.source.value, self.target.value}))
+
 
 @dataclass(frozen=True, slots=True)
 class Linked:
@@ -98,8 +102,8 @@ class Linked:
     id: int
     title: str
     reason: str
-    # What a query says for an entity.
-    value: str = ""
+    # What a query says for an entity, or for both ends of a relationship.
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +133,15 @@ class UnifiedHit:
         return "".join(segment.text for segment in self.content)
 
     @property
+    def linked(self) -> Linked:
+        """The result as another one would mention it."""
+        values = self.relationship.values if self.relationship else (self.entity.value,) if self.entity else ()
+        return Linked(self.kind, self.id, self.title_text, "", values)
+
+    @property
     def why(self) -> str:
         """In words, what found it."""
-        return " and ".join(f"{_ordinal(place)} by {way}" for way, place in sorted(self.places.items(), reverse=True))
+        return " and ".join(f"{ordinal(place)} by {way}" for way, place in sorted(self.places.items(), reverse=True))
 
 
 @dataclass(slots=True)
@@ -272,9 +282,9 @@ class _Page:
             return None if title is None else Linked(kind, pk, title, reason)
         if kind == ResultKind.ENTITY:
             entity = self._entities.get(pk)
-            return None if entity is None else Linked(kind, pk, entity.name, reason, entity.value)
+            return None if entity is None else Linked(kind, pk, entity.name, reason, (entity.value,))
         row = self._relationships.get(pk) or self._neighbours.get(pk)
-        return None if row is None else Linked(kind, pk, row.title, reason)
+        return None if row is None else Linked(kind, pk, row.title, reason, row.values)
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -373,8 +383,3 @@ def _relationship_rows(
         source, target = EntityRef(*ends[:3]), EntityRef(*ends[3:])
         found[pk] = RelationshipRecord(pk, source, kind, target, fact, confidence, begin, end, own)
     return found
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number:,}{ending}"

@@ -12,6 +12,7 @@ from search.links import explore_url
 from search.pages import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
 from search.query import QueryError
 from search.run import FacetListing, facet_page, run
+from search.unified import is_unified, unified
 from search.verdict import build_verdict
 from search.why_not import take_id, why_not
 
@@ -24,9 +25,11 @@ def explore(request: PageRequest) -> HttpResponse:
     if not (problems or wants_fragment(request)) and pairs != query.parameters():
         return private(HttpResponseRedirect(explore_url(query)))
     viewer = page_viewer(request)
-    result = run(query.model_copy(update={"include_facets": True}), viewer)
+    counted = query.model_copy(update={"include_facets": True})
+    together = unified(counted, viewer) if is_unified(query) else None
+    result = together.answer if together else run(counted, viewer)
     corpus = corpus_counts(viewer)
-    context = build_context(query, result, corpus, problem_notices(problems), zone=viewer.timezone)
+    context = build_context(query, result, corpus, problem_notices(problems), together=together, zone=viewer.timezone)
     return page_response(
         request,
         "search/explore.html",
