@@ -160,7 +160,9 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
             chunks = chunks_of([anchor.id], serving.id).get(anchor.id, [])
             least = serving.min_similarity if query.min_similarity is None else query.min_similarity
             if not chunks:
-                return Similar(query, title, reason="it has not been embedded yet", least=least, timings=watch.timings)
+                return Similar(
+                    query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
+                )
             # Neither is a question of words.
             planned = build_plan(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
             warnings = [*planned.warnings, *explain_unknown(planned, engine, planned.unknown)]
@@ -177,12 +179,16 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
         query=query,
         title=title,
         memories=found,
-        reason="" if found else f"no other one that passes the filters is at least {least:.2f} similar",
+        reason="" if found else f"nothing else{_that_passes(query)} is at least {least:.2f} similar",
         least=least,
         has_more=len(near) > len(listed),
         warnings=tuple(warnings),
         timings=watch.timings,
     )
+
+
+def _that_passes(query: SearchQuery) -> str:
+    return " that passes the filters" if set(query.applied()) - {"min_similarity"} else ""
 
 
 def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:

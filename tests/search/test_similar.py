@@ -85,7 +85,9 @@ def test_where_nothing_says_how_near_the_model_does(vectors, everyone):
     assert found.least == 0.2
     assert all(one.similarity >= 0.2 for one in found.memories)
     none = like(everyone, "t1", min_similarity=1)
-    assert (none.memories, none.reason) == ((), "no other one that passes the filters is at least 1.00 similar")
+    assert (none.memories, none.reason) == ((), "nothing else is at least 1.00 similar")
+    filtered = like(everyone, "t1", type="idea", min_similarity=0.9)
+    assert filtered.reason == "nothing else that passes the filters is at least 0.90 similar"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_before_anything_is_embedded_there_is_a_reason(corpus, everyone):
 def test_one_that_is_not_embedded_yet_says_so(vectors, everyone):
     Chunk.objects.filter(memory_id=pk_of("t1")).delete()
     found = like(everyone, "t1")
-    assert (found.memories, found.reason) == ((), "it has not been embedded yet")
+    assert (found.memories, found.reason) == ((), "this memory has not been embedded yet")
 
 
 def test_one_that_was_changed_since_says_so(vectors, everyone):
