@@ -15,7 +15,7 @@ from memories.models import Memory
 from memories.queries import Around, MemoryDetail, MemoryTitle
 from memories.rendering import render_markdown
 from search.labels import day_label, local_time, moment_label, type_family
-from search.links import explore_url, filter_url, memory_url, why_not_url
+from search.links import explore_url, filter_url, memory_url, similar_url, why_not_url
 from search.query import SearchQuery
 
 _LONGEST_CHANGE = 160
@@ -120,12 +120,12 @@ class DetailContext:
     events: tuple[Event, ...]
     around: tuple[Mention, ...]
     around_url: str
+    similar_url: str
 
 
 def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None, zone: tzinfo = UTC) -> DetailContext:
     """Everything that the page of a memory says. `query` is the search that led here, if one did."""
     memory = detail.memory
-    nearby = SearchQuery().only("project", memory.project.slug)
     return DetailContext(
         id=memory.pk,
         title=memory.title or f"Memory {memory.pk}",
@@ -140,8 +140,8 @@ def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None
         why_url=why_not_url(query, memory.pk) if query else "",
         facts=tuple(fact for fact in _facts(detail, zone) if fact.values),
         provenance=tuple(fact for fact in _provenance(memory, zone) if fact.values),
-        superseded_by=_mention(detail.superseded_by, query, zone) if detail.superseded_by else None,
-        supersedes=tuple(_mention(older, query, zone) for older in detail.supersedes),
+        superseded_by=mention(detail.superseded_by, query, zone) if detail.superseded_by else None,
+        supersedes=tuple(mention(older, query, zone) for older in detail.supersedes),
         links=_links(detail, query, zone),
         backlinks=_backlinks(detail, query, zone),
         relations=tuple(
@@ -156,7 +156,8 @@ def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None
         ),
         events=_events(detail, zone),
         around=_around(memory, around, query, zone),
-        around_url=explore_url(_days_around(nearby, memory.created_at, zone, _DAYS_AROUND)),
+        around_url=explore_url(_time_around(memory, around, zone)),
+        similar_url=similar_url(memory.pk, query),
     )
 
 
@@ -176,10 +177,21 @@ def _day(moment: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
     return (FactValue(day_label(moment, zone), address, moment_label(moment, zone)),)
 
 
-def _days_around(query: SearchQuery, moment: datetime, zone: tzinfo, days: int) -> SearchQuery:
-    """A query for the day of a moment, and as many days on either side."""
+def _time_around(memory: Memory, around: Around, zone: tzinfo) -> SearchQuery:
+    """A query for the project in the days of the neighbours that are shown, and some on either side of the memory."""
+    shown = [memory.created_at, *(near.created_at for near in (*around.before, *around.after))]
+    query = SearchQuery().only("project", memory.project.slug)
+    return _days_around(query, memory.created_at, zone, _DAYS_AROUND, shown)
+
+
+def _days_around(
+    query: SearchQuery, moment: datetime, zone: tzinfo, days: int, shown: Iterable[datetime] = ()
+) -> SearchQuery:
+    """A query for the day of a moment, as many days on either side, and all between them and what is shown."""
     day = local_time(moment, zone).date().toordinal()
-    first, last = max(day - days, date.min.toordinal()), min(day + days, date.max.toordinal())
+    others = [local_time(other, zone).date().toordinal() for other in shown]
+    first = max(min(day - days, *others, day), date.min.toordinal())
+    last = min(max(day + days, *others, day), date.max.toordinal())
     # At either end of the calendar the span is left open: a zone's own first day may begin after the moment.
     return query.between(
         date.fromordinal(first).isoformat() if first > date.min.toordinal() else "",
@@ -251,7 +263,7 @@ def _entity(entity: Entity) -> FactValue:
     return _filter("entity", f"{entity.entity_type}:{entity.name}", entity.name, entity.entity_type)
 
 
-def _mention(memory: MemoryTitle, query: SearchQuery | None, zone: tzinfo, *, is_here: bool = False) -> Mention:
+def mention(memory: MemoryTitle, query: SearchQuery | None, zone: tzinfo, *, is_here: bool = False) -> Mention:
     return Mention(
         title=memory.title or f"Memory {memory.id}",
         url="" if is_here else memory_url(memory.id, query),
@@ -278,7 +290,7 @@ def _links(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tup
         mentions = []
         for link in links:
             if link.memory:
-                mentions.append(_mention(link.memory, query, zone))
+                mentions.append(mention(link.memory, query, zone))
             else:
                 url = link.url if _is_web(link.url) else ""
                 mentions.append(Mention(link.target, url, "", is_external=bool(url)))
@@ -288,7 +300,7 @@ def _links(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tup
 
 def _backlinks(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tuple[Group, ...]:
     return tuple(
-        Group(_relation_label(rel), tuple(_mention(memory, query, zone) for _, memory in pairs))
+        Group(_relation_label(rel), tuple(mention(memory, query, zone) for _, memory in pairs))
         for rel, pairs in groupby(detail.backlinks, key=lambda pair: pair[0])
     )
 
@@ -296,9 +308,9 @@ def _backlinks(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) ->
 def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzinfo) -> tuple[Mention, ...]:
     here = MemoryTitle(memory.pk, memory.title, memory.memory_type, memory.state, memory.created_at)
     return (
-        *(_mention(near, query, zone) for near in around.before),
-        _mention(here, query, zone, is_here=True),
-        *(_mention(near, query, zone) for near in around.after),
+        *(mention(near, query, zone) for near in around.before),
+        mention(here, query, zone, is_here=True),
+        *(mention(near, query, zone) for near in around.after),
     )
 
 

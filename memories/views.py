@@ -1,4 +1,4 @@
-"""The page of one memory, and that of the site's state."""
+"""The page of one memory, that of those like it, and that of the site's state."""
 
 from urllib.parse import parse_qsl
 
@@ -9,9 +9,16 @@ from django.views.decorators.http import require_safe
 
 from memories.context import build_detail
 from memories.queries import memory_detail, timeline_around
+from memories.services import MemoryNotFound
+from memories.similar_context import build_similar
 from memories.status import build_status, site_status
-from search.pages import PageRequest, page_response, page_viewer, private, read_query
+from search.pages import PageRequest, page_response, page_viewer, private, read_query, wants_fragment
 from search.query import SearchQuery
+from search.similar import SimilarRequest, similar_memories
+
+# How many memories like one its page shows, and how many the page of them.
+IN_SECTION = 8
+ON_PAGE = 50
 
 
 @require_safe
@@ -24,6 +31,21 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     around = timeline_around(viewer, found.memory)
     context = build_detail(found, around, _query_behind(request), viewer.timezone)
     return private(render(request, "memories/detail.html", {"memory": context}))
+
+
+@require_safe
+@login_required
+def similar(request: PageRequest, memory_id: int) -> HttpResponse:
+    viewer = page_viewer(request)
+    limit = IN_SECTION if wants_fragment(request) else ON_PAGE
+    try:
+        found = similar_memories(SimilarRequest(memory_id, limit), SearchQuery(), viewer)
+    except MemoryNotFound as error:
+        raise Http404(f"There is no memory {memory_id}, or none that you may open.") from error
+    context = build_similar(memory_id, found, _query_behind(request), viewer.timezone)
+    return page_response(
+        request, "memories/similar.html", {"similar": context}, partial="similar", timings=found.timings
+    )
 
 
 @require_safe

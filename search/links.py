@@ -49,9 +49,17 @@ def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
 
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:
     """The page of a memory. It is told the query, so that it can lead back to the results."""
-    path = _path("memories:detail", memory_id)
+    return _told("memories:detail", memory_id, query)
+
+
+def similar_url(memory_id: int, query: SearchQuery | None = None) -> str:
+    """The memories like one, told the query as its own page is."""
+    return _told("memories:similar", memory_id, query)
+
+
+def _told(name: str, memory_id: int, query: SearchQuery | None) -> str:
     context = query.querystring() if query else ""
-    return _address(path, urlencode({"ctx": context}) if context else "")
+    return _address(_path(name, memory_id), urlencode({"ctx": context}) if context else "")
 
 
 def filter_url(key: str, value: str) -> str:

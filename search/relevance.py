@@ -3,7 +3,7 @@
 What is beyond the candidates comes after them, by words alone, so that every memory of the match set has one place.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -20,14 +20,16 @@ from search.query import Sort
 from search.ranking import WINDOW, WORD_CANDIDATES, Ranked, Traits, Weights, fold, fuse, reorder, rerank
 from search.rereading import NotReread, reread
 
+Vector = npt.NDArray[np.float32]
+
 # In days, until being recent says half as much.
 _HALF_LIFE = 180.0
 _PROPOSED = 0.8
 
-# The first chunk of each, by the primary key. Its vector comes as Postgres sends it: a head of four bytes, then halves.
-_FIRST_CHUNKS = """
+# By the primary key. A vector comes as Postgres sends it: a head of four bytes, then halves.
+_CHUNKS = """
 SELECT memory_id, halfvec_send(embedding) FROM memories_chunk
-WHERE memory_id = ANY(%s) AND model_id = %s AND ordinal = 0"""
+WHERE memory_id = ANY(%s) AND model_id = %s{which} ORDER BY memory_id, ordinal"""
 _VECTOR_HEAD = 4
 # The primary key finds the chunks of each; what has none is read from its beginning.
 _PASSAGES = """
@@ -131,13 +133,23 @@ def traits_of(ids: Sequence[int], now: datetime) -> dict[int, Traits]:
     return found
 
 
-def vectors_of(ids: Iterable[int], model_id: int) -> dict[int, npt.NDArray[np.float32]]:
+def vectors_of(ids: Iterable[int], model_id: int) -> dict[int, Vector]:
     """The vectors of the first chunks of some memories, of unit length."""
+    return dict(_vectors(_CHUNKS.format(which=" AND ordinal = 0"), ids, model_id))
+
+
+def chunks_of(ids: Iterable[int], model_id: int) -> dict[int, list[Vector]]:
+    """The vectors of all chunks of some memories in their order, of unit length. Those that have none are left out."""
+    found: dict[int, list[Vector]] = {}
+    for memory_id, vector in _vectors(_CHUNKS.format(which=""), ids, model_id):
+        found.setdefault(memory_id, []).append(vector)
+    return found
+
+
+def _vectors(statement: str, ids: Iterable[int], model_id: int) -> Iterator[tuple[int, Vector]]:
     with connection.cursor() as cursor:
-        cursor.execute(_FIRST_CHUNKS, [list(ids), model_id])
+        cursor.execute(statement, [list(ids), model_id])
         rows = cursor.fetchall()
-    vectors = {}
     for memory_id, sent in rows:
         vector = np.frombuffer(bytes(sent), ">f2", offset=_VECTOR_HEAD).astype(np.float32)
-        vectors[memory_id] = vector / max(float(np.linalg.norm(vector)), 1e-6)
-    return vectors
+        yield memory_id, vector / max(float(np.linalg.norm(vector)), 1e-6)

@@ -1,59 +1,14 @@
 """The explore page in a real browser: with scripts, without them, on a narrow screen, by keyboard alone."""
 
-import json
 import re
 from contextlib import contextmanager
 
 import pytest
-from django.contrib.auth.models import User
-from django.core.management import call_command
-from django.test import Client
 from playwright.sync_api import expect
 
 from memories.models import Memory, Project
-from tests.corpus import RECORDS
 
 SETTLED = "() => !document.documentElement.classList.contains('busy')"
-
-
-@pytest.fixture
-def site(live_server, tmp_path):
-    """The hand-written memories, served, and somebody who is signed in."""
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
-    return live_server
-
-
-@pytest.fixture
-def session(site):
-    client = Client()
-    client.force_login(User.objects.create_superuser("reader"))
-    return client.cookies["sessionid"].value
-
-
-@pytest.fixture
-def open_page(browser, site, session):
-    """Opens a page; any error of a script or of the policy fails the test."""
-    contexts, complaints = [], []
-
-    def opened(path, **options):
-        options = {"viewport": {"width": 1280, "height": 900}, "timezone_id": "UTC", **options}
-        context = browser.new_context(**options)
-        context.set_default_timeout(10_000)
-        context.add_cookies([{"name": "sessionid", "value": session, "url": site.url}])
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
-        page.goto(site.url + path)
-        return page
-
-    opened.complaints = complaints
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
 
 
 def address(page):

@@ -51,6 +51,7 @@ GUARDED = [
     ("get", "/api/facets/tag"),
     ("post", "/api/memories"),
     ("get", "/api/memories/1"),
+    ("get", "/api/memories/1/similar"),
     ("patch", "/api/memories/1"),
     ("delete", "/api/memories/1"),
     ("post", "/api/memories/1/restore"),

@@ -30,18 +30,6 @@ def make(project, pk, **fields):
 
 
 @pytest.fixture
-def tea(db):
-    return Project.objects.create(slug="tea", name="Tea house")
-
-
-@pytest.fixture
-def reader(db):
-    client = Client()
-    client.force_login(User.objects.create_superuser("reader"))
-    return client
-
-
-@pytest.fixture
 def kettle(tea):
     """One memory with everything that can hang on one."""
     oven = Category.objects.create(
@@ -183,6 +171,31 @@ def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
     assert 'href="/explore/?project=tea&amp;from=2026-02-26&amp;to=2026-03-04"' in text
 
 
+def test_around_this_time_leads_to_all_of_the_time_that_it_shows(reader, tea):
+    for pk, days in ((1, -40), (2, -39), (3, 0), (4, 2), (5, 17)):
+        make(tea, pk, created_at=START + timedelta(days=days))
+    text = reader.get("/m/3/").text
+    assert 'href="/explore/?project=tea&amp;from=2026-01-20&amp;to=2026-03-18">Explore this time</a>' in text
+
+
+def test_page_and_api_tell_the_same_neighbours(reader, tea):
+    for pk in range(1, 30):
+        make(tea, pk, created_at=START + timedelta(hours=pk // 4), state=["active", "archived", "proposed"][pk % 3])
+    make(Project.objects.create(slug="boat", name="Boat yard"), 50, created_at=START + timedelta(hours=3))
+    text = reader.get("/m/15/").text
+    shown = [int(pk) for pk in re.findall(r'<a href="/m/(\d+)/">', text[text.index('<ol class="around">') :])]
+    reply = reader.get("/api/timeline?anchor=15&project=tea&depth_before=5&depth_after=5").json()
+    assert shown == [row["id"] for row in (*reply["before"], *reply["after"])]
+    assert len(shown) == 10
+
+
+def test_similar_ones_are_loaded_once_they_are_in_sight_and_are_a_page_without_scripts(reader, tea):
+    make(tea, 1)
+    text = reader.get("/m/1/?ctx=tag%3Dtea").text
+    assert '<div id="similar" class="similar" hx-get="/m/1/similar/?ctx=tag%3Dtea" hx-trigger="revealed"' in text
+    assert '<a class="link" href="/m/1/similar/?ctx=tag%3Dtea">Memories like this one</a>' in text
+
+
 def test_back_leads_to_the_results(reader, tea):
     make(tea, 1)
     assert "Explore all memories" in reader.get("/m/1/").text
@@ -266,7 +279,7 @@ def test_either_end_of_the_calendar_has_a_page_in_every_zone(reader, tea, zone):
         response = reader.get(f"/m/{pk}/")
         assert response.status_code == 200
         day = re.search(r'<dt>Created</dt><dd><a href="([^"]+)"', response.text)[1]
-        around = re.search(r'href="(/explore/\?project=tea[^"]*(?:from|to)[^"]*)"', response.text)[1]
+        around = re.search(r'href="(/explore/\?project=tea[^"]*)">Explore this time<', response.text)[1]
         for address in (day, around):
             assert f'id="hit-{pk}"' in reader.get(unescape(address)).text
 

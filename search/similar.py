@@ -1,0 +1,265 @@
+"""Memories like one, by meaning, among those that pass the filters of a query.
+
+Two memories are as similar as the most similar pair of their chunks: the measure of a search by meaning, and the same
+from either side, where the mean of a long text is near to nothing that it says. But texts that share one paragraph are
+not the same text: possible duplicates are those whose means are as near as `SEARCH_FOLD_SIMILARITY` too.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Self
+
+import numpy as np
+from django.conf import settings
+
+from access.viewer import Viewer, visible_to
+from categories.queries import Term
+from memories.embeddings import ServingModel, serving_model
+from memories.models import EmbeddedMemory
+from memories.services import MemoryNotFound
+from search.engines import answered
+from search.engines.base import Engine, Meaning
+from search.hits import hydrate
+from search.planning import Planned, build_plan, explain_unknown
+from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery
+from search.ranking import Ranked
+from search.relevance import Vector, chunks_of
+from search.result import CategoryRef, Hit, SearchWarning
+from search.run import engine_notices, snapshot
+from search.stopwatch import Stopwatch
+
+DEFAULT_LIMIT = 10
+MAX_LIMIT = 100
+# What a search has, and what is like one memory cannot have.
+OF_A_SEARCH = {"q", "mode", "sort", "page", "page_size", "offset", "include_facets", "bucket"}
+# So many chunks of a long memory are looked for, spread over it evenly.
+_MOST_CHUNKS = 12
+_NAMED = 3
+_LIMIT = re.compile(r"[1-9][0-9]{0,3}")
+_SWITCHES = {"1": True, "true": True, "0": False, "false": False, "": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarRequest:
+    """Which memory, how many like it, and whether of its project alone."""
+
+    memory_id: int
+    limit: int = DEFAULT_LIMIT
+    same_project: bool = False
+
+    @classmethod
+    def read(cls, memory_id: int, pairs: Iterable[tuple[str, str]]) -> tuple[Self, SearchQuery]:
+        """What was asked, and the filters beside it. Raises QueryError, naming all that is wrong."""
+        problems: list[Problem] = []
+        given: dict[str, str] = {}
+        rest: list[tuple[str, str]] = []
+        for key, value in pairs:
+            if key in {"limit", "same_project"}:
+                if given.setdefault(key, value.strip()) != value.strip():
+                    problems.append(Problem(key, "is given twice with different values", "give it once"))
+            elif ALIASES.get(key, key) in OF_A_SEARCH:
+                advice = "leave it out; limit says how many, and filters say which"
+                problems.append(Problem(key, "does nothing here: the nearest come first", advice))
+            else:
+                rest.append((key, value))
+        query, unread = SearchQuery.read(rest)
+        problems.extend(unread)
+        limit = _read_limit(given.get("limit", ""), problems)
+        same_project = _read_switch("same_project", given.get("same_project", ""), problems)
+        if same_project and query.project:
+            problems.append(Problem("same_project", "is given together with project", "give one of the two"))
+        if problems:
+            raise QueryError(problems)
+        return cls(memory_id, limit, same_project), query
+
+
+def _read_limit(text: str, problems: list[Problem]) -> int:
+    if not text:
+        return DEFAULT_LIMIT
+    if _LIMIT.fullmatch(text) and int(text) <= MAX_LIMIT:
+        return int(text)
+    problems.append(Problem("limit", f"{text[:40]!a} is not allowed", f"write a number from 1 to {MAX_LIMIT}"))
+    return DEFAULT_LIMIT
+
+
+def _read_switch(key: str, text: str, problems: list[Problem]) -> bool:
+    if text.lower() not in _SWITCHES:
+        problems.append(Problem(key, f"{text[:40]!a} is not a switch", "write 1 or 0"))
+    return _SWITCHES.get(text.lower(), False)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What two memories both have: some of each by name, and how many more there are."""
+
+    tags: tuple[str, ...] = ()
+    entities: tuple[Term, ...] = ()
+    categories: tuple[CategoryRef, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarMemory:
+    """A memory like another one. A possible duplicate says nearly the same from beginning to end."""
+
+    hit: Hit
+    similarity: float
+    is_duplicate: bool
+    shared: Shared
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """The memories like one, the nearest first. `reason` says why there are none, where there are none."""
+
+    query: SearchQuery
+    title: str
+    memories: tuple[SimilarMemory, ...] = ()
+    reason: str = ""
+    least: float = 0.0
+    has_more: bool = False
+    warnings: tuple[SearchWarning, ...] = ()
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def took_ms(self) -> float:
+        return round(sum(self.timings.values()), 2)
+
+
+def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
+    """Memories like one. Raises MemoryNotFound for one that the viewer may not see."""
+    return answered(lambda engine: _similar(engine, request, query, viewer), viewer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """The memory that others are to be like."""
+
+    id: int
+    title: str
+    content_hash: str
+    project: str
+    tags: list[str]
+    category_ids: list[int]
+    entity_ids: list[int]
+
+
+def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
+    watch = Stopwatch()
+    with snapshot():
+        with watch.stage("search"):
+            anchor = _anchor(request.memory_id, viewer)
+            if request.same_project:
+                query = query.but(project=(anchor.project,))
+            title = anchor.title or f"Memory {anchor.id}"
+            serving = serving_model()
+            if serving is None:
+                return Similar(query, title, reason="no memory has been embedded yet", timings=watch.timings)
+            chunks = chunks_of([anchor.id], serving.id).get(anchor.id, [])
+            least = serving.min_similarity if query.min_similarity is None else query.min_similarity
+            if not chunks:
+                return Similar(
+                    query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
+                )
+            # Neither is a question of words.
+            planned = build_plan(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+            warnings = [*planned.warnings, *explain_unknown(planned, engine, planned.unknown)]
+            warnings += _changed_since(anchor, serving)
+            near = _nearest(engine, planned, serving, chunks, least, anchor.id, request.limit)
+            listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[: request.limit])
+            duplicates = _duplicates(chunks, listed, serving)
+        with watch.stage("hits"):
+            hits = hydrate([Ranked(pk, similarity=similar) for pk, similar in listed.items()], planned, viewer)
+            shared = _shared(anchor, hits, planned, viewer)
+            warnings += engine_notices(engine, viewer)
+    found = tuple(SimilarMemory(hit, listed[hit.id], hit.id in duplicates, shared[hit.id]) for hit in hits)
+    return Similar(
+        query=query,
+        title=title,
+        memories=found,
+        reason="" if found else f"nothing else{_that_passes(query)} is at least {least:.2f} similar",
+        least=least,
+        has_more=len(near) > len(listed),
+        warnings=tuple(warnings),
+        timings=watch.timings,
+    )
+
+
+def _that_passes(query: SearchQuery) -> str:
+    return " that passes the filters" if set(query.applied()) - {"min_similarity"} else ""
+
+
+def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:
+    columns = ("id", "title", "content_hash", "project__slug", "tags", "category_ids", "entity_ids")
+    row = visible_to(viewer).filter(pk=memory_id).values_list(*columns).first()
+    if row is None:
+        raise MemoryNotFound(memory_id)
+    return _Anchor(*row)
+
+
+def _nearest(
+    engine: Engine,
+    planned: Planned,
+    serving: ServingModel,
+    chunks: Sequence[Vector],
+    least: float,
+    memory_id: int,
+    limit: int,
+) -> dict[int, float]:
+    """The memories nearest to any of the chunks: the nearest of all are among the nearest of each."""
+    found: dict[int, float] = {}
+    for chunk in _spread(chunks):
+        # Two more than are wanted: the memory itself is the nearest to its own, and one tells that there are more.
+        meaning = Meaning(serving.id, chunk.tobytes(), least, limit + 2, alone=True)
+        near = engine.near(replace(planned.plan, meaning=meaning))
+        for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
+            if pk != memory_id:
+                found[pk] = min(1.0, max(similar, found.get(pk, -1.0)))
+    return found
+
+
+def _spread(chunks: Sequence[Vector]) -> list[Vector]:
+    places = np.linspace(0, len(chunks) - 1, min(len(chunks), _MOST_CHUNKS)).round().astype(int)
+    return [chunks[place] for place in places]
+
+
+def _duplicates(chunks: Sequence[Vector], listed: dict[int, float], serving: ServingModel) -> set[int]:
+    """Those that are as near as the fold asks, by their nearest chunks and as wholes."""
+    least = settings.SEARCH_FOLD_SIMILARITY
+    suspects = [pk for pk, similar in listed.items() if similar >= least]
+    if not suspects:
+        return set()
+    whole = _mean(chunks)
+    return {pk for pk, theirs in chunks_of(suspects, serving.id).items() if float(whole @ _mean(theirs)) >= least}
+
+
+def _mean(chunks: Sequence[Vector]) -> Vector:
+    summed = np.sum(chunks, axis=0)
+    mean: Vector = summed / max(float(np.linalg.norm(summed)), 1e-6)
+    return mean
+
+
+def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning]:
+    embedded = EmbeddedMemory.objects.filter(memory_id=anchor.id, model_id=serving.id)
+    known = embedded.values_list("content_hash", flat=True).first()
+    if known in {None, anchor.content_hash}:
+        return []
+    return [SearchWarning("It was changed since it was embedded: these are like what it said before.")]
+
+
+def _shared(anchor: _Anchor, hits: Sequence[Hit], planned: Planned, viewer: Viewer) -> dict[int, Shared]:
+    """What each hit has in common with the memory."""
+    rows = visible_to(viewer).filter(pk__in=[hit.id for hit in hits]).values_list("pk", "entity_ids")
+    theirs: dict[int, list[int]] = dict(rows) if anchor.entity_ids and hits else {}
+    entities = sorted(planned.names.entity_terms(anchor.entity_ids).values(), key=lambda term: term.label.casefold())
+    paths = {node.path for node in planned.names.category_nodes(anchor.category_ids).values()}
+    found = {}
+    for hit in hits:
+        tags = tuple(tag for tag in anchor.tags if tag in hit.tags)
+        named = tuple(term for term in entities if term.id in theirs.get(hit.id, ()))
+        categories = tuple(category for category in hit.categories if category.path in paths)
+        more = sum(max(0, len(values) - _NAMED) for values in (tags, named, categories))
+        found[hit.id] = Shared(tags[:_NAMED], named[:_NAMED], categories[:_NAMED], more)
+    return found
