@@ -446,3 +446,40 @@ def test_memory_text_runs_nothing(open_page, site):
     expect(page.locator(".memory h1")).to_have_text("<img src=x onerror=window.ran=1>")
     assert page.evaluate("window.ran") is None
     assert page.locator("main img").count() == 0
+
+
+def test_way_to_look_for_a_text_is_chosen_by_keyboard_and_kept(open_page):
+    page = open_page("/explore/?q=kettle")
+    with staying(page):
+        page.get_by_label("Find by").focus()
+        page.keyboard.press("ArrowDown")
+        page.wait_for_url("**/explore/?q=kettle&mode=semantic")
+    with staying(page):
+        page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+        page.wait_for_url("**mode=semantic&type=note")
+    assert page.get_by_label("Find by").input_value() == "semantic"
+
+
+def test_reasons_of_a_result_unfold_by_keyboard_and_stay_unfolded(open_page):
+    page = open_page("/explore/?q=kettle&mode=keyword")
+    why = page.locator("details.why").first
+    why.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(why.locator("dd").first).to_contain_text("by words: “")
+    shown = why.get_attribute("id")
+    with staying(page):
+        page.get_by_label("Sort").select_option(label="Title A–Z")
+        page.wait_for_url("**sort=title")
+    assert page.locator(f"#{shown}").get_attribute("open") is not None
+
+
+def test_why_not_is_asked_without_searching_anew(open_page):
+    page = open_page("/explore/?tag=tea")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if "/explore/?" in request.url else None)
+    left_out = Memory.objects.exclude(tags__contains=["tea"]).first().pk
+    page.get_by_label("Why not memory").fill(str(left_out))
+    page.get_by_label("Why not memory").blur()
+    page.get_by_role("button", name="Explain").click()
+    expect(page.locator(".sentence")).to_contain_text("It does not match, for tag")
+    assert asked == []
