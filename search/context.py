@@ -133,7 +133,7 @@ def build_context(
     zone: tzinfo = UTC,
     now: datetime | None = None,
 ) -> ExplorerContext:
-    """Everything that the explore page says about an answer. `together` is the results of all kinds, where asked for."""
+    """What the explore page says about an answer. `together` is the results of all kinds, where asked for."""
     zone = query.zone(zone)
     pages = together.pages if together else result.pages
     panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
