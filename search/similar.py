@@ -27,7 +27,8 @@ from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery
 from search.ranking import Ranked
 from search.relevance import Vector, chunks_of
 from search.result import CategoryRef, Hit, SearchWarning
-from search.run import engine_notices, snapshot
+from search.run import engine_notices
+from search.snapshots import snapshot
 from search.stopwatch import Stopwatch
 
 DEFAULT_LIMIT = 10
