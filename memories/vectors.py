@@ -163,6 +163,12 @@ def _take_turn() -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_TURNS])
 
 
+def serving_id() -> int:
+    """The id of the model that serves; one that no model has, and everything waits for, where none does."""
+    serving = EmbeddingModel.objects.filter(state=State.SERVING)
+    return serving.values_list("id", flat=True).first() or 0
+
+
 def retired_remove(model_ids: Collection[int], limit: int) -> int:
     """Remove vectors of models that serve no more, of up to so many memories; says of how many."""
     with transaction.atomic(), connection.cursor() as cursor:
