@@ -10,9 +10,13 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import django
 from django.core.management.base import CommandError
+
+if TYPE_CHECKING:
+    from bench.figures import Report
 
 DEFAULT_SIZE = 21_000
 DEFAULT_BUDGET = 240.0
@@ -23,6 +27,9 @@ PEER_NAMES = ("postgres", "tantivy", "tantivy-engine", "sqlite", "duckdb", "tant
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", type=int, action="append", help=f"memories; repeat for several ({DEFAULT_SIZE})")
+    parser.add_argument(
+        "--vectors", type=int, action="append", metavar="CHUNKS", default=[], help="search by meaning among so many"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--seed", type=int, default=7, help="same seed, same corpus and same queries (7)")
     parser.add_argument(
@@ -40,13 +47,17 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--keep", action="store_true", help="keep what was loaded, and use what was kept")
     parsed = parser.parse_args()
-    parsed.size = list(dict.fromkeys(parsed.size or [DEFAULT_SIZE]))
+    parsed.vectors = list(dict.fromkeys(parsed.vectors))
+    parsed.size = list(dict.fromkeys(parsed.size or ([] if parsed.vectors else [DEFAULT_SIZE])))
     # The others are loaded after the database, and the derived index from it.
     chosen = {"postgres", *(parsed.peer or PEER_NAMES)}
     parsed.peer = tuple(name for name in PEER_NAMES if name in chosen)
     for size in parsed.size:
         if not 100 <= size <= 100_000_000:
             parser.error(f"--size {size}: give a number from 100 to 100000000")
+    for chunks in parsed.vectors:
+        if not 1_000 <= chunks <= 10_000_000:
+            parser.error(f"--vectors {chunks}: give a number from 1000 to 10000000")
     if parsed.queries < 1:
         parser.error(f"--queries {parsed.queries}: give 1 or more")
     if parsed.budget <= 0:
@@ -54,6 +65,12 @@ def arguments() -> argparse.Namespace:
     if parsed.json and not parsed.json.resolve().parent.is_dir():
         parser.error(f"--json {parsed.json}: there is no folder {parsed.json.parent}")
     return parsed
+
+
+def write(report: "Report", path: Path | None) -> None:
+    """After each size anew: a large one takes an hour, and what came before it is not lost with it."""
+    if path:
+        path.write_text(json.dumps(dataclasses.asdict(report), indent=1) + "\n")
 
 
 def main() -> int:
@@ -68,6 +85,7 @@ def main() -> int:
     from bench.machine import this_machine
     from bench.tables import report_lines
     from bench.telling import Teller
+    from bench.vectors import measure_vectors
 
     # Whoever ends the bench politely must not find its database left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -79,9 +97,10 @@ def main() -> int:
     try:
         for size in options.size:
             report.sizes[str(size)] = measure_size(size, choices, teller)
-            # A large size takes an hour: what came before it is not lost with it.
-            if options.json:
-                options.json.write_text(json.dumps(dataclasses.asdict(report), indent=1) + "\n")
+            write(report, options.json)
+        for chunks in options.vectors:
+            report.vectors[str(chunks)] = measure_vectors(chunks, options.seed, teller, keep=options.keep)
+            write(report, options.json)
     except (DatabaseTakenError, CommandError) as error:
         print(error, file=sys.stderr)
         return 1

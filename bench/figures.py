@@ -141,6 +141,41 @@ class SizeFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterFigures:
+    """The nearest to many queries among what a filter keeps, `limit` of them, against the exact answer.
+
+    `recall` is the share of the exact ten that were found, on the average; `least_recall` that of the worst query;
+    `too_few` counts the answers that had fewer memories than there are. `spread_out` filters keep memories of all
+    subjects, the others whole subjects, which are seldom those of the query.
+    """
+
+    share: str
+    spread_out: bool
+    passing: int
+    limit: int
+    queries: int
+    recall: float
+    least_recall: float
+    too_few: int
+    latency: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFigures:
+    """Search by meaning among so many chunks, with the vector of the query given."""
+
+    chunks: int
+    memories: int
+    dimensions: int
+    index_seconds: float | None
+    index_bytes: int
+    load_before: float
+    load_after: float
+    figures: dict[str, float]
+    filters: list[FilterFigures]
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Where and when it was measured."""
 
@@ -162,4 +197,5 @@ class Report:
     queries: int
     budget_seconds: float
     sizes: dict[str, SizeFigures]
+    vectors: dict[str, VectorFigures] = field(default_factory=dict)
     format: int = 2

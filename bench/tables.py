@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bench.figures import PeerFigures, Report, SizeFigures, Spread
+from bench.figures import PeerFigures, Report, SizeFigures, Spread, VectorFigures
 from bench.measuring import KEYWORD, MIXED
 from bench.naming import FIGURES
 from bench.query_log import AFTER_CHANGE, KINDS
@@ -17,13 +17,13 @@ def report_lines(report: Report) -> list[str]:
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb} GB; Python {machine.python},"
         f" Postgres {machine.postgres}, SQLite {machine.sqlite}; {machine.date}; seed {report.seed},"
         f" {report.queries} queries, {report.budget_seconds:g} s for each participant and size",
-        "",
-        "### As it grows",
-        "",
-        *_growth(list(report.sizes.values())),
     ]
+    if report.sizes:
+        lines += ["", "### As it grows", "", *_growth(list(report.sizes.values()))]
     for figures in report.sizes.values():
         lines += ["", *_size(figures)]
+    for vectors in report.vectors.values():
+        lines += ["", *_vectors(vectors)]
     return lines
 
 
@@ -53,6 +53,27 @@ def _size(figures: SizeFigures) -> list[str]:
         lines += ["", *_remarks(name, peer)]
     lines += [f"- {name} took no part: {why}" for name, why in figures.unavailable.items()]
     return lines
+
+
+def _vectors(figures: VectorFigures) -> list[str]:
+    rows = []
+    for one in figures.filters:
+        which = "" if one.share == "all" else ", spread out" if one.spread_out else ", by subject"
+        recalls = [f"{one.recall:.3f}", f"{one.least_recall:.2f}", str(one.too_few)]
+        latency = [_at(one.latency, percentile) for percentile in _PERCENTILES]
+        rows.append([f"{one.share}{which}", f"{one.passing:,}", f"{one.limit:,}", *recalls, *latency])
+    made = "" if figures.index_seconds is None else f", made in {_number(figures.index_seconds)} s"
+    headings = ["kept", "memories", "asked for", "recall of ten", "worst", "too few", *_PERCENTILES]
+    return [
+        f"### The nearest of {figures.chunks:,} vectors",
+        "",
+        f"{figures.memories:,} memories, {figures.dimensions} dimensions, an index of"
+        f" {_number(figures.index_bytes / 1e6)} MB{made}; load of the machine"
+        f" {figures.load_before} before the queries, {figures.load_after} after them. Milliseconds, of"
+        f" {figures.filters[0].queries} queries a row.",
+        "",
+        *table_lines(headings, rows),
+    ]
 
 
 def _loads(figures: SizeFigures) -> list[str]:

@@ -274,7 +274,7 @@ def vectors_write(model_id: int, found: Sequence[EmbeddedText]) -> None:
         with cursor.copy(
             'COPY memories_chunk (memory_id, model_id, ordinal, start, "end", embedding) FROM STDIN (FORMAT BINARY)'
         ) as copy:
-            copy.write(_binary_rows(model_id, kept))
+            copy.write(binary_rows(model_id, kept))
         cursor.execute(
             "INSERT INTO memories_embeddedmemory (memory_id, model_id, content_hash, chunks)"
             " SELECT memory_id, %s, content_hash, chunks"
@@ -292,7 +292,7 @@ def _vectors_bump() -> None:
         Corpus.objects.create(id=1, vectors=1)
 
 
-def _binary_rows(model_id: int, kept: Sequence[EmbeddedText]) -> bytes:
+def binary_rows(model_id: int, kept: Sequence[EmbeddedText]) -> bytes:
     """Chunks as the binary COPY takes them: every field behind its length, and all of them big-endian."""
     vectors = np.concatenate([one.vectors for one in kept])
     count, dimensions = vectors.shape
