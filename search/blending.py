@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from search.legs import LegAnswer, LegState, ResultKind, Way
-from search.ranking import Traits, Weights
+from search.ranking import Parts, Traits, Weights
 
 # How much a place counts: (k + 1) / (k + place). Small enough for the best of one kind to stand among the first of
 # another, whose weight is greater.
@@ -32,6 +32,7 @@ class Candidate:
     places: Mapping[Way, int]
     score: float = 0.0
     traits: Traits = field(default_factory=Traits)
+    parts: Parts | None = None
 
     @property
     def key(self) -> Key:
@@ -66,10 +67,14 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A result, and those that say the same."""
+    """A result, and those that say the same. It stands where the best of them would."""
 
     lead: Candidate
     folded: tuple[Folded, ...] = ()
+
+    @property
+    def score(self) -> float:
+        return max([self.lead.score, *(one.candidate.score for one in self.folded)])
 
 
 def blend(answers: Iterable[LegAnswer], weights: Mapping[str, float]) -> list[Candidate]:
@@ -95,13 +100,15 @@ def rerank(candidates: Sequence[Candidate], traits: Mapping[Key, Traits], weight
     scored = []
     for one in candidates:
         own = traits.get(one.key, Traits())
-        summed = (
-            weights.relevance * one.relevance
-            + weights.quality * own.quality
-            + weights.recency * own.recency
-            + weights.source * own.source
+        relevance = weights.relevance * one.relevance / whole
+        parts = Parts(
+            relevance,
+            quality=weights.quality * own.quality / whole,
+            recency=weights.recency * own.recency / whole,
+            source=weights.source * own.source / whole,
         )
-        scored.append(replace(one, score=summed / whole, traits=own))
+        score = relevance + parts.quality + parts.recency + parts.source
+        scored.append(replace(one, score=score, traits=own, parts=parts))
     return sorted(scored, key=_order)
 
 
@@ -127,8 +134,7 @@ def fold(
     for lead in leads:
         members = folded.get(lead.key, [])
         best = min([lead.key, *(m.candidate.key for m in members)], key=lambda key: place[key])
-        score = max([lead.score, *(m.candidate.score for m in members)])
-        groups.append((place[best], Group(replace(lead, score=score), tuple(members))))
+        groups.append((place[best], Group(lead, tuple(members))))
     groups.sort(key=lambda found: found[0])
     return [*(group for _, group in groups), *(Group(one) for one in rest)]
 

@@ -231,6 +231,7 @@ def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> lis
                 similarity=near.get(lead.id),
                 relevance=lead.relevance,
                 traits=lead.traits,
+                parts=lead.parts,
             )
             found.append((group, ranked))
     return found

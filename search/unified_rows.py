@@ -190,44 +190,47 @@ class _Page:
         besides = {lead.key, *((one.kind, one.id) for one in folded)}
         match lead.kind:
             case ResultKind.MEMORY:
-                return self._memory(lead, folded, besides)
+                return self._memory(group, folded, besides)
             case ResultKind.ENTITY:
-                return self._entity(lead, folded, besides)
-        return self._relationship(lead, folded, besides)
+                return self._entity(group, folded, besides)
+        return self._relationship(group, folded, besides)
 
-    def _memory(self, lead: Candidate, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+    def _memory(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+        lead = group.lead
         hit = self._memories.get(lead.id)
         if hit is None:
             return None
         return UnifiedHit(
-            lead.kind, lead.id, hit.title, hit.snippet, lead.score, lead.places,
+            lead.kind, lead.id, hit.title, hit.snippet, group.score, lead.places,
             source=hit.source,
             memory=hit,
             related=self._first(self._near_memory(lead.id), besides),
             folded=folded,
         )  # fmt: skip
 
-    def _entity(self, lead: Candidate, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+    def _entity(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+        lead = group.lead
         row = self._entities.get(lead.id)
         if row is None:
             return None
         said = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
         return UnifiedHit(
-            lead.kind, lead.id, self._marked(row.name), self._snippet(said), lead.score, lead.places,
+            lead.kind, lead.id, self._marked(row.name), self._snippet(said), group.score, lead.places,
             source=f"named by {plural(row.memories, 'memory', 'memories')}",
             entity=row,
             related=self._first(self._near_entity(lead.id), besides),
             folded=folded,
         )  # fmt: skip
 
-    def _relationship(self, lead: Candidate, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+    def _relationship(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+        lead = group.lead
         row = self._relationships.get(lead.id)
         if row is None:
             return None
         evidence = [self._linked(ResultKind.MEMORY, pk, "bears it out") for pk in row.evidence[:_EVIDENCE_SHOWN]]
         borne_out = tuple(one for one in evidence if one is not None)
         return UnifiedHit(
-            lead.kind, lead.id, self._marked(row.title), self._snippet(row.fact), lead.score, lead.places,
+            lead.kind, lead.id, self._marked(row.title), self._snippet(row.fact), group.score, lead.places,
             source=f"borne out by {plural(len(row.evidence), 'memory', 'memories')}",
             relationship=row,
             evidence=borne_out,

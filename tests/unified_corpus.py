@@ -1,5 +1,10 @@
 """A dozen memories with their entities and relationships in two projects, for what is found among all three kinds."""
 
+import json
+from concurrent.futures import Executor, Future
+
+from django.core.management import call_command
+
 from categories.embedding import Refused, vocabulary_embed
 from memories.models import EmbeddingModel
 from tests.vectors import MODEL, embed_everything
@@ -65,3 +70,22 @@ def embed_all():
     model = EmbeddingModel.objects.get()
     vocabulary_embed(model.pk, MODEL, stop=lambda: False, refused=Refused())
     return kept
+
+
+def bring_in_mill(folder):
+    path = folder / "mill.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    call_command("import_memories", str(path), verbosity=0)
+
+
+class AtOnce(Executor):
+    """Runs what it is given then and there, in the transaction of the test; but for the legs named, which never end."""
+
+    def __init__(self, *never):
+        self.never = never
+
+    def submit(self, fn, leg, *args):
+        future = Future()
+        if leg.name not in self.never:
+            future.set_result(fn(leg, *args))
+        return future

@@ -4,15 +4,17 @@ from dataclasses import replace
 import pytest
 from django.core.management import call_command
 
-from access.viewer import command_viewer
+from access.viewer import Viewer, command_viewer
 from memories import embeddings
-from search import engines
+from memories.models import Project
+from search import engines, legs
 from search.engines import nearest
 from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.engine import TantivyEngine
 from search.engines.tantivy.parts import Part
 from tests.corpus import RECORDS
 from tests.oracle import load_documents
+from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from tests.vectors import MODEL, embed_everything
 
 
@@ -99,3 +101,18 @@ def embedded(corpus, query_model):
 @pytest.fixture
 def low_ceiling(settings):
     settings.SEARCH_SEMANTIC_LIMIT = 3
+
+
+@pytest.fixture
+def mill(db, engine, query_model, tmp_path, monkeypatch):
+    """The memories, entities and relationships of a mill and a vault, embedded; legs are run one after the other."""
+    monkeypatch.setattr(legs, "_threads", AtOnce())
+    bring_in_mill(tmp_path)
+    embed_all()
+    nearest.forget()
+
+
+@pytest.fixture
+def miller(mill):
+    """A viewer who may see one of the two projects."""
+    return Viewer(frozenset([Project.objects.get(slug="mill").pk]), frozenset(["read"]))

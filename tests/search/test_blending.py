@@ -124,7 +124,7 @@ def test_the_place_of_a_group_is_its_best_and_so_is_its_score():
         {(ENTITY, 1): Origin((1,), 1)},
         0.85,
     )
-    assert [(group.lead.key, group.lead.score) for group in found] == [((MEMORY, 1), 0.9), ((MEMORY, 2), 0.8)]
+    assert [(group.lead.key, group.score) for group in found] == [((MEMORY, 1), 0.9), ((MEMORY, 2), 0.8)]
 
 
 @pytest.mark.parametrize(

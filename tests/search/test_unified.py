@@ -1,12 +1,9 @@
 """Memories, entities and relationships together: what each leg finds, for whom, and what becomes of legs that fail."""
 
-import json
 import threading
-from concurrent.futures import Executor, Future
 from dataclasses import replace
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -15,63 +12,21 @@ from hypothesis import strategies as st
 from access.viewer import Viewer, command_viewer
 from categories.models import Entity, Relationship
 from memories import embeddings
-from memories.models import Memory, Project
+from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search import legs
 from search.analysis import index_terms, raw_tokens
-from search.engines import nearest
 from search.legs import LEGS, LegState, ResultKind, Way
-from search.query import SearchQuery
-from search.unified import unified
+from search.query import QueryError, SearchQuery
+from search.run import run
+from search.unified import is_unified, unified
 from search.words import parse_text, plain_text_of
-from tests.unified_corpus import RECORDS, embed_all
-from tests.vectors import MODEL
+from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 
 SLOWLY = hypothesis_settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-
-
-class AtOnce(Executor):
-    """Runs what it is given then and there, in the transaction of the test; but for the legs named, which never end."""
-
-    def __init__(self, *never):
-        self.never = never
-
-    def submit(self, fn, leg, *args):
-        future = Future()
-        if leg.name not in self.never:
-            future.set_result(fn(leg, *args))
-        return future
-
-
-@pytest.fixture
-def query_model():
-    embeddings.forget()
-    embeddings._queries._embedder = MODEL
-    yield
-    embeddings.forget()
-
-
-def bring_in(folder):
-    path = folder / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
-
-
-@pytest.fixture
-def mill(db, engine, query_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(legs, "_threads", AtOnce())
-    bring_in(tmp_path)
-    embed_all()
-    nearest.forget()
-
-
-@pytest.fixture
-def miller(mill):
-    """A viewer who may see one of the two projects."""
-    return Viewer(frozenset([Project.objects.get(slug="mill").pk]), frozenset(["read"]))
 
 
 def ask(text, viewer, **arguments):
@@ -400,7 +355,7 @@ def test_without_a_model_the_legs_by_meaning_say_why(mill, everyone):
 def in_threads(transactional_db, query_model, tmp_path, settings):
     """The corpus, committed, so that the threads of the legs can see it."""
     settings.SEARCH_ENGINE = "postgres"
-    bring_in(tmp_path)
+    bring_in_mill(tmp_path)
     embed_all()
 
 
@@ -433,3 +388,21 @@ def test_a_statement_that_takes_too_long_is_cut_off_and_its_leg_late(in_threads,
     assert {leg.name for leg in result.legs if leg.state == LegState.OK} == {
         leg.name for leg in LEGS if leg.name != "relationship words"
     }
+
+
+# --- the mode itself ----------------------------------------------------------------------------------------------
+
+
+def test_run_answers_a_unified_query_with_its_memories(mill, everyone):
+    query = SearchQuery.from_mapping({"q": "wheel", "mode": "unified"})
+    assert run(query, everyone).total == run(query.model_copy(update={"mode": "hybrid"}), everyone).total
+
+
+def test_without_a_text_the_mode_lists_memories(mill, everyone):
+    assert not is_unified(SearchQuery.from_mapping({"mode": "unified"}))
+    assert run(SearchQuery.from_mapping({"mode": "unified"}), everyone).total == 8
+
+
+def test_another_order_is_refused_with_what_to_do(db):
+    with pytest.raises(QueryError, match="mode unified puts what fits best first"):
+        SearchQuery.from_mapping({"q": "wheel", "mode": "unified", "sort": "newest"})
