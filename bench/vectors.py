@@ -47,7 +47,7 @@ class _Passing:
         found: Mask = self._mask[ids]
         return found
 
-    def count(self) -> int:
+    def count(self, most: int | None = None) -> int:
         return int(np.count_nonzero(self._mask))
 
     def ids(self) -> Ids:

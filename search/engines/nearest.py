@@ -18,18 +18,22 @@ from django.db import connection, transaction
 
 from search.engines.base import Ids, Meaning, Near, Similarities
 
-# What one vector costs to compare, in microseconds, measured on 200,000: read one after the other, by the memory's id,
-# and as the next nearest of the HNSW index. They only choose between ways, each of which gives the set as defined.
+# What it costs to compare one vector, in microseconds, measured on 200,000: read one after the other, all of a memory
+# by its id, and as the next nearest of the HNSW index. They only choose between ways, each of which gives the set as
+# defined.
 _SCAN_COST = 0.45
-_BY_ID_COST = 4.2
+_BY_ID_COST = 3.0
 _NEXT_COST = 25.0
 # Chunks that are read for each memory that may be answered: one memory may have several among the nearest.
 _CHUNKS_PER_MEMORY = 1.25
-# How much further than estimated the index is read, the first time and the second, and how many of the nearest count
-# as much as the share of all that passes.
-_DEPTHS = (1.5, 6.0)
+# How often the index is read, each time so much further at the least, before every vector is; and how many of the
+# nearest count as much as the share of all that passes.
+_MOST_READINGS = 4
+_FURTHER = 4
 _TRUSTED = 50
-# So many are looked at by the index at once; where that is not enough it goes on (iterative scan).
+# The index looks at so many at once for each that is read, within bounds: those at the edge of what it looks at it
+# misses most. Where that is not enough it goes on (iterative scan).
+_AT_ONCE = 2
 _LEAST_AT_ONCE = 200
 _MOST_AT_ONCE = 1_000
 _MOST_SCANNED = 2_000_000
@@ -61,8 +65,8 @@ class Passing(Protocol):
     def among(self, ids: Ids) -> npt.NDArray[np.bool_]:
         """Which of the memories pass."""
 
-    def count(self) -> int:
-        """How many pass in all."""
+    def count(self, most: int | None = None) -> int | None:
+        """How many pass in all. None where they are more than `most`, and to count them all takes long."""
 
     def ids(self) -> Ids:
         """All that pass, in any order."""
@@ -75,6 +79,8 @@ class _Reading:
     ids: Ids
     similarities: Similarities
     complete: bool
+    # Whether it went down to the least similarity: there is no use in reading further.
+    reached_least: bool = False
 
 
 # By model, vector, least similarity, revision of the vectors, and how many chunks were read: 0 for every one.
@@ -89,33 +95,58 @@ def nearest_passing(meaning: Meaning, passing: Passing) -> Near:
     The same question over the same vectors is always read in the same way, so that pages fit together.
     """
     size, revision = _vectors()
-    chunks = math.ceil(_CHUNKS_PER_MEMORY * meaning.limit)
-    if size * _SCAN_COST <= chunks * _NEXT_COST:
+    chunks = _depth(meaning.limit, 1.0)
+    if size * _SCAN_COST <= _index_cost(chunks):
         return _among(meaning, _read_every(meaning, revision), passing)
-    count = None
-    for depth in _DEPTHS:
+    # No more than the index would have cost are read by their ids without asking it.
+    count = passing.count(math.ceil(_index_cost(chunks) / _BY_ID_COST))
+    if count is not None:
+        if count * _BY_ID_COST <= _index_cost(chunks):
+            return _read_passing(meaning, passing)
+        chunks = _depth(meaning.limit, count / max(size, count))
+    for _ in range(_MOST_READINGS):
+        if _index_cost(chunks) >= min(math.inf if count is None else count * _BY_ID_COST, size * _SCAN_COST):
+            break
         reading = _read_first(meaning, chunks, revision)
         near = _among(meaning, reading, passing)
         # The index may miss some: that there are no more is not to be learnt from it.
         if near.capped:
             return near
-        count = passing.count() if count is None else count
+        count = passing.count() or 0 if count is None else count
+        if reading.reached_least:
+            break
         # As if what passes lay among the nearest as it lies among all, and a little as it does among those read.
         share = (len(near.ids) + _TRUSTED * count / max(size, count, 1)) / (len(reading.ids) + _TRUSTED)
-        chunks = max(2 * chunks, math.ceil(depth * _CHUNKS_PER_MEMORY * meaning.limit / max(share, 1e-9)))
-        if chunks * _NEXT_COST >= min(count * _BY_ID_COST, size * _SCAN_COST):
-            break
-    if (count or 0) * _BY_ID_COST <= size * _SCAN_COST:
-        ids, similarities = _read(_BY_ID, meaning, ids=passing.ids().tolist() if count else [])
-        return Near(ids[: meaning.limit], similarities[: meaning.limit], len(ids) > meaning.limit)
+        chunks = max(_FURTHER * chunks, _depth(meaning.limit, share))
+    count = passing.count() or 0 if count is None else count
+    if count * _BY_ID_COST <= size * _SCAN_COST:
+        return _read_passing(meaning, passing)
     return _among(meaning, _read_every(meaning, revision), passing)
+
+
+def _depth(limit: int, share: float) -> int:
+    """How many chunks to read for so many memories of which a share passes: few may lie worse than the average."""
+    return math.ceil(_CHUNKS_PER_MEMORY * limit * (1 + 2 / math.sqrt(limit)) / max(share, 1e-9))
+
+
+def _at_once(chunks: int) -> int:
+    return min(max(_LEAST_AT_ONCE, _AT_ONCE * chunks), _MOST_AT_ONCE)
+
+
+def _index_cost(chunks: int) -> float:
+    return max(chunks, _at_once(chunks)) * _NEXT_COST
+
+
+def _read_passing(meaning: Meaning, passing: Passing) -> Near:
+    ids, similarities, _ = _read(_BY_ID, meaning, ids=passing.ids().tolist())
+    return Near(ids[: meaning.limit], similarities[: meaning.limit], len(ids) > meaning.limit)
 
 
 def similarities_of(meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
     """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
     if not ids:
         return {}
-    found, similarities = _read(_BY_ID, replace(meaning, least=-1.0), ids=list(ids))
+    found, similarities, _ = _read(_BY_ID, replace(meaning, least=-1.0), ids=list(ids))
     return dict(zip(found.tolist(), similarities.tolist(), strict=True))
 
 
@@ -139,26 +170,30 @@ def _among(meaning: Meaning, reading: _Reading, passing: Passing) -> Near:
 
 
 def _read_every(meaning: Meaning, revision: int) -> _Reading:
-    return _kept(meaning, revision, 0, lambda: _Reading(*_read(_EVERY, meaning), complete=True))
+    return _kept(meaning, revision, 0, lambda: _every(meaning))
 
 
 def _read_first(meaning: Meaning, chunks: int, revision: int) -> _Reading:
     return _kept(meaning, revision, chunks, lambda: _first(meaning, chunks))
 
 
+def _every(meaning: Meaning) -> _Reading:
+    ids, similarities, _ = _read(_EVERY, meaning)
+    return _Reading(ids, similarities, complete=True)
+
+
 def _first(meaning: Meaning, chunks: int) -> _Reading:
-    at_once = min(max(_LEAST_AT_ONCE, chunks), _MOST_AT_ONCE)
     with transaction.atomic(savepoint=False):
         with connection.cursor() as cursor:
-            cursor.execute(_INDEX_SETTINGS, [str(at_once), str(_MOST_SCANNED)])
-        ids, similarities = _read(_FIRST, meaning, chunks=chunks)
+            cursor.execute(_INDEX_SETTINGS, [str(_at_once(chunks)), str(_MOST_SCANNED)])
+        ids, similarities, read = _read(_FIRST, meaning, chunks=chunks)
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
-    return _Reading(ids, similarities, complete=False)
+    return _Reading(ids, similarities, complete=False, reached_least=read < chunks)
 
 
-def _read(statement: str, meaning: Meaning, **parameters: int | list[int]) -> tuple[Ids, Similarities]:
-    """What a statement finds: each memory once, by its nearest chunk, the nearest first."""
+def _read(statement: str, meaning: Meaning, **parameters: int | list[int]) -> tuple[Ids, Similarities, int]:
+    """What a statement finds: each memory once, by its nearest chunk, the nearest first; and of how many chunks."""
     bound: dict[str, Any] = {
         "vector": vector_text(meaning),
         "model": meaning.model_id,
@@ -172,9 +207,10 @@ def _read(statement: str, meaning: Meaning, **parameters: int | list[int]) -> tu
     similarities = np.frombuffer(packed_similarities or b"", ">f4").astype(np.float32)
     order = np.lexsort((-ids, -similarities))
     ids, similarities = ids[order], similarities[order]
+    chunks = len(ids)
     _, nearest = np.unique(ids, return_index=True)
     nearest.sort()
-    return ids[nearest], similarities[nearest]
+    return ids[nearest], similarities[nearest], chunks
 
 
 def _kept(meaning: Meaning, revision: int, chunks: int, read: Callable[[], _Reading]) -> _Reading:

@@ -273,9 +273,11 @@ class _PassingRows:
         statement = f"SELECT m.id FROM memories_memory m WHERE m.id = ANY({bound}::bigint[]) AND {self._where}"
         return np.isin(ids, self._ids_of(statement))
 
-    def count(self) -> int:
-        ((count,),) = self._rows(f"SELECT count(*) FROM memories_memory m WHERE {self._where}", self._sql)
-        return int(count)
+    def count(self, most: int | None = None) -> int | None:
+        some = "" if most is None else f" LIMIT {self._sql.bind(most + 1)}"
+        rows = f"SELECT FROM memories_memory m WHERE {self._where}{some}"
+        ((count,),) = self._rows(f"SELECT count(*) FROM ({rows}) AS passing", self._sql)
+        return None if most is not None and count > most else int(count)
 
     def ids(self) -> Ids:
         return self._ids_of(f"SELECT m.id FROM memories_memory m WHERE {self._where}")

@@ -190,7 +190,7 @@ class _Passing:
         found: Mask = (slots >= 0) & self._mask[slots]
         return found
 
-    def count(self) -> int:
+    def count(self, most: int | None = None) -> int:
         return int(np.count_nonzero(self._mask))
 
     def ids(self) -> Ids:

@@ -34,7 +34,7 @@ def by_date(view: View, slots: Array, limit: int, order: Sort = Sort.NEWEST) -> 
 
 def word_scores(view: View, plan: Plan, ids: Ids) -> dict[int, float]:
     """How well some memories fit the words, of those that have any of them."""
-    query = words.rank_query(plan.texts)
+    query = words.rank_query(plan.texts, matching=False)
     slots = slots_of(view, ids)
     slots = np.sort(slots[slots >= 0])
     if query is None or not len(slots):

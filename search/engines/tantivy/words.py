@@ -207,16 +207,16 @@ def slots_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit
     return np.fromiter((slot for slot, _ in found), np.uint32, len(found))
 
 
-def rank_query(texts: Sequence[LanguageText]) -> tantivy.Query | None:
+def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tantivy.Query | None:
     """What a match is ranked by: BM25 over everything that was looked for, the title's words counting more.
 
     It may match more than the text does: whoever ranks leaves the others out. The less it does, the less there is to
-    leave out, so what every match must have is asked for.
+    leave out, so what every match must have is asked for; without `matching`, whatever has any of it.
     """
     patterns = list(dict.fromkeys(pattern for text in texts for pattern in text.words.positive))
     if not patterns:
         return None
-    needed = set(_needed_by_all(texts))
+    needed = set(_needed_by_all(texts)) if matching else set()
     clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
     for pattern in patterns:
         occur = tantivy.Occur.Must if pattern in needed else tantivy.Occur.Should
