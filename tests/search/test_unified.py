@@ -395,7 +395,7 @@ def test_a_statement_that_takes_too_long_is_cut_off_and_its_leg_late(in_threads,
 
 def test_run_answers_a_unified_query_with_its_memories(mill, everyone):
     query = SearchQuery.from_mapping({"q": "wheel", "mode": "unified"})
-    assert run(query, everyone).total == run(query.model_copy(update={"mode": "hybrid"}), everyone).total
+    assert run(query, everyone).total == run(query.model_copy(update={"mode": Mode.HYBRID}), everyone).total
 
 
 def test_without_a_text_the_mode_lists_memories(mill, everyone):

@@ -179,7 +179,7 @@ def test_the_mode_is_offered_and_the_facets_are_of_the_memories(reader):
 
 
 def test_nothing_found_is_said_as_everywhere(reader):
-    assert "No memory matches" in reader.get("/explore/?q=zeppelin&mode=unified&min_similarity=1").text
+    assert "No memory matches" in reader.get("/explore/?q=zeppelin&mode=unified&min_similarity=1.0").text
 
 
 def test_without_a_text_the_page_lists_memories(reader):
