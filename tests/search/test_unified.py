@@ -18,7 +18,7 @@ from memories.services import memory_create
 from search import legs
 from search.analysis import index_terms, raw_tokens
 from search.legs import LEGS, LegState, ResultKind, Way
-from search.query import QueryError, SearchQuery
+from search.query import Mode, QueryError, SearchQuery
 from search.run import run
 from search.unified import is_unified, unified
 from search.words import parse_text, plain_text_of
