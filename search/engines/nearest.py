@@ -34,7 +34,7 @@ _TRUSTED = 50
 # The index looks at so many at once for each that is read, within bounds: those at the edge of what it looks at it
 # misses most. Where that is not enough it goes on (iterative scan).
 _AT_ONCE = 2
-_LEAST_AT_ONCE = 200
+_LEAST_AT_ONCE = 800
 _MOST_AT_ONCE = 1_000
 _MOST_SCANNED = 2_000_000
 # Readings are kept between answers, up to so many memories in all.
