@@ -71,7 +71,9 @@ def test_every_model_is_in_the_admin_but_those_it_cannot_take():
         "CategoryLink",
         "ConceptLink",
         "EntityLink",
+        "EntityVector",
         "OutboxEntry",
+        "RelationshipVector",
     }
 
 

@@ -58,6 +58,7 @@ GUARDED = [
     ("post", "/api/memories/batch"),
     ("post", "/api/observations/batch"),
     ("get", "/api/timeline"),
+    ("get", "/api/search/why-not"),
 ]
 
 

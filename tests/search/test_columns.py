@@ -69,7 +69,7 @@ def three_days(db, index, settings, monkeypatch):
     """Memories of three days, each day in a part of its own."""
     settings.SEARCH_ENGINE = "tantivy"
     # Neighbouring parts become one only where they are smaller than this.
-    monkeypatch.setattr("search.engines.tantivy.indexer._PART_ROWS", 0)
+    monkeypatch.setattr("search.engines.tantivy.writer.PART_ROWS", 0)
     for day, number in ((1, 2), (2, 1), (3, 3)):
         for n in range(number):
             record = MemoryRecord(

@@ -539,6 +539,7 @@ def test_ways_to_look_for_a_text_are_offered_and_the_default_is_not_sent():
         ("", "Words and meaning", True),
         ("semantic", "Meaning", False),
         ("keyword", "Words", False),
+        ("unified", "Memories, entities, relationships", False),
     ]
     assert [o.value for o in context_of("q=tea&mode=keyword").modes if o.selected] == ["keyword"]
 
