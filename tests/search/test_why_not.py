@@ -1,5 +1,6 @@
 """Why a memory is not among the results: check by check, as the search itself decides, and through every door."""
 
+import random
 from urllib.parse import parse_qsl
 
 import pytest
@@ -174,17 +175,28 @@ def test_place_and_page_are_those_of_the_search(embedded, everyone, sort):
     assert found.verdict == f"It matches: number 4 of {second.total}, on page 2."
 
 
-@SLOWLY
-@given(data=st.data())
-def test_verdict_is_that_of_the_search_for_any_query(embedded, everyone, data):
-    drawn = data.draw(st.one_of(by_meaning(embedded), queries(embedded)))
-    query = SearchQuery.from_mapping({**drawn, "page_size": 100})
-    hits = [hit.id for hit in run(query, everyone).hits]
-    for document in data.draw(st.lists(st.sampled_from(embedded), min_size=3, max_size=3)):
-        found = why_not(query, document.id, everyone)
+def verdict_is_that_of_the_search(query, documents, viewer):
+    hits = [hit.id for hit in run(query, viewer).hits]
+    for document in documents:
+        found = why_not(query, document.id, viewer)
         assert found.matches == (document.id in hits)
         assert found.matches == (not found.missing)
         assert found.place == (hits.index(document.id) + 1 if document.id in hits else None)
+
+
+@SLOWLY
+@given(data=st.data())
+def test_verdict_is_that_of_the_search_for_any_query(corpus, everyone, data):
+    query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "page_size": 100})
+    documents = data.draw(st.lists(st.sampled_from(corpus), min_size=3, max_size=3))
+    verdict_is_that_of_the_search(query, documents, everyone)
+
+
+@pytest.mark.parametrize("seeds", [range(n, n + 10) for n in range(0, 40, 10)], ids=str)
+def test_verdict_is_that_of_the_search_for_any_query_by_meaning(embedded, everyone, seeds):
+    for seed in seeds:
+        query = SearchQuery.from_mapping({**by_meaning(embedded, seed), "page_size": 100})
+        verdict_is_that_of_the_search(query, random.Random(seed).sample(embedded, 3), everyone)
 
 
 # --- who may ask --------------------------------------------------------------------------------------------------
