@@ -14,7 +14,7 @@ from django.db.models import F
 from categories import vectors as vocabulary
 from memories.chunking import Window
 from memories.embedders import Vectors
-from memories.models import Corpus, EmbeddingModel
+from memories.models import Chunk, Corpus, EmbeddingModel
 
 # More cannot be indexed.
 MOST_DIMENSIONS = 4_000
@@ -106,7 +106,8 @@ def column_resize(dimensions: int) -> None:
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
         cursor.execute(f"ALTER TABLE memories_chunk ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
         cursor.execute("ALTER TABLE memories_chunk ALTER COLUMN embedding SET STORAGE PLAIN")
-        cursor.execute("CREATE INDEX chunk_embedding_hnsw ON memories_chunk USING hnsw (embedding halfvec_cosine_ops)")
+    with connection.schema_editor(atomic=False) as editor:
+        editor.add_index(Chunk, Chunk._meta.indexes[0])
     vocabulary.columns_resize(dimensions)
     _vectors_bump()
 
