@@ -30,6 +30,8 @@ PREFIX_LENGTH = 12
 STAMP_EVERY = timedelta(minutes=1)
 # How long a key that was rotated still opens something, so that nobody is locked out while it is replaced.
 GRACE = timedelta(days=1)
+# The most requests a minute that a key of its own may be given.
+MOST_PER_MINUTE = 1_000_000
 MAKE_ONE = "make one with: python manage.py create_api_key NAME --scopes read"
 
 

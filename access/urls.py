@@ -1,12 +1,15 @@
-"""Signing in and out."""
+"""Signing in and out, and keys."""
 
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from access.views import SignIn
+from access.views import SignIn, key_revoke, key_rotate, keys
 
 app_name = "access"
 urlpatterns = [
     path("sign-in/", SignIn.as_view(), name="sign_in"),
     path("sign-out/", LogoutView.as_view(), name="sign_out"),
+    path("settings/keys/", keys, name="keys"),
+    path("settings/keys/<int:key_id>/rotate/", key_rotate, name="key_rotate"),
+    path("settings/keys/<int:key_id>/revoke/", key_revoke, name="key_revoke"),
 ]

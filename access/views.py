@@ -1,12 +1,23 @@
-"""The sign-in page: a one-time link, or a user name and a password."""
+"""The sign-in page, a one-time link or a user name and a password; and the page of keys."""
 
 from typing import Any
 
+from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import login
+from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
 
+from access.forms import KeyForm
+from access.key_rights import KeyRights, key_rights, shown_keys
+from access.keys import GRACE, KeyRefusedError, NewKey, make_key, revoke_key, rotate_key
+from access.models import ApiKey
 from access.tokens import sign_in_token_redeem
+from access.viewer import viewer_of_user
 
 
 class SignIn(LoginView):
@@ -24,3 +35,74 @@ class SignIn(LoginView):
         if request.user.is_authenticated:
             return HttpResponseRedirect(self.get_success_url())
         return self.render_to_response(self.get_context_data(link_is_spent=True), status=403)
+
+
+# --- keys --------------------------------------------------------------------------------------------------------
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def keys(request: HttpRequest) -> HttpResponse:
+    """The keys that the visitor manages, and a form for another one. A key just drawn is shown this once."""
+    rights = _rights(request)
+    form = KeyForm(request.POST or None, rights=rights)
+    new = None
+    if request.method == "POST" and form.is_valid():
+        new = make_key(**form.wanted(), viewer=viewer_of_user(request.user))
+        form = KeyForm(rights=rights)
+    return _keys_page(request, rights, form=form, new=new)
+
+
+@require_POST
+@login_required
+def key_rotate(request: HttpRequest, key_id: int) -> HttpResponse:
+    rights = _rights(request)
+    key = get_object_or_404(rights.keys(), pk=key_id)
+    try:
+        new = rotate_key(key=key, viewer=viewer_of_user(request.user), grace=GRACE)
+    except KeyRefusedError as error:
+        return _keys_page(request, rights, form=KeyForm(rights=rights), error=str(error), status=409)
+    return _keys_page(request, rights, form=KeyForm(rights=rights), new=new, replaced=key)
+
+
+@require_POST
+@login_required
+def key_revoke(request: HttpRequest, key_id: int) -> HttpResponse:
+    key = get_object_or_404(_rights(request).keys(), pk=key_id)
+    ended = revoke_key(key=key, viewer=viewer_of_user(request.user))
+    messages.info(request, f"The key “{key.name}” ({key.prefix}…) {'is revoked' if ended else 'had been revoked'}.")
+    return redirect("access:keys")
+
+
+def _rights(request: HttpRequest) -> KeyRights:
+    rights = key_rights(request.user)
+    if not rights:
+        raise PermissionDenied("Keys are made by the owners of projects: ask one of them.")
+    return rights
+
+
+def _keys_page(
+    request: HttpRequest,
+    rights: KeyRights,
+    *,
+    form: KeyForm,
+    new: NewKey | None = None,
+    replaced: ApiKey | None = None,
+    error: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    site = f"{request.scheme}://{request.get_host()}"
+    context = {
+        "form": form,
+        "new": new,
+        "replaced": replaced,
+        "error": error,
+        "site": site,
+        "keys": shown_keys(rights.keys()),
+        "limit": settings.API_REQUESTS_PER_MINUTE,
+    }
+    failed = 422 if form.errors else status
+    response = render(request, "access/keys.html", context, status=failed)
+    # The page may show a key.
+    response["Cache-Control"] = "private, no-store"
+    return response

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
+from agent_tools.kinds import kinds_head, kinds_rows
 from agent_tools.rendering import Cell, Shown, encoded, rendered, same_columns
 from config.errors import ApiError, error_of, error_of_input
 from config.middleware import is_outage
@@ -31,6 +32,7 @@ from search.query import Problem, QueryError, SearchQuery
 from search.result import Hit, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
+from search.unified import is_unified, unified
 
 Arguments = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -182,6 +184,10 @@ def important(arguments: Arguments, viewer: Viewer) -> str:
 def search(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = _split(arguments)
     query = _query(rest, INDEX_SIZE)
+    if is_unified(query):
+        found = unified(query, viewer, facet_limit=FACET_VALUES)
+        head = _page(found.answer, _all_facets) | kinds_head(found)
+        return rendered(head, "results", kinds_rows(found.hits), shown, _next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES)
     rows = [_row(hit) for hit in result.hits]
     return rendered(_page(result, _all_facets), "memories", rows, shown, _next_page(query))

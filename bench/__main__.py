@@ -30,6 +30,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--vectors", type=int, action="append", metavar="CHUNKS", default=[], help="search by meaning among so many"
     )
+    parser.add_argument(
+        "--meaning",
+        type=int,
+        action="append",
+        metavar="MEMORIES",
+        default=[],
+        help="hybrid and unified search over so many",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--seed", type=int, default=7, help="same seed, same corpus and same queries (7)")
     parser.add_argument(
@@ -47,8 +55,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--keep", action="store_true", help="keep what was loaded, and use what was kept")
     parsed = parser.parse_args()
-    parsed.vectors = list(dict.fromkeys(parsed.vectors))
-    parsed.size = list(dict.fromkeys(parsed.size or ([] if parsed.vectors else [DEFAULT_SIZE])))
+    parsed.vectors, parsed.meaning = list(dict.fromkeys(parsed.vectors)), list(dict.fromkeys(parsed.meaning))
+    usual = [] if parsed.vectors or parsed.meaning else [DEFAULT_SIZE]
+    parsed.size = list(dict.fromkeys(parsed.size or usual))
     # The others are loaded after the database, and the derived index from it.
     chosen = {"postgres", *(parsed.peer or PEER_NAMES)}
     parsed.peer = tuple(name for name in PEER_NAMES if name in chosen)
@@ -58,6 +67,9 @@ def arguments() -> argparse.Namespace:
     for chunks in parsed.vectors:
         if not 1_000 <= chunks <= 10_000_000:
             parser.error(f"--vectors {chunks}: give a number from 1000 to 10000000")
+    for size in parsed.meaning:
+        if not 1_000 <= size <= 10_000_000:
+            parser.error(f"--meaning {size}: give a number from 1000 to 10000000")
     if parsed.queries < 1:
         parser.error(f"--queries {parsed.queries}: give 1 or more")
     if parsed.budget <= 0:
@@ -83,6 +95,7 @@ def main() -> int:
     from bench.database import DatabaseTakenError, server_version
     from bench.figures import Report
     from bench.machine import this_machine
+    from bench.meaning import measure_meaning
     from bench.tables import report_lines
     from bench.telling import Teller
     from bench.vectors import measure_vectors
@@ -100,6 +113,9 @@ def main() -> int:
             write(report, options.json)
         for chunks in options.vectors:
             report.vectors[str(chunks)] = measure_vectors(chunks, options.seed, teller, keep=options.keep)
+            write(report, options.json)
+        for size in options.meaning:
+            report.meaning[str(size)] = measure_meaning(size, choices, teller)
             write(report, options.json)
     except (DatabaseTakenError, CommandError) as error:
         print(error, file=sys.stderr)

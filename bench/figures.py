@@ -176,6 +176,22 @@ class VectorFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class MeaningFigures:
+    """Whole answers with every facet, by mode; `embedding` is what the vector of a query takes beside that."""
+
+    memories: int
+    chunks: int
+    entities: int
+    relationships: int
+    queries: int
+    load_before: float
+    load_after: float
+    legs_left_out: int
+    latency: dict[str, Spread]
+    embedding: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Where and when it was measured."""
 
@@ -198,4 +214,5 @@ class Report:
     budget_seconds: float
     sizes: dict[str, SizeFigures]
     vectors: dict[str, VectorFigures] = field(default_factory=dict)
+    meaning: dict[str, MeaningFigures] = field(default_factory=dict)
     format: int = 2

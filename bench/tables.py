@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bench.figures import PeerFigures, Report, SizeFigures, Spread, VectorFigures
+from bench.figures import MeaningFigures, PeerFigures, Report, SizeFigures, Spread, VectorFigures
 from bench.measuring import KEYWORD, MIXED
 from bench.naming import FIGURES
 from bench.query_log import AFTER_CHANGE, KINDS
@@ -24,6 +24,8 @@ def report_lines(report: Report) -> list[str]:
         lines += ["", *_size(figures)]
     for vectors in report.vectors.values():
         lines += ["", *_vectors(vectors)]
+    for meaning in report.meaning.values():
+        lines += ["", *_meaning(meaning)]
     return lines
 
 
@@ -73,6 +75,28 @@ def _vectors(figures: VectorFigures) -> list[str]:
         f" {figures.filters[0].queries} queries a row.",
         "",
         *table_lines(headings, rows),
+    ]
+
+
+def _meaning(figures: MeaningFigures) -> list[str]:
+    of_words = figures.latency["keyword"]
+    rows = []
+    for mode, of in figures.latency.items():
+        cells = [_at(of, percentile) for percentile in _PERCENTILES]
+        times = [] if of is of_words else [_times(of.p50_ms / of_words.p50_ms), _times(of.p95_ms / of_words.p95_ms)]
+        rows.append([f"mode={mode}", *cells, *(times or ["", ""])])
+    if figures.embedding:
+        cells = [_at(figures.embedding, percentile) for percentile in _PERCENTILES]
+        rows.append(["the vector of a query", *cells, "", ""])
+    return [
+        f"### By words and by meaning, {figures.memories:,} memories",
+        "",
+        f"{figures.chunks:,} chunks, {figures.entities:,} entities, {figures.relationships:,} relationships; load of"
+        f" the machine {figures.load_before} before the queries, {figures.load_after} after them. Milliseconds of whole"
+        f" answers with every facet, of {figures.queries} queries asked once in each mode; × keyword at p50 and p95."
+        f" {figures.legs_left_out} legs of unified search were left out.",
+        "",
+        *table_lines(["", *_PERCENTILES, "× p50", "× p95"], rows),
     ]
 
 

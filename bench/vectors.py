@@ -111,7 +111,7 @@ def _load(space: Likeness, teller: Teller) -> float:
         cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk; DROP INDEX chunk_embedding_hnsw")
     with teller.bar("generating vectors", space.chunks) as advance:
         for block in space.blocks():
-            _write(block)
+            write_block(block)
             advance(len(block.vectors))
     teller.say("making their index")
     begin = time.perf_counter()
@@ -142,7 +142,8 @@ def _answers(space: Likeness, queries: Vectors, teller: Teller) -> tuple[Numbers
     return np.concatenate(subjects), np.concatenate(similarities, axis=1)
 
 
-def _write(block: Block) -> None:
+def write_block(block: Block) -> None:
+    """Copy the chunks of a block into the database."""
     starts = np.flatnonzero(block.ordinals == 0)
     texts = [
         EmbeddedText(WaitingText(int(memory_id), "", "", ""), [Window(n, n + 1) for n in range(len(vectors))], vectors)

@@ -50,7 +50,7 @@ from memories.services import (
     memory_update,
 )
 from search.analysis import languages
-from search.engines.postgres import tsquery
+from search.engines.conditions import tsquery
 from search.words import parse_text
 
 # As many rows as a panel shows.

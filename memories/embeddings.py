@@ -225,6 +225,13 @@ class QueryEmbedder:
 _queries = QueryEmbedder()
 
 
+def answer_with(embedder: Embedder) -> None:
+    """Have this model there from now on, and none loaded. For measuring, and for tests."""
+    global _queries
+    _queries = QueryEmbedder()
+    _queries._embedder = embedder
+
+
 def forget() -> None:
     """Begin anew, as a process does. For tests, whose transactions take back what they wrote."""
     global _queries

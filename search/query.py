@@ -4,20 +4,20 @@ Every link on a page is another SearchQuery; `querystring` writes the one canoni
 """
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Self
 from urllib.parse import urlencode
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
-from django.utils.datastructures import MultiValueDict
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from search.dates import check_date, check_since, check_zone, instant, since_span, zone_names
 from search.facets import DATE_KEY, FACET, FACET_KEYS, FACETS
+from search.spellings import ALIASES, SORT_ALIASES, Problem, QueryError, gather, pairs_of, problem_of
 
 MAX_TEXT_LENGTH = 1_000
 MAX_VALUE_LENGTH = 1_600
@@ -25,7 +25,6 @@ MAX_VALUES = 100
 MAX_PAGE = 1_000_000
 
 
-_COUNT = re.compile(r"[0-9]{1,9}")
 # The field that turns a facet to AND, where the seeds' name for it is older than the rule.
 _ALL_SWITCH = {"tag": "match_all"}
 
@@ -79,73 +78,6 @@ def _as_tuple(value: object) -> object:
 Text = Annotated[str, AfterValidator(_clean_text)]
 Value = Annotated[str, Field(max_length=MAX_VALUE_LENGTH), AfterValidator(_clean_text)]
 Values = Annotated[tuple[Value, ...], BeforeValidator(_as_tuple), Field(max_length=MAX_VALUES)]
-
-_SINCE = re.compile(r"([1-9]\d{0,4})([hdwmy])")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-_OFFSET = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
-_NOT_DIGITS = re.compile(r"\D")
-_LONGEST_SPAN = timedelta(days=200 * 366)
-_SINCE_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
-
-
-def _check_date(value: str) -> str:
-    """The canonical form of a day or a time in any ISO 8601 form, so that one moment has one spelling."""
-    if not value:
-        return value
-    try:
-        return date.fromisoformat(value).isoformat()
-    except ValueError:
-        pass
-    # A plus sign that was not percent-encoded arrives as a blank.
-    written = value.replace(" ", "+")
-    try:
-        moment = datetime.fromisoformat(written)
-    except ValueError:
-        raise ValueError("is not a date: write YYYY-MM-DD, or an ISO 8601 time such as 2026-03-01T14:00Z") from None
-    digits = len(_NOT_DIGITS.sub("", _OFFSET.sub("", written.partition("T")[2])))
-    return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds" if digits > 4 else "minutes")
-
-
-def _check_since(value: str) -> str:
-    if value and not _SINCE.fullmatch(value):
-        raise ValueError("is not a span of time: write a number and h, d, w, m or y, such as 24h, 7d or 1y")
-    if value and since_span(value) > _LONGEST_SPAN:
-        raise ValueError("is too long a span: write at most 200y")
-    return value
-
-
-@lru_cache(maxsize=1)
-def zone_names() -> frozenset[str]:
-    """The time zones that have a name everywhere; what one machine calls its own does not."""
-    return frozenset(available_timezones()) - {"localtime", "posixrules", "Factory"}
-
-
-def _check_zone(value: str) -> str:
-    if value and value not in zone_names():
-        raise ValueError("is not a time zone: write a name such as Europe/Berlin or UTC")
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What was wrong with one parameter, what is allowed, and what may have been meant."""
-
-    parameter: str
-    message: str
-    suggestion: str = ""
-    did_you_mean: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.parameter}: {self.message}" if self.parameter else self.message
-
-
-class QueryError(ValueError):
-    """A query that cannot be read. `problems` names each parameter at fault."""
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(str(problem) for problem in self.problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +142,14 @@ class SearchQuery(BaseModel):
     has: Values = Field((), description="A facet in which a memory must have a value.")
     no: Values = Field((), description="A facet in which a memory may have no value.")
     subcategories: bool = Field(True, description="Whether a category takes in what is below it.")
-    date_from: Annotated[str, AfterValidator(_check_date)] = Field(
+    date_from: Annotated[str, AfterValidator(check_date)] = Field(
         "", alias="from", description="First day, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
-    date_to: Annotated[str, AfterValidator(_check_date)] = Field(
+    date_to: Annotated[str, AfterValidator(check_date)] = Field(
         "", alias="to", description="Last day, included, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
-    since: Annotated[str, AfterValidator(_check_since)] = Field(
-        "", description="A span up to now: 24h, 7d, 4w, 6m, 1y."
-    )
-    timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
+    since: Annotated[str, AfterValidator(check_since)] = Field("", description="A span up to now: 24h, 7d, 4w, 6m, 1y.")
+    timezone: Annotated[str, AfterValidator(check_zone)] = Field(
         "", alias="tz", description="Time zone of days and bars; the viewer's where it is not given."
     )
     sort: Sort | None = Field(None, description="relevance with words, newest without, where it is not given.")
@@ -255,7 +185,7 @@ class SearchQuery(BaseModel):
     @classmethod
     def read(cls, pairs: Iterable[tuple[str, str]]) -> tuple[Self, tuple[Problem, ...]]:
         """Build from what can be read, and name the rest: a page goes on with a notice."""
-        data, problems = _gather(pairs)
+        data, problems = gather(pairs, _FIELD_NAMES, _MULTIPLE)
         while True:
             try:
                 query = cls.model_validate(data)
@@ -263,7 +193,9 @@ class SearchQuery(BaseModel):
             except ValidationError as error:
                 for detail in error.errors():
                     key = str(detail["loc"][0])
-                    problems.append(_problem(key, data.pop(key, None), detail))
+                    name = _FIELD_NAMES.get(key, key)
+                    choices = [choice.value for choice in _CHOICES.get(name, Mode)]
+                    problems.append(problem_of(_KEYS.get(name, key), data.pop(key, None), detail, choices))
         problems.extend(query._contradictions())
         known = {"has": tuple(k for k in query.has if k in FACET), "no": tuple(k for k in query.no if k in FACET)}
         return query.model_copy(update=known), tuple(problems)
@@ -324,7 +256,7 @@ class SearchQuery(BaseModel):
     def period(self, zone: tzinfo, now: datetime) -> tuple[datetime | None, datetime | None]:
         """The dates asked for, as the first instant in and the first instant out again. Explicit dates win."""
         if self.date_from or self.date_to:
-            return _instant(self.date_from, zone, end=False), _instant(self.date_to, zone, end=True)
+            return instant(self.date_from, zone, end=False), instant(self.date_to, zone, end=True)
         if self.since:
             return now - since_span(self.since), None
         return None, None
@@ -438,172 +370,12 @@ def _written_fields() -> tuple[tuple[str, str, Any], ...]:
     return tuple((name, field.alias or name, field.default) for name, field in SearchQuery.model_fields.items())
 
 
-def since_span(since: str) -> timedelta:
-    match = _SINCE.fullmatch(since)
-    if match is None:
-        raise ValueError(f"{since!r} is not a span of time")
-    return timedelta(hours=int(match[1]) * _SINCE_HOURS[match[2]])
-
-
-def _instant(value: str, zone: tzinfo, *, end: bool) -> datetime | None:
-    """The instant a day or time begins, or for an end the instant it is over."""
-    if not value:
-        return None
-    try:
-        if _DATE.fullmatch(value):
-            day = date.fromisoformat(value)
-            midnight = datetime.combine(day + timedelta(days=1) if end else day, time(), zone)
-            return midnight.astimezone(UTC)
-        moment = datetime.fromisoformat(value)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=zone)
-        if end:
-            # `to` is included: a minute named is a minute wanted.
-            moment += timedelta(seconds=1) if _SECONDS.match(value) else timedelta(minutes=1)
-        return moment.astimezone(UTC)
-    except OverflowError:
-        # The last day there is has no end, and the first no beginning in some zones: no bound is the same bound.
-        return None
-
-
-# The spellings that other systems and earlier specifications use, accepted for the canonical name.
-ALIASES: dict[str, str] = {
-    "query": "q",
-    "text": "q",
-    "tags": "tag",
-    "memory_type": "type",
-    "memory_types": "type",
-    "obs_type": "type",
-    "types": "type",
-    "projects": "project",
-    "categories": "category",
-    "concepts": "concept",
-    "entities": "entity",
-    "authors": "author",
-    "agents": "agent",
-    "sources": "source",
-    "states": "state",
-    "start_date": "from",
-    "date_from": "from",
-    "dateStart": "from",
-    "end_date": "to",
-    "date_to": "to",
-    "dateEnd": "to",
-    "orderBy": "sort",
-    "order_by": "sort",
-    "limit": "page_size",
-    "match_all": "tag.all",
-    "includeChildren": "subcategories",
-    "include_children": "subcategories",
-    "includeFacets": "include_facets",
-    "timezone": "tz",
-    "minSimilarity": "min_similarity",
-}
-SORT_ALIASES = {"date_desc": "newest", "date_asc": "oldest", "created_at": "newest", "date": "newest"}
-
 _FIELD_NAMES = {field.alias or name: name for name, field in SearchQuery.model_fields.items()}
 _MULTIPLE = {
     key for key, name in _FIELD_NAMES.items() if SearchQuery.model_fields[name].default == () and name != "text"
 }
-
-
-def pairs_of(parameters: MultiValueDict[str, str]) -> list[tuple[str, str]]:
-    """The pairs of a request's query string, as every door reads them."""
-    return [(key, value) for key, values in parameters.lists() for value in values]
-
-
-def _gather(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Problem]]:
-    """Pairs to the fields' raw values; what is unknown or given twice is a problem."""
-    data: dict[str, Any] = {}
-    problems: list[Problem] = []
-    offset: str | None = None
-    twice: set[str] = set()
-    for given, raw in pairs:
-        if given == "offset":
-            offset = raw
-            continue
-        key = ALIASES.get(given, given)
-        if key not in _FIELD_NAMES:
-            problems.append(_unknown(given))
-        elif key in _MULTIPLE:
-            data.setdefault(key, []).append(raw)
-        elif raw.strip() == "" and key != "q":
-            continue
-        else:
-            value = SORT_ALIASES.get(raw, raw) if key == "sort" else raw.strip() if key == "q" else raw
-            if data.setdefault(key, value) != value:
-                twice.add(key)
-    for key in sorted(twice):
-        problems.append(Problem(key, "is given twice with different values", "give it once"))
-        del data[key]
-    if offset is not None:
-        _apply_offset(offset, data, problems)
-    return data, problems
-
-
-def _apply_offset(offset: str, data: dict[str, Any], problems: list[Problem]) -> None:
-    size = str(data.get("page_size", 25))
-    if not (_COUNT.fullmatch(offset) and _COUNT.fullmatch(size) and int(size)):
-        problems.append(
-            Problem("offset", f"'{_clean_name(offset[:40])}' is not a whole number", "write 0 or a multiple of limit")
-        )
-    elif int(offset) % int(size):
-        problems.append(Problem("offset", f"{offset} is not a multiple of limit, {size}", "use page and page_size"))
-    elif "page" in data:
-        problems.append(Problem("offset", "is given together with page", "give one of the two"))
-    else:
-        data["page"] = int(offset) // int(size) + 1
-
-
-def _unknown(given: str) -> Problem:
-    known = [*_FIELD_NAMES, *ALIASES]
-    shown = given if len(given) <= 60 else given[:60] + "…"
-    return Problem(
-        _clean_name(shown),
-        "is not a parameter",
-        f"the parameters are {', '.join(_FIELD_NAMES)}",
-        tuple(dict.fromkeys(difflib.get_close_matches(given[:60], known, 3, 0.7))),
-    )
-
-
-def _clean_name(name: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in name)
-
-
-def _problem(key: str, value: Any, detail: Mapping[str, Any]) -> Problem:
-    """A field's error in words: what was wrong, what is allowed."""
-    name = _FIELD_NAMES.get(key, key)
-    parameter = SearchQuery.model_fields[name].alias or name if name in SearchQuery.model_fields else key
-    given = str(value[0] if isinstance(value, list) and len(value) == 1 else value)
-    shown = _clean_name(given if len(given) <= 80 else given[:80] + "…")
-    context = detail.get("ctx", {})
-    match detail["type"]:
-        case "enum":
-            choices = [c.value for c in {"sort": Sort, "bucket": Interval}.get(name, Mode)]
-            return Problem(
-                parameter,
-                f"'{shown}' is not one of the choices",
-                f"write one of {', '.join(choices)}",
-                tuple(difflib.get_close_matches(shown, choices, 3)),
-            )
-        case "string_too_long":
-            return Problem(parameter, f"is {len(given):,} characters long", f"write at most {context['max_length']:,}")
-        case "too_long":
-            return Problem(parameter, "has too many values", f"give at most {MAX_VALUES}")
-        case "int_parsing" | "int_type" | "int_from_float" | "int_parsing_size":
-            return Problem(parameter, f"'{shown}' is not a whole number", "write a number such as 1")
-        case "float_parsing" | "float_type" | "finite_number":
-            return Problem(parameter, f"'{shown}' is not a number", "write a number such as 0.35")
-        case "greater_than_equal":
-            return Problem(parameter, f"{shown} is too small", f"write {context['ge']} or more")
-        case "less_than_equal":
-            return Problem(parameter, f"{shown} is too large", f"write {context['le']:,} or less")
-        case "bool_parsing" | "bool_type":
-            return Problem(parameter, f"'{shown}' is not a switch", "write 1 or 0")
-        case "value_error":
-            message, _, suggestion = str(context["error"]).partition(": ")
-            return Problem(parameter, f"'{shown}' {message}", suggestion)
-    return Problem(parameter, f"'{shown}': {detail['msg']}")
+_KEYS = {name: key for key, name in _FIELD_NAMES.items()}
+_CHOICES: dict[str, type[StrEnum]] = {"mode": Mode, "sort": Sort, "bucket": Interval}
 
 
 __all__ = [
@@ -617,4 +389,7 @@ __all__ = [
     "SearchQuery",
     "Selection",
     "Sort",
+    "pairs_of",
+    "since_span",
+    "zone_names",
 ]

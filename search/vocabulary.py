@@ -16,7 +16,7 @@ from categories.vectors import literal
 from memories.models import Project
 from search.analysis import quote_term, raw_tokens
 from search.engines.base import Engine, FacetRequest, Meaning, Plan
-from search.engines.postgres import words_sql
+from search.engines.conditions import words_sql
 from search.facets import DEFAULT_STATES
 from search.planning import Planned
 

@@ -1,13 +1,11 @@
 """The `postgres` engine: SQL only, no second index. The reference that other engines are tested against.
 
 The match set is gathered once into a narrow CTE, and each facet is a flat SELECT over it; a facet with ticked values of
-its own is a flat SELECT over memory with the filter it needs. The same SQL runs on a distributed Postgres. Conditions
-are composed from the constants below; every value is a parameter.
+its own is a flat SELECT over memory with the filter it needs. The same SQL runs on a distributed Postgres. Statements
+are composed from the constants below and the conditions of `search.engines.conditions`.
 """
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
@@ -20,7 +18,6 @@ from django.conf import settings
 from django.db import OperationalError, connection, transaction
 
 from memories.models import Corpus
-from search.analysis import FIELD_WEIGHTS, Pattern, quote_term
 from search.engines.base import (
     BUCKET_DAYS,
     NOTHING_NEAR,
@@ -36,17 +33,11 @@ from search.engines.base import (
     Value,
     ValueCount,
 )
+from search.engines.conditions import Sql, no_value_sql
 from search.engines.nearest import nearest_passing
 from search.facets import FACET, FACETS, FacetSpec, Kind
 from search.histogram import DayCount
 from search.query import Sort
-from search.words import Group, TextQuery
-
-# Beyond this many combinations "k of n words" is a sum over the words instead of one tsquery.
-_MAX_COMBINATIONS = 120
-
-# Weights of content, summary and references, tags, title (D, C, B, A).
-_RANK = "ts_rank('{0.15, 0.3, 0.6, 1.0}', m.terms, %s::tsquery, 1)"
 
 _ORDERS = {
     # memory_created_idx serves newest and oldest where nothing filters.
@@ -54,15 +45,6 @@ _ORDERS = {
     Sort.OLDEST: "m.created_at ASC, m.id ASC",
     Sort.UPDATED: "m.updated_at DESC, m.id DESC",
     Sort.TITLE: 'lower(m.title) COLLATE "C" ASC, m.id ASC',
-}
-
-# Where a facet has no value. The arrays are never null.
-_NO_VALUE = {
-    Kind.SCALAR: "m.{column} = ''",
-    Kind.TEXTS: "m.{column} = '{{}}'",
-    Kind.IDS: "m.{column} = '{{}}'",
-    Kind.TREE: "m.{column} = '{{}}'",
-    Kind.PROJECT: "false",
 }
 
 # One facet's counts. The window counts the groups before the cut to the largest. An array is unnested in the target
@@ -111,160 +93,18 @@ _BUCKETS_KEY = -2
 _SUMMARY_KEY = -100
 
 
-class _Sql:
-    """Conditions with named parameters, gathered while a statement is composed."""
-
-    def __init__(self, near: Callable[[Plan, str, bool], Ids] | None = None) -> None:
-        self.parameters: dict[str, Any] = {}
-        self.near = near
-
-    def bind(self, value: Any) -> str:
-        name = f"p{len(self.parameters)}"
-        self.parameters[name] = value
-        return f"%({name})s"
-
-    def where(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> str:
-        """The whole filter of a plan, but for what one facet includes, or but for the dates."""
-        conditions = self.filters(plan, without_includes=without_includes, without_dates=without_dates)
-        if plan.meaning is not None and self.near is not None:
-            near = self.near(plan, without_includes, without_dates)
-            conditions.append(self.matching(plan, near))
-        elif plan.has_text:
-            conditions.append(self._texts(plan))
-        return " AND ".join(conditions) or "true"
-
-    def matching(self, plan: Plan, near: Ids) -> str:
-        """By words or by meaning, where what is near is known."""
-        by_meaning = f"m.id = ANY({self.bind(near.tolist())}::bigint[])"
-        return by_meaning if plan.meaning and plan.meaning.alone else f"({self._texts(plan)} OR {by_meaning})"
-
-    def filters(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
-        """All that a plan asks for but words and meaning."""
-        conditions: list[str] = []
-        if plan.project_ids is not None:
-            conditions.append(f"m.project_id = ANY({self.bind(list(plan.project_ids))}::bigint[])")
-        for chosen in plan.filters:
-            conditions.extend(self._excluded(chosen, plan))
-            if chosen.includes and (chosen.key != without_includes or chosen.narrows_own_counts):
-                conditions.append(self.included(chosen, plan))
-        if not without_dates:
-            conditions.extend(self.inside(plan))
-        return conditions
-
-    def inside(self, plan: Plan) -> list[str]:
-        """The dates of a plan."""
-        conditions = []
-        if plan.start is not None:
-            conditions.append(f"m.created_at >= {self.bind(plan.start)}")
-        if plan.end is not None:
-            conditions.append(f"m.created_at < {self.bind(plan.end)}")
-        return conditions
-
-    def included(self, chosen: Filter, plan: Plan) -> str:
-        """What a facet includes, as a condition."""
-        spec = FACET[chosen.key]
-        if chosen.require_all and not chosen.no_value:
-            return " AND ".join(self._any_of(spec, group, plan) for group in chosen.include)
-        choices = [self._any_of(spec, tuple(itertools.chain(*chosen.include)), plan)] if chosen.include else []
-        if chosen.no_value:
-            choices.append(_no_value(spec))
-        # In AND mode a value and "no value" together can never both hold.
-        return "(" + (" AND " if chosen.require_all else " OR ").join(choices) + ")"
-
-    def _excluded(self, chosen: Filter, plan: Plan) -> Iterator[str]:
-        spec = FACET[chosen.key]
-        values = tuple(itertools.chain(*chosen.exclude))
-        if values:
-            yield f"NOT {self._any_of(spec, values, plan)}"
-        if chosen.any_value:
-            yield f"NOT ({_no_value(spec)})"
-
-    def _any_of(self, spec: FacetSpec, values: tuple[Value, ...], plan: Plan) -> str:
-        if not values:
-            return "false"
-        bound = self.bind(list(values))
-        match spec.kind:
-            case Kind.SCALAR:
-                return f"m.{spec.column} = ANY({bound}::text[])"
-            case Kind.PROJECT:
-                return f"m.{spec.column} = ANY({bound}::bigint[])"
-            case Kind.TEXTS:
-                return f"m.{spec.column} && {bound}::text[]"
-            case Kind.TREE if not plan.subcategories:
-                return f"m.category_ids && {bound}::int[]"
-        return f"m.{spec.column} && {bound}::int[]"
-
-    def _texts(self, plan: Plan, *, always: bool = False) -> str:
-        """By words; with `always`, only what a memory must have that matches by meaning too."""
-        choices = []
-        for text in plan.texts:
-            condition = self.words(text.words.always if always else text.words, anything=always)
-            if text.project_ids is not None:
-                bound = self.bind(list(text.project_ids))
-                condition = f"(m.project_id = ANY({bound}::bigint[]) AND {condition})"
-            choices.append(condition)
-        return "(" + " OR ".join(choices) + ")"
-
-    def always(self, plan: Plan) -> list[str]:
-        """The phrases and signed words of a plan, where it has any."""
-        return [self._texts(plan, always=True)] if any(not text.words.always.is_empty for text in plan.texts) else []
-
-    def words(self, words: TextQuery, *, anything: bool = False) -> str:
-        if words.is_empty:
-            return "true" if anything else "false"
-        conditions = []
-        always = [*map(tsquery, words.required), *(f"!({tsquery(pattern)})" for pattern in words.excluded)]
-        if always:
-            conditions.append(self._matches(" & ".join(f"({part})" for part in always)))
-        if words.groups:
-            conditions.append("(" + " OR ".join(self._group(group) for group in words.groups) + ")")
-        return "(" + " AND ".join(conditions) + ")"
-
-    def _group(self, group: Group) -> str:
-        parts = [f"({tsquery(pattern)})" for pattern in group.phrases]
-        words = [f"({tsquery(pattern)})" for pattern in group.words]
-        need = group.need
-        if not words or math.comb(len(words), need) <= _MAX_COMBINATIONS:
-            if words:
-                enough = (" & ".join(some) for some in itertools.combinations(words, need))
-                parts.append("(" + " | ".join(f"({some})" for some in enough) + ")")
-            return self._matches(" & ".join(parts))
-        # Any `need` of the words must hold one of the first n - need + 1: the index narrows by those, the sum decides.
-        narrowing = self._matches(" & ".join([*parts, "(" + " | ".join(words[: len(words) - need + 1]) + ")"]))
-        score = " + ".join(f"({self._matches(word)})::int" for word in words)
-        return f"({narrowing} AND ({score}) >= {need})"
-
-    def _matches(self, text: str) -> str:
-        # memory_terms_gin
-        return f"m.terms @@ {self.bind(text)}::tsquery"
-
-    def rank(self, plan: Plan) -> str:
-        """The score of a row: how often and how prominently it has any of what was looked for."""
-        ranks = []
-        for text in plan.texts:
-            positive = text.words.positive
-            if not positive:
-                continue
-            rank = _RANK % self.bind(" | ".join(f"({tsquery(pattern)})" for pattern in positive))
-            if text.project_ids is not None:
-                bound = self.bind(list(text.project_ids))
-                rank = f"CASE WHEN m.project_id = ANY({bound}::bigint[]) THEN {rank} ELSE 0 END"
-            ranks.append(rank)
-        return f"greatest({', '.join(ranks)})" if ranks else "0::real"
-
-
 class _PassingRows:
     """The memories that pass everything but the meaning; see `search.engines.nearest.Passing`."""
 
     def __init__(
         self,
-        rows: Callable[[str, _Sql], list[Any]],
+        rows: Callable[[str, Sql], list[Any]],
         plan: Plan,
         without_includes: str,
         without_dates: bool,
     ) -> None:
         self._rows = rows
-        self._sql = _Sql()
+        self._sql = Sql()
         conditions = self._sql.filters(plan, without_includes=without_includes, without_dates=without_dates)
         self._where = " AND ".join([*conditions, *self._sql.always(plan)]) or "true"
 
@@ -284,37 +124,6 @@ class _PassingRows:
 
     def _ids_of(self, statement: str) -> Ids:
         return np.array([memory_id for (memory_id,) in self._rows(statement, self._sql)], np.int64)
-
-
-def tsquery(pattern: Pattern) -> str:
-    """A pattern as the text of a Postgres tsquery, its terms quoted: `'event':A <1> 'lo':*A`."""
-    weight = FIELD_WEIGHTS.get(pattern.field, "")
-    terms = [quote_term(term) + (f":{weight}" if weight else "") for term in pattern.terms]
-    if pattern.prefix:
-        terms[-1] = f"{quote_term(pattern.terms[-1])}:*{weight}"
-    text = terms[0]
-    for term, gap in zip(terms[1:], pattern.gaps, strict=True):
-        text += f" <{gap}> {term}"
-    return text
-
-
-def words_sql(
-    texts: Sequence[TextQuery], *, always: bool, beside: Mapping[str, Any] | None = None
-) -> tuple[str, str, dict[str, Any]]:
-    """For a table `m` with a column `terms` that is not of memories: the condition that one of the texts matches, how
-    well a row fits, and the parameters of both, with those that they stand beside. With `always`, only what must be
-    there by meaning too.
-    """
-    sql = _Sql()
-    sql.parameters.update(beside or {})
-    conditions = [sql.words(words.always if always else words, anything=always) for words in texts]
-    ranks = [
-        _RANK % sql.bind(" | ".join(f"({tsquery(pattern)})" for pattern in words.positive))
-        for words in texts
-        if words.positive
-    ]
-    rank = f"greatest({', '.join(ranks)})" if ranks else "0::real"
-    return f"({' OR '.join(conditions) or 'false'})", rank, sql.parameters
 
 
 @contextmanager
@@ -450,7 +259,7 @@ class PostgresEngine:
             )
             return [word for (word,) in cursor.fetchall()]
 
-    def _facet(self, sql: _Sql, plan: Plan, request: FacetRequest, k: int) -> str:
+    def _facet(self, sql: Sql, plan: Plan, request: FacetRequest, k: int) -> str:
         spec = FACET[request.key]
         apart = _drops_includes(plan, request.key)
         rows = "memories_memory" if apart else "match_set"
@@ -474,19 +283,19 @@ class PostgresEngine:
         return _ARRAY_FACET.format(k=k, column=column, rows=rows, where=where, own=own, beside=beside, chosen=chosen)
 
     @staticmethod
-    def _summary(sql: _Sql, plan: Plan, no_values: bool, rows: str) -> list[str]:
+    def _summary(sql: Sql, plan: Plan, no_values: bool, rows: str) -> list[str]:
         """The total and the counts of "no value", shared ones in one SELECT, the others over what they need."""
         shared, apart = _split(plan) if no_values else ([], [])
-        columns = "".join(f", count(*) FILTER (WHERE {_no_value(spec)})" for spec in shared)
+        columns = "".join(f", count(*) FILTER (WHERE {no_value_sql(spec)})" for spec in shared)
         where = "m.shown" if rows == "match_set" else sql.where(plan)
         selects = [_SUMMARY.format(k=_SUMMARY_KEY, columns=columns, rows=rows, where=where)]
         for n, spec in enumerate(apart, 1):
-            where = f"{sql.where(plan, without_includes=spec.key)} AND {_no_value(spec)}"
+            where = f"{sql.where(plan, without_includes=spec.key)} AND {no_value_sql(spec)}"
             selects.append(_SUMMARY.format(k=_SUMMARY_KEY - n, columns="", rows="memories_memory", where=where))
         return selects
 
     @staticmethod
-    def _spans(sql: _Sql, now: datetime) -> list[str]:
+    def _spans(sql: Sql, now: datetime) -> list[str]:
         spans = [f"m.created_at >= {sql.bind(now - timedelta(days=days))}" for days in BUCKET_DAYS]
         return [*spans, f"m.created_at < {sql.bind(now - timedelta(days=BUCKET_DAYS[-1]))}"]
 
@@ -514,11 +323,11 @@ class PostgresEngine:
         summary = _read_summary(rows, plan, no_values=True) if summed else Summary(0)
         return Counts(summary, facets, tuple(days), tuple(buckets[:5]), tuple(buckets[5:]))
 
-    def _sql(self) -> _Sql:
-        return _Sql(self._near)
+    def _sql(self) -> Sql:
+        return Sql(self._near)
 
     @staticmethod
-    def _match_set(sql: _Sql, plan: Plan) -> str:
+    def _match_set(sql: Sql, plan: Plan) -> str:
         """What is gathered, and what of it is shown."""
         states = plan.filter("state")
         shown = [sql.included(states, plan)] if states and states.includes else []
@@ -562,15 +371,11 @@ class PostgresEngine:
         )
 
     @staticmethod
-    def _rows(statement: str, sql: _Sql) -> list[Any]:
+    def _rows(statement: str, sql: Sql) -> list[Any]:
         with connection.cursor() as cursor:
             cursor.execute(statement, sql.parameters)
             rows: list[Any] = cursor.fetchall()
             return rows
-
-
-def _no_value(spec: FacetSpec) -> str:
-    return _NO_VALUE[spec.kind].format(column=spec.column)
 
 
 def _numbers(array: str) -> list[int]:

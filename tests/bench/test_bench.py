@@ -69,6 +69,23 @@ def test_bench_measures_everything_and_leaves_no_database(tmp_path):
 
 
 @pytest.mark.django_db
+def test_whole_answers_by_meaning_are_measured_in_each_mode(tmp_path):
+    done = bench("--meaning", 1_000, "--queries", 30, "--json", tmp_path / "figures.json")
+    assert done.returncode == 0, done.stderr
+    assert "### By words and by meaning, 1,000 memories" in done.stdout
+    figures = json.loads((tmp_path / "figures.json").read_text())["meaning"]["1000"]
+    assert figures["memories"] == 1_000
+    assert figures["chunks"] >= 1_000
+    assert figures["relationships"] > 0
+    assert figures["legs_left_out"] == 0
+    assert list(figures["latency"]) == ["keyword", "hybrid", "unified"]
+    for latency in figures["latency"].values():
+        assert latency["n"] == figures["queries"] > 0
+        assert 0 < latency["p50_ms"] <= latency["max_ms"]
+    assert "bench_meaning_1000" not in databases()
+
+
+@pytest.mark.django_db
 def test_what_is_kept_is_not_loaded_again_and_not_kept_for_ever():
     arguments = ("--size", 302, "--queries", len(KINDS), "--peer", "sqlite")
     try:

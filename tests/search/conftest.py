@@ -84,8 +84,7 @@ def memories(db, index, settings, tmp_path):
 @pytest.fixture
 def query_model():
     """The small model, there from the start and not loaded beside the test."""
-    embeddings.forget()
-    embeddings._queries._embedder = MODEL
+    embeddings.answer_with(MODEL)
     yield
     embeddings.forget()
 

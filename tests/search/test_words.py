@@ -1,7 +1,7 @@
 import pytest
 
 from search.analysis import Pattern, index_terms, languages, prefix_term
-from search.engines.postgres import tsquery
+from search.engines.conditions import tsquery
 from search.words import parse_text, words_needed
 
 

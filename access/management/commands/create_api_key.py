@@ -10,13 +10,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from access.keys import NewKey, make_key
+from access.keys import MOST_PER_MINUTE, NewKey, make_key
 from access.viewer import SCOPES, command_viewer
 from config.serving import running_site, site_address
 from memories.models import Project
 from search.query import since_span
 
-MOST_PER_MINUTE = 1_000_000
 EVERY_PROJECT = "It sees every project, those of tomorrow too: --projects was not given."
 
 

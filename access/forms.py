@@ -1,0 +1,63 @@
+"""What somebody may ask of a new key on the page of keys."""
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+
+from access.key_rights import KeyRights
+from access.keys import MOST_PER_MINUTE
+from access.viewer import SCOPES
+
+EXPIRES = {"30": "in 30 days", "90": "in 90 days", "365": "in a year", "": "never"}
+EVERY = "every"
+
+
+class KeyForm(forms.Form):
+    """A name, what it may do and where, and for how long. Projects are only those that the asker may open to others."""
+
+    name = forms.CharField(
+        max_length=200, label="What it is for", help_text="You will see this name in the audit trail."
+    )
+    scopes = forms.MultipleChoiceField(
+        choices=[(scope, scope) for scope in SCOPES],
+        widget=forms.CheckboxSelectMultiple,
+        initial=["read"],
+        label="What it may do",
+        help_text="Each stands alone: a key may write and not read. Admin is all of them.",
+    )
+    projects = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, label="What it sees")
+    expires = forms.ChoiceField(choices=list(EXPIRES.items()), required=False, initial="90", label="When it ends")
+    requests_per_minute = forms.IntegerField(
+        min_value=1,
+        max_value=MOST_PER_MINUTE,
+        required=False,
+        label="Requests a minute",
+        help_text="Leave empty for the site's own limit.",
+    )
+
+    def __init__(self, *args: Any, rights: KeyRights, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.rights = rights
+        every = [(EVERY, "Every project, those of tomorrow too")] if rights.every_project else []
+        self.fields["projects"].choices = [*every, *((str(p.pk), p.name or p.slug) for p in rights.projects)]  # type: ignore[attr-defined]  # a choice field
+
+    def clean_projects(self) -> list[str]:
+        chosen: list[str] = self.cleaned_data["projects"]
+        if EVERY in chosen and len(chosen) > 1:
+            raise forms.ValidationError("Either every project or those that are chosen, not both.")
+        return chosen
+
+    def wanted(self) -> dict[str, Any]:
+        """What `access.keys.make_key` is to be told."""
+        said = self.cleaned_data
+        days = said["expires"]
+        return {
+            "name": said["name"],
+            "scopes": said["scopes"],
+            "projects": [p for p in self.rights.projects if str(p.pk) in said["projects"]],
+            "every_project": EVERY in said["projects"],
+            "expires_at": timezone.now() + timedelta(days=int(days)) if days else None,
+            "requests_per_minute": said["requests_per_minute"],
+        }

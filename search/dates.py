@@ -1,0 +1,81 @@
+"""Days, times and spans as they are written in a query: the one canonical form of each, and the instants they mean."""
+
+import re
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
+from zoneinfo import available_timezones
+
+_SINCE = re.compile(r"([1-9]\d{0,4})([hdwmy])")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_OFFSET = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
+_NOT_DIGITS = re.compile(r"\D")
+_LONGEST_SPAN = timedelta(days=200 * 366)
+_SINCE_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
+
+
+def check_date(value: str) -> str:
+    """The canonical form of a day or a time in any ISO 8601 form, so that one moment has one spelling."""
+    if not value:
+        return value
+    try:
+        return date.fromisoformat(value).isoformat()
+    except ValueError:
+        pass
+    # A plus sign that was not percent-encoded arrives as a blank.
+    written = value.replace(" ", "+")
+    try:
+        moment = datetime.fromisoformat(written)
+    except ValueError:
+        raise ValueError("is not a date: write YYYY-MM-DD, or an ISO 8601 time such as 2026-03-01T14:00Z") from None
+    digits = len(_NOT_DIGITS.sub("", _OFFSET.sub("", written.partition("T")[2])))
+    return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds" if digits > 4 else "minutes")
+
+
+def check_since(value: str) -> str:
+    if value and not _SINCE.fullmatch(value):
+        raise ValueError("is not a span of time: write a number and h, d, w, m or y, such as 24h, 7d or 1y")
+    if value and since_span(value) > _LONGEST_SPAN:
+        raise ValueError("is too long a span: write at most 200y")
+    return value
+
+
+@lru_cache(maxsize=1)
+def zone_names() -> frozenset[str]:
+    """The time zones that have a name everywhere; what one machine calls its own does not."""
+    return frozenset(available_timezones()) - {"localtime", "posixrules", "Factory"}
+
+
+def check_zone(value: str) -> str:
+    if value and value not in zone_names():
+        raise ValueError("is not a time zone: write a name such as Europe/Berlin or UTC")
+    return value
+
+
+def since_span(since: str) -> timedelta:
+    """How long `24h`, `7d` or `1y` is. Raises ValueError."""
+    match = _SINCE.fullmatch(since)
+    if match is None:
+        raise ValueError(f"{since!r} is not a span of time")
+    return timedelta(hours=int(match[1]) * _SINCE_HOURS[match[2]])
+
+
+def instant(value: str, zone: tzinfo, *, end: bool) -> datetime | None:
+    """The instant a day or time begins, or for an end the instant it is over."""
+    if not value:
+        return None
+    try:
+        if _DATE.fullmatch(value):
+            day = date.fromisoformat(value)
+            midnight = datetime.combine(day + timedelta(days=1) if end else day, time(), zone)
+            return midnight.astimezone(UTC)
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone)
+        if end:
+            # `to` is included: a minute named is a minute wanted.
+            moment += timedelta(seconds=1) if _SECONDS.match(value) else timedelta(minutes=1)
+        return moment.astimezone(UTC)
+    except OverflowError:
+        # The last day there is has no end, and the first no beginning in some zones: no bound is the same bound.
+        return None
