@@ -120,7 +120,8 @@ def _measure(size: int, choices: Choices, teller: Teller, work: Path) -> Meaning
     queries = [entry.query for entry in log.entries if entry.kind in KEYWORDS or entry.kind == "word_and_filter"]
     teller.say(f"{len(queries)} queries, in each mode once")
     busy = [machine_load()]
-    found, left_out = _latencies(queries)
+    with peer.turn():
+        found, left_out = _latencies(queries)
     busy.append(machine_load())
     with connection.cursor() as cursor:
         cursor.execute(
@@ -197,7 +198,8 @@ def _latencies(queries: Sequence[SearchQuery]) -> tuple[dict[str, Spread], int]:
     viewer = command_viewer()
     seconds: dict[str, list[float]] = {}
     left_out = 0
-    for number, query in enumerate([*queries[:_WARM_UP], *queries]):
+    warm_up = queries[:_WARM_UP]
+    for number, query in enumerate([*warm_up, *queries], -len(warm_up)):
         for mode in (Mode.KEYWORD, Mode.HYBRID, Mode.UNIFIED):
             asked = query.model_copy(update={"mode": mode, "include_facets": True})
             # What another mode has read of the vectors is not to be had for nothing.
@@ -205,14 +207,14 @@ def _latencies(queries: Sequence[SearchQuery]) -> tuple[dict[str, Spread], int]:
             begin = time.perf_counter()
             if mode == Mode.UNIFIED:
                 answer = unified(asked, viewer)
-                left_out += sum(leg.state != LegState.OK for leg in answer.legs) if number >= _WARM_UP else 0
+                left_out += sum(leg.state != LegState.OK for leg in answer.legs) if number >= 0 else 0
                 engine = answer.memories.engine
             else:
                 engine = run(asked, viewer).engine
             spent = time.perf_counter() - begin
             if engine != TantivyPeer.name:
                 raise RuntimeError(f"The {engine} engine answered: {asked.querystring()}")
-            if number >= _WARM_UP:
+            if number >= 0:
                 seconds.setdefault(mode.value, []).append(spent)
     return {mode: found for mode, took in seconds.items() if (found := spread(took))}, left_out
 
@@ -224,9 +226,10 @@ def _embedding(texts: Sequence[str]) -> Spread | None:
     except EmbedderUnavailable:
         return None
     seconds = []
-    for number, text in enumerate([*texts[:_WARM_UP], *texts]):
+    warm_up = texts[:_WARM_UP]
+    for number, text in enumerate([*warm_up, *texts], -len(warm_up)):
         begin = time.perf_counter()
         model.encode_query(text)
-        if number >= _WARM_UP:
+        if number >= 0:
             seconds.append(time.perf_counter() - begin)
     return spread(seconds)
