@@ -169,9 +169,7 @@ def build_context(
         hits=build_cards(query, result, zone) if together is None else (),
         results=build_result_cards(query, together, zone) if together else (),
         pager=_pager(query, result, together),
-        retag=Link(f"Retag all {number(result.total)}", retag_url(query))
-        if may_curate and not result.at_least
-        else None,
+        retag=_retag(query, result) if may_curate else None,
         empty=_empty(query, result, corpus) if not (together.found if together else result.total) else None,
         pairs=form_pairs(query),
     )
@@ -259,6 +257,11 @@ def _matched(result: SearchResult, together: UnifiedResult | None) -> str:
     if together is not None:
         took = f"{others_found(together)} · {took}"
     return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
+
+
+def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
+    """Of what is only known to be at least so many, nobody could say what would be changed."""
+    return None if result.at_least else Link(f"Retag all {number(result.total)}", retag_url(query))
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:

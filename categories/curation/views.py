@@ -5,7 +5,7 @@ from functools import wraps
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
@@ -21,14 +21,15 @@ from categories.curation.context import (
     term_url,
 )
 from categories.curation.desk import KINDS, CurationRefused
+from categories.curation.flow import form_take
 from categories.curation.forms import RetagForm, VerbForm, fits, forms_of
-from categories.curation.planning import Plan
 from categories.curation.reading import TermNotFound, term_named
-from categories.curation.services import Busy, PlanChanged, curation_apply, curation_plan, curation_undo
+from categories.curation.services import Applied, Busy, curation_undo
 from categories.curation.undoing import UndoRefused
 from search.pages import page_viewer, private
 
 View = Callable[..., HttpResponse]
+Shown = Callable[[], HttpResponse]
 
 
 def curators_only(view: View) -> View:
@@ -44,6 +45,8 @@ def curators_only(view: View) -> View:
             return private(view(request, viewer, *args, **kwargs))
         except TermNotFound as error:
             raise Http404(str(error)) from error
+        except CurationRefused as error:
+            raise BadRequest(str(error)) from error
 
     return guarded
 
@@ -98,53 +101,26 @@ def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
         page = retag_page(query, form, viewer)
         return render(request, "curation/retag.html", {"retag": page}, status=422 if form.is_bound else 200)
 
-    if not form.is_bound:
-        return shown()
-    return _preview_or_apply(
-        request, viewer, form, here, (f"{reverse('search:explore')}?{query}", "Back to results"), shown
-    )
+    back = (f"{reverse('search:explore')}?{query}", "Back to results")
+    return _taken(request, viewer, form, here, back, shown) if form.is_bound else shown()
 
 
 def _data(request: HttpRequest) -> QueryDict:
     return request.POST if request.method == "POST" else request.GET
 
 
-def _preview_or_apply(
-    request: HttpRequest,
-    viewer: Viewer,
-    form: VerbForm,
-    here: str,
-    back: tuple[str, str],
-    shown: Callable[[], HttpResponse],
+def _taken(
+    request: HttpRequest, viewer: Viewer, form: VerbForm, here: str, back: tuple[str, str], shown: Shown
 ) -> HttpResponse:
     """A form that is sent shows what it would do; the preview, sent on with its token, does it."""
-    if not form.is_valid():
+    outcome = form_take(form, viewer, request.POST.get("token", "") if request.method == "POST" else None)
+    if outcome is None:
         return shown()
-    plan, changed = None, False
-    try:
-        if request.method == "POST":
-            applied = curation_apply(
-                asked=form.asked.model_copy(update={"token": request.POST.get("token", "-")}), viewer=viewer
-            )
-            messages.success(request, f"{applied.curation.title}. It can be undone here.")
-            return HttpResponseRedirect(reverse("curation:log"))
-        plan = curation_plan(asked=form.asked, viewer=viewer)
-    except PlanChanged as error:
-        plan, changed = error.plan, True
-    except CurationRefused as error:
-        form.refuse(error.field, str(error))
-    except (TermNotFound, Busy) as error:
-        form.refuse(getattr(error, "field", ""), str(error))
-    if plan is None or plan.refusals:
-        for reason in plan.refusals if plan else ():
-            form.refuse(plan.field if plan else "", reason)
-        return shown()
-    return _previewed(request, plan, here, back, changed)
-
-
-def _previewed(request: HttpRequest, plan: Plan, here: str, back: tuple[str, str], changed: bool) -> HttpResponse:
+    if isinstance(outcome, Applied):
+        messages.success(request, f"{outcome.curation.title}. It can be undone here.")
+        return HttpResponseRedirect(reverse("curation:log"))
     pairs = [(key, value) for key, values in _data(request).lists() for value in values if key != "csrfmiddlewaretoken"]
-    page = plan_page(plan, pairs, url=here, back_url=back[0], back_label=back[1], changed=changed)
+    page = plan_page(outcome.plan, pairs, url=here, back_url=back[0], back_label=back[1], changed=outcome.changed)
     return render(request, "curation/preview.html", {"plan": page})
 
 

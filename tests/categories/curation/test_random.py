@@ -39,7 +39,7 @@ def some_ref(rng, kind):
 def some_query(rng):
     return rng.choice(
         [
-            "",
+            "sort=newest",
             "project=tea",
             "mode=keyword&q=tea",
             "type=note",
@@ -122,10 +122,8 @@ def assert_counts_are_those_of_the_naive_counter(rng, viewer):
     assert result.total == len(matching(documents, query))
     for facet in result.facets:
         if facet.key in ("tag", "category", "concept", "entity"):
-            counts, none = facet_counts(documents, query, facet.key)
-            assert {str(value.value): value.count for value in facet.values if value.value and value.count} == dict(
-                counts
-            )
+            counts = {str(value.value): value.count for value in facet.values if value.value and value.count}
+            assert counts == dict(facet_counts(documents, query, facet.key)[0])
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -146,6 +144,14 @@ def test_verbs_undone_the_last_first_leave_everything_as_it_was(grown, curator, 
     assert findings() == []
 
 
+def is_undone(curation_id, viewer):
+    try:
+        curation_undo(curation_id=curation_id, viewer=viewer)
+    except UndoRefused:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("seed", range(100, 100 + 2 * SEEDS))
 def test_an_undo_out_of_order_holds_or_is_refused_and_the_end_is_the_beginning(grown, curator, seed):
     rng = random.Random(seed)
@@ -155,15 +161,12 @@ def test_an_undo_out_of_order_holds_or_is_refused_and_the_end_is_the_beginning(g
     for _ in range(60):
         chosen = rng.choice(left)
         stood = dump()
-        try:
-            curation_undo(curation_id=chosen, viewer=curator)
-        except UndoRefused as error:
-            refused += 1
-            assert str(error)
-            assert dump() == stood
-        else:
+        if is_undone(chosen, curator):
             left.remove(chosen)
             assert findings() == []
+        else:
+            refused += 1
+            assert dump() == stood
     for curation_id in reversed(left):
         curation_undo(curation_id=curation_id, viewer=curator)
     assert refused

@@ -47,7 +47,7 @@ def test_a_plan_changes_nothing(corpus, curator):
     assert not AuditEvent.objects.filter(verb__startswith="curation").exists()
 
 
-# --- categories -------------------------------------------------------------------------------------------------------
+# --- categories ------------------------------------------------------------------------------------------------------
 
 
 def test_merged_categories_are_one(corpus, curator):
@@ -142,7 +142,7 @@ def test_some_memories_of_a_category_become_another_one(corpus, curator):
     assert total(curator, category="kitchen/brewing") == 1
 
 
-# --- concepts, entities, tags -------------------------------------------------------------------------------------------
+# --- concepts, entities, tags ----------------------------------------------------------------------------------------
 
 
 def test_the_relations_of_a_merged_concept_follow(corpus, curator):
@@ -190,7 +190,7 @@ def test_a_relationship_is_stated_and_taken_back(corpus, curator):
     assert not Relationship.objects.filter(relationship_type="stands-on").exists()
 
 
-# --- many memories at once ----------------------------------------------------------------------------------------------
+# --- many memories at once -------------------------------------------------------------------------------------------
 
 
 def test_all_that_match_a_query_are_retagged(corpus, curator):
@@ -218,7 +218,7 @@ def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
     assert total(curator, tag="boiler") == 0
 
 
-# --- what is refused ----------------------------------------------------------------------------------------------------
+# --- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_tree_has_at_most_twelve_levels(corpus, curator):
     assert "13 levels deep" in plan.refusals[0]
 
 
-# --- who may ------------------------------------------------------------------------------------------------------------
+# --- who may ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_a_reader_curates_nothing(tea_curator):
         curation_plan(asked=Rename(kind="tag", term="tea", name="chai"), viewer=reader)
 
 
-# --- what is kept of it -------------------------------------------------------------------------------------------------
+# --- what is kept of it ----------------------------------------------------------------------------------------------
 
 
 def test_a_verb_is_audited_raises_the_revision_and_is_seen_by_the_index(corpus, curator):
