@@ -87,7 +87,7 @@ def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -
     def shown() -> HttpResponse:
         return render(request, "curation/term.html", {"term": term_page(kind, found, viewer, forms)}, status=422)
 
-    return _preview_or_apply(request, viewer, form, here, (term_url(kind, found), "Back"), shown)
+    return _taken(request, viewer, form, here, (term_url(kind, found), "Back"), shown)
 
 
 @curators_only
