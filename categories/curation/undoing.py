@@ -38,8 +38,16 @@ class Touched:
 def replay(curation: Curation) -> Touched:
     """Put back what a curation changed. Call it in a transaction, which a refusal ends."""
     touched = Touched()
-    for change in curation.changes.order_by("-id"):
+    for change in curation.changes.order_by("-id").iterator(chunk_size=10):
         _STEPS[Action(change.action)](change, touched)
+    try:
+        # What a row refers to must be there again too: better found here than when the transaction ends.
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    except IntegrityError as error:
+        raise UndoRefused("Something that it would bring back belongs to what is gone since.") from error
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")
     return touched
 
 
@@ -93,6 +101,8 @@ def _refuse_in_use(table: str, row: Row) -> None:
     statement = f"SELECT EXISTS (SELECT 1 FROM {links.table} WHERE {links.column} = %(id)s)"
     if table == "entity":
         statement += " OR EXISTS (SELECT 1 FROM categories_relationship WHERE %(id)s IN (source_id, target_id))"
+    if table == "category":
+        statement += " OR EXISTS (SELECT 1 FROM categories_category WHERE parent_id = %(id)s)"
     with connection.cursor() as cursor:
         cursor.execute(statement, {"id": row["id"]})
         if cursor.fetchone()[0]:
