@@ -11,7 +11,7 @@ from categories.curation.desk import KINDS, Ref
 from categories.curation.forms import VerbForm, forms_of
 from categories.curation.log import curations_seen, who
 from categories.curation.planning import Plan
-from categories.curation.reading import labels, memories_of, query_read, term_named, terms_seen
+from categories.curation.reading import labels, query_read, term_named, terms_seen
 from categories.models import Category, Concept, Curation, Entity, Relationship, TagAlias
 from search.facets import FACET
 from search.labels import memories as memories_label
@@ -102,7 +102,7 @@ def term_url(kind: str, ref: Ref) -> str:
 
 def term_page(kind: str, ref: Ref, viewer: Viewer, forms: list[VerbForm] | None = None) -> TermPage:
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
-    count = memories_of(kind, ref).filter(pk__in=visible_to(viewer).values("pk")).count()
+    count = run(SearchQuery().only(kind, value), viewer, with_hits=False).total
     return TermPage(
         kind=kind,
         ref=str(ref),
