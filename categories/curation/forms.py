@@ -38,6 +38,10 @@ class VerbForm(forms.Form):
         self.kind, self.term = kind, term
         super().__init__(data, auto_id=f"{self.request.verb}-%s", prefix=None)
 
+    @property
+    def verb(self) -> str:
+        return self.request.verb
+
     def arguments(self) -> dict[str, Any]:
         """The request's arguments by name."""
         return {"kind": self.kind, "term": self.term, **self.cleaned_data}

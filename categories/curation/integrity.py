@@ -15,7 +15,7 @@ from memories.storage import corpus_bump, outbox_stamp
 # A memory with tags twice, or with other names of tags: what it has, and what it should have.
 _TAGS = """
 WITH now AS (
-  SELECT memory.id, tag.at, coalesce(alias.tag, tag.tag) AS tag FROM memories_memory memory
+  SELECT memory.id, tag.at, coalesce(alias.tag::text, tag.tag) AS tag FROM memories_memory memory
   CROSS JOIN LATERAL unnest(memory.tags) WITH ORDINALITY AS tag (tag, at)
   LEFT JOIN categories_tagalias alias ON alias.alias = tag.tag
 ), wanted AS (

@@ -117,6 +117,8 @@ def _alone() -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute(f"SET LOCAL lock_timeout = '{_WAIT}'")
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
+                # A term goes before what hangs on it is led elsewhere.
+                cursor.execute("SET CONSTRAINTS ALL DEFERRED")
             yield
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) == _LOCK_NOT_AVAILABLE:

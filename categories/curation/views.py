@@ -81,7 +81,7 @@ def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -
     found = ref_of(kind, ref, viewer)
     data = _data(request)
     forms = forms_of(kind, ref if kind == "tag" else f"#{ref}", data, verb)
-    form = next(form for form in forms if form.request.verb == verb)
+    form = next(form for form in forms if form.verb == verb)
     here = reverse("curation:verb", args=[verb, kind, ref])
 
     def shown() -> HttpResponse:
