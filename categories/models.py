@@ -303,8 +303,8 @@ class CurationChange(models.Model):
     source_id = models.BigIntegerField(null=True)
     target_id = models.BigIntegerField(null=True)
     memory_ids = ArrayField(models.BigIntegerField(), null=True)
-    before = models.JSONField(null=True)
-    after = models.JSONField(null=True)
+    before = models.JSONField(default=list)
+    after = models.JSONField(default=list)
 
     class Meta:
         ordering = ["id"]

@@ -412,7 +412,8 @@ def _figures(relink: Relink, desk: Desk) -> Iterable[Figure]:
 def _names(kind: str, refs: list[Ref], desk: Desk) -> dict[Ref, str]:
     if kind == "tag":
         return {ref: str(ref) for ref in refs}
-    known: dict[Ref, str] = dict(labels(kind, [int(ref) for ref in refs if int(ref) > 0]))
+    known: dict[Ref, str] = {}
+    known.update(labels(kind, [int(ref) for ref in refs if int(ref) > 0]).items())
     column = "path" if kind == "category" else "name"
     return known | {ref: str(desk.table(kind)[int(ref)][column]) for ref in refs if int(ref) < 0}
 

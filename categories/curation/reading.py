@@ -66,7 +66,8 @@ def term_named(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref
 
 def names_like(error: TermNotFound, viewer: Viewer) -> tuple[str, ...]:
     """What may have been meant by a name that means nothing: of what the viewer sees."""
-    model = {"category": Category, "concept": Concept, "entity": Entity}.get(error.kind)
+    models: dict[str, type[Category | Concept | Entity]] = {"category": Category, "concept": Concept, "entity": Entity}
+    model = models.get(error.kind)
     if model is None:
         return ()
     near = similar_names(model, error.name)

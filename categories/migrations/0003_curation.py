@@ -48,8 +48,8 @@ class Migration(migrations.Migration):
                 ('source_id', models.BigIntegerField(null=True)),
                 ('target_id', models.BigIntegerField(null=True)),
                 ('memory_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), null=True, size=None)),
-                ('before', models.JSONField(null=True)),
-                ('after', models.JSONField(null=True)),
+                ('before', models.JSONField(default=list)),
+                ('after', models.JSONField(default=list)),
                 ('curation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='changes', to='categories.curation')),
             ],
             options={
