@@ -5,12 +5,10 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import Future
 
 from django.db import connection
 
 from categories.curation.tables import LINKS
-from memories.importers.analysers import Analysers, analysers
 from memories.terms import MemoryText, memories_terms
 
 # So many memories are read, analysed and written at once.
@@ -98,57 +96,40 @@ def tags_read(memory_ids: Collection[int]) -> dict[int, list[str]]:
 
 
 def tags_write(changes: Iterable[tuple[int, Sequence[str]]]) -> None:
-    """Give memories other tags, and the terms that they are found by, in blocks. Analysis runs beside the writing."""
-    waiting = list(changes)
-    with analysers() as pool:
-        ready: tuple[list[Tagged], Future[list[str]]] | None = None
-        for start in range(0, len(waiting), BLOCK):
-            block = [(memory_id, list(tags)) for memory_id, tags in waiting[start : start + BLOCK]]
-            following = (block, _analysed(pool, block, len(waiting)))
-            if ready:
-                _tags_store(*ready)
-            ready = following
-        if ready:
-            _tags_store(*ready)
+    """Give memories other tags, and the terms that they are found by, in blocks."""
+    waiting = [(memory_id, list(tags)) for memory_id, tags in changes]
+    for start in range(0, len(waiting), BLOCK):
+        block = waiting[start : start + BLOCK]
+        texts = _texts(block)
+        with connection.cursor() as cursor:
+            # Tags as JSON: arrays in an array would all have to be of one length.
+            cursor.execute(
+                "UPDATE memories_memory memory SET terms = made.terms::tsvector,"
+                " tags = ARRAY(SELECT tag FROM jsonb_array_elements_text(made.tags::jsonb)"
+                " WITH ORDINALITY AS t (tag, at) ORDER BY at)"
+                " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, tags, terms)"
+                " WHERE memory.id = made.id",
+                [
+                    [memory_id for memory_id, _ in block],
+                    [json.dumps(tags) for _, tags in block],
+                    memories_terms(texts),
+                ],
+            )
 
 
-def _analysed(pool: Analysers, block: list[Tagged], of: int) -> "Future[list[str]]":
-    ids = [memory_id for memory_id, _ in block]
+def _texts(block: Sequence[Tagged]) -> list[MemoryText]:
+    """What of the memories is searched for words, with the tags that they get."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT memory.id, memory.title, memory.summary, memory.external_id, memory.content, project.language,"
             " ARRAY(SELECT target FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal)"
             " FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id"
             " WHERE memory.id = ANY(%s)",
-            [ids],
+            [[memory_id for memory_id, _ in block]],
         )
         found = {row[0]: row[1:] for row in cursor.fetchall()}
-    texts = [
+    return [
         MemoryText(title, tuple(tags), summary, external_id, tuple(targets), content, language)
         for memory_id, tags in block
         for title, summary, external_id, content, language, targets in [found[memory_id]]
     ]
-    # Starting other processes takes longer than a few blocks take here.
-    return pool.submit(ids, texts) if of > 4 * BLOCK else _here(texts)
-
-
-def _here(texts: list[MemoryText]) -> "Future[list[str]]":
-    done: Future[list[str]] = Future()
-    done.set_result(memories_terms(texts))
-    return done
-
-
-def _tags_store(block: list[Tagged], terms: "Future[list[str]]") -> None:
-    with connection.cursor() as cursor:
-        # Tags as JSON: arrays in an array would all have to be of one length.
-        cursor.execute(
-            "UPDATE memories_memory memory SET terms = made.terms::tsvector,"
-            " tags = ARRAY(SELECT tag FROM jsonb_array_elements_text(made.tags::jsonb) WITH ORDINALITY AS t (tag, at)"
-            " ORDER BY at)"
-            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, tags, terms) WHERE memory.id = made.id",
-            [
-                [memory_id for memory_id, _ in block],
-                [json.dumps(tags) for _, tags in block],
-                terms.result(),
-            ],
-        )

@@ -167,7 +167,7 @@ def plan_page(
     plan: Plan, pairs: list[tuple[str, str]], *, url: str, back_url: str, back_label: str, changed: bool = False
 ) -> PlanPage:
     return PlanPage(
-        title=plan.title,
+        title=_to_do(plan.title),
         memories=memories_label(plan.memories) if plan.memories else "No memory",
         figures=tuple(_figure(figure) for figure in plan.figures if figure.moved or figure.collapsed)[:SHOWN_LINES],
         lines=plan.lines[:SHOWN_LINES],
@@ -197,6 +197,27 @@ def retag_page(query: str, form: VerbForm, viewer: Viewer) -> RetagPage:
         back_url=explore_url(asked),
         offered=offered("category", viewer),
     )
+
+
+# What the log says was done, and how the preview of it says what is to be done.
+_TO_DO = {
+    "Merged": "Merge",
+    "Renamed": "Rename",
+    "Moved": "Move",
+    "Changed": "Change",
+    "Related": "Relate",
+    "Unrelated": "No longer relate",
+    "Said": "Say",
+    "Ended": "No longer say",
+    "Stated:": "State:",
+    "Took": "Take",
+    "Retagged": "Retag",
+}
+
+
+def _to_do(title: str) -> str:
+    first, _, rest = title.partition(" ")
+    return f"{_TO_DO.get(first, first)} {rest}"
 
 
 def _figure(figure: Any) -> str:

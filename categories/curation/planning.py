@@ -19,6 +19,7 @@ from categories.curation.desk import CurationRefused, Desk, Line, Ref, Relink, R
 from categories.curation.lexicon import clean_tag
 from categories.curation.reading import (
     concepts_desk,
+    counts_among,
     entities_desk,
     filed_under,
     hierarchy,
@@ -397,15 +398,19 @@ def _concerned(kind: str, desk: Desk, relinks: tuple[Relink, ...]) -> list[int]:
 
 def _figures(relink: Relink, desk: Desk) -> Iterable[Figure]:
     named = _names(relink.kind, [*relink.sources, *([relink.target] if relink.target is not None else [])], desk)
-    target = named.get(relink.target, "") if relink.target is not None else ""
+    target = "" if relink.target is None else named.get(relink.target, "")
+    if relink.target is None:
+        for ref, count in counts_among(relink.kind, relink.sources, relink.memory_ids or ()):
+            yield Figure(relink.kind, named.get(ref, str(ref)), "", count, 0)
+        return
     for source in relink.sources or ("",):
         if source == "":
-            has = len(linked_ids(relink.kind, [relink.target or ""], relink.memory_ids))
+            has = len(linked_ids(relink.kind, [relink.target], relink.memory_ids))
             yield Figure(relink.kind, "", target, len(relink.memory_ids or ()) - has, 0)
             continue
         ids = linked_ids(relink.kind, [source], relink.memory_ids)
-        is_new = relink.target is None or (isinstance(relink.target, int) and relink.target < 0)
-        both = 0 if is_new or relink.target is None else len(linked_ids(relink.kind, [relink.target], ids))
+        is_new = isinstance(relink.target, int) and relink.target < 0
+        both = 0 if is_new else len(linked_ids(relink.kind, [relink.target], ids))
         yield Figure(relink.kind, named.get(source, str(source)), target, len(ids) - both, both)
 
 

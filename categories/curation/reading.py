@@ -160,6 +160,18 @@ def linked_ids(kind: str, refs: Collection[Ref], among: Collection[int] | None =
         return [row[0] for row in cursor.fetchall()]
 
 
+def counts_among(kind: str, refs: Collection[Ref], among: Collection[int]) -> list[tuple[Ref, int]]:
+    """How many of some memories have each of some terms themselves, the most first; terms without any are left out."""
+    column, cast = ("tags", "text[]") if kind == "tag" else (LINKS[kind].facet, "integer[]")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT term, count(*) FROM memories_memory, unnest({column}) AS term"
+            f" WHERE id = ANY(%s::bigint[]) AND term = ANY(%s::{cast}) GROUP BY 1 ORDER BY 2 DESC, 1",
+            [list(among), list(refs)],
+        )
+        return list(cursor.fetchall())
+
+
 def filed_under(memory_ids: Collection[int]) -> set[int]:
     """The categories that some memories are filed under themselves."""
     with connection.cursor() as cursor:

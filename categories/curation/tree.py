@@ -239,4 +239,4 @@ def _lines_of_paths(desk: Desk) -> None:
     for row in sorted(desk.table("category").values(), key=lambda row: str(row["path"])):
         before = desk.was("category", row["id"])
         if before is not None and before["path"] != row["path"]:
-            desk.line("path", before["path"], row["path"], of=("category", row["id"]))
+            desk.line("moves to", before["path"], row["path"], of=("category", row["id"]))

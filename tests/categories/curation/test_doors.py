@@ -47,7 +47,7 @@ def test_a_form_shows_what_it_would_do_and_the_preview_does_it(page):
     before = dump()
     preview = page.get(address, {"target": "kitchen/brewing"})
     text = preview.content.decode()
-    assert "Merged the category kitchen/oven into kitchen/brewing" in text
+    assert "Merge the category kitchen/oven into kitchen/brewing" in text
     assert "0 memories filed under kitchen/oven come to kitchen/brewing; 1 had both, and keep one" in text
     assert dump() == before
     sent = dict(HIDDEN.findall(text))
