@@ -1,14 +1,16 @@
-"""Curation of the vocabulary: its texts and aliases are edited here, through the services; its shape only shows.
+"""Curation of the vocabulary: its texts and aliases are edited here, through the services; its shape on /curate/.
 
 The link tables have composite primary keys, which the admin cannot register: the links show as panels on these pages.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, cast
+from urllib.parse import urlencode
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -34,8 +36,9 @@ Refused = Iterable[tuple[str | None, str]]
 class VocabularyForm(ServiceForm):
     """The texts of a row of the vocabulary."""
 
+    @abstractmethod
     def describe(self) -> None:
-        raise NotImplementedError
+        """Say it, through the service."""
 
     def write(self) -> Refused:
         try:
@@ -103,6 +106,25 @@ class LinkedAdmin(VocabularyAdmin):
     # The columns that name the row: in the link table, and the array on the memory.
     link_column: str
     memory_column: str
+    actions = ("merge_chosen",)
+
+    @admin.action(description="Merge the one chosen into another, or the first of two into the second")
+    def merge_chosen(self, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponseRedirect | None:
+        """Leads to the page that shows what would happen; nothing is done here."""
+        chosen = list(rows.order_by("pk").values_list("pk", flat=True)[:3])
+        if len(chosen) > 2:
+            self.message_user(request, "Choose one or two.", messages.ERROR)
+            return None
+        kind = str(self.model._meta.model_name)
+        if len(chosen) == 1:
+            return HttpResponseRedirect(reverse("curation:term", args=[kind, chosen[0]]))
+        address = reverse("curation:verb", args=["merge", kind, chosen[0]])
+        return HttpResponseRedirect(f"{address}?{urlencode({'target': f'#{chosen[1]}'})}")
+
+    @admin.display(description="curation")
+    def shown_curation(self, row: Any) -> SafeString:
+        address = reverse("curation:term", args=[row._meta.model_name, row.pk])
+        return format_html('<a href="{}">Rename, move, merge, split, relate</a>', address)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A subquery among the columns: counted for the rows of the page, not for those that are left out.
@@ -150,8 +172,17 @@ class CategoryAdmin(LinkedAdmin):
     list_select_related = ("batch",)
     list_filter = ("depth",)
     search_fields = ("path", "name")
-    fields = ("path", "name", "parent", "depth", "description", "aliases", "shown_children", "shown_memories", "batch")
-    readonly_fields = ("path", "name", "parent", "depth", "batch", "shown_children", "shown_memories")
+    fields = (
+        ("path", "name"),
+        ("parent", "depth"),
+        "shown_curation",
+        "description",
+        "aliases",
+        "shown_children",
+        "shown_memories",
+        "batch",
+    )
+    readonly_fields = ("path", "name", "parent", "depth", "batch", "shown_curation", "shown_children", "shown_memories")
 
     @admin.display(description="children")
     def shown_children(self, category: Category) -> SafeString:
@@ -170,8 +201,25 @@ class ConceptAdmin(LinkedAdmin):
     list_select_related = ("batch",)
     list_filter = ("concept_type",)
     search_fields = ("name", "concept_type")
-    fields = ("name", "concept_type", "description", "aliases", "shown_relations", "weight", "shown_memories", "batch")
-    readonly_fields = ("name", "concept_type", "weight", "batch", "shown_relations", "shown_memories")
+    fields = (
+        ("name", "concept_type"),
+        "shown_curation",
+        "description",
+        "aliases",
+        "shown_relations",
+        "weight",
+        "shown_memories",
+        "batch",
+    )
+    readonly_fields = (
+        "name",
+        "concept_type",
+        "weight",
+        "batch",
+        "shown_curation",
+        "shown_relations",
+        "shown_memories",
+    )
 
     @admin.display(description="related concepts")
     def shown_relations(self, concept: Concept) -> SafeString:
@@ -189,8 +237,16 @@ class EntityAdmin(LinkedAdmin):
     list_select_related = ("batch",)
     list_filter = ("entity_type",)
     search_fields = ("name",)
-    fields = ("name", "entity_type", "description", "aliases", "shown_relations", "shown_memories", "batch")
-    readonly_fields = ("name", "entity_type", "batch", "shown_relations", "shown_memories")
+    fields = (
+        ("name", "entity_type"),
+        "shown_curation",
+        "description",
+        "aliases",
+        "shown_relations",
+        "shown_memories",
+        "batch",
+    )
+    readonly_fields = ("name", "entity_type", "batch", "shown_curation", "shown_relations", "shown_memories")
 
     @admin.display(description="relationships")
     def shown_relations(self, entity: Entity) -> SafeString:

@@ -33,7 +33,7 @@ class EditRefusedError(ValueError):
 @transaction.atomic
 def category_describe(*, category: Category, description: str, aliases: Iterable[str], viewer: Viewer) -> Category:
     """Say what a category is, and by what other names it is known. Several may share one: paths tell them apart."""
-    names = _aliases(aliases, category.name)
+    names = clean_aliases(aliases, category.name)
     _edit(category, {"description": _text(description, "description"), "aliases": names}, viewer)
     return category
 
@@ -41,8 +41,8 @@ def category_describe(*, category: Category, description: str, aliases: Iterable
 @transaction.atomic
 def concept_describe(*, concept: Concept, description: str, aliases: Iterable[str], viewer: Viewer) -> Concept:
     """Say what a concept is, and by what other names it is known."""
-    names = _aliases(aliases, concept.name)
-    _refuse_taken(names, Concept.objects.exclude(pk=concept.pk))
+    names = clean_aliases(aliases, concept.name)
+    refuse_taken(names, Concept.objects.exclude(pk=concept.pk))
     _edit(concept, {"description": _text(description, "description"), "aliases": names}, viewer)
     return concept
 
@@ -50,8 +50,8 @@ def concept_describe(*, concept: Concept, description: str, aliases: Iterable[st
 @transaction.atomic
 def entity_describe(*, entity: Entity, description: str, aliases: Iterable[str], viewer: Viewer) -> Entity:
     """Say what an entity is, and by what other names it is known. The same name may stand for another type of thing."""
-    names = _aliases(aliases, entity.name)
-    _refuse_taken(names, Entity.objects.filter(entity_type=entity.entity_type).exclude(pk=entity.pk))
+    names = clean_aliases(aliases, entity.name)
+    refuse_taken(names, Entity.objects.filter(entity_type=entity.entity_type).exclude(pk=entity.pk))
     _edit(entity, {"description": _text(description, "description"), "aliases": names}, viewer)
     terms_refresh(ENTITIES, [entity.pk])
     return entity
@@ -90,7 +90,7 @@ def _text(text: str, field: str) -> str:
     return text.strip()
 
 
-def _aliases(aliases: Iterable[str], name: str) -> list[str]:
+def clean_aliases(aliases: Iterable[str], name: str) -> list[str]:
     """Aliases as they are stored: one line each, each once whatever its case, and never the name itself."""
     kept: dict[str, str] = {}
     for alias in aliases:
@@ -105,7 +105,7 @@ def _aliases(aliases: Iterable[str], name: str) -> list[str]:
     return list(kept.values())
 
 
-def _refuse_taken(aliases: list[str], others: QuerySet[Any]) -> None:
+def refuse_taken(aliases: list[str], others: QuerySet[Any]) -> None:
     """An alias that is another's name would never be reached: names are looked up first."""
     lowered = [alias.lower() for alias in aliases]
     named = others.annotate(lower=Lower("name")).filter(Q(lower__in=lowered)).first() if lowered else None

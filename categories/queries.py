@@ -131,6 +131,12 @@ def resolve_entities(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
     return {name: tuple(terms[pk] for pk in ids) for name, ids in found.items()}
 
 
+def tags_now(tags: Collection[str]) -> dict[str, str]:
+    """Those of some tags that are another name of one, and the one that each means."""
+    statement = "SELECT alias, tag FROM categories_tagalias WHERE alias = ANY(%(tags)s)"
+    return dict(_rows(statement, {"tags": list(tags)})) if tags else {}
+
+
 def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
     """Categories by id, with the names along their paths: one statement for the nodes, one for their ancestors."""
     if not ids:
@@ -176,8 +182,12 @@ def category_children(ids: Collection[int]) -> dict[int, tuple[TreeNode, ...]]:
 
 
 def ids_by_path(paths: Collection[str]) -> dict[str, int]:
-    """Categories by slug path."""
-    return dict(Category.objects.filter(path__in=list(paths)).values_list("path", "pk")) if paths else {}
+    """Categories by slug path: by the one that they have, or by one that they had once and nobody has now."""
+    statement = (
+        "SELECT path, id FROM categories_category WHERE path = ANY(%(paths)s)"
+        " UNION ALL SELECT path, category_id FROM categories_formerpath WHERE path = ANY(%(paths)s)"
+    )
+    return dict(_rows(statement, {"paths": list(paths)})) if paths else {}
 
 
 def _ancestor_paths(path: str) -> list[str]:

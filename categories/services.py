@@ -14,10 +14,14 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import CategoryPath, parse_path
+from categories.queries import tags_now
 from categories.terms import ENTITIES, RELATIONSHIPS, terms_refresh
 
 EntityKey = tuple[str, str]
 """An entity's type and name."""
+
+# Whoever writes memories holds it shared, whoever changes what their links lead to holds it alone.
+VOCABULARY_LOCK = 0x766F636162
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Vocabulary:
     """The same by the category's id."""
     concepts: dict[str, int] = field(default_factory=dict)
     entities: dict[EntityKey, int] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    """Tags that are another name of one, and the one that each means."""
     made: dict[str, int] = field(default_factory=dict)
     """How many were made, by kind."""
 
@@ -54,11 +60,27 @@ class Vocabulary:
         if made:
             self.made[kind] = self.made.get(kind, 0) + made
 
+    def tags_of(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Tags as they are stored: by the names that they go by now, each once."""
+        return tuple(dict.fromkeys(self.tags.get(tag, tag) for tag in tags))
+
+
+def vocabulary_share() -> None:
+    """Keep categories, concepts and entities as they are until the transaction ends: call it before links are read."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
+
+
+def tags_ensure(*, tags: Iterable[str], vocabulary: Vocabulary) -> None:
+    """Look up which tags are another name of one."""
+    vocabulary.tags.update(tags_now(set(tags)))
+
 
 def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
     """Make or match categories with their ancestors; afterwards `vocabulary.categories` knows every path by its slug.
 
-    A single name that no path has but that is an alias of a category means that category.
+    A single name that no path has but that is an alias of a category means that category, and a path that a category
+    had once means where that is now.
     """
     wanted: dict[str, CategoryPath] = {}
     for text in paths:
@@ -66,11 +88,15 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
             wanted[parsed.path] = parsed
     if not wanted:
         return
+    known = _category_ids(path for parsed in wanted.values() for path in parsed.paths)
+    for path, now in _former_paths([parsed for path, parsed in wanted.items() if path not in known]).items():
+        categories_ensure(paths=[now], vocabulary=vocabulary)
+        vocabulary.know_category(path, vocabulary.categories[_slug_of(now)])
+        del wanted[path]
     names: dict[str, tuple[str, str]] = {}
     for parsed in wanted.values():
         for depth, path in enumerate(parsed.paths):
             names.setdefault(path, (parsed.paths[depth - 1] if depth else "", parsed.names[depth]))
-    known = _category_ids(names)
     for path, category_id in _category_aliases(
         [(parsed.names[0], path) for path, parsed in wanted.items() if len(parsed.names) == 1 and path not in known]
     ).items():
@@ -106,6 +132,27 @@ def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], v
             )
             vocabulary.count("categories", cursor.rowcount)
         known.update(_category_ids(rows))
+
+
+def _former_paths(paths: Sequence[CategoryPath]) -> dict[str, str]:
+    """Of paths that are not there, those that lead through one that a category had, and how they are written now."""
+    if not paths:
+        return {}
+    with connection.cursor() as cursor:
+        # Through formerpath_path_unique.
+        cursor.execute(
+            "SELECT former.path, category.path FROM categories_formerpath former"
+            " JOIN categories_category category ON category.id = former.category_id WHERE former.path = ANY(%s)",
+            [list({step for path in paths for step in path.paths})],
+        )
+        now = dict(cursor.fetchall())
+    led: dict[str, str] = {}
+    for path in paths:
+        for depth in range(len(path.paths), 0, -1):
+            if (there := now.get(path.paths[depth - 1])) is not None:
+                led[path.path] = "/".join((there, *path.names[depth:]))
+                break
+    return led
 
 
 def _category_ids(paths: Iterable[str]) -> dict[str, int]:
@@ -234,8 +281,10 @@ def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
                 "SELECT asked.type, asked.name, min(entity.id)"
                 " FROM categories_entity entity, unnest(entity.aliases) alias,"
                 " unnest(%s::text[], %s::text[]) AS asked (type, name)"
-                " WHERE entity.aliases <> '{}' AND lower(alias) = lower(asked.name) AND entity.entity_type = asked.type"
-                " GROUP BY 1, 2",
+                # One that was merged into another type is known there by `type:name`.
+                " WHERE entity.aliases <> '{}'"
+                " AND (lower(alias) = lower(asked.name) AND entity.entity_type = asked.type"
+                " OR lower(alias) = lower(asked.type || ':' || asked.name)) GROUP BY 1, 2",
                 [[kind for kind, _ in rest], [name for _, name in rest]],
             )
             found.update({(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()})
@@ -307,7 +356,7 @@ def category_enrich(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
     related = {vocabulary.categories[_slug_of(path)][-1] for path in details.related} - {category_id}
     changes: dict[str, object] = {
         "description": category.description or details.description,
-        "aliases": _joined_aliases(category.name, category.aliases, details.aliases),
+        "aliases": joined_aliases(category.name, category.aliases, details.aliases),
         "related_ids": _joined_ids(category.related_ids, related),
     }
     if details.name and category.batch_id is not None and category.batch_id == vocabulary.batch_id:
@@ -343,7 +392,7 @@ def concept_enrich(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
     changes: dict[str, object] = {
         "concept_type": concept.concept_type or details.concept_type,
         "description": concept.description or details.description,
-        "aliases": _joined_aliases(concept.name, concept.aliases, details.aliases),
+        "aliases": joined_aliases(concept.name, concept.aliases, details.aliases),
         "weight": details.weight if concept.weight is None else concept.weight,
         "broader_ids": _joined_ids(concept.broader_ids, broader),
         "narrower_ids": _joined_ids(concept.narrower_ids, narrower),
@@ -369,7 +418,7 @@ def entity_enrich(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
     entity = Entity.objects.get(pk=vocabulary.entities[key])
     changes: dict[str, object] = {
         "description": entity.description or details.description,
-        "aliases": _joined_aliases(entity.name, entity.aliases, details.aliases),
+        "aliases": joined_aliases(entity.name, entity.aliases, details.aliases),
     }
     _change(entity, changes, vocabulary)
     terms_refresh(ENTITIES, [entity.pk])
@@ -408,7 +457,7 @@ def relationship_enrich(*, details: RelationshipDetails, vocabulary: Vocabulary)
     return relationship.pk
 
 
-def _joined_aliases(name: str, known: Sequence[str], more: Sequence[str]) -> list[str]:
+def joined_aliases(name: str, known: Sequence[str], more: Sequence[str]) -> list[str]:
     """The aliases known and new, each once whatever its case, the name itself left out."""
     seen = {name.lower()}
     joined: list[str] = []

@@ -1,11 +1,13 @@
 """What the admin's pages share: who is editing, pages that only show, and lists that stay cheap on a large corpus."""
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
 from django.db.models import Model
+from django.forms.models import ModelFormMetaclass
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -40,7 +42,11 @@ class CurationAdmin(ModelAdmin):
     list_max_show_all = 200
 
 
-class ServiceForm(ModelForm):
+class AbstractForm(ModelFormMetaclass, ABCMeta):
+    """Forms of models whose classes may leave something to those below them."""
+
+
+class ServiceForm(ModelForm, metaclass=AbstractForm):
     """A form whose last check is the service that does the writing: what it refuses is an error of the form."""
 
     viewer: Viewer
@@ -52,9 +58,9 @@ class ServiceForm(ModelForm):
             for field, message in self.write():
                 self.add_error(field, message)
 
+    @abstractmethod
     def write(self) -> Iterable[tuple[str | None, str]]:
         """Do it; or give what stands against it, by field."""
-        raise NotImplementedError
 
 
 class ServiceAdmin(CurationAdmin):

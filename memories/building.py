@@ -9,7 +9,7 @@ from django.db import connection
 
 from categories.models import MadeBy
 from categories.paths import parse_path
-from categories.services import ConceptKey, Vocabulary, categories_ensure, concepts_ensure, entities_ensure
+from categories.services import ConceptKey, Vocabulary, categories_ensure, concepts_ensure, entities_ensure, tags_ensure
 from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.storage import MemoryImage, NamedLink, Ref
@@ -18,7 +18,8 @@ _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@\[\
 
 
 def names_ensure(records: Sequence[MemoryRecord], vocabulary: Vocabulary) -> None:
-    """Make or match the categories, concepts and entities that records name."""
+    """Make or match the categories, concepts and entities that records name, and what their tags are called now."""
+    tags_ensure(tags=(tag for record in records for tag in record.tags), vocabulary=vocabulary)
     categories_ensure(paths={path for record in records for path in record.categories}, vocabulary=vocabulary)
     concepts_ensure(
         concepts=(ConceptKey(concept.name, concept.type) for record in records for concept in record.concepts),
@@ -90,7 +91,7 @@ def record_image(
         title=title,
         summary=record.summary,
         content=record.content,
-        tags=record.tags,
+        tags=vocabulary.tags_of(record.tags),
         state=record.state or Memory.State.ACTIVE.value,
         state_reason="",
         importance=record.importance,

@@ -11,7 +11,7 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer, visible_to
 from categories.models import MadeBy
-from categories.services import Vocabulary
+from categories.services import Vocabulary, vocabulary_share
 from memories.building import (
     category_refs,
     concept_refs,
@@ -80,6 +80,7 @@ class ChangeRefused(ValueError):  # noqa: N818
 def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     """Store a new memory. One with the same id, or without an id the same text, in the project is AlreadyExists."""
     vocabulary = Vocabulary(viewer)
+    vocabulary_share()
     project = _project_for(record, viewer, vocabulary)
     title = record.title or derived_title(record.content)
     content_hash = content_hash_of(title, record.content)
@@ -163,6 +164,7 @@ def _made_by(viewer: Viewer) -> MadeBy:
 
 def _writable(memory_id: int, viewer: Viewer) -> MemoryImage:
     """The memory as it stands, locked until the end of the transaction."""
+    vocabulary_share()
     if not visible_to(viewer).filter(pk=memory_id).exists():
         raise MemoryNotFound(memory_id)
     # One row by its id: the only form of lock that works on a distributed table.
@@ -227,6 +229,8 @@ def _changed(before: MemoryImage, changes: MemoryChanges, vocabulary: Vocabulary
         raise ChangeRefused(
             "project", f"a memory stays in its project ({project.slug}); store it anew in the other one"
         )
+    if "tags" in given:
+        values["tags"] = vocabulary.tags_of(changes.tags)
     if "title" in given:
         values["title"] = changes.title or derived_title(values.get("content", before.content))
     if "id" in given and changes.id != before.external_id:

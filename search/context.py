@@ -13,7 +13,7 @@ from search.chips import Chip, build_chips
 from search.corpus import CorpusCounts
 from search.facets import FACET, STATES
 from search.labels import memories, number, plural, spoken_number
-from search.links import Link, explore_url, values_url
+from search.links import Link, explore_url, retag_url, values_url
 from search.pager import Pager, PageSize, build_pager
 from search.query import Mode, Problem, SearchQuery, Sort
 from search.run import FacetPage, SearchResult, SearchWarning, WithoutFilter
@@ -90,6 +90,8 @@ class ExplorerContext:
     results: tuple[ResultCard, ...]
     pager: Pager | None
     empty: EmptyState | None
+    # Where all that matches is retagged, for those who may.
+    retag: Link | None
     # What a form sends that asks about this query.
     pairs: tuple[Pair, ...]
 
@@ -130,6 +132,7 @@ def build_context(
     notices: Iterable[Notice] = (),
     *,
     together: UnifiedResult | None = None,
+    may_curate: bool = False,
     zone: tzinfo = UTC,
     now: datetime | None = None,
 ) -> ExplorerContext:
@@ -166,6 +169,7 @@ def build_context(
         hits=build_cards(query, result, zone) if together is None else (),
         results=build_result_cards(query, together, zone) if together else (),
         pager=_pager(query, result, together),
+        retag=_retag(query, result) if may_curate else None,
         empty=_empty(query, result, corpus) if not (together.found if together else result.total) else None,
         pairs=form_pairs(query),
     )
@@ -253,6 +257,11 @@ def _matched(result: SearchResult, together: UnifiedResult | None) -> str:
     if together is not None:
         took = f"{others_found(together)} · {took}"
     return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
+
+
+def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
+    """Of what is only known to be at least so many, nobody could say what would be changed."""
+    return None if result.at_least else Link(f"Retag all {number(result.total)}", retag_url(query))
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:

@@ -47,6 +47,12 @@ def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
     return _address(_path("search:why_not"), asked, query.but().querystring())
 
 
+def retag_url(query: SearchQuery) -> str:
+    """Where all memories that match a query are retagged."""
+    asked = query.but(sort=None, page_size=25).querystring()
+    return _address(_path("curation:retag"), urlencode({"query": asked}))
+
+
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:
     """The page of a memory. It is told the query, so that it can lead back to the results."""
     return _told("memories:detail", memory_id, query)

@@ -1,7 +1,7 @@
 """From a query to a plan: names to ids, words to terms, dates to instants, and what to tell the visitor about them."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import TypeVar
@@ -21,6 +21,7 @@ from categories.queries import (
     resolve_concepts,
     resolve_entities,
     similar_names,
+    tags_now,
 )
 from memories.embeddings import EmbedderNotReady, query_vector
 from memories.models import Project
@@ -198,7 +199,16 @@ def _meanings(engine: Engine, key: str, names: tuple[str, ...], planned: Planned
             return {name: tuple(term.id for term in these) for name, these in terms.items()}
     if key == "state":
         return {name: (name.lower(),) for name in names if name.lower() in STATES}
+    if key == "tag":
+        return resolve_tags(names)
     return {name: (stored_as(key, name),) for name in names}
+
+
+def resolve_tags(names: Collection[str]) -> dict[str, tuple[Value, ...]]:
+    """The tag that each name means: one that was merged or renamed means what it is called now."""
+    tags = {name: normalise_tag(name) for name in names}
+    now = tags_now(tags.values())
+    return {name: (now.get(tag, tag),) for name, tag in tags.items()}
 
 
 def stored_as(key: str, name: str) -> str:

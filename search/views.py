@@ -29,7 +29,15 @@ def explore(request: PageRequest) -> HttpResponse:
     together = unified(counted, viewer) if is_unified(query) else None
     result = together.answer if together else run(counted, viewer)
     corpus = corpus_counts(viewer)
-    context = build_context(query, result, corpus, problem_notices(problems), together=together, zone=viewer.timezone)
+    context = build_context(
+        query,
+        result,
+        corpus,
+        problem_notices(problems),
+        together=together,
+        may_curate="curate" in viewer.scopes,
+        zone=viewer.timezone,
+    )
     return page_response(
         request,
         "search/explore.html",

@@ -11,7 +11,10 @@ from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer
+from categories.curation.successors import ids_now
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
+from categories.queries import tags_now
+from categories.services import VOCABULARY_LOCK
 from categories.terms import terms_catch_up
 from memories.importers.write import IMPORT_LOCK
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
@@ -41,6 +44,8 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
     """Remove what a batch made and restore what it changed. With `force`, edits made since are lost."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
+        # Rows of the vocabulary go: what a curation wrote down of them must not change meanwhile.
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
     batch = _undoable(batch_id)
     events = AuditEvent.objects.filter(batch=batch, before__isnull=False)
     made = list(Memory.objects.filter(batch=batch).order_by("id").values_list("id", flat=True))
@@ -118,11 +123,27 @@ def _memories_restore(events: models.QuerySet[AuditEvent], memory_ids: set[int])
         before.setdefault(memory_id, {}).update(values or {})
     wanted = list(before)
     restored = 0
+    for values in before.values():
+        _merged_follow(values)
     for start in range(0, len(wanted), _BLOCK):
         images = images_read(wanted[start : start + _BLOCK])
         changes = [(image, image_restored(image, before[image.id])) for image in images.values()]
         restored += len(images_update(changes))
     return restored
+
+
+def _merged_follow(values: dict[str, Any]) -> None:
+    """Links that stood before lead to what has taken the place of a term that was merged since, each once."""
+    for kind, column in (("category", "categories"), ("concept", "concepts"), ("entity", "entities")):
+        refs: dict[int, list[Any]] = {}
+        ids = ids_now(kind, [ref[0] for ref in values.get(column, ())])
+        for ref in values.get(column, ()):
+            refs.setdefault(ids[ref[0]], [ids[ref[0]], *ref[1:]])
+        if column in values:
+            values[column] = [refs[one] for one in sorted(refs) if one]
+    if "tags" in values:
+        now = tags_now(values["tags"])
+        values["tags"] = list(dict.fromkeys(now.get(tag, tag) for tag in values["tags"]))
 
 
 def _memories_remove(memory_ids: Sequence[int]) -> None:

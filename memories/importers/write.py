@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
-from categories.services import Vocabulary
+from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.building import names_ensure, record_image, sessions_ensure
 from memories.importers.analysers import Analysers, analysers
 from memories.importers.base import Found, Reading, Refusal
@@ -99,6 +99,7 @@ def records_write(
     run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), stage=stage)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
         # Entries of GIN indexes gather beside them, and are sorted in with so much memory.
         cursor.execute("SET LOCAL work_mem = '64MB'")
         # Foreign keys are checked with each block, not all at the end: parents always come first.

@@ -1,0 +1,150 @@
+"""The forms of the pages, one a verb. Each ends as the request that the API takes, and is judged by it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from pydantic import ValidationError
+
+from categories.curation.requests import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
+from config.admin import Lines
+from memories.records import reasons
+
+CONCEPT_RELATIONS = (
+    ("broader", "broader than this"),
+    ("narrower", "narrower than this"),
+    ("related", "related to this"),
+)
+
+
+def _names(label: str, help_text: str = "One a line.") -> Lines:
+    return Lines(required=False, label=label, help_text=help_text, widget=forms.Textarea(attrs={"rows": 2}))
+
+
+def _target(label: str, **more: Any) -> forms.CharField:
+    """A term by name; the browser offers those that are used most."""
+    attributes = {"list": "terms", "autocomplete": "off", "spellcheck": "false"}
+    return forms.CharField(label=label, max_length=1_600, widget=forms.TextInput(attrs=attributes), **more)
+
+
+class VerbForm(forms.Form):
+    """What is asked for of a term that the page is about. `asked` is the request, once the form is valid."""
+
+    request: type[Asked]
+    legend: str
+    asked: Asked
+
+    def __init__(self, data: Mapping[str, Any] | None, kind: str, term: str) -> None:
+        self.kind, self.term = kind, term
+        super().__init__(data, auto_id=f"{self.request.verb}-%s", prefix=None)
+
+    @property
+    def verb(self) -> str:
+        return self.request.verb
+
+    def arguments(self) -> dict[str, Any]:
+        """The request's arguments by name."""
+        return {"kind": self.kind, "term": self.term, **self.cleaned_data}
+
+    def clean(self) -> dict[str, Any]:
+        if not self.errors:
+            try:
+                self.asked = self.request.model_validate(self.arguments())
+            except ValidationError as error:
+                self.add_error(None, "; ".join(reasons(error, self.request)))
+        return self.cleaned_data
+
+    def refuse(self, field: str, reason: str) -> None:
+        """Show a reason at the field that it is about."""
+        self.add_error(field if field in self.fields else None, reason)
+
+
+class RenameForm(VerbForm):
+    request, legend = Rename, "Rename"
+    name = forms.CharField(max_length=600, label="New name")
+
+
+class MergeForm(VerbForm):
+    request, legend = Merge, "Merge into another"
+    target = _target("Into")
+
+    def arguments(self) -> dict[str, Any]:
+        return {"kind": self.kind, "source": self.term, **self.cleaned_data}
+
+
+class MoveForm(VerbForm):
+    request, legend = Move, "Move"
+    parent = _target("New parent", required=False, help_text="Empty for the root.")
+
+    def arguments(self) -> dict[str, Any]:
+        return {"category": self.term, **self.cleaned_data}
+
+
+class AliasForm(VerbForm):
+    request, legend = Alias, "Other names"
+    add = _names("Add")
+    remove = _names("Remove", "One a line; for a category also a path that it had.")
+
+
+class SplitForm(VerbForm):
+    request, legend = Split, "Split"
+    name = forms.CharField(max_length=600, label="Name of the new one")
+    query = forms.CharField(
+        required=False, max_length=8_000, label="Its memories that match", help_text="Such as tag=db&since=30d."
+    )
+    memories = forms.CharField(required=False, label="or these", help_text="Numbers, such as 12 15 #19.")
+
+    def clean_memories(self) -> list[int]:
+        words = self.cleaned_data["memories"].replace(",", " ").split()
+        numbers = [word.removeprefix("#") for word in words]
+        if wrong := next((n for n in numbers if not (n.isascii() and n.isdecimal() and len(n) < 19)), None):
+            raise forms.ValidationError(f"“{wrong}” is not the number of a memory.")
+        return [int(number) for number in numbers]
+
+
+class RelateForm(VerbForm):
+    request, legend = Relate, "Relate"
+    how = forms.CharField(max_length=100, label="How", help_text="The type of the relationship, such as depends-on.")
+    other = _target("Other")
+    fact = forms.CharField(required=False, max_length=2_000, label="What holds, in a sentence")
+    remove = forms.BooleanField(required=False, label="No longer")
+
+    def __init__(self, data: Mapping[str, Any] | None, kind: str, term: str) -> None:
+        super().__init__(data, kind, term)
+        if kind != "entity":
+            del self.fields["fact"]
+        if kind == "concept":
+            self.fields["how"] = forms.ChoiceField(choices=CONCEPT_RELATIONS, label="The other is")
+        elif kind == "category":
+            self.fields["how"] = forms.CharField(initial="related", widget=forms.HiddenInput())
+
+
+class RetagForm(VerbForm):
+    """About all memories that match a query, in the place of a term."""
+
+    request, legend = Retag, "Retag"
+    add_tags = _names("Add tags")
+    remove_tags = _names("Remove tags")
+    set_category = _target("Set the category", required=False, help_text="In place of all others.")
+    add_categories = _names("Add categories")
+    remove_categories = _names("Remove categories")
+    add_concepts = _names("Add concepts")
+    remove_concepts = _names("Remove concepts")
+
+    def arguments(self) -> dict[str, Any]:
+        return {"query": self.term, **self.cleaned_data}
+
+
+FORMS: dict[str, type[VerbForm]] = {
+    form.request.verb: form for form in (RenameForm, MergeForm, MoveForm, AliasForm, SplitForm, RelateForm)
+}
+
+
+def forms_of(kind: str, term: str, data: Mapping[str, Any] | None = None, verb: str = "") -> list[VerbForm]:
+    """The verbs that make sense for a kind; the one that was asked for with what it was asked with."""
+    verbs = [name for name in FORMS if fits(name, kind)]
+    return [FORMS[name](data if name == verb else None, kind, term) for name in verbs]
+
+
+def fits(verb: str, kind: str) -> bool:
+    return verb in FORMS and not (verb == "move" and kind != "category") and not (verb == "relate" and kind == "tag")

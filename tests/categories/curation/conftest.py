@@ -1,0 +1,77 @@
+"""A small vocabulary with everything that a verb has to follow, and the database as it stands, to compare."""
+
+import json
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from access.viewer import Viewer, command_viewer
+from memories.models import Memory, Project
+from tests.corpus import RECORDS
+
+MORE = [
+    {"record": "concept", "name": "heat", "narrower": ["temperature", "boiling"], "related": ["safety"]},
+    {"record": "concept", "name": "temperature", "aliases": ["warmth"], "description": "How hot it is."},
+    {"record": "category", "path": "Kitchen", "related": ["Guests"], "description": "Where we cook."},
+    {"record": "relationship", "source": "person:Mio", "type": "owns", "target": "tool:kettle", "evidence": ["t1"]},
+    {"record": "relationship", "source": "person:Ada", "type": "owns", "target": "tool:kettle", "fact": "Ada's kettle"},
+    {"record": "relationship", "source": "person:Ada", "type": "knows", "target": "person:Mio", "evidence": ["b1"]},
+    {"record": "relationship", "source": "person:Mio", "type": "knows", "target": "person:Ada", "evidence": ["t2"]},
+]
+# All that a curation may touch; not the audit trail, what it keeps of itself, the outbox and the revision.
+TABLES = (
+    "memories_memory",
+    "memories_project",
+    "memories_memorylink",
+    "categories_category",
+    "categories_categorylink",
+    "categories_concept",
+    "categories_conceptlink",
+    "categories_entity",
+    "categories_entitylink",
+    "categories_relationship",
+    "categories_entityvector",
+    "categories_relationshipvector",
+    "categories_formerpath",
+    "categories_tagalias",
+)
+
+
+@pytest.fixture
+def corpus(db, tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in [*RECORDS, *MORE]))
+    call_command("import_memories", str(path), verbosity=0)
+
+
+@pytest.fixture
+def curator():
+    """Somebody who may do everything."""
+    return command_viewer()
+
+
+@pytest.fixture
+def tea_curator(corpus):
+    """A curator of the tea house, who sees nothing else."""
+    tea = frozenset([Project.objects.get(slug="tea").pk])
+    return Viewer(tea, frozenset(["read", "write", "curate"]), tea)
+
+
+def dump():
+    """Every row of the tables, whole."""
+    rows = {}
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(f"SELECT to_jsonb(own)::text FROM {table} own ORDER BY 1")
+            rows[table] = [row[0] for row in cursor.fetchall()]
+    return rows
+
+
+def number(external_id):
+    """The number of a memory of the corpus."""
+    return Memory.objects.get(external_id=external_id).pk
+
+
+def tags(external_id):
+    return Memory.objects.get(external_id=external_id).tags
