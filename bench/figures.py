@@ -176,6 +176,32 @@ class VectorFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class CategoryRead:
+    """One read of categories by an engine, or by plain SQL: asked again and again, and the first time after a write."""
+
+    read: str
+    by: str
+    viewer: str
+    warm: Spread | None
+    after_write: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryFigures:
+    """The three reads of categories among so many memories. `cold` is the first answer of a process."""
+
+    memories: int
+    categories: int
+    queries: int
+    writes: int
+    load_before: float
+    load_after: float
+    figures: dict[str, float]
+    cold: dict[str, Spread | None]
+    reads: list[CategoryRead]
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Where and when it was measured."""
 
@@ -198,4 +224,5 @@ class Report:
     budget_seconds: float
     sizes: dict[str, SizeFigures]
     vectors: dict[str, VectorFigures] = field(default_factory=dict)
+    categories: dict[str, CategoryFigures] = field(default_factory=dict)
     format: int = 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bench.figures import PeerFigures, Report, SizeFigures, Spread, VectorFigures
+from bench.figures import CategoryFigures, PeerFigures, Report, SizeFigures, Spread, VectorFigures
 from bench.measuring import KEYWORD, MIXED
 from bench.naming import FIGURES
 from bench.query_log import AFTER_CHANGE, KINDS
@@ -24,6 +24,8 @@ def report_lines(report: Report) -> list[str]:
         lines += ["", *_size(figures)]
     for vectors in report.vectors.values():
         lines += ["", *_vectors(vectors)]
+    for categories in report.categories.values():
+        lines += ["", *_categories(categories)]
     return lines
 
 
@@ -71,6 +73,23 @@ def _vectors(figures: VectorFigures) -> list[str]:
         f" {_number(figures.index_bytes / 1e6)} MB{made}; load of the machine"
         f" {figures.load_before} before the queries, {figures.load_after} after them. Milliseconds, of"
         f" {figures.filters[0].queries} queries a row.",
+        "",
+        *table_lines(headings, rows),
+    ]
+
+
+def _categories(figures: CategoryFigures) -> list[str]:
+    rows = []
+    for one in figures.reads:
+        times = [_at(spread, percentile) for spread in (one.warm, one.after_write) for percentile in _PERCENTILES[:3]]
+        rows.append([one.read, one.by, one.viewer, *times])
+    cold = ", ".join(f"{of} {_at(spread, 'p50')}" for of, spread in figures.cold.items())
+    headings = ["read", "by", "sees", *_PERCENTILES[:3], *(f"{p}, after a write" for p in _PERCENTILES[:3])]
+    return [
+        f"### {figures.categories:,} categories of {figures.memories:,} memories",
+        "",
+        f"{figures.queries} queries a read, {figures.writes} writes; load of the machine {figures.load_before} before,"
+        f" {figures.load_after} after them. Milliseconds. The first answer of a process: {cold}.",
         "",
         *table_lines(headings, rows),
     ]
