@@ -5,7 +5,7 @@ from typing import Any
 
 from access.viewer import Viewer
 from agent_tools.arguments import Arguments, pairs_of_arguments, split_shown
-from agent_tools.rendering import Row, rendered, rendered_tables, same_columns
+from agent_tools.rendering import Row, rendered, rendered_tables
 from categories.listing import Listed, category_list
 from categories.looking import Child, Described
 from categories.overview import ConceptFigures, Document, category_overview, concepts_in
@@ -27,13 +27,13 @@ def category_search(arguments: Arguments, viewer: Viewer) -> str:
     head: dict[str, Any] = {"category": _about(found.category), "statistics": statistics}
     head |= _told(found.message, found.warnings)
     tables: dict[str, Sequence[Row]] = {
-        "documents": same_columns([_document(one) for one in found.documents]),
-        "concepts": same_columns([_concept(one) for one in found.concepts]),
+        "documents": _used([_document(one) for one in found.documents]),
+        "concepts": _used([_concept(one) for one in found.concepts]),
     }
     if found.children:
         tables["child_categories"] = [_child(one) for one in found.children]
     if found.chunks is not None:
-        tables["chunks"] = same_columns([_chunk(one) for one in found.chunks])
+        tables["chunks"] = _used([_chunk(one) for one in found.chunks])
     return rendered_tables(head, tables, shown, "raise it, or ask for a smaller limit")
 
 
@@ -56,7 +56,7 @@ def list_categories(arguments: Arguments, viewer: Viewer) -> str:
         },
         **_told("", found.warnings),
     }
-    rows = same_columns([_listed(one, request.include_hierarchy) for one in found.listed])
+    rows = _used([_listed(one, request.include_hierarchy) for one in found.listed])
     return rendered(head, "categories", rows, shown, lambda n: "raise it, or narrow by filter")
 
 
@@ -72,8 +72,14 @@ def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
         },
         **_told(found.message, found.warnings),
     }
-    rows = same_columns([{**_concept(one), "total_document_count": one.total} for one in found.concepts])
+    rows = _used([{**_concept(one), "total_document_count": one.total} for one in found.concepts])
     return rendered(head, "concepts", rows, shown, lambda n: "raise it, or ask for a smaller limit")
+
+
+def _used(rows: Sequence[Row]) -> list[Row]:
+    """The rows without the columns that nothing is said in; a count of none is something."""
+    used = {key for row in rows for key, value in row.items() if value not in {"", None}}
+    return [{key: value for key, value in row.items() if key in used} for row in rows]
 
 
 def _told(message: str, warnings: Iterable[SearchWarning]) -> dict[str, Any]:

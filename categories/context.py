@@ -238,8 +238,8 @@ def _summary(indicators: Indicators) -> str:
 
 
 def _indicators(indicators: Indicators, query: SearchQuery) -> Iterator[Fact]:
-    nothing = SearchQuery().toggle_presence("no", "category")
-    yield Fact("Uncategorised", number(indicators.uncategorised), explore_url(nothing), "memories in no category")
+    nothing = explore_url(SearchQuery().toggle_presence("no", "category")) if indicators.uncategorised else ""
+    yield Fact("Uncategorised", number(indicators.uncategorised), nothing, "memories in no category")
     for show, label, count in (
         ("single", "Single-memory leaves", indicators.single),
         ("large", "Very large", indicators.large),
@@ -333,7 +333,10 @@ def _distinctive(
             continue
         lift = _lift(key, total, corpus)
         found = [(lift(value), value) for value in facets[key].values if value.count >= LEAST_SUPPORT]
-        best = sorted((one for one in found if one[0] >= _LEAST_LIFT), key=lambda one: (-one[0], -one[1].count))
+        # What shows as the same is in the order of its numbers.
+        best = sorted(
+            (one for one in found if one[0] >= _LEAST_LIFT), key=lambda one: (-round(one[0], 1), -one[1].count)
+        )
         if best:
             yield Distinctive(title, tuple(_lifted(query, key, *one, total) for one in best[:_SHOWN]))
 

@@ -121,7 +121,7 @@ class _Given:
         for key, value in pairs:
             known = spelled.get(key, key)
             if known not in keys:
-                near = tuple(difflib.get_close_matches(key[:60], [*keys, *spelled], 1))
+                near = tuple(difflib.get_close_matches(key[:60], keys, 1))
                 told = f"the parameters are {', '.join(keys)}"
                 self._problems.append(Problem(_shown(key), "is not a parameter", told, near))
             elif self._values.setdefault(known, value.strip()) != value.strip():

@@ -64,8 +64,8 @@ def test_budget_keeps_memories_before_concepts_before_chunks(ids):
             content=f"Rope number {n} is kept in the loft.", categories=["Loft"], concepts=[f"knot {n}"], project="boat"
         )
         memory_create(record=record, viewer=command_viewer())
-    text = call(TOOL["category_search"], {"category": "loft", "limit": 100, "max_tokens": 2_000}, command_viewer())
-    assert estimated_tokens(text) <= 2_000
+    text = call(TOOL["category_search"], {"category": "loft", "limit": 100, "max_tokens": 800}, command_viewer())
+    assert estimated_tokens(text) <= 800
     assert "60 of 60 concepts" in text
     assert text.startswith("category:")
     assert "of 60 documents" in text.split("left_out")[1].splitlines()[0]
