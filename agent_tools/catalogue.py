@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from agent_tools import tools
+from agent_tools import category_tools, tools
 from agent_tools.rendering import DEFAULT_TOKENS
 from agent_tools.tools import Tool
+from categories.requests import CATEGORY_SORTS, CONCEPT_SORTS
 from search.query import Mode
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -17,6 +18,8 @@ _SHOWN: dict[str, Any] = {
     "format": {"enum": ["toon", "json"]},
     "max_tokens": {"type": "integer", "description": f"budget, {DEFAULT_TOKENS:,}"},
 }
+# The same where search has told what they are.
+_SHOWN_SHORT: dict[str, Any] = {"format": _TEXT, "max_tokens": _NUMBER}
 _FILTERS: dict[str, Any] = {
     "project": _LIST,
     "type": _LIST,
@@ -71,7 +74,7 @@ TOOLS = (
             "depth_before": _NUMBER,
             "depth_after": _NUMBER,
             "project": _LIST,
-            **_SHOWN,
+            **_SHOWN_SHORT,
         },
         takes_filters=True,
     ),
@@ -84,7 +87,7 @@ TOOLS = (
             "orderBy": {"enum": ["given", "newest", "oldest"]},
             "limit": _NUMBER,
             "project": _LIST,
-            **_SHOWN,
+            **_SHOWN_SHORT,
         },
         required=("ids",),
     ),
@@ -93,8 +96,46 @@ TOOLS = (
         "Search and whole memories in one: dear, for narrow questions. include_facets: tags, memory_types, date_buckets"
         " counted over all matches. Takes search's filters.",
         tools.retrieve_memory,
-        {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, **_PAGE, **_SHOWN},
+        {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, **_PAGE, **_SHOWN_SHORT},
         takes_filters=True,
+    ),
+    Tool(
+        "list_categories",
+        "Categories with counts; filter is a part of a name.",
+        category_tools.list_categories,
+        {
+            "sort_by": {"enum": list(CATEGORY_SORTS)},
+            "filter": _TEXT,
+            "include_hierarchy": _SWITCH,
+            "limit": _NUMBER,
+            **_SHOWN_SHORT,
+        },
+    ),
+    Tool(
+        "category_search",
+        "What is in a category: name, path, alias or id.",
+        category_tools.category_search,
+        {
+            "category": _TEXT,
+            "include_children": _SWITCH,
+            "include_chunks": _SWITCH,
+            "limit": _NUMBER,
+            **_SHOWN_SHORT,
+        },
+        required=("category",),
+    ),
+    Tool(
+        "list_concepts_in_category",
+        "The concepts of a category's memories.",
+        category_tools.list_concepts_in_category,
+        {
+            "category": _TEXT,
+            "sort_by": {"enum": list(CONCEPT_SORTS)},
+            "include_children": _SWITCH,
+            "limit": _NUMBER,
+            **_SHOWN_SHORT,
+        },
+        required=("category",),
     ),
     Tool(
         "store_memory",

@@ -95,6 +95,29 @@ def rendered(
     return _first_row_cut(rows, shown, text_of, advice, name)
 
 
+def rendered_tables(head: Mapping[str, Any], tables: Mapping[str, Sequence[Row]], shown: Shown, advice: str) -> str:
+    """The head and several tables, as far as the budget goes: the first table whole before any row of the next."""
+    rows = [(name, row) for name, table in tables.items() for row in table]
+
+    def first(n: int) -> str:
+        kept = {name: [dict(row) for of, row in rows[:n] if of == name] for name in tables}
+        left = [
+            f"{len(table) - len(kept[name])} of {len(table)} {name}"
+            for name, table in tables.items()
+            if len(kept[name]) < len(table)
+        ]
+        told = {"left_out": f"{', '.join(left)}, for max_tokens={shown.max_tokens}: {advice}"} if left else {}
+        return encoded({**head, **told, **kept}, shown.format)
+
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high + 1) // 2
+        # Mostly all of them fit: they are tried first.
+        middle = high if high == len(rows) else middle
+        low, high = (middle, high) if estimated_tokens(first(middle)) <= shown.max_tokens else (low, middle - 1)
+    return first(low)
+
+
 def _first_row_cut(
     rows: Sequence[Row],
     shown: Shown,

@@ -1,17 +1,18 @@
 """The tools that agents call: each builds a query, asks, and renders flat rows. Knows nothing of transports."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
+from agent_tools.arguments import Arguments, items_of, pairs_of_arguments, read_model, split_shown
 from agent_tools.kinds import kinds_head, kinds_rows
-from agent_tools.rendering import Cell, Shown, encoded, rendered, same_columns
-from config.errors import ApiError, error_of, error_of_input
+from agent_tools.rendering import Cell, encoded, rendered, same_columns
+from categories.looking import CategoryNotFoundError
+from config.errors import ApiError, error_of
 from config.middleware import is_outage
 from memories.batch import Batch, MemoryId, batch_of
 from memories.models import Memory
@@ -33,9 +34,6 @@ from search.result import Hit, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
 from search.unified import is_unified, unified
-
-Arguments = dict[str, Any]
-Model = TypeVar("Model", bound=BaseModel)
 
 INDEX_SIZE = 20
 # As many values of a facet as an answer lists; a note says where there are more.
@@ -109,6 +107,8 @@ def _explained(error: Exception, tool: Tool) -> str:
     match error:
         case MemoryNotFound():
             suggestion = "Take ids from search; do not guess them."
+        case CategoryNotFoundError():
+            suggestion = "Try using list_categories to see available categories."
         case AlreadyExists():
             suggestion = f"Change the one there is: update_memory(id={error.memory_id}, …)."
         case ScopeMissingError() | NotAllowed():
@@ -123,51 +123,8 @@ def _explained(error: Exception, tool: Tool) -> str:
 # --- reading arguments -------------------------------------------------------------------------------------------
 
 
-def _read(model: type[Model], arguments: Arguments) -> Model:
-    try:
-        return model.model_validate(arguments)
-    except ValidationError as error:
-        raise error_of_input(error, model, below=0) from error
-
-
-def _split(arguments: Arguments) -> tuple[Shown, Arguments]:
-    """How to show the answer, and the rest of the arguments."""
-    own = {key: value for key, value in arguments.items() if key in Shown.model_fields and value is not None}
-    return _read(Shown, own), {key: value for key, value in arguments.items() if key not in Shown.model_fields}
-
-
-def _pairs(arguments: Arguments) -> list[tuple[str, str]]:
-    """Arguments as the pairs of a query string: what is said to one door means the same at every other."""
-    pairs: list[tuple[str, str]] = []
-    problems: list[Problem] = []
-    for key, value in arguments.items():
-        for item in _items(value):
-            if isinstance(item, bool):
-                pairs.append((key, "1" if item else "0"))
-            elif isinstance(item, str | int | float):
-                pairs.append((key, str(item)))
-            else:
-                problems.append(Problem(key[:60], "is not a text, a number, a switch or a list of these"))
-    if problems:
-        raise QueryError(problems)
-    return pairs
-
-
-def _items(value: Any) -> Iterator[Any]:
-    if value is None:
-        return
-    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
-        # Some clients send every list as the text of one.
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            yield value
-            return
-    yield from value if isinstance(value, list) else [value]
-
-
 def _query(arguments: Arguments, size: int) -> SearchQuery:
-    pairs = _pairs(arguments)
+    pairs = pairs_of_arguments(arguments)
     if not {"limit", "page_size"} & {key for key, _ in pairs}:
         pairs.append(("page_size", str(size)))
     return SearchQuery.from_pairs(pairs)
@@ -177,12 +134,12 @@ def _query(arguments: Arguments, size: int) -> SearchQuery:
 
 
 def important(arguments: Arguments, viewer: Viewer) -> str:
-    _read(_Nothing, arguments)
+    read_model(_Nothing, arguments)
     return WORKFLOW
 
 
 def search(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = _split(arguments)
+    shown, rest = split_shown(arguments)
     query = _query(rest, INDEX_SIZE)
     if is_unified(query):
         found = unified(query, viewer, facet_limit=FACET_VALUES)
@@ -194,8 +151,8 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = _split(arguments)
-    request, query = TimelineRequest.read(_pairs(rest))
+    shown, rest = split_shown(arguments)
+    request, query = TimelineRequest.read(pairs_of_arguments(rest))
     found = timeline(request, query, viewer)
     head: dict[str, Any] = {"earlier": found.earlier, "later": found.later}
     head |= _warned(found.warnings)
@@ -207,10 +164,10 @@ def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def get_observations(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = _split(arguments)
+    shown, rest = split_shown(arguments)
     if isinstance(ids := rest.get("ids"), str):
-        rest["ids"] = list(_items(ids))
-    batch = _read(Batch, {key: value for key, value in rest.items() if value is not None})
+        rest["ids"] = list(items_of(ids))
+    batch = read_model(Batch, {key: value for key, value in rest.items() if value is not None})
     found, missing, left_out = batch_of(batch, viewer)
     head: dict[str, Any] = {"total": len(found)}
     if missing:
@@ -223,7 +180,7 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = _split(arguments)
+    shown, rest = split_shown(arguments)
     query = _query(rest, 10)
     result = run(query, viewer, facet_limit=COUNTED_VALUES)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
@@ -232,24 +189,24 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def store_memory(arguments: Arguments, viewer: Viewer) -> str:
-    memory = memory_create(record=_read(StrictMemoryRecord, _given(arguments)), viewer=viewer)
+    memory = memory_create(record=read_model(StrictMemoryRecord, _given(arguments)), viewer=viewer)
     return _written(memory, "stored")
 
 
 def update_memory(arguments: Arguments, viewer: Viewer) -> str:
     given = _given(arguments)
-    named = _read(_Named, {"id": given.pop("id", None), "reason": given.pop("reason", "")})
+    named = read_model(_Named, {"id": given.pop("id", None), "reason": given.pop("reason", "")})
     if not given:
         raise QueryError(
             [Problem("", "nothing to change is given", "name the fields to change, such as tags or content")]
         )
-    changes = _read(MemoryChanges, given)
+    changes = read_model(MemoryChanges, given)
     memory = memory_update(memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason)
     return _written(memory, "updated")
 
 
 def relate(arguments: Arguments, viewer: Viewer) -> str:
-    link = _read(_Link, _given(arguments))
+    link = read_model(_Link, _given(arguments))
     memory = memory_link(memory_id=link.id, target_id=link.target, rel=link.rel, viewer=viewer)
     return _written(memory, f"{link.rel} #{link.target}")
 

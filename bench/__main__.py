@@ -38,6 +38,9 @@ def arguments() -> argparse.Namespace:
         default=[],
         help="hybrid and unified search over so many",
     )
+    parser.add_argument(
+        "--categories", type=int, action="append", metavar="MEMORIES", default=[], help="categories of so many memories"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--seed", type=int, default=7, help="same seed, same corpus and same queries (7)")
     parser.add_argument(
@@ -56,8 +59,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep what was loaded, and use what was kept")
     parsed = parser.parse_args()
     parsed.vectors, parsed.meaning = list(dict.fromkeys(parsed.vectors)), list(dict.fromkeys(parsed.meaning))
-    usual = [] if parsed.vectors or parsed.meaning else [DEFAULT_SIZE]
-    parsed.size = list(dict.fromkeys(parsed.size or usual))
+    parsed.categories = list(dict.fromkeys(parsed.categories))
+    alone = parsed.vectors or parsed.meaning or parsed.categories
+    parsed.size = list(dict.fromkeys(parsed.size or ([] if alone else [DEFAULT_SIZE])))
     # The others are loaded after the database, and the derived index from it.
     chosen = {"postgres", *(parsed.peer or PEER_NAMES)}
     parsed.peer = tuple(name for name in PEER_NAMES if name in chosen)
@@ -70,6 +74,9 @@ def arguments() -> argparse.Namespace:
     for size in parsed.meaning:
         if not 1_000 <= size <= 10_000_000:
             parser.error(f"--meaning {size}: give a number from 1000 to 10000000")
+    for memories in parsed.categories:
+        if not 100 <= memories <= 100_000_000:
+            parser.error(f"--categories {memories}: give a number from 100 to 100000000")
     if parsed.queries < 1:
         parser.error(f"--queries {parsed.queries}: give 1 or more")
     if parsed.budget <= 0:
@@ -92,6 +99,7 @@ def main() -> int:
 
     # They import models, which need the settings.
     from bench.at_size import Choices, measure_size
+    from bench.categories import measure_categories
     from bench.database import DatabaseTakenError, server_version
     from bench.figures import Report
     from bench.machine import this_machine
@@ -116,6 +124,9 @@ def main() -> int:
             write(report, options.json)
         for size in options.meaning:
             report.meaning[str(size)] = measure_meaning(size, choices, teller)
+            write(report, options.json)
+        for memories in options.categories:
+            report.categories[str(memories)] = measure_categories(memories, options.seed, teller, keep=options.keep)
             write(report, options.json)
     except (DatabaseTakenError, CommandError) as error:
         print(error, file=sys.stderr)

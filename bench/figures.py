@@ -192,6 +192,32 @@ class MeaningFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class CategoryRead:
+    """One read of categories by an engine, or by plain SQL: asked again and again, and the first time after a write."""
+
+    read: str
+    by: str
+    viewer: str
+    warm: Spread | None
+    after_write: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryFigures:
+    """The three reads of categories among so many memories. `cold` is the first answer of a process."""
+
+    memories: int
+    categories: int
+    queries: int
+    writes: int
+    load_before: float
+    load_after: float
+    figures: dict[str, float]
+    cold: dict[str, Spread | None]
+    reads: list[CategoryRead]
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Where and when it was measured."""
 
@@ -215,4 +241,5 @@ class Report:
     sizes: dict[str, SizeFigures]
     vectors: dict[str, VectorFigures] = field(default_factory=dict)
     meaning: dict[str, MeaningFigures] = field(default_factory=dict)
+    categories: dict[str, CategoryFigures] = field(default_factory=dict)
     format: int = 2

@@ -2,7 +2,15 @@
 
 from collections.abc import Sequence
 
-from bench.figures import MeaningFigures, PeerFigures, Report, SizeFigures, Spread, VectorFigures
+from bench.figures import (
+    CategoryFigures,
+    MeaningFigures,
+    PeerFigures,
+    Report,
+    SizeFigures,
+    Spread,
+    VectorFigures,
+)
 from bench.measuring import KEYWORD, MIXED
 from bench.naming import FIGURES
 from bench.query_log import AFTER_CHANGE, KINDS
@@ -26,6 +34,8 @@ def report_lines(report: Report) -> list[str]:
         lines += ["", *_vectors(vectors)]
     for meaning in report.meaning.values():
         lines += ["", *_meaning(meaning)]
+    for categories in report.categories.values():
+        lines += ["", *_categories(categories)]
     return lines
 
 
@@ -97,6 +107,23 @@ def _meaning(figures: MeaningFigures) -> list[str]:
         f" {figures.legs_left_out} legs of unified search were left out.",
         "",
         *table_lines(["", *_PERCENTILES, "× p50", "× p95"], rows),
+    ]
+
+
+def _categories(figures: CategoryFigures) -> list[str]:
+    rows = []
+    for one in figures.reads:
+        times = [_at(spread, percentile) for spread in (one.warm, one.after_write) for percentile in _PERCENTILES[:3]]
+        rows.append([one.read, one.by, one.viewer, *times])
+    cold = ", ".join(f"{of} {_at(spread, 'p50')}" for of, spread in figures.cold.items())
+    headings = ["read", "by", "sees", *_PERCENTILES[:3], *(f"{p}, after a write" for p in _PERCENTILES[:3])]
+    return [
+        f"### {figures.categories:,} categories of {figures.memories:,} memories",
+        "",
+        f"{figures.queries} queries a read, {figures.writes} writes; load of the machine {figures.load_before} before,"
+        f" {figures.load_after} after them. Milliseconds. The first answer of a process: {cold}.",
+        "",
+        *table_lines(headings, rows),
     ]
 
 

@@ -152,6 +152,7 @@ for _kind in (Exception, Http404, HttpError, ValidationError):
 api.add_router("", "memories.api.health_router", tags=["health"])
 api.add_router("", "search.api.router", tags=["search"])
 api.add_router("", "search.layers.router", tags=["search"])
+api.add_router("", "categories.api.router", tags=["categories"])
 api.add_router("", "memories.batch.router", tags=["memories"])
 api.add_router("", "memories.similar.router", tags=["memories"])
 api.add_router("", "memories.api.router", tags=["memories"])

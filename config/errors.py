@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from access.keys import MAKE_ONE, CrossSiteError, KeyRefusedError, ScopeMissingError, TooManyRequestsError
+from categories.looking import CategoryNotFoundError
 from config.middleware import is_outage, outage_response
 from memories.records import field_names, reasons
 from memories.services import AlreadyExists, ChangeRefused, MemoryNotFound, NotAllowed
@@ -162,6 +163,11 @@ def _(error: NotAllowed) -> ApiError:
 @error_of.register
 def _(error: MemoryNotFound) -> ApiError:
     return ApiError(404, "not_found", str(error), "Look for it: GET /api/search?q=…")
+
+
+@error_of.register
+def _(error: CategoryNotFoundError) -> ApiError:
+    return ApiError(404, "not_found", str(error), "See what there is: GET /api/categories", error.did_you_mean)
 
 
 @error_of.register

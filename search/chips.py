@@ -1,5 +1,6 @@
 """The filters in force as chips, every one of them removable. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from search.facets import DATE_KEY, FACET
@@ -36,38 +37,42 @@ class Chip:
         return f"{self.label} {values}"
 
 
-def build_chips(query: SearchQuery, labels: Labels) -> tuple[Chip, ...]:
-    """The chips in the order of the sidebar, the dates last."""
+def build_chips(
+    query: SearchQuery, labels: Labels, address: Callable[[SearchQuery], str] = explore_url
+) -> tuple[Chip, ...]:
+    """The chips in the order of the sidebar, the dates last. `address` is where a query is shown."""
     chips: list[Chip] = []
     for key, chosen in query.selections().items():
-        chips += _facet_chips(query, key, chosen, labels)
+        chips += _facet_chips(query, key, chosen, labels, address)
     if query.has_dates:
         label = dates_label(query)
-        removed = ChipPart(label, explore_url(query.without(DATE_KEY)), f"Remove filter: date {label}")
+        removed = ChipPart(label, address(query.without(DATE_KEY)), f"Remove filter: date {label}")
         chips.append(Chip("chip-date", "date", (removed,)))
     return tuple(chips)
 
 
-def _facet_chips(query: SearchQuery, key: str, chosen: Selection, labels: Labels) -> list[Chip]:
+def _facet_chips(
+    query: SearchQuery, key: str, chosen: Selection, labels: Labels, address: Callable[[SearchQuery], str]
+) -> list[Chip]:
     name = FACET[key].label.lower()
     chips = []
     included = [
-        ChipPart(label := labels.get((key, value), value), explore_url(query.toggle(key, value)), f"{name} {label}")
+        ChipPart(label := labels.get((key, value), value), address(query.toggle(key, value)), f"{name} {label}")
         for value in chosen.include
     ]
     if chosen.no_value:
-        included.append(ChipPart("none", explore_url(query.toggle_presence("no", key)), f"no {name}"))
+        included.append(ChipPart("none", address(query.toggle_presence("no", key)), f"no {name}"))
     if included:
         heading = f"{name} itself" if key == "category" and not query.subcategories else name
         chips.append(Chip(f"chip-{key}", heading, _joined(included, "and" if chosen.require_all else "or")))
     if chosen.any_value:
-        anything = ChipPart("any", explore_url(query.toggle_presence("has", key)), f"any {name}")
+        anything = ChipPart("any", address(query.toggle_presence("has", key)), f"any {name}")
         chips.append(Chip(f"chip-has-{key}", name, _joined([anything], "")))
     if chosen.exclude:
         left_out = [
             ChipPart(
                 label := labels.get((key, value), value),
-                explore_url(query.toggle_exclusion(key, value)),
+                address(query.toggle_exclusion(key, value)),
                 f"not {name} {label}",
             )
             for value in chosen.exclude

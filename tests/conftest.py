@@ -3,9 +3,10 @@
 import pytest
 
 from access.limits import buckets
-from categories import names
+from categories import figures, names, tree
 from memories import embeddings
 from search import corpus
+from search.engines import packed
 
 
 @pytest.fixture(autouse=True)
@@ -13,5 +14,8 @@ def _nothing_kept():
     """A test's transaction is rolled back, and with it the revision that counts and names are kept under."""
     corpus.forget()
     names.forget()
+    tree.forget()
+    figures.forget()
+    packed.forget()
     embeddings.forget()
     buckets.forget()

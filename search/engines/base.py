@@ -6,7 +6,7 @@ A plan is a query with every name resolved: engines see values and ids, terms an
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ import numpy.typing as npt
 from search.histogram import DayCount
 from search.query import Sort
 from search.words import TextQuery
+
+if TYPE_CHECKING:
+    from search.engines.filing import Filing
 
 Value = int | str
 Ids = npt.NDArray[np.int64]
@@ -185,6 +188,9 @@ class Engine(Protocol):
     @property
     def revision(self) -> str:
         """Changes whenever an answer may: what is kept of answers is kept under it."""
+
+    def filing(self) -> "Filing":
+        """How all memories are filed, for numbers that are not those of a query."""
 
     def near(self, plan: Plan) -> Near:
         """What of the plan's match set is there by meaning, the nearest first."""

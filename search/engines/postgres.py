@@ -34,7 +34,9 @@ from search.engines.base import (
     ValueCount,
 )
 from search.engines.conditions import Sql, no_value_sql
+from search.engines.filing import Filing
 from search.engines.nearest import nearest_passing
+from search.engines.packed import packed_filing
 from search.facets import FACET, FACETS, FacetSpec, Kind
 from search.histogram import DayCount
 from search.query import Sort
@@ -156,6 +158,9 @@ class PostgresEngine:
 
     def __init__(self) -> None:
         self._known_near: dict[tuple[Plan, str, bool], Near] = {}
+
+    def filing(self) -> Filing:
+        return packed_filing()
 
     def near(self, plan: Plan) -> Near:
         return self._near_of(plan, "", False)

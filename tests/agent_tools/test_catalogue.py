@@ -34,6 +34,9 @@ def test_every_argument_that_is_offered_is_taken():
         "timeline": OF_A_SEARCH | set(Shown.model_fields) | TIMELINE,
         "get_observations": {*Batch.model_fields, "orderBy", *Shown.model_fields},
         "retrieve_memory": OF_A_SEARCH | set(Shown.model_fields),
+        "list_categories": {"sort_by", "limit", "include_hierarchy", "filter", *Shown.model_fields},
+        "category_search": {"category", "include_children", "include_chunks", "limit", *Shown.model_fields},
+        "list_concepts_in_category": {"category", "sort_by", "limit", "include_children", *Shown.model_fields},
         "store_memory": set(field_names(StrictMemoryRecord)),
         "update_memory": {*field_names(MemoryChanges), "reason"},
         "relate": {"id", "target", "rel"},
@@ -49,4 +52,13 @@ def test_filters_that_are_named_in_words_exist():
 
 def test_tools_that_take_no_filters_say_so():
     closed = [tool.name for tool in TOOLS if tool.schema.get("additionalProperties") is False]
-    assert closed == ["__IMPORTANT", "get_observations", "store_memory", "update_memory", "relate"]
+    assert closed == [
+        "__IMPORTANT",
+        "get_observations",
+        "list_categories",
+        "category_search",
+        "list_concepts_in_category",
+        "store_memory",
+        "update_memory",
+        "relate",
+    ]

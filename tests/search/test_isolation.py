@@ -114,6 +114,12 @@ def addresses(first_new):
     yield "get", f"/api/search?category={Category.objects.latest('id').pk + 1}", None
     yield "get", f"/api/search?concept={Concept.objects.latest('id').pk + 1}", None
     yield "get", f"/api/search?entity={Entity.objects.latest('id').pk + 1}", None
+    for query in ("", "sort_by=name&include_hierarchy=1", "filter=z", "sort_by=concept_count"):
+        yield "get", f"/api/categories?{query}", None
+    for ref in ("kitchen", "guests", "zanzibar", "kitchen/zanzibar", "zanzibr", "kitchens", "brewings"):
+        yield "get", f"/api/categories/{ref}?include_children=1&include_chunks=1", None
+        yield "get", f"/api/categories/{ref}/concepts?include_children=1", None
+    yield "get", f"/api/categories/{Category.objects.latest('id').pk + 1}", None
     yield "get", "/api/health", None
     yield "get", f"/api/memories/{tea}", None
     yield "get", f"/api/memories/{first_new}", None
@@ -132,6 +138,10 @@ CALLS = [
     ("search", {"category": "zanzibar", "include_facets": True}),
     ("timeline", {"query": "kettle valve", "depth_before": 100, "depth_after": 100}),
     ("retrieve_memory", {"query": "kettle", "include_facets": True}),
+    ("list_categories", {"include_hierarchy": True}),
+    ("category_search", {"category": "kitchen", "include_children": True}),
+    ("category_search", {"category": "zanzibr"}),
+    ("list_concepts_in_category", {"category": "guests"}),
     ("update_memory", {"id": 0, "tags": ["x"]}),
     ("relate", {"id": 0, "target": 0}),
     ("get_observations", {"ids": [0]}),
@@ -144,6 +154,11 @@ PAGES = [
     "/explore/?category=zanzibar",
     "/facets/tag/",
     "/facets/entity/",
+    "/categories/",
+    "/categories/?filter=z",
+    "/categories/?show=single",
+    "/categories/kitchen/",
+    "/categories/zanzibar/",
 ]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from django.db import connection
 
 from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Near, Plan, Summary, Value
+from search.engines.filing import Filing
 from search.engines.tantivy import orders, store, words
 from search.engines.tantivy.columns import ids_at, slots_of
 from search.engines.tantivy.counting import Counting
@@ -70,6 +71,10 @@ class TantivyEngine:
     @property
     def revision(self) -> str:
         return self._view.revision
+
+    def filing(self) -> Filing:
+        view = self._view
+        return Filing(view.generation.name, view.manifest.number, view.parts, view.live, view.dictionary, view.sizes)
 
     def near(self, plan: Plan) -> Near:
         with _failures_told(self._view):

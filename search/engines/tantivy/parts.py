@@ -329,7 +329,7 @@ class PartBuilder:
         arrays |= {name: _narrow(np.array(codes, np.uint32)) for name, codes in self._scalars.items()}
         for name in MULTIPLE:
             lengths = np.array(self._lengths[name], np.uint32)
-            arrays |= _multiple(name, np.array(self._codes[name], np.uint32), lengths)
+            arrays |= multiple_column(name, np.array(self._codes[name], np.uint32), lengths)
         return Part(self.first, _derived(arrays), self.dictionary.since(self._known), self._known)
 
 
@@ -344,7 +344,7 @@ def merged(parts: Sequence[Part], live: Mask) -> Part:
         lengths = np.concatenate([np.diff(part.arrays[f"{name}.offsets"]) for part in parts])
         values = np.concatenate([part.arrays[f"{name}.values"] for part in parts])
         alive = np.repeat(kept, lengths)
-        arrays |= _multiple(name, values[alive], np.where(kept, lengths, 0).astype(np.uint32))
+        arrays |= multiple_column(name, values[alive], np.where(kept, lengths, 0).astype(np.uint32))
     values_of: dict[str, list[Value]] = {}
     first: dict[str, int] = dict.fromkeys(COLUMNS, 1)
     for part in parts:
@@ -358,7 +358,7 @@ def merged(parts: Sequence[Part], live: Mask) -> Part:
     return Part(parts[0].first, _derived(arrays), values_of, first)
 
 
-def _multiple(name: str, values: Array, lengths: Array) -> dict[str, Array]:
+def multiple_column(name: str, values: Array, lengths: Array) -> dict[str, Array]:
     """A column of any number of values: by place (`values` cut at `offsets`), by value (`places` cut at `starts`)."""
     values = _narrow(values)
     offsets = np.zeros(len(lengths) + 1, np.uint32)

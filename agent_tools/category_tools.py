@@ -1,0 +1,156 @@
+"""The three tools of categories: the rows of `categories` as tables for a model."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from access.viewer import Viewer
+from agent_tools.arguments import Arguments, pairs_of_arguments, split_shown
+from agent_tools.rendering import Row, rendered, rendered_tables
+from categories.listing import Listed, category_list
+from categories.looking import Child, Described
+from categories.overview import ConceptFigures, Document, category_overview, concepts_in
+from categories.passages import Passage
+from categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from search.result import SearchWarning
+
+
+def category_search(arguments: Arguments, viewer: Viewer) -> str:
+    shown, rest = split_shown(arguments)
+    found = category_overview(CategoryRequest.read(pairs_of_arguments(rest)), viewer)
+    statistics: dict[str, Any] = {
+        "total_documents": found.numbers.memories,
+        "total_chunks": found.numbers.chunks,
+        "total_concepts": found.numbers.concepts,
+        "own_documents": found.own,
+        "documents_with_children": found.with_below,
+    }
+    head: dict[str, Any] = {"category": _about(found.category), "statistics": statistics}
+    head |= _told(found.message, found.warnings)
+    tables: dict[str, Sequence[Row]] = {
+        "documents": _used([_document(one) for one in found.documents]),
+        "concepts": _used([_concept(one) for one in found.concepts]),
+    }
+    if found.children:
+        tables["child_categories"] = [_child(one) for one in found.children]
+    if found.chunks is not None:
+        tables["chunks"] = _used([_chunk(one) for one in found.chunks])
+    return rendered_tables(head, tables, shown, "raise it, or ask for a smaller limit")
+
+
+def list_categories(arguments: Arguments, viewer: Viewer) -> str:
+    shown, rest = split_shown(arguments)
+    request = CategoryListRequest.read(pairs_of_arguments(rest))
+    found = category_list(request, viewer)
+    aggregate = found.aggregate
+    head: dict[str, Any] = {
+        "total_categories": found.total,
+        "returned_categories": len(found.listed),
+        "aggregate_stats": {
+            "total_documents": aggregate.numbers.memories,
+            "total_chunks": aggregate.numbers.chunks,
+            "total_concepts": aggregate.numbers.concepts,
+            "average_docs_per_category": aggregate.average_memories,
+            "average_chunks_per_category": aggregate.average_chunks,
+            "most_popular_category": aggregate.most,
+            "least_popular_category": aggregate.least,
+        },
+        **_told("", found.warnings),
+    }
+    rows = _used([_listed(one, request.include_hierarchy) for one in found.listed])
+    return rendered(head, "categories", rows, shown, lambda n: "raise it, or narrow by filter")
+
+
+def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
+    shown, rest = split_shown(arguments)
+    found = concepts_in(ConceptListRequest.read(pairs_of_arguments(rest)), viewer)
+    head: dict[str, Any] = {
+        "category": _head(found.category),
+        "statistics": {
+            "total_documents": found.numbers.memories,
+            "total_concepts": found.numbers.concepts,
+            "average_concepts_per_document": found.average,
+        },
+        **_told(found.message, found.warnings),
+    }
+    rows = _used([{**_concept(one), "total_document_count": one.total} for one in found.concepts])
+    return rendered(head, "concepts", rows, shown, lambda n: "raise it, or ask for a smaller limit")
+
+
+def _used(rows: Sequence[Row]) -> list[Row]:
+    """The rows without the columns that nothing is said in; a count of none is something."""
+    used = {key for row in rows for key, value in row.items() if value not in {"", None}}
+    return [{key: value for key, value in row.items() if key in used} for row in rows]
+
+
+def _told(message: str, warnings: Iterable[SearchWarning]) -> dict[str, Any]:
+    told = [warning.message for warning in warnings]
+    return ({"message": message} if message else {}) | ({"warnings": told} if told else {})
+
+
+def _head(category: Described) -> dict[str, Any]:
+    node = category.node
+    head = {"id": node.id, "name": node.name, "path": node.path, "description": node.description}
+    return {key: value for key, value in head.items() if value}
+
+
+def _about(category: Described) -> dict[str, Any]:
+    said = {"hierarchy": category.names, "aliases": category.node.aliases, "related_categories": category.related}
+    return _head(category) | {key: list(names) for key, names in said.items() if names}
+
+
+def _document(document: Document) -> Row:
+    return {
+        "id": document.id,
+        "title": document.title,
+        # A title that is the beginning of the text need not be read twice.
+        "preview": document.preview if not document.preview.startswith(document.title[:60]) else "",
+        "source": document.source,
+        "concepts": ", ".join(document.concepts),
+        "categories": ", ".join(document.categories),
+        "chunk_count": document.chunks,
+    }
+
+
+def _concept(concept: ConceptFigures) -> dict[str, Any]:
+    return {
+        "id": concept.id,
+        "name": concept.name,
+        "type": concept.type,
+        "weight": concept.weight,
+        "document_count": concept.memories,
+        "chunk_count": concept.chunks,
+        "related_concepts": ", ".join(concept.related),
+    }
+
+
+def _child(child: Child) -> Row:
+    numbers = child.numbers
+    return {"path": child.node.path, "document_count": numbers.memories, "chunk_count": numbers.chunks}
+
+
+def _chunk(passage: Passage) -> Row:
+    return {
+        "id": f"{passage.memory_id}/{passage.ordinal}",
+        "text": passage.text,
+        "source": passage.source,
+        "concepts": ", ".join(passage.concepts),
+        "concept_density": passage.density,
+    }
+
+
+def _listed(one: Listed, with_hierarchy: bool) -> Row:
+    node = one.category.node
+    row: dict[str, Any] = {
+        "id": node.id,
+        "path": node.path,
+        "name": node.name,
+        "description": node.description,
+        "document_count": one.numbers.memories,
+        "chunk_count": one.numbers.chunks,
+        "concept_count": one.numbers.concepts,
+        "aliases": ", ".join(node.aliases),
+        "related_categories": ", ".join(one.category.related),
+    }
+    if with_hierarchy:
+        row |= {"parent": one.parent, "children": ", ".join(one.children), "depth": node.depth - 1}
+    return row

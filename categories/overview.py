@@ -1,0 +1,261 @@
+"""Two reads of one category: all that is in it, and its concepts.
+
+`category_overview` and `concepts_in` each answer one frozen request for one viewer. Names and numbers are of what the
+viewer may open alone: a category that none of their memories is in is not there for them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models.functions import Left
+
+from access.viewer import Viewer, visible_to
+from categories.figures import Numbers
+from categories.looking import Child, Described, Looking, ambiguous, look
+from categories.passages import Passage, passages_of
+from categories.requests import MOST_LISTED, CategoryRequest, ConceptListRequest
+from memories.models import Memory
+from search.engines import answered
+from search.engines.base import Engine, Ids
+from search.engines.tantivy.parts import Array
+from search.result import SearchWarning
+from search.run import engine_notices
+from search.snapshots import snapshot
+from search.snippets import plain_text
+from search.stopwatch import Stopwatch
+
+_PREVIEW = 200
+_RELATED_CONCEPTS = 3
+_CONCEPT_ORDERS = {
+    "name": "lower(concept.name), concept.id",
+    "document_count": "asked.memories DESC, lower(concept.name), concept.id",
+    "weight": "concept.weight DESC NULLS LAST, asked.memories DESC, lower(concept.name), concept.id",
+}
+_CONCEPTS = """
+SELECT concept.id, concept.name, concept.concept_type, concept.weight, concept.related_ids, asked.memories, asked.chunks
+FROM unnest(%(ids)s::bigint[], %(memories)s::int[], %(chunks)s::int[]) AS asked (id, memories, chunks)
+JOIN categories_concept concept ON concept.id = asked.id ORDER BY {order} LIMIT %(limit)s"""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A memory as a category lists it."""
+
+    id: int
+    title: str
+    preview: str
+    project: str
+    memory_type: str
+    state: str
+    created_at: datetime
+    source: str
+    concepts: tuple[str, ...]
+    categories: tuple[str, ...]
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConceptFigures:
+    """A concept, in how many memories of the category it is, and how many chunks these have. `total` is everywhere."""
+
+    id: int
+    name: str
+    type: str
+    weight: float | None
+    memories: int
+    chunks: int
+    total: int
+    related: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryOverview:
+    """A category with what is in it: of it alone, or with all that is below it, as was asked.
+
+    `own` and `with_below` are the memories either way. `others` are the paths of other categories that the name means.
+    """
+
+    category: Described
+    numbers: Numbers
+    own: int
+    with_below: int
+    children: tuple[Child, ...]
+    children_total: int
+    documents: tuple[Document, ...]
+    concepts: tuple[ConceptFigures, ...]
+    chunks: tuple[Passage, ...] | None
+    message: str
+    others: tuple[str, ...]
+    warnings: tuple[SearchWarning, ...]
+    timings: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ConceptList:
+    """The concepts in a category; with `message` where there is something to know about them being few."""
+
+    category: Described
+    numbers: Numbers
+    concepts: tuple[ConceptFigures, ...]
+    message: str
+    others: tuple[str, ...]
+    warnings: tuple[SearchWarning, ...]
+    timings: dict[str, float]
+
+    @property
+    def average(self) -> float:
+        """Concepts for each memory."""
+        return round(self.numbers.concepts / self.numbers.memories, 1) if self.numbers.memories else 0.0
+
+
+def category_overview(request: CategoryRequest, viewer: Viewer) -> CategoryOverview:
+    """A category by name: its numbers, newest memories, most frequent concepts. Raises CategoryNotFoundError."""
+    return answered(lambda engine: _overview(engine, request, viewer), viewer)
+
+
+def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> CategoryOverview:
+    watch = Stopwatch()
+    with snapshot():
+        with watch.stage("categories"):
+            looking = look(engine, viewer)
+            figures = looking.figures
+            node, others = looking.meant(request.name)
+            slots = figures.slots(node.id, below=request.include_children)
+            numbers = figures.numbers_of(slots)
+            children = looking.children(node.id) if request.include_children else []
+            children.sort(key=lambda child: -child.numbers.memories)
+        with watch.stage("hits"):
+            documents = documents_of(looking, figures.filing.newest(slots, request.limit))
+            concepts = _concepts(looking, slots, "document_count", request.limit)
+            chunks = passages_of(figures, slots, request.limit, viewer) if request.include_chunks else None
+        own, with_below = figures.own_memories(node.id), figures.numbers(node.id).memories
+        return CategoryOverview(
+            category=looking.described(node),
+            numbers=numbers,
+            own=own,
+            with_below=with_below,
+            children=tuple(children[:MOST_LISTED]),
+            children_total=len(children),
+            documents=documents,
+            concepts=concepts,
+            chunks=chunks,
+            message=_message(numbers, with_below),
+            others=others,
+            warnings=(*request.notices, *ambiguous(node, others), *engine_notices(engine, viewer)),
+            timings=watch.timings,
+        )
+
+
+def concepts_in(request: ConceptListRequest, viewer: Viewer) -> ConceptList:
+    """The concepts that the memories of a category have. Raises CategoryNotFoundError."""
+    return answered(lambda engine: _concepts_in(engine, request, viewer), viewer)
+
+
+def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) -> ConceptList:
+    watch = Stopwatch()
+    with snapshot(), watch.stage("categories"):
+        looking = look(engine, viewer)
+        node, others = looking.meant(request.name)
+        slots = looking.figures.slots(node.id, below=request.include_children)
+        numbers = looking.figures.numbers_of(slots)
+        return ConceptList(
+            category=looking.described(node),
+            numbers=numbers,
+            concepts=_concepts(looking, slots, request.sort_by, request.limit),
+            message=_message(numbers, looking.figures.numbers(node.id).memories),
+            others=others,
+            warnings=(*request.notices, *ambiguous(node, others), *engine_notices(engine, viewer)),
+            timings=watch.timings,
+        )
+
+
+def _message(numbers: Numbers, with_below: int) -> str:
+    if numbers.memories:
+        return ""
+    if with_below:
+        return f"Nothing is filed right here; {with_below:,} are below: ask with include_children."
+    return (
+        "No documents, chunks, or concepts found in this category. This category may have been assigned but content"
+        " hasn't been indexed yet."
+    )
+
+
+def documents_of(looking: Looking, ids: Ids) -> tuple[Document, ...]:
+    """Memories by id, in that order: a statement for them, and the names of their concepts."""
+    if not len(ids):
+        return ()
+    rows = {
+        row[0]: row
+        for row in visible_to(looking.viewer)
+        .filter(pk__in=ids.tolist())
+        .annotate(head=Left("content", 4 * _PREVIEW))
+        .values_list(*_DOCUMENT, "head")
+    }
+    terms = looking.names.concept_terms({pk for row in rows.values() for pk in row[_DOCUMENT.index("concept_ids")]})
+    chunks = dict(zip(ids.tolist(), looking.figures.chunks.of(ids).tolist(), strict=True))
+    return tuple(
+        _document(dict(zip((*_DOCUMENT, "head"), rows[pk], strict=True)), looking, terms, chunks[pk])
+        for pk in ids.tolist()
+        # The index may not know yet of one that was deleted.
+        if pk in rows and rows[pk][_DOCUMENT.index("state")] != Memory.State.DELETED
+    )
+
+
+_DOCUMENT = (
+    *("id", "title", "summary", "project__slug", "memory_type", "state", "created_at", "source", "source_uri"),
+    *("category_ids", "concept_ids"),
+)
+
+
+def _document(row: dict[str, Any], looking: Looking, terms: dict[int, Any], chunks: int) -> Document:
+    text = row["summary"] or plain_text(row["head"])
+    return Document(
+        id=row["id"],
+        title=row["title"],
+        preview=text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 1].rstrip()}…",
+        project=row["project__slug"],
+        memory_type=row["memory_type"],
+        state=row["state"],
+        created_at=row["created_at"],
+        source=row["source_uri"] or row["source"],
+        concepts=tuple(sorted(terms[pk].label for pk in row["concept_ids"] if pk in terms)),
+        categories=tuple(sorted(node.path for node in looking.tree.some(row["category_ids"], lambda _: True))),
+        chunks=chunks,
+    )
+
+
+def _concepts(looking: Looking, slots: Array, sort_by: str, limit: int) -> tuple[ConceptFigures, ...]:
+    """The first concepts of some memories in an order, each with how often it is there."""
+    figures = looking.figures
+    ids, memories, chunks = figures.concept_counts(slots)
+    if not len(ids):
+        return ()
+    parameters = {"ids": ids.tolist(), "memories": memories.tolist(), "chunks": chunks.tolist(), "limit": limit}
+    with connection.cursor() as cursor:
+        cursor.execute(_CONCEPTS.format(order=_CONCEPT_ORDERS[sort_by]), parameters)
+        rows = cursor.fetchall()
+    related = _related(looking, rows)
+    totals = figures.concept_totals()
+    return tuple(
+        ConceptFigures(
+            id=pk,
+            name=name,
+            type=kind,
+            weight=weight,
+            memories=n_memories,
+            chunks=n_chunks,
+            total=int(totals[figures.filing.code("concept", pk)]),
+            related=related(related_ids),
+        )
+        for pk, name, kind, weight, related_ids, n_memories, n_chunks in rows
+    )
+
+
+def _related(looking: Looking, rows: Sequence[Sequence[Any]]) -> Callable[[Sequence[int]], tuple[str, ...]]:
+    """Gives the names of related concepts, of those that may be seen."""
+    asked = {pk for row in rows for pk in row[4] if looking.sees_concept(pk)}
+    terms = looking.names.concept_terms(asked)
+    return lambda ids: tuple(sorted(terms[pk].label for pk in ids if pk in terms)[:_RELATED_CONCEPTS])

@@ -1,0 +1,42 @@
+"""The category browser: the tree, and the page of each node."""
+
+from datetime import UTC, datetime
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.views.decorators.http import require_safe
+
+from categories.browsing import BrowseRequest, browse
+from categories.context import build_browser, category_url
+from categories.looking import CategoryNotFoundError
+from search.corpus import CorpusCounts, corpus_counts
+from search.pages import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
+from search.result import SearchResult
+from search.run import run
+
+# As many values of a facet are weighed for what is distinctive of a category.
+WEIGHED = 400
+SAMPLE = 5
+
+
+@require_safe
+@login_required
+def browser(request: PageRequest, path: str = "") -> HttpResponse:
+    viewer = page_viewer(request)
+    asked, pairs = BrowseRequest.read(request_pairs(request))
+    query, _ = read_query(pairs)
+    try:
+        found = browse(path, asked, query, viewer)
+    except CategoryNotFoundError as error:
+        raise Http404(str(error)) from error
+    if found.node and found.node.node.path != path:
+        return private(HttpResponseRedirect(category_url(found.node.node.path, found.query)))
+    result: SearchResult | None = None
+    corpus: CorpusCounts | None = None
+    partial = "level" if (request.htmx.target or "").startswith("below-") else "tree"
+    if found.node and not wants_fragment(request):
+        inside = found.query.only("category", path).but(include_facets=True, page_size=SAMPLE)
+        result, corpus = run(inside, viewer, facet_limit=WEIGHED), corpus_counts(viewer)
+    context = build_browser(found, result, corpus, viewer.timezone, datetime.now(UTC))
+    timings = result.timings if result else {}
+    return page_response(request, "categories/browse.html", {"page": context}, partial=partial, timings=timings)

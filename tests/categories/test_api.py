@@ -1,0 +1,187 @@
+"""Categories through the API: the shapes of the specification, in snake case, and its errors."""
+
+from urllib.parse import quote
+
+import pytest
+
+from categories.models import Category
+from memories.models import Memory
+
+pytestmark = pytest.mark.django_db
+
+
+def found(caller, path, status=200):
+    response = caller.get(path)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_category_has_the_shape_of_the_specification(corpus, caller):
+    reply = found(caller, "/api/categories/kitchen?includeChildren=true&includeChunks=true&limit=2")
+    kitchen = Category.objects.get(path="kitchen")
+    assert reply["category"] == {
+        "id": kitchen.pk,
+        "name": "Kitchen",
+        "path": "kitchen",
+        "description": "",
+        "hierarchy": ["Kitchen"],
+        "aliases": [],
+        "related_categories": [],
+    }
+    brewing, oven = (Category.objects.get(path=path).pk for path in ("kitchen/brewing", "kitchen/oven"))
+    assert reply["statistics"] == {
+        "total_documents": 3,
+        "total_chunks": 0,
+        "total_concepts": 2,
+        "own_documents": 1,
+        "documents_with_children": 3,
+        "total_child_categories": 2,
+        "child_categories": [
+            {
+                "id": brewing,
+                "name": "Brewing",
+                "path": "kitchen/brewing",
+                "document_count": 2,
+                "own_document_count": 2,
+                "chunk_count": 0,
+                "concept_count": 1,
+            },
+            {
+                "id": oven,
+                "name": "Oven",
+                "path": "kitchen/oven",
+                "document_count": 1,
+                "own_document_count": 1,
+                "chunk_count": 0,
+                "concept_count": 0,
+            },
+        ],
+    }
+    newest = Memory.objects.get(external_id="t5")
+    assert reply["documents"][0] == {
+        "id": newest.pk,
+        "source": "agent-session",
+        "title": "Descale with rm -rf vinegar",
+        "preview": "Run descale --full, never rm -rf the water. Set foo_bar in asyncio.run(main()), then rest.",
+        "project": "tea",
+        "memory_type": "howto",
+        "state": "active",
+        "created_at": "2025-06-01T12:00:00Z",
+        "concepts": ["maintenance", "temperature"],
+        "categories": ["kitchen"],
+        "chunk_count": 0,
+        "url": f"http://testserver/m/{newest.pk}/",
+    }
+    assert len(reply["documents"]) == 2
+    assert [(one["name"], one["document_count"], one["category"]) for one in reply["concepts"]] == [
+        ("temperature", 2, "Kitchen"),
+        ("maintenance", 1, "Kitchen"),
+    ]
+    assert set(reply["concepts"][0]) == {
+        *("id", "name", "type", "category", "weight", "document_count", "chunk_count", "related_concepts")
+    }
+    assert reply["chunks"] == []
+    assert reply["warnings"] == []
+    assert "message" not in reply
+
+
+def test_chunks_and_hierarchy_are_absent_unless_asked_for(corpus, caller):
+    assert "chunks" not in found(caller, "/api/categories/kitchen")
+    listed = found(caller, "/api/categories")
+    assert all("hierarchy" not in category for category in listed["categories"])
+    listed = found(caller, "/api/categories?includeHierarchy=true&filter=dock")
+    assert listed["categories"][0]["hierarchy"] == {"parent": "yard", "children": ["yard/dock/crane"], "depth": 1}
+
+
+@pytest.mark.parametrize("ref", ["yard/dock/crane", "Yard%2FDock%2FCrane", "crane", "CRANE"])
+def test_category_is_reached_by_path_and_name(corpus, caller, ref):
+    assert found(caller, f"/api/categories/{ref}")["category"]["path"] == "yard/dock/crane"
+    assert found(caller, f"/api/categories/{ref}/concepts")["category"]["path"] == "yard/dock/crane"
+
+
+def test_list_has_the_shape_of_the_specification(corpus, caller):
+    reply = found(caller, "/api/categories?sortBy=documentCount&limit=2")
+    assert (reply["total_categories"], reply["returned_categories"]) == (9, 2)
+    assert [category["path"] for category in reply["categories"]] == ["yard", "guests"]
+    yard = reply["categories"][0]
+    assert set(yard) == {"id", "name", "path", "description", "statistics", "aliases", "related_categories"}
+    assert yard["statistics"] == {
+        "document_count": 6,
+        "own_document_count": 2,
+        "chunk_count": 0,
+        "concept_count": 2,
+    }
+    assert reply["aggregate_stats"] == {
+        "total_documents": 11,
+        "total_chunks": 0,
+        "total_concepts": 4,
+        "average_docs_per_category": 2.4,
+        "average_chunks_per_category": 0.0,
+        "most_popular_category": "yard",
+        "least_popular_category": "guests/tables",
+    }
+
+
+def test_list_of_nothing_has_its_aggregate(corpus, caller):
+    reply = found(caller, "/api/categories?filter=nothing-like-it")
+    assert (reply["total_categories"], reply["categories"]) == (0, [])
+    assert reply["aggregate_stats"]["average_docs_per_category"] == 0
+    assert reply["aggregate_stats"]["most_popular_category"] is None
+
+
+def test_concepts_have_the_shape_of_the_specification(corpus, caller):
+    reply = found(caller, "/api/categories/yard/concepts?include_children=1&sort_by=name&limit=1")
+    assert reply["statistics"] == {
+        "total_documents": 6,
+        "total_concepts": 2,
+        "average_concepts_per_document": 0.3,
+    }
+    (concept,) = reply["concepts"]
+    assert {key: value for key, value in concept.items() if key != "id"} == {
+        "name": "maintenance",
+        "type": "",
+        "document_count": 1,
+        "total_document_count": 2,
+        "chunk_count": 0,
+        "weight": None,
+        "related_concepts": [],
+    }
+
+
+def test_unknown_category_is_not_found_and_says_what_there_is(corpus, caller):
+    reply = found(caller, "/api/categories/kitchn", 404)
+    assert reply == {
+        "error": "not_found",
+        "detail": "Category not found: kitchn",
+        "suggestion": "See what there is: GET /api/categories",
+        "did_you_mean": ["kitchen"],
+    }
+
+
+def test_limit_out_of_bounds_is_told(corpus, caller):
+    reply = found(caller, "/api/categories?limit=1000")
+    assert reply["warnings"] == [
+        {
+            "message": "limit 1000 is out of bounds: 200 was taken, of 1 to 200.",
+            "parameter": "limit",
+            "did_you_mean": [],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/categories?x=1", "/api/categories/kitchen?sort_by=name", "/api/categories?limit=x"]
+)
+def test_what_cannot_be_read_is_refused_by_name(corpus, caller, path):
+    reply = found(caller, path, 422)
+    assert reply["error"] == "invalid_query"
+    assert path.rpartition("?")[2].partition("=")[0] in reply["detail"]
+
+
+@pytest.mark.parametrize("ref", ["%00", quote("\n"), "%ED%A0%80", "a" * 5000, "9" * 60, quote("a/" * 200)])
+def test_hostile_name_is_not_found(corpus, caller, ref):
+    assert found(caller, f"/api/categories/{ref}", 404)["error"] == "not_found"
+
+
+def test_a_key_that_may_not_read_is_refused(db, client):
+    assert client.get("/api/categories").status_code == 401

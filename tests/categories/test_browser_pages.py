@@ -1,0 +1,155 @@
+"""The pages of the category browser, as a browser without scripts gets them, and the parts that HTMX asks for."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.models import Membership
+from categories.models import Category
+from memories.models import Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
+
+pytestmark = pytest.mark.django_db
+NODE = re.compile(
+    r'<div class="node( here)?"><a href="([^"]+)"[^>]*>([^<]*)</a><span class="count"[^>]*>([\d,]+)</span>'
+)
+ROW = re.compile(r'<th scope="row">.*?<a href="([^"]+)">([^<]*)</a></th><td[^>]*>([\d,]+)</td><td>([\d,]+)</td>')
+
+
+def nodes(response):
+    return [(label, int(count)) for _, _, label, count in NODE.findall(response.text)]
+
+
+def rows(response):
+    return [(label, int(memories), int(own)) for _, label, memories, own in ROW.findall(response.text)]
+
+
+def numbers(response):
+    found = re.findall(r"<dt>([^<]+)</dt><dd>(?:<a[^>]*>)?([\d,]+)", response.text)
+    return {label: int(value.replace(",", "")) for label, value in found}
+
+
+def test_pages_need_a_sign_in(client):
+    for path in ("/categories/", "/categories/kitchen/"):
+        assert client.get(path)["Location"].startswith("/sign-in/?next=")
+
+
+def test_overview_shows_the_roots_and_what_is_amiss(corpus, reader):
+    page = reader.get("/categories/")
+    assert nodes(page) == [("Guests", 3), ("Kitchen", 3), ("Yard", 6)]
+    assert rows(page) == [("Yard", 6, 2), ("Guests", 3, 2), ("Kitchen", 3, 1)]
+    assert "9 categories for 11 of 14 memories" in page.text
+    assert numbers(page) == {"Uncategorised": 3, "Single-memory leaves": 3, "Very large": 0, "Empty": 0}
+    assert 'href="/explore/?no=category"' in page.text
+
+
+def test_node_shows_where_it_stands_and_what_is_in_it(corpus, reader):
+    Category.objects.filter(path="yard/dock").update(description="Where boats lie.", aliases=["Pier"])
+    page = reader.get("/categories/yard/dock/")
+    crumbs = re.search(r'<nav class="crumbs".*?</nav>', page.text, re.DOTALL)[0]
+    assert re.findall(r">([A-Z]\w+)<", crumbs) == ["Categories", "Yard", "Dock"]
+    assert "Where boats lie." in page.text
+    assert "Pier" in page.text
+    assert numbers(page) == {"Memories": 3, "Filed right here": 2, "Subcategories": 1, "Chunks": 0, "Concepts": 2}
+    assert rows(page) == [("Crane", 2, 2)]
+    # Open down to it, and no further than its children.
+    assert nodes(page) == [
+        ("Guests", 3),
+        ("Kitchen", 3),
+        ("Yard", 6),
+        ("Dock", 3),
+        ("Crane", 2),
+        ("Wood", 1),
+    ]
+    assert 'aria-current="page">Dock</a>' in page.text
+    assert 'class="button primary" href="/explore/?category=yard%2Fdock"' in page.text
+    assert len(re.findall(r'<article id="hit-', page.text)) == 3
+
+
+def test_children_come_when_a_branch_is_unfolded(corpus, reader):
+    page = reader.get("/categories/")
+    kitchen = Category.objects.get(path="kitchen").pk
+    assert 'hx-get="/categories/?below=kitchen" hx-trigger="toggle once"' in page.text
+    level = reader.get("/categories/?below=kitchen", HTTP_HX_REQUEST="true", HTTP_HX_TARGET=f"below-node-{kitchen}")
+    assert nodes(level) == [("Brewing", 2), ("Oven", 1)]
+    assert "<html" not in level.text
+    # Without scripts the same is a link.
+    assert '<a class="more" href="/categories/kitchen/">Show what is below</a>' in page.text
+
+
+def test_part_of_a_name_finds_categories_anywhere(corpus, reader):
+    page = reader.get("/categories/?filter=cra")
+    assert nodes(page) == [("yard/dock/crane", 2)]
+    tree = reader.get("/categories/?filter=zzz", HTTP_HX_REQUEST="true", HTTP_HX_TARGET="tree")
+    assert "No category has “zzz” in its name." in tree.text
+    assert "<html" not in tree.text
+
+
+def test_lists_of_what_is_amiss(corpus, reader):
+    Category.objects.create(name="Cellar", path="cellar")
+    page = reader.get("/categories/?show=single")
+    assert rows(page) == [("Tables", 1, 1), ("Oven", 1, 1), ("Wood", 1, 1)]
+    assert rows(reader.get("/categories/?show=empty")) == [("Cellar", 0, 0)]
+
+
+def test_counts_follow_a_query(corpus, reader):
+    page = reader.get("/categories/?type=bugfix")
+    assert nodes(page) == [("Kitchen", 1), ("Yard", 1)]
+    page = reader.get("/categories/yard/?type=bugfix")
+    assert numbers(page) == {"Memories": 1, "Filed right here": 0, "Subcategories": 1}
+    assert rows(page) == [("Dock", 1, 0)]
+    assert 'href="/categories/yard/dock/?type=bugfix"' in page.text
+    assert 'aria-label="Remove filter: type bugfix"' in page.text
+    assert 'data-chip href="/categories/yard/"' in page.text
+
+
+def test_what_is_distinctive_is_had_more_often_here(corpus, everyone, reader):
+    for n in range(6):
+        record = MemoryRecord(
+            content=f"Rope {n}.", project="boat", categories=["Loft"], tags=["rope"], concepts=["knots"]
+        )
+        memory_create(record=record, viewer=everyone)
+    page = reader.get("/categories/loft/")
+    lifted = re.findall(r'<li class="bar"[^>]*title="([^"]+)"', page.text)
+    # 6 of 6 here, 6 of 20 among all.
+    assert lifted == [
+        "tag rope: 6 memories here, 3.3 times as often as among all",
+        "concept knots: 6 memories here, 3.3 times as often as among all",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        pytest.param("/categories/Kitchen/", "/categories/kitchen/", id="case"),
+        pytest.param("/categories/stove/", "/categories/kitchen/oven/", id="alias"),
+        pytest.param("/categories/dock/?type=note", "/categories/yard/dock/?type=note", id="name, and a query"),
+    ],
+)
+def test_other_names_lead_to_the_path(corpus, reader, asked, shown):
+    response = reader.get(asked)
+    assert (response.status_code, response["Location"]) == (302, shown)
+
+
+def test_category_that_is_not_there_is_not_found(corpus, reader):
+    assert reader.get("/categories/no/such/").status_code == 404
+
+
+def test_page_of_no_categories_says_how_they_come(db, engine, reader):
+    assert "There are no categories yet." in reader.get("/categories/").text
+
+
+def test_other_projects_are_not_there(corpus):
+    user = User.objects.create_user("brewer")
+    Membership.objects.create(user=user, project=Project.objects.get(slug="tea"))
+    client = Client()
+    client.force_login(user)
+    page = client.get("/categories/")
+    assert nodes(page) == [("Guests", 3), ("Kitchen", 3), ("Yard", 1)]
+    assert "6 categories for 6 of 8 memories" in page.text
+    assert client.get("/categories/yard/dock/").status_code == 404
+    assert "Dock" not in client.get("/categories/yard/").text
+    assert nodes(client.get("/categories/?filter=dock")) == []
