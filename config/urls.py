@@ -20,6 +20,7 @@ urlpatterns = [
     path("", include("access.urls")),
     path("", include("search.urls")),
     path("", include("memories.urls")),
+    path("", include("categories.graph.urls")),
     path("api/", api.urls),
     path("admin/", admin.site.urls),
 ]
