@@ -193,7 +193,7 @@ def ties_of(look: Look, ids: Collection[int] | None = None, *, between: bool = F
         cursor.execute(_RELATIONSHIPS.format(condition=condition), {"ids": list(ids or ())})
         rows = cursor.fetchall()
     evidence = evidence_of(look.engine, look.planned, [row[0] for row in rows])
-    return sorted(Tie(*row, len(evidence[row[0]])) for row in rows if row[0] in evidence)
+    return [Tie(pk, a, kind, b, len(evidence[pk])) for pk, a, kind, b in sorted(rows) if pk in evidence]
 
 
 def _concept_ties(look: Look, ids: Collection[int] | None, *, between: bool) -> list[Tie]:
