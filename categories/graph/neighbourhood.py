@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from categories.graph.asking import SAME_MEMORY, AroundRequest
-from categories.graph.reads import Bond, Look, Tie, bonds_of
+from categories.graph.bonds import Bond, bonds_of
+from categories.graph.reads import Look, Tie
 from categories.queries import Term
 from search.result import SearchWarning
 from search.unified_rows import RelationshipRecord, relationship_rows

@@ -1,6 +1,6 @@
 """Nodes and the links between them as arrays: who is together with whom, and the shortest chain. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,6 +98,15 @@ class Network:
     def place(self, node: int) -> int | None:
         at = int(np.searchsorted(self.nodes, node))
         return at if at < len(self.nodes) and self.nodes[at] == node else None
+
+    def links_of(self, ids: Collection[int]) -> Pairs:
+        """All links of some nodes."""
+        wanted = np.unique(np.array(list(ids), np.int64))
+        places = np.searchsorted(self.nodes, wanted)
+        known = places < len(self.nodes)
+        places = places[known][self.nodes[places[known]] == wanted[known]]
+        left, right, weight = self._around(places)
+        return Pairs(self.nodes[left], self.nodes[right], weight)
 
     def _around(self, places: Ints) -> tuple[Ints, Ints, Ints]:
         """All links of some nodes: from where, to where, how strong."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from categories.graph.asking import SAME_MEMORY, AroundRequest, PathRequest
+from categories.graph.bonds import Bond
 from categories.graph.drawing import Drawing, build_drawing
 from categories.graph.kinds import ENTITY, KINDS, Kind
 from categories.graph.neighbourhood import Neighbour, Neighbourhood
 from categories.graph.node import Node
-from categories.graph.reads import Bond, Tie
+from categories.graph.reads import Tie
 from categories.graph.wording import (
     Sample,
     both_url,

@@ -10,19 +10,11 @@ from django.db import OperationalError
 
 from access.viewer import Viewer
 from categories.graph.asking import PathRequest
+from categories.graph.bonds import Bond, bonds_of
 from categories.graph.kinds import ENTITY
 from categories.graph.neighbourhood import records_of
 from categories.graph.network import SearchTooLongError
-from categories.graph.reads import (
-    Bond,
-    Look,
-    NameAmbiguousError,
-    NameUnknownError,
-    bonds_of,
-    find,
-    look_at,
-    memory_titles,
-)
+from categories.graph.reads import Look, NameAmbiguousError, NameUnknownError, find, look_at, memory_titles
 from categories.graph.whole import whole_of
 from categories.queries import Term
 from memories.queries import MemoryTitle

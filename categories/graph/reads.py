@@ -4,7 +4,6 @@ Nothing here decides anew: memories come through `visible_to`, names through `se
 relationships through `search.vocabulary.evidence_of`, as in unified search.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +17,8 @@ from django.db.models import BigIntegerField, F, Func
 
 from access.viewer import Viewer, visible_to
 from categories.graph.kinds import CONCEPT, ENTITY, Kind
-from categories.graph.network import Ints, pairs_within
+from categories.graph.network import Ints
+from categories.names import kept_under
 from categories.queries import Term, resolve_concepts, resolve_entities
 from memories.queries import MemoryTitle
 from memories.records import unstorable
@@ -53,6 +53,8 @@ class Look:
     planned: Planned
     viewer: Viewer
     kind: Kind
+    # What may be kept of this moment, and under what; see `categories.names`.
+    under: tuple[object, ...] | None
 
     def terms(self, ids: Iterable[int]) -> dict[int, Term]:
         return self.kind.terms(self.planned.names, ids)
@@ -69,23 +71,6 @@ class Tie(NamedTuple):
     type: str
     target: int
     evidence: int
-
-
-@dataclass(slots=True)
-class Bond:
-    """All that links two nodes: how many memories name both, and what has been stated."""
-
-    together: int = 0
-    ties: tuple[Tie, ...] = ()
-
-    @property
-    def strength(self) -> tuple[bool, int, int]:
-        """What is stated comes before what only stands together."""
-        return bool(self.ties), sum(tie.evidence for tie in self.ties), self.together
-
-    @property
-    def evidence(self) -> int:
-        return max(self.together, *(tie.evidence for tie in self.ties), 0)
 
 
 class NameUnknownError(LookupError):
@@ -106,7 +91,8 @@ class NameAmbiguousError(LookupError):
 
 def look_at(kind: Kind, engine: Engine, viewer: Viewer) -> Look:
     """With nothing asked for but what the default states leave."""
-    return Look(engine, build_plan(engine, SearchQuery(), viewer, datetime.now(UTC)), viewer, kind)
+    planned = build_plan(engine, SearchQuery(), viewer, datetime.now(UTC))
+    return Look(engine, planned, viewer, kind, kept_under())
 
 
 def in_any_state(planned: Planned) -> Planned:
@@ -214,24 +200,6 @@ def _concept_ties(look: Look, ids: Collection[int] | None, *, between: bool) -> 
     if between:
         seen &= set(ids or ())
     return [Tie(None, *one, 0) for one in sorted(stated) if one[0] in seen and one[2] in seen and one[0] != one[2]]
-
-
-def bonds_of(look: Look, ids: Collection[int], *, between: bool = False) -> dict[tuple[int, int], Bond]:
-    """All that links some nodes with others, or with each other alone. The smaller id of two comes first."""
-    bonds: dict[tuple[int, int], Bond] = defaultdict(Bond)
-    groups, nodes, _ = named_in_memories(look, ids)
-    pairs = pairs_within(groups, nodes, sorted(ids))
-    inside = np.isin(pairs.right, sorted(ids)) if between else np.ones(len(pairs.right), bool)
-    for left, right, weight in zip(
-        pairs.left[inside].tolist(), pairs.right[inside].tolist(), pairs.weight[inside].tolist(), strict=True
-    ):
-        bonds[min(left, right), max(left, right)].together = weight
-    for tie in ties_of(look, ids, between=between):
-        if tie.source != tie.target:
-            bond = bonds[min(tie.source, tie.target), max(tie.source, tie.target)]
-            # Nobody bears out that one concept is broader than another: what there is for it are memories about both.
-            bond.ties = (*bond.ties, tie._replace(evidence=bond.together) if tie.id is None else tie)
-    return dict(bonds)
 
 
 def memory_titles(viewer: Viewer, ids: Collection[int]) -> dict[int, MemoryTitle]:

@@ -16,7 +16,6 @@ from django.db import connection
 from categories.graph.kinds import Kind
 from categories.graph.network import Ints, Network, Pairs, pairs_within
 from categories.graph.reads import Look, named_in_memories, ties_of
-from categories.names import kept_under
 
 # Of each vocabulary and each set of projects.
 _KEPT = 8
@@ -41,29 +40,46 @@ class Whole:
     places: Ints
     type_places: Ints
     types: tuple[str, ...]
-    # What is stated alone, and with what stands together in memories.
+    # By memories in common, by what is stated, and by both.
+    together: Network
     stated: Network
     linked: Network
 
 
 def whole_of(look: Look) -> Whole:
-    """Read anew, or kept of the same revision for the same projects."""
-    under = kept_under()
-    if under is None:
-        return _read(look)
-    # The index may take a moment to follow the database, and what it says of evidence is of then.
-    key = (look.kind.key, look.planned.plan.project_ids, look.engine.name, look.engine.revision, *under)
-    with _lock:
-        known = _kept.get(key)
-    if known is not None and time.monotonic() - known[0] < _KEPT_SECONDS:
-        return known[1]
+    """What is kept of the same revision for the same projects, or read anew."""
+    key = _key(look)
+    known = _kept_as(key)
+    if known is not None:
+        return known
     whole = _read(look)
+    if not key:
+        return whole
     with _lock:
         _kept[key] = (time.monotonic(), whole)
         _kept.move_to_end(key)
         while len(_kept) > _KEPT:
             _kept.popitem(last=False)
     return whole
+
+
+def kept_whole(look: Look) -> Whole | None:
+    """As `whole_of`, but nothing where it would have to be read."""
+    return _kept_as(_key(look))
+
+
+def _key(look: Look) -> tuple[object, ...]:
+    """What it is kept under; empty where it may not be kept."""
+    if look.under is None:
+        return ()
+    # The index may take a moment to follow the database, and what it says of evidence is of then.
+    return (look.kind.key, look.planned.plan.project_ids, look.engine.name, look.engine.revision, *look.under)
+
+
+def _kept_as(key: tuple[object, ...]) -> Whole | None:
+    with _lock:
+        known = _kept.get(key)
+    return known[1] if known is not None and time.monotonic() - known[0] < _KEPT_SECONDS else None
 
 
 _lock = Lock()
@@ -94,6 +110,7 @@ def _read(look: Look) -> Whole:
     at = np.searchsorted(places[0], nodes)
     first, last = _seen(nodes, named, moments)
     every = Pairs(*(np.concatenate(both) for both in zip(_columns(together), _columns(stated), strict=True)))
+    by_memories = Network.of(nodes, together)
     return Whole(
         nodes=nodes,
         memories=np.bincount(np.searchsorted(nodes, named[np.isin(named, nodes)]), minlength=len(nodes)),
@@ -102,8 +119,9 @@ def _read(look: Look) -> Whole:
         places=places[1][at],
         type_places=kinds[at],
         types=types,
+        together=by_memories,
         stated=Network.of(nodes, stated),
-        linked=Network.of(nodes, every),
+        linked=Network.of(nodes, every) if len(stated.left) else by_memories,
     )
 
 
