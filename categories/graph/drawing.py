@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from categories.graph.layout import Spot, place
 from categories.graph.neighbourhood import Neighbourhood
 
-_LONG, _SHORT = 27, 12
-# Beside another ring there is less room.
-_BESIDE = 18
+# How much of a name there is room for, in a wide drawing, a middling one and a narrow one. Two rings share it.
+_ONLY = (27, 18, 11)
+_OUTER = (22, 16, 9)
+_INNER = (18, 13, 7)
 _COLOURS = 5
 
 
@@ -19,8 +20,8 @@ class DrawnNode:
 
     url: str
     name: str
-    label: str
-    short: str
+    # As it is written in a wide drawing, a middling one and a narrow one.
+    labels: tuple[str, str, str]
     x: str
     y: str
     radius: str
@@ -71,8 +72,7 @@ def build_drawing(around: Neighbourhood, told: Mapping[int, tuple[str, str]]) ->
         DrawnNode(
             url=told[one.term.id][0],
             name=told[one.term.id][1],
-            label=_cut(one.term.label, _BESIDE if second and one.level == 1 else _LONG),
-            short=_cut(one.term.label, _SHORT),
+            labels=_labels(one.term.label, _ONLY if not second else _INNER if one.level == 1 else _OUTER),
             x=f"{spots[one.term.id].x:g}%",
             y=f"{spots[one.term.id].y:g}",
             radius=f"{3.5 + 4 * math.sqrt(one.bond.evidence / most):.1f}",
@@ -103,8 +103,7 @@ def _middle(around: Neighbourhood, spot: Spot, colours: Mapping[str, int]) -> Dr
     return DrawnNode(
         url="",
         name="",
-        label=_cut(center.label, _LONG),
-        short=_cut(center.label, _SHORT),
+        labels=_labels(center.label, _ONLY),
         x=f"{spot.x:g}%",
         y=f"{spot.y:g}",
         radius="10",
@@ -142,5 +141,6 @@ def _legend(around: Neighbourhood, colours: Mapping[str, int]) -> tuple[LegendIt
     return (*items, *([LegendItem("others", 0)] if types - colours.keys() else []))
 
 
-def _cut(label: str, most: int) -> str:
-    return label if len(label) <= most else f"{label[: most - 1].rstrip()}…"
+def _labels(label: str, lengths: tuple[int, int, int]) -> tuple[str, str, str]:
+    wide, middling, narrow = (label if len(label) <= most else f"{label[: most - 1].rstrip()}…" for most in lengths)
+    return wide, middling, narrow
