@@ -95,19 +95,24 @@ _lock = Lock()
 _current: tuple[tuple[object, ...], Names] = ((), Names())
 
 
-def names_now() -> Names:
-    """The names of the snapshot that the database is read by: kept ones, where they are of its revision.
+def kept_under() -> tuple[object, ...] | None:
+    """What may be kept of the snapshot that the database is read by, and under what: its revision.
 
-    A transaction that has written something itself may see names that are nobody else's yet: it gets its own.
+    None where a transaction has written something itself, which may be nobody else's yet.
     """
-    global _current
     with connection.cursor() as cursor:
         cursor.execute("SELECT revision, pg_current_xact_id_if_assigned() IS NULL FROM memories_corpus WHERE id = 1")
         revision, is_shared = cursor.fetchone() or (None, False)
-    if not is_shared:
-        return Names()
     database = connection.settings_dict
-    key = (database["HOST"], database["PORT"], database["NAME"], revision)
+    return (database["HOST"], database["PORT"], database["NAME"], revision) if is_shared else None
+
+
+def names_now() -> Names:
+    """The names of the snapshot that the database is read by: kept ones, where they are of its revision."""
+    global _current
+    key = kept_under()
+    if key is None:
+        return Names()
     with _lock:
         known, names = _current
         if known != key or time.monotonic() - names.made_at > _KEPT_SECONDS:

@@ -22,6 +22,7 @@ urlpatterns = [
     path("", include("memories.urls")),
     path("", include("categories.urls")),
     path("", include("categories.curation.urls")),
+    path("", include("categories.graph.urls")),
     path("api/", api.urls),
     path("admin/", admin.site.urls),
 ]

@@ -11,11 +11,20 @@ from django.utils.safestring import SafeString
 
 from access.models import AuditEvent
 from categories.models import Entity
+from categories.queries import Term
 from memories.models import Memory
 from memories.queries import Around, MemoryDetail, MemoryTitle
 from memories.rendering import render_markdown
 from search.labels import day_label, local_time, moment_label, type_family
-from search.links import explore_url, filter_url, memory_url, similar_url, why_not_url
+from search.links import (
+    explore_url,
+    filter_url,
+    memory_url,
+    node_url,
+    relationship_url,
+    similar_url,
+    why_not_url,
+)
 from search.query import SearchQuery
 
 _LONGEST_CHANGE = 160
@@ -77,6 +86,8 @@ class Relation:
     target: FactValue
     fact: str
     confidence: str
+    # Where all is that bears it out.
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,7 @@ def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None
                 _entity(relationship.target),
                 relationship.fact,
                 _percent(relationship.confidence),
+                relationship_url(relationship.pk),
             )
             for relationship in detail.relationships
         ),
@@ -215,8 +227,8 @@ def _facts(detail: MemoryDetail, zone: tzinfo) -> Iterable[Fact]:
     yield Fact("Created", _day(memory.created_at, zone))
     yield Fact("Category", tuple(_filter("category", node.path, " / ".join(node.names)) for node in detail.categories))
     yield Fact("Tags", _some("tag", memory.tags), is_tags=True)
-    yield Fact("Concepts", tuple(_filter("concept", t.value, t.label, t.type) for t in detail.concepts))
-    yield Fact("Entities", tuple(_filter("entity", t.value, t.label, t.type) for t in detail.entities))
+    yield Fact("Concepts", tuple(_node("concept", term) for term in detail.concepts))
+    yield Fact("Entities", tuple(_node("entity", term) for term in detail.entities))
     yield Fact("Happened", _moment(memory.happened_at, zone))
     changed = memory.updated_at if memory.updated_at != memory.created_at else None
     yield Fact("Updated", _moment(changed, zone))
@@ -259,8 +271,13 @@ def _is_web(uri: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.netloc)
 
 
+def _node(kind: str, term: Term) -> FactValue:
+    """An entity or a concept, which has a page of its own."""
+    return FactValue(term.label, node_url(kind, term.id, term.value), term.type)
+
+
 def _entity(entity: Entity) -> FactValue:
-    return _filter("entity", f"{entity.entity_type}:{entity.name}", entity.name, entity.entity_type)
+    return _node("entity", Term(entity.pk, str(entity), entity.name, entity.entity_type))
 
 
 def mention(memory: MemoryTitle, query: SearchQuery | None, zone: tzinfo, *, is_here: bool = False) -> Mention:

@@ -68,6 +68,19 @@ def _told(name: str, memory_id: int, query: SearchQuery | None) -> str:
     return _address(_path(name, memory_id), urlencode({"ctx": context}) if context else "")
 
 
+def node_url(kind: str, node_id: int, value: str) -> str:
+    """The page of an entity or a concept: by what filters call it, where an address can say that, else by its id."""
+    steps = value.split("/")
+    # Browsers take some steps out of an address, and a number is an id.
+    is_plain = len(value) <= 200 and value.isprintable() and value == value.strip() and not value.isdecimal()
+    return _path(f"graph:{kind}", value if is_plain and not {"", ".", ".."} & set(steps) else str(node_id))
+
+
+def relationship_url(relationship_id: int) -> str:
+    """The page of a relationship, with what bears it out."""
+    return _path("graph:relationship", relationship_id)
+
+
 def filter_url(key: str, value: str) -> str:
     """Everything that has one value."""
     return explore_url(SearchQuery().only(key, value))

@@ -7,7 +7,7 @@ from datetime import tzinfo
 from search.cards import HitCard, build_card
 from search.labels import plural
 from search.legs import ResultKind
-from search.links import Link, explore_url, memory_url
+from search.links import Link, explore_url, memory_url, node_url, relationship_url
 from search.query import Mode, SearchQuery
 from search.snippets import Segment
 from search.unified import UnifiedResult
@@ -35,6 +35,8 @@ class ResultCard:
     # What it is called in the names of its controls.
     name: str
     url: str
+    # Its own page, beside the memories that it leads to.
+    page_url: str
     title: tuple[Segment, ...]
     snippet: tuple[Segment, ...]
     type: str
@@ -73,6 +75,7 @@ def _card(query: SearchQuery, hit: UnifiedHit, memory: HitCard | None) -> Result
         id=hit.id,
         name=f"#{hit.id}" if memory else hit.title_text,
         url=_url(query, hit.linked),
+        page_url=_page_url(hit),
         title=hit.title,
         snippet=hit.content,
         type=hit.entity.type if hit.entity else "",
@@ -98,6 +101,12 @@ def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[Mention, ...
 
 def _end(query: SearchQuery, ref: EntityRef) -> Link:
     return Link(ref.name, _filtered(query, (ref.value,)), f"Memories that name {ref.name}, {ref.type}")
+
+
+def _page_url(hit: UnifiedHit) -> str:
+    if hit.entity:
+        return node_url("entity", hit.id, hit.entity.value)
+    return relationship_url(hit.id) if hit.relationship else ""
 
 
 def _url(query: SearchQuery, item: Linked) -> str:

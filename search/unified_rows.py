@@ -314,7 +314,7 @@ class _Page:
             pk: tuple(sorted(own, key=lambda one: (place.get((ResultKind.MEMORY, one), len(place)), -one)))
             for pk, own in evidence.items()
         }
-        return _relationship_rows("own.id = ANY(%(ids)s)", {"ids": wanted}, best) if wanted else {}
+        return relationship_rows("own.id = ANY(%(ids)s)", {"ids": wanted}, best) if wanted else {}
 
     @cached_property
     def _neighbours(self) -> dict[int, RelationshipRecord]:
@@ -326,7 +326,7 @@ class _Page:
             "(own.evidence_ids && %(memories)s::bigint[]"
             " OR own.source_id = ANY(%(entities)s) OR own.target_id = ANY(%(entities)s))"
         )
-        rows = _relationship_rows(which, {"memories": memories, "entities": entities}, None)
+        rows = relationship_rows(which, {"memories": memories, "entities": entities}, None)
         evidence = evidence_of(self._read.engine, self._read.planned, list(rows))
         return {pk: row for pk, row in rows.items() if pk in evidence}
 
@@ -371,13 +371,16 @@ class _Page:
         return snippet(text, matched_spans(text, *self._patterns), _LENGTH) if text else ()
 
 
-def _relationship_rows(
-    which: str, parameters: Mapping[str, Collection[int]], evidence: Mapping[int, tuple[int, ...]] | None
+def relationship_rows(
+    which: str,
+    parameters: Mapping[str, Collection[int]],
+    evidence: Mapping[int, tuple[int, ...]] | None,
+    most: int = _MOST_READ,
 ) -> dict[int, RelationshipRecord]:
-    """Relationships in the order of the statement, with the evidence given, or all that is stated."""
+    """Relationships, the surest first, with the evidence given, or all that is stated."""
     with connection.cursor() as cursor:
         cursor.execute(
-            _RELATIONSHIPS.format(which=which), {**{k: list(v) for k, v in parameters.items()}, "most": _MOST_READ}
+            _RELATIONSHIPS.format(which=which), {**{k: list(v) for k, v in parameters.items()}, "most": most}
         )
         rows = cursor.fetchall()
     found = {}

@@ -4,6 +4,7 @@ import pytest
 
 from access.limits import buckets
 from categories import figures, names, tree
+from categories.graph import whole
 from memories import embeddings
 from search import corpus
 from search.engines import packed
@@ -17,5 +18,6 @@ def _nothing_kept():
     tree.forget()
     figures.forget()
     packed.forget()
+    whole.forget()
     embeddings.forget()
     buckets.forget()

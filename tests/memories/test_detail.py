@@ -99,14 +99,14 @@ def test_detail_shows_text_facts_and_provenance(reader, kettle):
         pytest.param("/explore/?from=2026-03-01&amp;to=2026-03-01", id="day"),
         pytest.param("/explore/?category=kitchen%2Foven", id="category"),
         pytest.param("/explore/?tag=hot+water", id="tag"),
-        pytest.param("/explore/?concept=heat", id="concept"),
-        pytest.param("/explore/?entity=person%3AMio", id="entity"),
+        pytest.param("/graph/concept/heat/", id="concept"),
+        pytest.param("/graph/entity/person:Mio/", id="entity"),
         pytest.param("/explore/?author=Mio", id="author"),
         pytest.param("/explore/?agent=codex", id="agent"),
         pytest.param("/explore/?source=git", id="source"),
     ],
 )
-def test_every_fact_is_a_filter(reader, kettle, address):
+def test_every_fact_leads_to_more_of_it(reader, kettle, address):
     assert f'href="{address}"' in reader.get("/m/100/").text
 
 
@@ -122,7 +122,8 @@ def test_timeline_tells_what_happened_in_order(reader, kettle):
 
 def test_relationships_that_cite_it_are_shown(reader, kettle):
     text = reader.get("/m/100/").text
-    assert 'href="/explore/?entity=person%3AMio"' in text
+    assert 'href="/graph/entity/person:Mio/"' in text
+    assert f'href="/graph/relationship/{Relationship.objects.get().pk}/"' in text
     assert "Mio repaired it." in text
 
 

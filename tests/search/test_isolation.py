@@ -100,6 +100,25 @@ QUERIES = [
 ]
 
 
+# What is linked, from names that both know, and from those that only the others do.
+GRAPH = [
+    "entities",
+    "entities?search=z&sort=-links",
+    "entities?type=zed",
+    "entities/person:Mio",
+    "entities/person:Mio/neighbourhood?depth=2",
+    "entities/zanzibar",
+    "entities/kettel",
+    "entities/path?from=person:Mio&to=tool:kettle",
+    "entities/path?from=person:Mio&to=tool:kettle&together=1",
+    "entities/path?from=person:Mio&to=zed:zanzibar",
+    "concepts",
+    "concepts/temperature",
+    "concepts/temperature/neighbourhood?depth=2",
+    "concepts/zephyrin",
+]
+
+
 def addresses(first_new):
     """Everything that can be looked at: whatever a name, a number or an address may be tried for."""
     tea = Memory.objects.get(external_id="t1").pk
@@ -120,6 +139,10 @@ def addresses(first_new):
         yield "get", f"/api/categories/{ref}?include_children=1&include_chunks=1", None
         yield "get", f"/api/categories/{ref}/concepts?include_children=1", None
     yield "get", f"/api/categories/{Category.objects.latest('id').pk + 1}", None
+    yield from (("get", f"/api/{address}", None) for address in GRAPH)
+    for number in range(1, 6):
+        yield "get", f"/api/relationships/{number}", None
+        yield "get", f"/api/entities/{Entity.objects.latest('id').pk + number}", None
     yield "get", "/api/health", None
     yield "get", f"/api/memories/{tea}", None
     yield "get", f"/api/memories/{first_new}", None
@@ -159,6 +182,12 @@ PAGES = [
     "/categories/?show=single",
     "/categories/kitchen/",
     "/categories/zanzibar/",
+    "/graph/",
+    "/graph/concepts/",
+    "/graph/entity/person:Mio/?depth=2",
+    "/graph/entity/zed:zanzibar/",
+    "/graph/concept/temperature/",
+    "/graph/path/?from=person:Mio&to=zanzibr&together=1",
 ]
 
 

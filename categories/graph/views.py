@@ -1,0 +1,77 @@
+"""The pages of entities, concepts and what links them."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from categories.graph.asking import AroundRequest, PathRequest, TableRequest
+from categories.graph.kinds import Kind
+from categories.graph.node import fact_of, node_of
+from categories.graph.node_context import build_node
+from categories.graph.path import PathEndError, path_of
+from categories.graph.path_context import build_fact, build_lost, build_path, end_notice
+from categories.graph.reads import NameAmbiguousError, NameUnknownError
+from categories.graph.table import table_of
+from categories.graph.table_context import build_table
+from search.context import problem_notices
+from search.pages import PageRequest, page_viewer, private, request_pairs
+from search.stopwatch import server_timing
+
+
+@require_safe
+@login_required
+def table(request: PageRequest, kind: Kind) -> HttpResponse:
+    viewer = page_viewer(request)
+    asked, problems = TableRequest.read(request_pairs(request))
+    found = table_of(kind, asked, viewer)
+    context = build_table(found, problem_notices(problems), viewer.timezone)
+    return _page(request, "graph/table.html", {"table": context}, found.timings)
+
+
+@require_safe
+@login_required
+def node(request: PageRequest, kind: Kind, ref: str) -> HttpResponse:
+    viewer = page_viewer(request)
+    asked, problems = AroundRequest.read(request_pairs(request))
+    try:
+        found = node_of(kind, ref, asked, viewer)
+    except NameUnknownError as error:
+        return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=404)
+    except NameAmbiguousError as error:
+        return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=300)
+    context = build_node(found, problem_notices(problems), viewer.timezone)
+    return _page(request, "graph/node.html", {"node": context}, found.timings)
+
+
+@require_safe
+@login_required
+def relationship(request: PageRequest, relationship_id: int) -> HttpResponse:
+    viewer = page_viewer(request)
+    found = fact_of(relationship_id, viewer)
+    if found is None:
+        raise Http404(f"There is no relationship {relationship_id}, or none that you may know of.")
+    return _page(request, "graph/relationship.html", {"fact": build_fact(found, viewer.timezone)}, found.timings)
+
+
+@require_safe
+@login_required
+def path_between(request: PageRequest) -> HttpResponse:
+    viewer = page_viewer(request)
+    asked, problems = PathRequest.read(request_pairs(request))
+    notices, found = problem_notices(problems), None
+    try:
+        found = path_of(asked, viewer) if asked.begin and asked.end else None
+    except PathEndError as error:
+        notices = (*notices, end_notice(error, asked))
+    context = build_path(asked, found, notices, viewer.timezone)
+    return _page(request, "graph/path.html", {"path": context}, found.timings if found else {})
+
+
+def _page(
+    request: PageRequest, template: str, context: dict[str, object], timings: dict[str, float], status: int = 200
+) -> HttpResponse:
+    response = render(request, template, context, status=status)
+    if timings:
+        response["Server-Timing"] = server_timing(timings)
+    return private(response)

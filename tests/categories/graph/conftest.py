@@ -1,0 +1,81 @@
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.keys import make_key
+from access.models import Membership
+from access.viewer import Viewer, command_viewer
+from categories.models import Concept, Entity, Relationship
+from memories.models import Memory, Project
+from tests.unified_corpus import bring_in_mill
+
+
+@pytest.fixture
+def mill(db, tmp_path):
+    """The memories, entities and relationships of a mill and a vault, and what leads from one to the other and back.
+
+    In the mill the wheel is named with the axle and with Osk; the vault names the wheel with Quill.
+    """
+    bring_in_mill(tmp_path)
+    evidence = {name: Memory.objects.get(external_id=name).pk for name in ("v1", "v2")}
+    for source, kind, target, name in (("Brotlade", "pays", "Quill", "v1"), ("Quill", "opens", "sluice", "v2")):
+        Relationship.objects.create(
+            source=Entity.objects.get(name=source),
+            relationship_type=kind,
+            target=Entity.objects.get(name=target),
+            evidence_ids=[evidence[name]],
+        )
+
+
+@pytest.fixture
+def everyone():
+    return command_viewer()
+
+
+@pytest.fixture
+def miller(mill):
+    """A viewer who may see the mill and not the vault."""
+    return Viewer(frozenset([Project.objects.get(slug="mill").pk]), frozenset(["read"]))
+
+
+@pytest.fixture
+def reader(mill):
+    client = Client()
+    client.force_login(User.objects.create_superuser("reader"))
+    return client
+
+
+@pytest.fixture
+def neighbour(mill):
+    """Somebody signed in who may see the mill and not the vault."""
+    user = User.objects.create_user("miller")
+    Membership.objects.create(user=user, project=Project.objects.get(slug="mill"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def caller(mill):
+    raw = make_key(name="all", scopes=["read"], every_project=True, viewer=command_viewer()).raw
+    return Client(headers={"Authorization": f"Bearer {raw}"})
+
+
+@pytest.fixture
+def mill_caller(mill):
+    project = Project.objects.get(slug="mill")
+    raw = make_key(name="mill", scopes=["read"], projects=[project], viewer=command_viewer()).raw
+    return Client(headers={"Authorization": f"Bearer {raw}"})
+
+
+@pytest.fixture
+def concepts(mill):
+    """Three concepts of the mill in a line, and one that only the vault has."""
+    power, water, flow, secrecy = (Concept.objects.create(name=name) for name in ("power", "water", "flow", "secrecy"))
+    for narrower, broader in ((water, power), (flow, water), (secrecy, power)):
+        narrower.broader_ids.append(broader.pk)
+        broader.narrower_ids.append(narrower.pk)
+    for concept in (power, water, flow, secrecy):
+        concept.save()
+    for name, about in (("m1", [power, water]), ("m3", [water, flow]), ("v1", [power, secrecy])):
+        Memory.objects.filter(external_id=name).update(concept_ids=[concept.pk for concept in about])
