@@ -21,6 +21,7 @@ urlpatterns = [
     path("", include("search.urls")),
     path("", include("memories.urls")),
     path("", include("categories.curation.urls")),
+    path("", include("categories.suggestions.urls")),
     path("api/", api.urls),
     path("admin/", admin.site.urls),
 ]
