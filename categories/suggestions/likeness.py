@@ -131,7 +131,8 @@ def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int
 def _read(ids: Collection[int]) -> dict[int, _Text]:
     with connection.cursor() as cursor:
         cursor.execute(_TEXTS, [list(ids)])
-        return {row[0]: _Text(*row[:9], frozenset(row[9] or ()) - STOPWORDS["english"]) for row in cursor.fetchall()}
+        rows = cursor.fetchall()
+    return {row[0]: _Text(*[*row[:9], frozenset(row[9] or ()) - STOPWORDS["english"]]) for row in rows}
 
 
 def _duplicates(pairs: Sequence[_Pair], model_id: int) -> dict[tuple[int, int], Proposal]:
