@@ -291,3 +291,7 @@ class RelationshipAdmin(VocabularyAdmin):
     @admin.display(description="evidence")
     def shown_memories(self, relationship: Any) -> SafeString:
         return memory_panel(visible_to(relationship.viewer).filter(pk__in=relationship.evidence_ids))
+
+
+# Django looks for an app's admin here.
+from categories.suggestions import admin as suggestions_admin  # noqa: E402, F401

@@ -311,3 +311,7 @@ class CurationChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} {self.table} of {self.curation_id}"
+
+
+# Django looks for an app's models here.
+from categories.suggestions.models import Suggestion, SuggestionPolicy  # noqa: E402, F401

@@ -23,6 +23,7 @@ urlpatterns = [
     path("", include("categories.urls")),
     path("", include("categories.curation.urls")),
     path("", include("categories.graph.urls")),
+    path("", include("categories.suggestions.urls")),
     path("api/", api.urls),
     path("admin/", admin.site.urls),
 ]

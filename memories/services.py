@@ -1,6 +1,6 @@
 """Writes to memories: one verb each, atomic, audited, the same for every door."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -382,6 +382,36 @@ def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer) -> 
         return Memory.objects.get(pk=memory_id)
     after = replace(before, links=(*before.links, link), updated_at=timezone.now())
     return _store(before, after, "relate", viewer, "")
+
+
+@transaction.atomic
+def memory_classify(
+    *,
+    memory_id: int,
+    viewer: Viewer,
+    categories: Sequence[Ref] = (),
+    concepts: Sequence[Ref] = (),
+    without_categories: Collection[int] = (),
+    without_concepts: Collection[int] = (),
+    reason: str = "",
+) -> Memory:
+    """Link a memory to categories and concepts that there are, and end links to others. All else stays as it is."""
+    before = _writable(memory_id, viewer)
+    after = replace(
+        before,
+        categories=_relinked(before.categories, categories, without_categories),
+        concepts=_relinked(before.concepts, concepts, without_concepts),
+    )
+    if after != before:
+        after = replace(after, updated_at=timezone.now())
+    return _store(before, after, "classify", viewer, reason)
+
+
+def _relinked(before: Sequence[Ref], more: Sequence[Ref], gone: Collection[int]) -> tuple[Ref, ...]:
+    """A link that is there already stays as it was: who made it does not change."""
+    known = {ref.id for ref in before}
+    kept = [*before, *(ref for ref in more if ref.id not in known)]
+    return tuple(sorted((ref for ref in kept if ref.id not in gone), key=lambda ref: ref.id))
 
 
 @transaction.atomic

@@ -17,6 +17,13 @@
     if (event.key === "Escape" && event.target.id === "q" && !event.target.value) event.target.blur();
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || !enabled()) return;
     if (document.querySelector("dialog[open]:modal")) return;
+    // What a page names a key on itself comes before what every page has.
+    const own = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (own) {
+      event.preventDefault();
+      if (!event.repeat) own.click();
+      return;
+    }
     const actions = {
       "/": () => { const box = document.getElementById("q"); box?.focus(); box?.select(); },
       j: () => step(1),

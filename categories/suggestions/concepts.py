@@ -1,0 +1,182 @@
+"""Concepts for memories that have none: those of their project that the text names, then phrases that recur in it.
+
+What comes from a memory's own project, and from its own text, tells nobody of another one.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from categories.models import Concept, Entity
+from categories.suggestions.keyphrases import Phrase, concept_type, key_phrases, phrase_key, spans
+from categories.suggestions.proposals import Kind, Proposal
+from memories.models import Memory, Project
+
+# Of one memory.
+_MOST_KNOWN = 4
+_MOST_NEW = 3
+# A phrase is worth a concept when it is a key phrase of so many memories, and not of every other one.
+LEAST_MEMORIES = 3
+_MOST_SHARE = 0.05
+# What recurs is learnt from so many of the newest memories.
+_LEARNT_FROM = 50_000
+_BLOCK = 1_000
+
+STATES = (Memory.State.ACTIVE, Memory.State.PROPOSED)
+
+
+@dataclass(slots=True)
+class _Known:
+    """The concepts of a project by the keys of their names and aliases."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    words: int = 1
+
+
+@dataclass(slots=True)
+class _Recurring:
+    """In how many memories each phrase is a key phrase, and how it is mostly written."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    quoted: Counter[str] = field(default_factory=Counter)
+    spellings: dict[str, Counter[str]] = field(default_factory=dict)
+    memories: int = 0
+
+    def add(self, phrases: Iterable[Phrase]) -> None:
+        self.memories += 1
+        for phrase in phrases:
+            self.counts[phrase.key] += 1
+            self.quoted[phrase.key] += phrase.is_quoted
+            self.spellings.setdefault(phrase.key, Counter())[phrase.text] += 1
+
+    def is_worth_it(self, key: str) -> bool:
+        return LEAST_MEMORIES <= self.counts[key] <= max(2 * LEAST_MEMORIES, _MOST_SHARE * self.memories)
+
+    def termhood(self, key: str) -> float:
+        """How well a phrase does as a term: how many have it, and of how many words it is."""
+        return self.counts[key] * math.log2(1 + len(key.split()))
+
+    def type_of(self, key: str) -> str:
+        """By its usual spelling, and whether most texts have it as code."""
+        return concept_type(self.spelling(key), 2 * self.quoted[key] > self.counts[key])
+
+    def spelling(self, key: str) -> str:
+        """The most usual one; of equals the one with the fewest capitals, which is no beginning of a sentence."""
+        return min(self.spellings[key].items(), key=lambda one: (-one[1], sum(map(str.isupper, one[0])), one[0]))[0]
+
+
+def concept_proposals(project: Project) -> Iterator[Proposal]:
+    """What may be linked to the memories of a project that have no concept."""
+    memories = Memory.objects.filter(project=project, state__in=STATES)
+    waiting = memories.filter(concept_ids=[]).order_by("id")
+    if not waiting.exists():
+        return
+    known = _known(project)
+    recurring = _Recurring()
+    for row in memories.order_by("-id").values_list("title", "content")[:_LEARNT_FROM].iterator(_BLOCK):
+        recurring.add(key_phrases(*row, project.language))
+    # What a memory is linked to by that name already.
+    entities = {pk: phrase_key(name, project.language) for pk, name in Entity.objects.values_list("pk", "name")}
+    for memory_id, title, content, entity_ids in waiting.values_list("id", "title", "content", "entity_ids").iterator(
+        _BLOCK
+    ):
+        named = {entities.get(pk) for pk in entity_ids}
+        mentioned = _mentions(title, content, known, project.language)
+        yield from _known_proposals(project.pk, memory_id, mentioned, known)
+        phrases = [one for one in key_phrases(title, content, project.language) if one.key not in known.ids]
+        yield from _new_proposals(project.pk, memory_id, [one for one in phrases if one.key not in named], recurring)
+
+
+def _known(project: Project) -> _Known:
+    ids = Memory.objects.filter(project=project).exclude(concept_ids=[]).values_list("concept_ids", flat=True)
+    own = {pk for found in ids.iterator(_BLOCK) for pk in found}
+    known = _Known()
+    for pk, name, aliases in Concept.objects.filter(pk__in=own).order_by("id").values_list("id", "name", "aliases"):
+        known.names[pk] = name
+        # A name comes before another one's alias.
+        for spelling in (name, *aliases):
+            if key := phrase_key(spelling, project.language):
+                known.words = max(known.words, len(spelling.split()))
+                if spelling == name or key not in known.ids:
+                    known.ids[key] = pk
+    return known
+
+
+@dataclass(slots=True)
+class _Mention:
+    """A concept as a text names it."""
+
+    text: str
+    times: int = 0
+    in_title: bool = False
+
+
+def _mentions(title: str, content: str, known: _Known, language: str) -> dict[int, _Mention]:
+    found: dict[int, _Mention] = {}
+    for text in (title, content):
+        for key, start, end in spans(text, language, known.words) if known.ids else ():
+            if (pk := known.ids.get(key)) is not None:
+                mention = found.setdefault(pk, _Mention(text[start:end]))
+                mention.times += 1
+                mention.in_title = mention.in_title or text is title
+    return found
+
+
+def _known_proposals(
+    project_id: int, memory_id: int, mentioned: dict[int, _Mention], known: _Known
+) -> Iterator[Proposal]:
+    scored = []
+    for pk, mention in mentioned.items():
+        several_words = " " in known.names[pk]
+        confidence = 0.55 + 0.2 * mention.in_title + 0.05 * min(3, mention.times - 1) + 0.1 * several_words
+        scored.append((round(min(confidence, 0.95), 3), pk, mention))
+    for confidence, pk, mention in sorted(scored, key=lambda one: (-one[0], one[1]))[:_MOST_KNOWN]:
+        where = "title" if mention.in_title else "text"
+        times = "" if mention.times == 1 else f", {mention.times} times in all"
+        yield Proposal(
+            kind=Kind.CONCEPT,
+            key=(memory_id, known.names[pk].lower()),
+            confidence=confidence,
+            reason=f"The {where} names it as “{mention.text}”{times}.",
+            proposal={"concept": known.names[pk]},
+            evidence={"phrase": mention.text},
+            project_id=project_id,
+            subject_id=memory_id,
+            target_id=pk,
+        )
+
+
+def _new_proposals(project_id: int, memory_id: int, phrases: list[Phrase], recurring: _Recurring) -> Iterator[Proposal]:
+    worth_it = [phrase for phrase in phrases if recurring.is_worth_it(phrase.key)]
+    chosen: list[Phrase] = []
+    # Of those that share words the one that stands for most; then the text's own order.
+    for phrase in sorted(worth_it, key=lambda one: (-recurring.termhood(one.key), one.rank)):
+        words = set(phrase.key.split())
+        if not any(words & set(one.key.split()) for one in chosen):
+            chosen.append(phrase)
+    chosen = sorted(chosen, key=lambda one: one.rank)[:_MOST_NEW]
+    for phrase in chosen:
+        name = recurring.spelling(phrase.key)
+        count = recurring.counts[phrase.key]
+        yield Proposal(
+            kind=Kind.CONCEPT,
+            key=(memory_id, name.lower()),
+            confidence=_confidence_of_new(phrase, count),
+            reason=f"A key phrase of the text, and of {count:,} memories of the project in all.",
+            proposal={
+                "concept": name,
+                "is_new": True,
+                "concept_type": recurring.type_of(phrase.key),
+            },
+            evidence={"phrase": phrase.text},
+            project_id=project_id,
+            subject_id=memory_id,
+        )
+
+
+def _confidence_of_new(phrase: Phrase, count: int) -> float:
+    """Never as sure as a concept that people made already."""
+    confidence = 0.25 + 0.04 * math.log2(count) + 0.12 * (" " in phrase.key) - 0.01 * phrase.rank
+    return round(max(0.1, min(0.6, confidence)), 3)

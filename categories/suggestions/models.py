@@ -1,0 +1,94 @@
+"""Suggestions and what became of them, and what a project lets be applied without asking."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Suggestion(models.Model):
+    """Something that might be done, with what speaks for it, and what was decided.
+
+    `fingerprint` says what is proposed of what, and is unique: what was decided once is never proposed again. Subject
+    and target are rows of the tables that the kind names; tags have none, and stand in the proposal by name.
+    """
+
+    class Kind(models.TextChoices):
+        CATEGORY = "category", "Categories"
+        CONCEPT = "concept", "Concepts"
+        ENTITY_DUPLICATE = "entity_duplicate", "Same entity"
+        CONCEPT_DUPLICATE = "concept_duplicate", "Same concept"
+        TAG_DUPLICATE = "tag_duplicate", "Same tag"
+        MEMORY_DUPLICATE = "memory_duplicate", "Near-duplicates"
+        SUPERSEDED = "superseded", "May be superseded"
+
+    class State(models.TextChoices):
+        OPEN = "open"
+        ACCEPTED = "accepted"
+        REJECTED = "rejected"
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=20, choices=Kind)
+    # Of what is proposed about memories, theirs; the vocabulary belongs to no project.
+    project = models.ForeignKey("memories.Project", models.CASCADE, null=True, blank=True, related_name="+")
+    fingerprint = models.CharField(max_length=32)
+    subject_id = models.BigIntegerField(null=True, blank=True)
+    target_id = models.BigIntegerField(null=True, blank=True)
+    proposal = models.JSONField(default=dict)
+    confidence = models.FloatField()
+    reason = models.TextField(blank=True)
+    evidence = models.JSONField(default=dict, blank=True)
+    state = models.CharField(max_length=10, choices=State, default=State.OPEN)
+    made_at = models.DateTimeField(db_default=Now())
+    decided_at = models.DateTimeField(null=True, blank=True)
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
+    )
+    is_automatic = models.BooleanField(default=False, help_text="Accepted by what its project allows, by no person.")
+    applied = models.JSONField(null=True, blank=True, help_text="What accepting it did, for undoing it.")
+
+    class Meta:
+        ordering = ["-confidence", "id"]
+        constraints = [
+            models.UniqueConstraint(fields=["fingerprint"], name="suggestion_unique"),
+            models.CheckConstraint(
+                condition=models.Q(state__in=["open", "accepted", "rejected"]), name="suggestion_state_known"
+            ),
+            models.CheckConstraint(condition=models.Q(confidence__range=(0, 1)), name="suggestion_confidence_range"),
+        ]
+        indexes = [
+            # The queue: one kind, what is open, the surest first.
+            models.Index(fields=["kind", "state", "-confidence", "id"], name="suggestion_queue_idx"),
+            models.Index(fields=["subject_id", "kind"], name="suggestion_subject_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"suggestion {self.pk}: {self.kind}"
+
+
+class SuggestionPolicy(models.Model):
+    """What a project lets be applied without a person. Where there is none, nothing is."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.OneToOneField("memories.Project", models.CASCADE, related_name="suggestion_policy")
+    category_from = models.FloatField(
+        null=True, blank=True, help_text="Categories from this confidence on are accepted at once. Empty: never."
+    )
+    concept_from = models.FloatField(
+        null=True, blank=True, help_text="Concepts from this confidence on are accepted at once. Empty: never."
+    )
+
+    class Meta:
+        verbose_name_plural = "suggestion policies"
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(category_from__isnull=True) | models.Q(category_from__range=(0.5, 1)),
+                name="suggestionpolicy_category_range",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(concept_from__isnull=True) | models.Q(concept_from__range=(0.5, 1)),
+                name="suggestionpolicy_concept_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"policy of {self.project}"
