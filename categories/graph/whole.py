@@ -103,10 +103,12 @@ def _read(look: Look) -> Whole:
     apart = stated.left != stated.right
     stated = Pairs(stated.left[apart], stated.right[apart], stated.weight[apart]).both_ways()
     places, kinds, types = _names(look.kind)
-    # What is gone since has no name, and is left out.
-    nodes = np.intersect1d(np.union1d(named, stated.left), places[0])
-    together = _among(nodes, pairs_within(groups, named))
-    stated = _among(nodes, stated)
+    together = pairs_within(groups, named)
+    every_node = np.union1d(named, stated.left)
+    nodes = np.intersect1d(every_node, places[0], assume_unique=True)
+    if len(nodes) < len(every_node):
+        # What has no name is gone: a memory may hold its number still, where that was done by hand.
+        together, stated = _among(nodes, together), _among(nodes, stated)
     at = np.searchsorted(places[0], nodes)
     first, last = _seen(nodes, named, moments)
     every = Pairs(*(np.concatenate(both) for both in zip(_columns(together), _columns(stated), strict=True)))
@@ -140,9 +142,11 @@ def _names(kind: Kind) -> tuple[tuple[Ints, Ints], Ints, tuple[str, ...]]:
         cursor.execute(_BY_NAME.format(type=kind.type_column, table=kind.table))
         rows = cursor.fetchall()
     ids = np.array([pk for pk, _ in rows], np.int64)
-    types, type_places = np.unique(np.array([name for _, name in rows], str), return_inverse=True)
+    types = tuple(sorted({name for _, name in rows}))
+    at = {name: place for place, name in enumerate(types)}
+    type_places = np.array([at[name] for _, name in rows], np.int64)
     order = np.argsort(ids)
-    return (ids[order], order), type_places[order], tuple(types.tolist())
+    return (ids[order], order), type_places[order], types
 
 
 def _seen(
