@@ -9,8 +9,8 @@ from categories.graph.neighbourhood import Neighbourhood
 
 # How much of a name there is room for, in a wide drawing, a middling one and a narrow one. Two rings share it.
 _ONLY = (27, 18, 11)
-_OUTER = (22, 16, 9)
-_INNER = (18, 13, 7)
+_OUTER = (22, 16, 8)
+_INNER = (18, 13, 5)
 _COLOURS = 5
 
 
