@@ -294,4 +294,5 @@ class RelationshipAdmin(VocabularyAdmin):
 
 
 # Django looks for an app's admin here.
+from categories.curation import admin as curation_admin  # noqa: E402, F401
 from categories.suggestions import admin as suggestions_admin  # noqa: E402, F401

@@ -39,4 +39,5 @@ def browser(request: PageRequest, path: str = "") -> HttpResponse:
         result, corpus = run(inside, viewer, facet_limit=WEIGHED), corpus_counts(viewer)
     context = build_browser(found, result, corpus, viewer.timezone, datetime.now(UTC))
     timings = result.timings if result else {}
-    return page_response(request, "categories/browse.html", {"page": context}, partial=partial, timings=timings)
+    shown = {"page": context, "may_curate": "curate" in viewer.scopes}
+    return page_response(request, "categories/browse.html", shown, partial=partial, timings=timings)

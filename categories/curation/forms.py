@@ -125,11 +125,11 @@ class RetagForm(VerbForm):
     request, legend = Retag, "Retag"
     add_tags = _names("Add tags")
     remove_tags = _names("Remove tags")
-    set_category = _target("Set the category", required=False, help_text="In place of all others.")
     add_categories = _names("Add categories")
     remove_categories = _names("Remove categories")
     add_concepts = _names("Add concepts")
     remove_concepts = _names("Remove concepts")
+    set_category = _target("Set the category", required=False, help_text="In place of all others.")
 
     def arguments(self) -> dict[str, Any]:
         return {"query": self.term, **self.cleaned_data}

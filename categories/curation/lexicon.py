@@ -72,8 +72,16 @@ def _absorb(desk: Desk, kind: str, source_id: int, target_id: int) -> tuple[Row,
     desk.title = f"Merged the {kind} {source['name']} into {target['name']}"
     desk.owned |= {(kind, source_id), (kind, target_id)}
     desk.line("merges into", source["name"], target["name"], of=(kind, source_id))
+    desk.line(
+        "other names", ", ".join(_aliases(desk, kind, target_id)), ", ".join(target["aliases"]), of=(kind, target_id)
+    )
     del rows[source_id]
     return source, target
+
+
+def _aliases(desk: Desk, kind: str, term_id: int) -> list[str]:
+    """As they stood."""
+    return list((desk.was(kind, term_id) or {})["aliases"])
 
 
 def concept_merge(desk: Desk, source_id: int, target_id: int, broader: Mapping[int, Iterable[int]]) -> None:

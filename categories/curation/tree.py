@@ -64,6 +64,7 @@ def category_merge(desk: Desk, source_id: int, target_id: int) -> None:
         )
     desk.title = f"Merged the category {source['path']} into {target['path']}"
     desk.owned |= {("category", source_id), ("category", target_id)}
+    names = ", ".join(target["aliases"])
     _merge(desk, source_id, target_id)
     for gone in desk.merged:
         del rows[gone]
@@ -73,6 +74,7 @@ def category_merge(desk: Desk, source_id: int, target_id: int) -> None:
         before = desk.was("category", gone)
         if before is not None:
             desk.line("merges into", before["path"], rows[kept]["path"], of=("category", gone))
+    desk.line("other names", names, ", ".join(target["aliases"]), of=("category", target_id))
     _lines_of_paths(desk)
 
 

@@ -41,7 +41,8 @@ def node(request: PageRequest, kind: Kind, ref: str) -> HttpResponse:
     except NameAmbiguousError as error:
         return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=300)
     context = build_node(found, problem_notices(problems), viewer.timezone)
-    return _page(request, "graph/node.html", {"node": context}, found.timings)
+    curated = found.term.id if "curate" in viewer.scopes else None
+    return _page(request, "graph/node.html", {"node": context, "curated": curated}, found.timings)
 
 
 @require_safe

@@ -11,7 +11,19 @@ from django.urls import reverse
 from django.utils import timezone
 
 from access.models import ApiKey, AuditEvent, Membership, SignInToken
-from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
+from categories.models import (
+    Category,
+    CategoryLink,
+    Concept,
+    ConceptLink,
+    Curation,
+    CurationChange,
+    Entity,
+    EntityLink,
+    FormerPath,
+    Relationship,
+    TagAlias,
+)
 from config.admin import CurationAdmin
 from memories.models import Corpus, EmbeddingModel, ImportBatch, Memory, OutboxEntry, Project, Session
 from search.models import SavedView
@@ -58,6 +70,10 @@ def fill(start, end):
         AuditEvent.objects.create(
             user=user, api_key=key, batch=batch, door="api", verb="update", subject_type="memory", subject_id=memory.pk
         )
+        curation = Curation.objects.create(verb="merge", kind="tag", title=f"Merged {n}", door="api", user=user)
+        CurationChange.objects.create(curation=curation, table="memory", action="tag")
+        FormerPath.objects.create(path=f"former-{n}", category=category)
+        TagAlias.objects.create(alias=f"alias-{n}", tag=f"tag-{n}")
         SavedView.objects.create(owner=user, slug=f"view-{n}", name=f"View {n}")
 
 
@@ -90,7 +106,17 @@ def test_list_asks_no_query_per_row(curator, model):
 
 
 # Session and user of the request, the rows, and for each filter over a column its values. More than the six of most:
-MOST = {AuditEvent: 10, Memory: 12, ApiKey: 7, ImportBatch: 8, User: 7, Membership: 7, Session: 8}
+MOST = {
+    AuditEvent: 10,
+    Curation: 8,
+    CurationChange: 8,
+    Memory: 12,
+    ApiKey: 7,
+    ImportBatch: 8,
+    User: 7,
+    Membership: 7,
+    Session: 8,
+}
 
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=model.__name__) for model in LISTED])

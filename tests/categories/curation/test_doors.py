@@ -109,6 +109,20 @@ def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
     assert tags("t5") == ["kettle", "boiler", "water"]
 
 
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        pytest.param("/categories/kitchen/oven/", "category", id="category"),
+        pytest.param("/graph/concept/heat/", "concept", id="concept"),
+        pytest.param("/graph/entity/tool:kettle/", "entity", id="entity"),
+    ],
+)
+def test_the_page_of_a_term_leads_to_where_it_is_curated(page, address, kind):
+    response = page.get(address)
+    assert response.status_code == 200
+    assert f'href="/curate/{kind}/' in response.content.decode()
+
+
 def test_readers_find_no_way_in(client, corpus):
     reader = User.objects.create_user("reader")
     Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="viewer")
