@@ -193,7 +193,8 @@ def documents_of(looking: Looking, ids: Ids) -> tuple[Document, ...]:
         .annotate(head=Left("content", 4 * _PREVIEW))
         .values_list(*_DOCUMENT, "head")
     }
-    terms = names_now().concept_terms({pk for row in rows.values() for pk in row[_DOCUMENT.index("concept_ids")]})
+    asked = {pk for row in rows.values() for pk in row[_DOCUMENT.index("concept_ids")]}
+    terms = names_now().concept_terms(asked) if asked else {}
     chunks = dict(zip(ids.tolist(), looking.figures.chunks.of(ids).tolist(), strict=True))
     return tuple(
         _document(dict(zip((*_DOCUMENT, "head"), rows[pk], strict=True)), looking, terms, chunks[pk])
@@ -263,5 +264,5 @@ def _concepts(looking: Looking, counted: ConceptCounts, sort_by: str, limit: int
 def _related(looking: Looking, rows: Sequence[Sequence[Any]]) -> Callable[[Sequence[int]], tuple[str, ...]]:
     """Gives the names of related concepts, of those that may be seen."""
     asked = {pk for row in rows for pk in row[4] if looking.sees_concept(pk)}
-    terms = names_now().concept_terms(asked)
+    terms = names_now().concept_terms(asked) if asked else {}
     return lambda ids: tuple(sorted(terms[pk].label for pk in ids if pk in terms)[:_RELATED_CONCEPTS])
