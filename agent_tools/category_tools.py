@@ -139,7 +139,7 @@ def _chunk(passage: Passage) -> Row:
 
 
 def _listed(one: Listed, with_hierarchy: bool) -> Row:
-    node = one.category.node
+    node = one.node
     row: dict[str, Any] = {
         "id": node.id,
         "path": node.path,
@@ -149,7 +149,7 @@ def _listed(one: Listed, with_hierarchy: bool) -> Row:
         "chunk_count": one.numbers.chunks,
         "concept_count": one.numbers.concepts,
         "aliases": ", ".join(node.aliases),
-        "related_categories": ", ".join(one.category.related),
+        "related_categories": ", ".join(one.related),
     }
     if with_hierarchy:
         row |= {"parent": one.parent, "children": ", ".join(one.children), "depth": node.depth - 1}

@@ -47,6 +47,7 @@ from categories.requests import (
     CategoryRequest,
     ConceptListRequest,
 )
+from categories.tree import Node
 from config.errors import GUARDED, errors
 from search.layers import query_warning
 from search.query import MAX_VALUE_LENGTH, pairs_of
@@ -226,7 +227,10 @@ def concept_list_reply(found: ConceptList) -> ConceptListReply:
 
 
 def _head(category: Described) -> dict[str, Any]:
-    node = category.node
+    return _node(category.node)
+
+
+def _node(node: Node) -> dict[str, Any]:
     return {"id": node.id, "name": node.name, "path": node.path, "description": node.description}
 
 
@@ -293,10 +297,10 @@ def _chunk(passage: Passage) -> CategoryChunk:
 
 
 def _listed(one: Listed, with_hierarchy: bool) -> ListedCategory:
-    node = one.category.node
+    node = one.node
     where = ListedHierarchy(parent=one.parent, children=list(one.children), depth=node.depth - 1)
     return ListedCategory(
-        **_head(one.category),
+        **_node(node),
         statistics=ListedStatistics(
             document_count=one.numbers.memories,
             own_document_count=one.own,
@@ -304,6 +308,6 @@ def _listed(one: Listed, with_hierarchy: bool) -> ListedCategory:
             concept_count=one.numbers.concepts,
         ),
         aliases=list(node.aliases),
-        related_categories=list(one.category.related),
+        related_categories=list(one.related),
         **({"hierarchy": where} if with_hierarchy else {}),
     )

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from access.viewer import Viewer
 from categories.browsing import MOST_ROWS, Branch, Browsed, Indicators
 from categories.looking import Child, Described
 from search.cards import HitCard, build_cards
@@ -112,6 +113,8 @@ class NodePage:
     facts: tuple[Fact, ...]
     explore_url: str
     explore_label: str
+    # For who may curate; empty for others.
+    curate_url: str
     plot: Plot | None
     tags: tuple[Link, ...]
     distinctive: tuple[Distinctive, ...]
@@ -145,7 +148,7 @@ def category_url(path: str, query: SearchQuery | None = None, own: dict[str, str
 
 
 def build_browser(
-    found: Browsed, result: SearchResult | None, corpus: CorpusCounts | None, zone: tzinfo, now: datetime
+    found: Browsed, result: SearchResult | None, corpus: CorpusCounts | None, viewer: Viewer, now: datetime
 ) -> BrowserContext:
     query = found.query
     node = found.node.node if found.node else None
@@ -166,7 +169,7 @@ def build_browser(
         chips=chips,
         clear_url=category_url(here),
         notices=tuple(warning.message for warning in found.warnings),
-        node=_node(found, found.node, result, corpus, zone, now) if found.node and result and corpus else None,
+        node=_node(found, found.node, result, corpus, viewer, now) if found.node and result and corpus else None,
         summary=_summary(found.indicators) if found.indicators else "",
         indicators=tuple(_indicators(found.indicators, query)) if found.indicators else (),
         table=_table(found),
@@ -286,7 +289,7 @@ def _rows(children: Sequence[Child], query: SearchQuery, *, with_path: bool) -> 
 
 
 def _node(
-    found: Browsed, described: Described, result: SearchResult, corpus: CorpusCounts, zone: tzinfo, now: datetime
+    found: Browsed, described: Described, result: SearchResult, corpus: CorpusCounts, viewer: Viewer, now: datetime
 ) -> NodePage:
     node = described.node
     query = found.query.only("category", node.path)
@@ -302,10 +305,11 @@ def _node(
         facts=tuple(_facts(found, query)),
         explore_url=explore_url(query),
         explore_label=memories(result.total, at_least=result.at_least),
-        plot=build_plot(query, histogram, None, zone, now) if histogram and histogram.bars else None,
+        curate_url=reverse("curation:term", args=["category", str(node.id)]) if "curate" in viewer.scopes else "",
+        plot=build_plot(query, histogram, None, viewer.timezone, now) if histogram and histogram.bars else None,
         tags=tuple(_tags(query, facets["tag"])) if "tag" in facets else (),
         distinctive=tuple(_distinctive(query, facets, result.total, corpus)),
-        hits=build_cards(query, result, zone),
+        hits=build_cards(query, result, viewer.timezone),
     )
 
 

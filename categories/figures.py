@@ -7,14 +7,15 @@ changed memories are in are counted again.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 
 import numpy as np
 from django.db import connection
 
-from memories.models import EmbeddingModel
+from categories.moment import Moment
+from categories.tree import Tree
 from search.engines.base import Ids
 from search.engines.filing import Filing
 from search.engines.tantivy.parts import Array, Mask
@@ -25,10 +26,6 @@ _KEPT_SETS = 64
 # Of one array of numbers, so many distinct ones are counted by sorting rather than by a table of all.
 _FEW = 512
 
-_NOW = """
-SELECT corpus.vectors, coalesce(model.id, 0), pg_current_xact_id_if_assigned() IS NULL
-FROM (SELECT coalesce(max(vectors), 0) AS vectors FROM memories_corpus WHERE id = 1) corpus
-LEFT JOIN memories_embeddingmodel model ON model.state = %s"""
 _CHUNKS = """
 SELECT string_agg(int8send(memory_id), ''::bytea), string_agg(int4send(chunks), ''::bytea)
 FROM memories_embeddedmemory WHERE model_id = %s"""
@@ -39,7 +36,6 @@ class Chunks:
     """How many chunks each memory has by the model that serves; those that have yet to be embedded are not there."""
 
     key: tuple[object, ...]
-    model_id: int
     ids: Ids
     counts: Array
 
@@ -61,6 +57,15 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
+class ConceptCounts:
+    """The concepts that some memories have: their ids, how many have each, and the chunks of these."""
+
+    ids: Ids
+    memories: Array
+    chunks: Array
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The numbers of all categories for one viewer. The arrays have a place for each code of the filing."""
 
@@ -78,16 +83,21 @@ class Figures:
     chunk_totals: Array
     concepts: Array
     _kept: dict[str, Array] = field(default_factory=dict)
+    _codes: dict[str, tuple[Tree, Array]] = field(default_factory=dict)
     _together: dict[tuple[int, ...], Numbers] = field(default_factory=dict)
 
     def code(self, category_id: int) -> int:
         """The place of a category in the arrays; 0 where no memory is in or below it."""
         return self.filing.code("category", category_id)
 
-    def codes(self, category_ids: Collection[int]) -> Array:
-        codes, size = self.filing.dictionary.codes["category"], self.filing.sizes["category"]
-        found = np.fromiter((codes.get(pk, 0) for pk in category_ids), np.int64, len(category_ids))
-        return np.where(found < size, found, 0)
+    def codes(self, tree: Tree) -> Array:
+        """The places of all categories, in the order of the tree."""
+        kept = self._codes.get("codes")
+        if kept is None or kept[0] is not tree:
+            codes, size = self.filing.dictionary.codes["category"], self.filing.sizes["category"]
+            found = np.array([codes.get(pk, 0) for pk in tree.nodes], np.int64)
+            kept = self._codes["codes"] = (tree, np.where(found < size, found, 0))
+        return kept[1]
 
     def numbers(self, category_id: int) -> Numbers:
         """What there is in a category and below it."""
@@ -117,6 +127,10 @@ class Figures:
         codes, _ = self.filing.values("concept", slots)
         return Numbers(len(slots), int(self.chunks_at[slots].sum()), _distinct(codes))
 
+    def numbers_with(self, slots: Array, counted: ConceptCounts) -> Numbers:
+        """The same, where the concepts are counted already."""
+        return Numbers(len(slots), int(self.chunks_at[slots].sum()), len(counted.ids))
+
     def numbers_of_any(self, category_ids: Iterable[int]) -> Numbers:
         """What there is in any of some categories and below them."""
         wanted = tuple(category_ids)
@@ -132,15 +146,14 @@ class Figures:
             self._together[wanted] = known
         return known
 
-    def concept_counts(self, slots: Array) -> tuple[Ids, Array, Array]:
-        """The concepts that some memories have: their ids, how many have each, and the chunks of these."""
+    def concept_counts(self, slots: Array) -> ConceptCounts:
         codes, lengths = self.filing.values("concept", slots)
         size = self.filing.sizes["concept"]
         counts = np.bincount(codes, minlength=size)
         weights = np.repeat(self.chunks_at[slots], lengths)
         chunks = np.bincount(codes, weights=weights, minlength=size).astype(np.int64)
         present = np.flatnonzero(counts[1:]) + 1
-        return self.filing.ids_of("concept")[present], counts[present], chunks[present]
+        return ConceptCounts(self.filing.ids_of("concept")[present], counts[present], chunks[present])
 
     def concept_totals(self) -> Array:
         """How many memories have each concept, by code."""
@@ -170,9 +183,9 @@ _chunks: Chunks | None = None
 _figures: OrderedDict[tuple[int, ...] | None, Figures] = OrderedDict()
 
 
-def figures_now(filing: Filing, project_ids: frozenset[int] | None) -> Figures:
+def figures_at(moment: Moment, filing: Filing, project_ids: frozenset[int] | None) -> Figures:
     """The numbers of all categories in some projects; None means every project."""
-    chunks, is_shared = _chunks_now()
+    chunks, is_shared = _chunks_at_moment(moment), moment.is_shared
     view = None if project_ids is None else tuple(sorted(project_ids))
     with _lock:
         known = _figures.get(view)
@@ -201,26 +214,22 @@ def forget() -> None:
         _figures.clear()
 
 
-def _chunks_now() -> tuple[Chunks, bool]:
-    """The chunks in the snapshot that the database is read by, and whether others see the same."""
+def _chunks_at_moment(moment: Moment) -> Chunks:
     global _chunks
+    key = (moment.database, moment.vectors, moment.model_id)
+    known = _chunks
+    if known is not None and moment.is_shared and known.key == key:
+        return known
     with connection.cursor() as cursor:
-        cursor.execute(_NOW, [EmbeddingModel.State.SERVING])
-        vectors, model_id, is_shared = cursor.fetchone()
-        database = connection.settings_dict
-        key = (database["HOST"], database["PORT"], database["NAME"], vectors, model_id)
-        known = _chunks
-        if known is not None and is_shared and known.key == key:
-            return known, True
-        cursor.execute(_CHUNKS, [model_id])
+        cursor.execute(_CHUNKS, [moment.model_id])
         packed_ids, packed_counts = cursor.fetchone()
     ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
     order = np.argsort(ids, kind="stable")
-    found = Chunks(key, model_id, ids[order], np.frombuffer(packed_counts or b"", ">i4").astype(np.int64)[order])
-    if is_shared:
+    found = Chunks(key, ids[order], np.frombuffer(packed_counts or b"", ">i4").astype(np.int64)[order])
+    if moment.is_shared:
         with _lock:
             _chunks = found
-    return found, is_shared
+    return found
 
 
 def _counted(filing: Filing, chunks: Chunks, project_ids: frozenset[int] | None, before: Figures | None) -> Figures:

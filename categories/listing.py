@@ -1,18 +1,17 @@
 """All categories with their numbers: `category_list` answers one frozen request for one viewer."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from access.viewer import Viewer
 from categories.figures import Figures, Numbers
-from categories.looking import Described, Looking, look
+from categories.looking import Looking, look
 from categories.requests import CategoryListRequest
 from categories.tree import Node, Tree
 from search.engines import answered
 from search.engines.base import Engine
-from search.engines.tantivy.parts import Array
+from search.engines.tantivy.parts import Array, Mask
 from search.result import SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
@@ -21,13 +20,14 @@ from search.stopwatch import Stopwatch
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A category of a list, with its numbers and those of what is below it."""
+    """A category of a list, with its numbers and those of what is below it; where it stands only if that was asked."""
 
-    category: Described
+    node: Node
+    related: tuple[str, ...]
     numbers: Numbers
     own: int
-    parent: str | None
-    children: tuple[str, ...]
+    parent: str | None = None
+    children: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,16 @@ def _list(engine: Engine, request: CategoryListRequest, viewer: Viewer) -> Categ
     with snapshot(), watch.stage("categories"):
         looking = look(engine, viewer)
         tree, figures = looking.tree, looking.figures
-        codes = figures.codes(tree.nodes)
-        chosen = np.flatnonzero(_wanted(tree, request.filter) & looking.seen(codes))
+        codes = figures.codes(tree)
+        wanted = _wanted(tree, request.filter) & looking.seen(codes)
+        chosen = np.flatnonzero(wanted)
         ranked = chosen[_order(tree, figures, chosen, codes[chosen], request.sort_by)]
         return CategoryList(
             total=len(chosen),
-            listed=tuple(_listed(looking, tree.ordered[at]) for at in ranked[: request.limit].tolist()),
-            aggregate=_aggregate([tree.ordered[at] for at in chosen.tolist()], codes[chosen], looking),
+            listed=tuple(
+                _listed(looking, tree.ordered[at], request.include_hierarchy) for at in ranked[: request.limit].tolist()
+            ),
+            aggregate=_aggregate(looking, wanted, codes),
             warnings=(*request.notices, *engine_notices(engine, viewer)),
             timings=watch.timings,
         )
@@ -74,6 +77,8 @@ def _list(engine: Engine, request: CategoryListRequest, viewer: Viewer) -> Categ
 
 def _wanted(tree: Tree, part: str) -> Array:
     """Which categories have it in their names, or in their paths where it is a part of one, in the tree's order."""
+    if not part:
+        return np.ones(len(tree.ordered), np.bool_)
     wanted = part.casefold()
     texts = tree.folded_paths if "/" in wanted else tree.folded_names
     return np.fromiter((wanted in text for text in texts), np.bool_, len(texts))
@@ -87,29 +92,28 @@ def _order(tree: Tree, figures: Figures, chosen: Array, codes: Array, sort_by: s
     return np.argsort(-by[codes], kind="stable")
 
 
-def _listed(looking: Looking, node: Node) -> Listed:
+def _listed(looking: Looking, node: Node, with_place: bool) -> Listed:
     tree, figures = looking.tree, looking.figures
+    listed = Listed(node, looking.related(node), figures.numbers(node.id), figures.own_memories(node.id))
+    if not with_place:
+        return listed
     parent = tree.nodes.get(node.parent_id or 0)
     children = tree.some(tree.children.get(node.id, ()), looking.sees)
-    return Listed(
-        category=looking.described(node),
-        numbers=figures.numbers(node.id),
-        own=figures.own_memories(node.id),
-        parent=parent.path if parent else None,
-        children=tuple(child.path for child in children),
-    )
+    return replace(listed, parent=parent.path if parent else None, children=tuple(child.path for child in children))
 
 
-def _aggregate(nodes: Sequence[Node], codes: Array, looking: Looking) -> Aggregate:
-    if not nodes:
+def _aggregate(looking: Looking, wanted: Mask, codes: Array) -> Aggregate:
+    tree, figures = looking.tree, looking.figures
+    places = np.flatnonzero(wanted)
+    if not len(places):
         return Aggregate(Numbers())
-    figures = looking.figures
-    memories, chunks = figures.memories[codes], figures.chunk_totals[codes]
+    memories, chunks = figures.memories[codes[places]], figures.chunk_totals[codes[places]]
     return Aggregate(
-        numbers=figures.numbers_of_any(looking.tree.uppermost(node.id for node in nodes)),
+        # What is in a category is in those above it too: only the uppermost need be looked through.
+        numbers=figures.numbers_of_any(tree.uppermost(wanted)),
         average_memories=round(float(memories.mean()), 1),
         average_chunks=round(float(chunks.mean()), 1),
         # Of equal ones the first by path.
-        most=nodes[int(memories.argmax())].path,
-        least=nodes[int(memories.argmin())].path,
+        most=tree.ordered[places[int(memories.argmax())]].path,
+        least=tree.ordered[places[int(memories.argmin())]].path,
     )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from access.viewer import Viewer
-from categories.figures import Figures, Numbers, figures_now
-from categories.names import Names, names_now
-from categories.tree import Node, Tree, similar_paths, tree_now
+from categories.figures import Figures, Numbers, figures_at
+from categories.moment import Moment, moment_now
+from categories.tree import Node, Tree, similar_paths, tree_at
 from search.engines.base import Engine
 from search.engines.tantivy.parts import Array, Mask
 from search.result import SearchWarning
@@ -50,9 +50,9 @@ class Looking:
 
     engine: Engine
     viewer: Viewer
+    moment: Moment
     tree: Tree
     figures: Figures
-    names: Names
 
     def seen(self, codes: Array) -> Mask:
         """Which of some categories may be named, by their codes."""
@@ -75,9 +75,10 @@ class Looking:
         return nodes[0], tuple(node.path for node in nodes[1:])
 
     def described(self, node: Node) -> Described:
-        names = tuple(one.name for one in self.tree.lineage(node.id))
-        related = sorted(one.path for one in self.tree.some(node.related_ids, self.sees))
-        return Described(node, names, tuple(related))
+        return Described(node, tuple(one.name for one in self.tree.lineage(node.id)), self.related(node))
+
+    def related(self, node: Node) -> tuple[str, ...]:
+        return tuple(sorted(one.path for one in self.tree.some(node.related_ids, self.sees)))
 
     def children(self, category_id: int | None) -> list[Child]:
         """The children that may be seen, in the order of their names."""
@@ -91,8 +92,9 @@ class Looking:
 
 def look(engine: Engine, viewer: Viewer) -> Looking:
     """To be called within a snapshot, as all that follows from it."""
-    figures = figures_now(engine.filing(), viewer.project_ids)
-    return Looking(engine, viewer, tree_now(), figures, names_now())
+    moment = moment_now()
+    figures = figures_at(moment, engine.filing(), viewer.project_ids)
+    return Looking(engine, viewer, moment, tree_at(moment), figures)
 
 
 def ambiguous(node: Node, others: Sequence[str]) -> tuple[SearchWarning, ...]:

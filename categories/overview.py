@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 from django.db import connection
 from django.db.models.functions import Left
 
 from access.viewer import Viewer, visible_to
-from categories.figures import Numbers
+from categories.figures import ConceptCounts, Numbers
 from categories.looking import Child, Described, Looking, ambiguous, look
+from categories.names import names_now
 from categories.passages import Passage, passages_of
 from categories.requests import MOST_LISTED, CategoryRequest, ConceptListRequest
 from memories.models import Memory
 from search.engines import answered
 from search.engines.base import Engine, Ids
-from search.engines.tantivy.parts import Array
 from search.result import SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
@@ -29,15 +30,11 @@ from search.stopwatch import Stopwatch
 
 _PREVIEW = 200
 _RELATED_CONCEPTS = 3
-_CONCEPT_ORDERS = {
-    "name": "lower(concept.name), concept.id",
-    "document_count": "asked.memories DESC, lower(concept.name), concept.id",
-    "weight": "concept.weight DESC NULLS LAST, asked.memories DESC, lower(concept.name), concept.id",
-}
+_BY_NAME = "lower(name), id"
+_CONCEPT_ORDERS = {"name": _BY_NAME, "document_count": _BY_NAME, "weight": f"weight DESC NULLS LAST, {_BY_NAME}"}
 _CONCEPTS = """
-SELECT concept.id, concept.name, concept.concept_type, concept.weight, concept.related_ids, asked.memories, asked.chunks
-FROM unnest(%(ids)s::bigint[], %(memories)s::int[], %(chunks)s::int[]) AS asked (id, memories, chunks)
-JOIN categories_concept concept ON concept.id = asked.id ORDER BY {order} LIMIT %(limit)s"""
+SELECT id, name, concept_type, weight, related_ids FROM categories_concept
+WHERE id = ANY(%s) ORDER BY {order} LIMIT %s"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +121,14 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
             figures = looking.figures
             node, others = looking.meant(request.name)
             slots = figures.slots(node.id, below=request.include_children)
-            numbers = figures.numbers_of(slots)
+            counted = figures.concept_counts(slots)
+            numbers = figures.numbers_with(slots, counted)
             children = looking.children(node.id) if request.include_children else []
             children.sort(key=lambda child: -child.numbers.memories)
         with watch.stage("hits"):
             documents = documents_of(looking, figures.filing.newest(slots, request.limit))
-            concepts = _concepts(looking, slots, "document_count", request.limit)
-            chunks = passages_of(figures, slots, request.limit, viewer) if request.include_chunks else None
+            concepts = _concepts(looking, counted, "document_count", request.limit)
+            chunks = passages_of(looking, slots, request.limit) if request.include_chunks else None
         own, with_below = figures.own_memories(node.id), figures.numbers(node.id).memories
         return CategoryOverview(
             category=looking.described(node),
@@ -160,11 +158,12 @@ def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) ->
         looking = look(engine, viewer)
         node, others = looking.meant(request.name)
         slots = looking.figures.slots(node.id, below=request.include_children)
-        numbers = looking.figures.numbers_of(slots)
+        counted = looking.figures.concept_counts(slots)
+        numbers = looking.figures.numbers_with(slots, counted)
         return ConceptList(
             category=looking.described(node),
             numbers=numbers,
-            concepts=_concepts(looking, slots, request.sort_by, request.limit),
+            concepts=_concepts(looking, counted, request.sort_by, request.limit),
             message=_message(numbers, looking.figures.numbers(node.id).memories),
             others=others,
             warnings=(*request.notices, *ambiguous(node, others), *engine_notices(engine, viewer)),
@@ -194,7 +193,8 @@ def documents_of(looking: Looking, ids: Ids) -> tuple[Document, ...]:
         .annotate(head=Left("content", 4 * _PREVIEW))
         .values_list(*_DOCUMENT, "head")
     }
-    terms = looking.names.concept_terms({pk for row in rows.values() for pk in row[_DOCUMENT.index("concept_ids")]})
+    asked = {pk for row in rows.values() for pk in row[_DOCUMENT.index("concept_ids")]}
+    terms = names_now().concept_terms(asked) if asked else {}
     chunks = dict(zip(ids.tolist(), looking.figures.chunks.of(ids).tolist(), strict=True))
     return tuple(
         _document(dict(zip((*_DOCUMENT, "head"), rows[pk], strict=True)), looking, terms, chunks[pk])
@@ -227,16 +227,23 @@ def _document(row: dict[str, Any], looking: Looking, terms: dict[int, Any], chun
     )
 
 
-def _concepts(looking: Looking, slots: Array, sort_by: str, limit: int) -> tuple[ConceptFigures, ...]:
-    """The first concepts of some memories in an order, each with how often it is there."""
-    figures = looking.figures
-    ids, memories, chunks = figures.concept_counts(slots)
-    if not len(ids):
+def _concepts(looking: Looking, counted: ConceptCounts, sort_by: str, limit: int) -> tuple[ConceptFigures, ...]:
+    """The first of some concepts in an order, each with how often it is there."""
+    if not len(counted.ids):
         return ()
-    parameters = {"ids": ids.tolist(), "memories": memories.tolist(), "chunks": chunks.tolist(), "limit": limit}
+    figures = looking.figures
+    ids, most = counted.ids, limit
+    if sort_by == "document_count":
+        # Those that are as frequent as the last of them too, for their names to decide.
+        ids = ids[counted.memories >= np.partition(counted.memories, -min(limit, len(ids)))[-min(limit, len(ids))]]
+        most = len(ids)
     with connection.cursor() as cursor:
-        cursor.execute(_CONCEPTS.format(order=_CONCEPT_ORDERS[sort_by]), parameters)
+        cursor.execute(_CONCEPTS.format(order=_CONCEPT_ORDERS[sort_by]), [ids.tolist(), most])
         rows = cursor.fetchall()
+    pairs = zip(counted.memories.tolist(), counted.chunks.tolist(), strict=True)
+    numbers = dict(zip(counted.ids.tolist(), pairs, strict=True))
+    if sort_by == "document_count":
+        rows = sorted(rows, key=lambda row: -numbers[row[0]][0])[:limit]
     related = _related(looking, rows)
     totals = figures.concept_totals()
     return tuple(
@@ -245,17 +252,17 @@ def _concepts(looking: Looking, slots: Array, sort_by: str, limit: int) -> tuple
             name=name,
             type=kind,
             weight=weight,
-            memories=n_memories,
-            chunks=n_chunks,
+            memories=numbers[pk][0],
+            chunks=numbers[pk][1],
             total=int(totals[figures.filing.code("concept", pk)]),
             related=related(related_ids),
         )
-        for pk, name, kind, weight, related_ids, n_memories, n_chunks in rows
+        for pk, name, kind, weight, related_ids in rows
     )
 
 
 def _related(looking: Looking, rows: Sequence[Sequence[Any]]) -> Callable[[Sequence[int]], tuple[str, ...]]:
     """Gives the names of related concepts, of those that may be seen."""
     asked = {pk for row in rows for pk in row[4] if looking.sees_concept(pk)}
-    terms = looking.names.concept_terms(asked)
+    terms = names_now().concept_terms(asked) if asked else {}
     return lambda ids: tuple(sorted(terms[pk].label for pk in ids if pk in terms)[:_RELATED_CONCEPTS])

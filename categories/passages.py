@@ -7,8 +7,7 @@ from typing import Any
 
 from django.db import connection
 
-from access.viewer import Viewer
-from categories.figures import Figures
+from categories.looking import Looking
 from search.analysis import Pattern, phrase_pattern, raw_tokens
 from search.engines.tantivy.parts import Array
 from search.snippets import matched_spans
@@ -39,18 +38,19 @@ class Passage:
     density: float
 
 
-def passages_of(figures: Figures, slots: Array, limit: int, viewer: Viewer) -> tuple[Passage, ...]:
+def passages_of(looking: Looking, slots: Array, limit: int) -> tuple[Passage, ...]:
     """The first chunks of the newest of some memories that have any."""
+    figures = looking.figures
     ids = figures.filing.newest(slots[figures.chunks_at[slots] > 0], limit).tolist()
     if not ids:
         return ()
-    projects = viewer.project_ids
+    projects = looking.viewer.project_ids
     with connection.cursor() as cursor:
         cursor.execute(
             _CHUNKS,
             {
                 "ids": ids,
-                "model": figures.chunks.model_id,
+                "model": looking.moment.model_id,
                 "all": projects is None,
                 "projects": sorted(projects or ()),
                 "limit": limit,

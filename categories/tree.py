@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
+import numpy.typing as npt
 from django.db import connection
 
+from categories.moment import Moment
 from categories.paths import PathError, clean_name, parse_path
 
+Mask = npt.NDArray[np.bool_]
+
 _COLUMNS = "id, path, name, parent_id, depth, description, aliases, related_ids"
-_NOW = "SELECT revision, pg_current_xact_id_if_assigned() IS NULL FROM memories_corpus WHERE id = 1"
 _HASH = f"SELECT count(*), sum(hash_record_extended(row({_COLUMNS}), 0)) FROM categories_category"
 
 
@@ -44,6 +47,9 @@ class Tree:
         self.folded_paths = [node.path.casefold() for node in self.ordered]
         by_name = sorted(range(len(self.ordered)), key=lambda at: (self.folded_names[at], self.ordered[at].path))
         self.name_ranks = np.argsort(np.array(by_name, np.int64))
+        places = {node.path: at for at, node in enumerate(self.ordered)}
+        # By place: that of the category above, by their paths, which cannot run in a ring.
+        self._above = np.array([places.get(node.path.rpartition("/")[0], -1) for node in self.ordered], np.int64)
         self.children: dict[int | None, list[int]] = defaultdict(list)
         """By the id of the parent, in the order of their names; under None those that have none."""
         self._by_path: dict[str, list[int]] = {}
@@ -94,18 +100,18 @@ class Tree:
                 yield self.nodes[at]
                 waiting.extend(self.children.get(at, ()))
 
-    def uppermost(self, ids: Iterable[int]) -> list[int]:
-        """Those of some categories that are below none of the others."""
-        wanted = set(ids)
-        covered: set[int] = set()
-        found = []
-        for node in self.ordered:
-            if node.parent_id in covered:
-                covered.add(node.id)
-            elif node.id in wanted:
-                covered.add(node.id)
-                found.append(node.id)
-        return found
+    def uppermost(self, chosen: Mask) -> list[int]:
+        """The ids of those of some categories, given by their places, that are below none of the others."""
+        # A place more, for what is above the roots.
+        covered = np.append(chosen, False)
+        while True:
+            grown = covered.copy()
+            grown[:-1] |= covered[self._above]
+            if bool((grown == covered).all()):
+                break
+            covered = grown
+        found = np.flatnonzero(chosen & ~covered[self._above])
+        return [self.ordered[at].id for at in found.tolist()]
 
     def some(self, ids: Iterable[int], seen: Callable[[int], bool]) -> list[Node]:
         """Those of the nodes that there are and may be seen, in the order of the ids."""
@@ -130,26 +136,21 @@ _lock = Lock()
 _current: tuple[tuple[object, ...], tuple[object, ...], Tree] = ((), (), Tree(()))
 
 
-def tree_now() -> Tree:
-    """The tree of the snapshot that the database is read by."""
+def tree_at(moment: Moment) -> Tree:
+    """The tree at the moment that the database is read at."""
     global _current
+    if not moment.is_shared:
+        return _read()
+    key, hashed, tree = _current
+    if key == (moment.database, moment.revision):
+        return tree
     with connection.cursor() as cursor:
-        cursor.execute(_NOW)
-        revision, is_shared = cursor.fetchone() or (None, False)
-        if not is_shared:
-            # A transaction that has written something may see what is nobody else's yet.
-            return _read()
-        database = connection.settings_dict
-        place = (database["HOST"], database["PORT"], database["NAME"])
-        key, hashed, tree = _current
-        if key == (*place, revision):
-            return tree
         cursor.execute(_HASH)
-        now = (*place, *cursor.fetchone())
+        now = (moment.database, *cursor.fetchone())
     if hashed != now:
         tree = _read()
     with _lock:
-        _current = ((*place, revision), now, tree)
+        _current = ((moment.database, moment.revision), now, tree)
     return tree
 
 

@@ -37,7 +37,6 @@ def browser(request: PageRequest, path: str = "") -> HttpResponse:
     if found.node and not wants_fragment(request):
         inside = found.query.only("category", path).but(include_facets=True, page_size=SAMPLE)
         result, corpus = run(inside, viewer, facet_limit=WEIGHED), corpus_counts(viewer)
-    context = build_browser(found, result, corpus, viewer.timezone, datetime.now(UTC))
+    context = build_browser(found, result, corpus, viewer, datetime.now(UTC))
     timings = result.timings if result else {}
-    shown = {"page": context, "may_curate": "curate" in viewer.scopes}
-    return page_response(request, "categories/browse.html", shown, partial=partial, timings=timings)
+    return page_response(request, "categories/browse.html", {"page": context}, partial=partial, timings=timings)

@@ -84,11 +84,12 @@ class Filing:
 
     def newest(self, slots: Array, limit: int) -> Ids:
         """The newest memories of some slots, that with the highest id first where several are of one moment."""
-        created, ids = self.take("created", slots), self.take("id", slots)
+        created = self.take("created", slots)
         if len(slots) > limit:
-            least = np.partition(created, len(created) - limit)[len(created) - limit]
-            # All of that moment, for their ids to decide.
-            created, ids = created[created >= least], ids[created >= least]
+            # All of the moment of the last one, for their ids to decide.
+            among = created >= np.partition(created, len(created) - limit)[len(created) - limit]
+            slots, created = slots[among], created[among]
+        ids = self.take("id", slots)
         return ids[np.lexsort((-ids, -created))][:limit]
 
     def _stretches(self, slots: Array) -> list[tuple[Part, Array]]:

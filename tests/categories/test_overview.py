@@ -22,7 +22,7 @@ def overview(viewer, name, **asked):
 
 def listed(viewer, **asked):
     found = category_list(CategoryListRequest(**asked), viewer)
-    return {one.category.node.path: (one.numbers.memories, one.own, one.numbers.concepts) for one in found.listed}
+    return {one.node.path: (one.numbers.memories, one.own, one.numbers.concepts) for one in found.listed}
 
 
 def titles(found):
@@ -211,7 +211,7 @@ def test_list_is_in_the_order_asked_for(corpus, everyone, sort_by, first):
 
 def test_list_is_narrowed_by_a_part_of_the_name(corpus, everyone):
     found = category_list(CategoryListRequest(filter="DO", include_hierarchy=True), everyone)
-    assert [one.category.node.path for one in found.listed] == ["yard/dock"]
+    assert [one.node.path for one in found.listed] == ["yard/dock"]
     assert (found.listed[0].parent, found.listed[0].children) == ("yard", ("yard/dock/crane",))
     assert list(listed(everyone, filter="dock/")) == ["yard/dock/crane"]
     assert listed(everyone, filter="no such name") == {}

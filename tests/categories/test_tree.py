@@ -1,9 +1,11 @@
 """The tree in the process: names without regard to case, and no walk that does not end."""
 
+import numpy as np
 import pytest
 
 from categories.models import Category
-from categories.tree import Node, Tree, tree_now
+from categories.moment import moment_now
+from categories.tree import Node, Tree, tree_at
 from memories.storage import corpus_bump
 
 
@@ -55,8 +57,8 @@ def test_what_may_not_be_seen_stands_in_nobodys_way():
 def test_what_is_below_and_above():
     assert [one.id for one in TREE.lineage(3)] == [1, 3]
     assert sorted(one.id for one in TREE.below(1)) == [2, 3]
-    assert TREE.uppermost([2, 3, 6]) == [2, 3, 6]
-    assert TREE.uppermost([1, 2, 6]) == [1, 6]
+    assert TREE.uppermost(np.array([False, True, True, False, True])) == [2, 3, 6]
+    assert TREE.uppermost(np.array([True, True, False, False, True])) == [1, 6]
 
 
 def test_a_ring_ends_every_walk():
@@ -65,20 +67,20 @@ def test_a_ring_ends_every_walk():
     assert sorted(one.id for one in ring.below(1)) == [2, 3]
     assert [one.id for one in ring.lineage(4)] == [4]
     assert list(ring.below(4)) == []
-    assert ring.uppermost([2, 4]) == [2, 4]
+    assert ring.uppermost(np.array([False, True, True, True])) == [2, 4]
 
 
 @pytest.mark.django_db(transaction=True)
 def test_tree_is_read_again_only_where_it_has_changed(django_assert_num_queries):
     corpus_bump()
     home = Category.objects.create(name="Home", path="home")
-    assert [one.name for one in tree_now().ordered] == ["Home"]
+    assert [one.name for one in tree_at(moment_now()).ordered] == ["Home"]
     with django_assert_num_queries(1):
-        tree = tree_now()
+        tree = tree_at(moment_now())
     corpus_bump()
     with django_assert_num_queries(2):
-        assert tree_now() is tree
+        assert tree_at(moment_now()) is tree
     home.description = "Where we live."
     home.save()
     corpus_bump()
-    assert tree_now().nodes[home.pk].description == "Where we live."
+    assert tree_at(moment_now()).nodes[home.pk].description == "Where we live."

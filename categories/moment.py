@@ -1,0 +1,35 @@
+"""Which moment of the database is read: what anything that is kept of it is kept under."""
+
+from dataclasses import dataclass
+
+from django.db import connection
+
+from memories.models import EmbeddingModel
+
+_NOW = """
+SELECT corpus.revision, corpus.vectors, coalesce(model.id, 0), pg_current_xact_id_if_assigned() IS NULL
+FROM memories_corpus corpus LEFT JOIN memories_embeddingmodel model ON model.state = %s WHERE corpus.id = 1"""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A database, the revisions of its memories and of their vectors, and the model that serves, 0 where none does.
+
+    A transaction that has written something may see what is nobody else's yet: then it is not shared, and nothing that
+    is read in it may be kept.
+    """
+
+    database: tuple[object, ...]
+    revision: int = 0
+    vectors: int = 0
+    model_id: int = 0
+    is_shared: bool = False
+
+
+def moment_now() -> Moment:
+    """That of the snapshot that the database is read by."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NOW, [EmbeddingModel.State.SERVING])
+        found = cursor.fetchone() or (0, 0, 0, False)
+    settings = connection.settings_dict
+    return Moment((settings["HOST"], settings["PORT"], settings["NAME"]), *found)
