@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from categories.models import Concept, Entity
-from categories.suggestions.keyphrases import Phrase, concept_type, key_phrases, phrase_key, spans
+from categories.suggestions.keyphrases import THEMATIC, Phrase, concept_type, key_phrases, phrase_key, spans
 from categories.suggestions.proposals import Kind, Proposal
 from memories.models import Memory, Project
 
@@ -41,6 +41,7 @@ class _Recurring:
 
     counts: Counter[str] = field(default_factory=Counter)
     quoted: Counter[str] = field(default_factory=Counter)
+    names: Counter[str] = field(default_factory=Counter)
     spellings: dict[str, Counter[str]] = field(default_factory=dict)
     memories: int = 0
 
@@ -49,18 +50,23 @@ class _Recurring:
         for phrase in phrases:
             self.counts[phrase.key] += 1
             self.quoted[phrase.key] += phrase.is_quoted
+            self.names[phrase.key] += phrase.is_name
             self.spellings.setdefault(phrase.key, Counter())[phrase.text] += 1
 
     def is_worth_it(self, key: str) -> bool:
-        return LEAST_MEMORIES <= self.counts[key] <= max(2 * LEAST_MEMORIES, _MOST_SHARE * self.memories)
+        if not LEAST_MEMORIES <= self.counts[key] <= max(2 * LEAST_MEMORIES, _MOST_SHARE * self.memories):
+            return False
+        # A plain word alone, such as “error”, divides nothing.
+        return " " in key or self.type_of(key) != THEMATIC
 
     def termhood(self, key: str) -> float:
         """How well a phrase does as a term: how many have it, and of how many words it is."""
         return self.counts[key] * math.log2(1 + len(key.split()))
 
     def type_of(self, key: str) -> str:
-        """By its usual spelling, and whether most texts have it as code."""
-        return concept_type(self.spelling(key), 2 * self.quoted[key] > self.counts[key])
+        """By its usual spelling, and whether many texts have it as code or as a name."""
+        count = self.counts[key]
+        return concept_type(self.spelling(key), 2 * self.quoted[key] > count, 4 * self.names[key] > count)
 
     def spelling(self, key: str) -> str:
         """The most usual one; of equals the one with the fewest capitals, which is no beginning of a sentence."""
