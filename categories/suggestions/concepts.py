@@ -5,7 +5,7 @@ What comes from a memory's own project, and from its own text, tells nobody of a
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from categories.models import Concept, Entity
@@ -84,15 +84,24 @@ def concept_proposals(project: Project) -> Iterator[Proposal]:
     for row in memories.order_by("-id").values_list("title", "content")[:_LEARNT_FROM].iterator(_BLOCK):
         recurring.add(key_phrases(*row, project.language))
     # What a memory is linked to by that name already.
-    entities = {pk: phrase_key(name, project.language) for pk, name in Entity.objects.values_list("pk", "name")}
+    names = Entity.objects.values_list("pk", "name")
+    entities = {pk: frozenset(phrase_key(name, project.language).split()) for pk, name in names}
     for memory_id, title, content, entity_ids in waiting.values_list("id", "title", "content", "entity_ids").iterator(
         _BLOCK
     ):
-        named = {entities.get(pk) for pk in entity_ids}
+        named = [entities[pk] for pk in entity_ids if pk in entities]
         mentioned = _mentions(title, content, known, project.language)
         yield from _known_proposals(project.pk, memory_id, mentioned, known)
         phrases = [one for one in key_phrases(title, content, project.language) if one.key not in known.ids]
-        yield from _new_proposals(project.pk, memory_id, [one for one in phrases if one.key not in named], recurring)
+        yield from _new_proposals(
+            project.pk, memory_id, [one for one in phrases if not _is_named(one, named)], recurring
+        )
+
+
+def _is_named(phrase: Phrase, named: Sequence[frozenset[str]]) -> bool:
+    """Whether a phrase is an entity of the memory, or a part of its name, such as somebody's surname."""
+    words = set(phrase.key.split())
+    return any(words <= name for name in named)
 
 
 def _known(project: Project) -> _Known:

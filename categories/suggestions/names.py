@@ -113,7 +113,7 @@ def _words_pair_up(one: str, other: str) -> bool:
 
 def _words_begin_alike(one: str, other: str) -> bool:
     """Whether both are of several words, and each of the shorter begins as one of the longer: people share surnames."""
-    shorter, longer = sorted((_WORDS.findall(fold(one)), _WORDS.findall(fold(other))), key=len)
+    shorter, longer = sorted((fold(one).split(), fold(other).split()), key=len)
     if len(shorter) < 2:
         return False
     heads = [word[:_HEAD] for word in longer]
