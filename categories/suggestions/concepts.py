@@ -5,11 +5,11 @@ What comes from a memory's own project, and from its own text, tells nobody of a
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from categories.models import Concept, Entity
-from categories.suggestions.keyphrases import Phrase, concept_type, key_phrases, phrase_key, spans
+from categories.suggestions.keyphrases import THEMATIC, Phrase, concept_type, key_phrases, phrase_key, spans
 from categories.suggestions.proposals import Kind, Proposal
 from memories.models import Memory, Project
 
@@ -41,6 +41,7 @@ class _Recurring:
 
     counts: Counter[str] = field(default_factory=Counter)
     quoted: Counter[str] = field(default_factory=Counter)
+    names: Counter[str] = field(default_factory=Counter)
     spellings: dict[str, Counter[str]] = field(default_factory=dict)
     memories: int = 0
 
@@ -49,18 +50,23 @@ class _Recurring:
         for phrase in phrases:
             self.counts[phrase.key] += 1
             self.quoted[phrase.key] += phrase.is_quoted
+            self.names[phrase.key] += phrase.is_name
             self.spellings.setdefault(phrase.key, Counter())[phrase.text] += 1
 
     def is_worth_it(self, key: str) -> bool:
-        return LEAST_MEMORIES <= self.counts[key] <= max(2 * LEAST_MEMORIES, _MOST_SHARE * self.memories)
+        if not LEAST_MEMORIES <= self.counts[key] <= max(2 * LEAST_MEMORIES, _MOST_SHARE * self.memories):
+            return False
+        # A plain word alone, such as “error”, divides nothing.
+        return " " in key or self.type_of(key) != THEMATIC
 
     def termhood(self, key: str) -> float:
         """How well a phrase does as a term: how many have it, and of how many words it is."""
         return self.counts[key] * math.log2(1 + len(key.split()))
 
     def type_of(self, key: str) -> str:
-        """By its usual spelling, and whether most texts have it as code."""
-        return concept_type(self.spelling(key), 2 * self.quoted[key] > self.counts[key])
+        """By its usual spelling, and whether many texts have it as code or as a name."""
+        count = self.counts[key]
+        return concept_type(self.spelling(key), 2 * self.quoted[key] > count, 4 * self.names[key] > count)
 
     def spelling(self, key: str) -> str:
         """The most usual one; of equals the one with the fewest capitals, which is no beginning of a sentence."""
@@ -78,15 +84,24 @@ def concept_proposals(project: Project) -> Iterator[Proposal]:
     for row in memories.order_by("-id").values_list("title", "content")[:_LEARNT_FROM].iterator(_BLOCK):
         recurring.add(key_phrases(*row, project.language))
     # What a memory is linked to by that name already.
-    entities = {pk: phrase_key(name, project.language) for pk, name in Entity.objects.values_list("pk", "name")}
+    names = Entity.objects.values_list("pk", "name")
+    entities = {pk: frozenset(phrase_key(name, project.language).split()) for pk, name in names}
     for memory_id, title, content, entity_ids in waiting.values_list("id", "title", "content", "entity_ids").iterator(
         _BLOCK
     ):
-        named = {entities.get(pk) for pk in entity_ids}
+        named = [entities[pk] for pk in entity_ids if pk in entities]
         mentioned = _mentions(title, content, known, project.language)
         yield from _known_proposals(project.pk, memory_id, mentioned, known)
         phrases = [one for one in key_phrases(title, content, project.language) if one.key not in known.ids]
-        yield from _new_proposals(project.pk, memory_id, [one for one in phrases if one.key not in named], recurring)
+        yield from _new_proposals(
+            project.pk, memory_id, [one for one in phrases if not _is_named(one, named)], recurring
+        )
+
+
+def _is_named(phrase: Phrase, named: Sequence[frozenset[str]]) -> bool:
+    """Whether a phrase is an entity of the memory, or a part of its name, such as somebody's surname."""
+    words = set(phrase.key.split())
+    return any(words <= name for name in named)
 
 
 def _known(project: Project) -> _Known:

@@ -7,7 +7,7 @@ to a person, and is worded so.
 import re
 from dataclasses import dataclass
 
-_SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?=\s|$)|\n|$)")
+_SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)|$)", re.MULTILINE)
 _CUES = tuple(
     (what, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
     for what, words in (

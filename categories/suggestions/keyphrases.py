@@ -32,7 +32,7 @@ _CODES = {
     "norwegian": "no", "portuguese": "pt", "romanian": "ro", "russian": "ru", "spanish": "es", "swedish": "sv",
     "turkish": "tr",
 }  # fmt: skip
-_IDENTIFIER = re.compile(r"[_/:\\()<>=$@#]|\.(?=\w)|^-|^[a-z]+[A-Z]")
+_IDENTIFIER = re.compile(r"[_/:\\()<>=$@#]|\.(?=\w)|^-|^[a-z]+[A-Z][a-z]")
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _URL = re.compile(r"https?://\S+|www\.\S+")
 _FENCED = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
@@ -55,6 +55,8 @@ class Phrase:
     rank: int
     is_quoted: bool = False
     """Whether the text has it as code, between backticks."""
+    is_name: bool = False
+    """Whether the text has it with a capital within a sentence."""
 
 
 def key_phrases(title: str, content: str, language: str) -> list[Phrase]:
@@ -66,7 +68,7 @@ def key_phrases(title: str, content: str, language: str) -> list[Phrase]:
         phrase = " ".join(spelt.split())
         key = phrase_key(phrase, language)
         if key and key not in found and _says_something(phrase, key):
-            found[key] = Phrase(key, phrase, len(found), phrase in quoted)
+            found[key] = Phrase(key, phrase, len(found), phrase in quoted, _is_name(phrase, text))
         if len(found) == MOST_PHRASES:
             break
     return list(found.values())
@@ -77,15 +79,15 @@ def phrase_key(phrase: str, language: str) -> str:
     return " ".join(stem for token in TOKEN.finditer(phrase) for stem in _stem(token.group(), language))
 
 
-def concept_type(phrase: str, is_quoted: bool = False) -> str:
-    """What type of concept a phrase would be, by its spelling, and whether texts have it as code."""
+def concept_type(phrase: str, is_quoted: bool = False, is_name: bool = False) -> str:
+    """What type of concept a phrase would be, by its spelling, and whether texts have it as code or as a name."""
     words = phrase.split()
     if is_quoted or (len(words) == 1 and _IDENTIFIER.search(phrase)):
         return IDENTIFIER
     if any(word[1:] != word[1:].lower() or any(c.isdigit() for c in word) for word in words):
         return TECHNOLOGY
     # One capital alone may only be that of a sentence.
-    if all(word[:1].isupper() for word in words) and len(words) > 1:
+    if is_name or (all(word[:1].isupper() for word in words) and len(words) > 1):
         return TECHNOLOGY
     return THEMATIC
 
@@ -114,6 +116,11 @@ def _extractor(code: str) -> Yake:
 def _plain(text: str) -> str:
     """Markdown without its marks, its blocks of code and its addresses."""
     return _MARKUP.sub(r" \1 ", _URL.sub(" ", _FENCED.sub(" ", text)))
+
+
+def _is_name(phrase: str, text: str) -> bool:
+    """Whether a text has a phrase with a capital where no sentence begins."""
+    return phrase[:1].isupper() and re.search(rf"[a-z,;] {re.escape(phrase)}\b", text) is not None
 
 
 def _says_something(phrase: str, key: str) -> bool:

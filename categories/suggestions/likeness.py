@@ -23,8 +23,14 @@ _LEAST_SIMILARITY = 0.75
 # Of all their terms, so many must be in both.
 _DUPLICATE_TERMS = 0.6
 _SUBJECT_TERMS = 0.3
+# Words such as “remove” are in every other text: they only say something where two are very near.
+_STRONG_CUE = 0.2
+_LEAST_FOR_WEAK_CUE = 0.85
 _SAME_FRAME_TERMS = 0.7
 _NAMED_TERMS = 8
+# Off the confidence of a duplicate, where the two name different things.
+_OWN_CODE = 0.3
+_CODE = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+|_\w+)\w*")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 # chunk_embedding_hnsw, once for each memory.
@@ -85,6 +91,11 @@ class _Pair:
     def overlap(self) -> float:
         """Of all their terms, the share of those that both have."""
         return len(self.older.terms & self.newer.terms) / max(1, len(self.older.terms | self.newer.terms))
+
+    @property
+    def own_code(self) -> list[str]:
+        """Names from code that only one of the two has: texts made from one mould tell of different things by them."""
+        return sorted(set(_CODE.findall(self.older.said)) ^ set(_CODE.findall(self.newer.said)))
 
     @property
     def same_numbers(self) -> bool:
@@ -164,6 +175,9 @@ def _duplicate(pair: _Pair, whole: float) -> Proposal:
         if same
         else f"The texts are {whole:.2f} similar as wholes, and {pair.overlap:.0%} of their words are in both."
     )
+    if named := pair.own_code:
+        confidence -= _OWN_CODE
+        reason += f" But only one of them names {', '.join(named[:2])}{' and more' if len(named) > 2 else ''}."
     return Proposal(
         kind=Kind.MEMORY_DUPLICATE,
         key=(min(kept.id, other.id), max(kept.id, other.id)),
@@ -191,6 +205,8 @@ def _superseded(pair: _Pair) -> Proposal | None:
         return _superseded_by(pair, 0.35 + 0.25 * closeness, reason, {**evidence, "numbers": True})
     cue = find_cue(pair.newer.said)
     if cue is None or cue == find_cue(pair.older.said):
+        return None
+    if cue.strength < _STRONG_CUE and pair.similarity < _LEAST_FOR_WEAK_CUE:
         return None
     reason = f"Both are of one subject ({pair.similarity:.2f} similar), and the newer one {cue.what}: “{cue.word}”."
     confidence = 0.2 + 0.35 * closeness + 0.2 * pair.overlap + cue.strength + 0.1 * _quotes(pair)

@@ -15,6 +15,8 @@ from search.analysis import fold
 LEAST_TRIGRAM = 0.55
 # Of two words: one letter of five may differ.
 _SPELT_ALIKE = 0.8
+# By so many letters words begin alike.
+_HEAD = 3
 # Of vectors of names: below, what is near is only of the same kind.
 LEAST_MEANING = 0.85
 # Names of so few characters are alike by chance.
@@ -55,6 +57,8 @@ def alike(one: str, other: str, trigram: float) -> Likeness | None:
     """Whether two names of one type may mean the same. `trigram` is how alike Postgres finds them."""
     if one.casefold() == other.casefold():
         return Likeness(0.99, "The names differ in case alone.", "exact")
+    if normal_form(one) == normal_form(other) and (is_code(one) or is_code(other)):
+        return Likeness(0.6, "The names are the same but for case and separators; in code that may matter.", "exact")
     if normal_form(one) == normal_form(other):
         return Likeness(0.95, "The names are the same but for case, accents and separators.", "exact")
     if numbers_differ(one, other):
@@ -74,7 +78,7 @@ def alike(one: str, other: str, trigram: float) -> Likeness | None:
 
 def alike_by_meaning(one: str, other: str, similarity: float) -> Likeness | None:
     """Whether two names may mean the same by what a model makes of them, where their spelling does not say so."""
-    if numbers_differ(one, other) or is_code(one) or is_code(other):
+    if numbers_differ(one, other) or is_code(one) or is_code(other) or not _words_begin_alike(one, other):
         return None
     confidence = round(min(0.6, 0.3 + 2.0 * max(0.0, similarity - LEAST_MEANING)), 3)
     return Likeness(confidence, f"The names are {similarity:.2f} similar in meaning.", "meaning")
@@ -105,6 +109,19 @@ def _words_pair_up(one: str, other: str) -> bool:
             rest.remove(word)
         return bool(shorter) and len(shorter) > 1 and all(len(word) == 1 for word in rest)
     return all(_near(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _words_begin_alike(one: str, other: str) -> bool:
+    """Whether both are of several words, and each of the shorter begins as one of the longer: people share surnames."""
+    shorter, longer = sorted((fold(one).split(), fold(other).split()), key=len)
+    if len(shorter) < 2:
+        return False
+    heads = [word[:_HEAD] for word in longer]
+    for word in shorter:
+        if word[:_HEAD] not in heads:
+            return False
+        heads.remove(word[:_HEAD])
+    return True
 
 
 def _near(one: str, other: str) -> bool:

@@ -161,6 +161,16 @@ def test_memories_that_say_the_same_are_near_duplicates(db):
     assert row.confidence > 0.7
 
 
+def test_two_from_one_mould_that_name_different_things_are_less_sure(db):
+    for name in ("ovenDoor", "breadShovel"):
+        remember("mill", "Clean it", f"{FIRE} Then clean the {name}, and put the {name} away.", id=name)
+    embedded()
+    made(Kind.MEMORY_DUPLICATE)
+    for row in Suggestion.objects.all():
+        assert row.confidence < 0.7
+        assert "only one of them names breadShovel, ovenDoor" in row.reason
+
+
 def test_the_same_with_another_number_is_no_duplicate_but_may_be_superseded(db):
     old = remember("mill", "Fire the oven", f"{FIRE} 200 degrees.", created_at="2024-01-01")
     new = remember("mill", "Fire the oven", f"{FIRE} 230 degrees.", created_at="2025-01-01", id="new")

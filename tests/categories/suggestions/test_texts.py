@@ -32,6 +32,12 @@ def test_what_texts_have_as_code_is_an_identifier():
     assert concept_type("MatTooltip") == "technology"
 
 
+def test_a_capital_within_a_sentence_makes_a_name():
+    found = key_phrases("", "Works on Safari now. Prevent crashes on Safari.", "english")
+    assert [phrase.text for phrase in found if phrase.is_name] == ["Safari"]
+    assert (concept_type("Safari"), concept_type("Safari", is_name=True)) == ("thematic", "technology")
+
+
 def test_a_phrase_is_known_whatever_its_forms():
     assert phrase_key("Type Guards", "english") == phrase_key("type guard", "english") == "type guard"
     assert phrase_key("type-guard", "english") == "type guard"
@@ -68,8 +74,8 @@ def test_a_word_for_replacing_is_a_cue(text, what):
 
 
 def test_a_cue_comes_with_its_sentence():
-    cue = find_cue("Ovens are hot. We no longer\nbake at 3.5 bar. Good.")
-    assert (cue.word, cue.sentence) == ("no longer", "We no longer")
+    cue = find_cue("Ovens are hot. We no longer bake at 3.5 bar. Good.")
+    assert (cue.word, cue.sentence) == ("no longer", "We no longer bake at 3.5 bar.")
 
 
 def test_a_plain_text_has_no_cue():
