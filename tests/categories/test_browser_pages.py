@@ -68,8 +68,8 @@ def test_node_shows_where_it_stands_and_what_is_in_it(corpus, reader):
     assert 'class="button primary" href="/explore/?category=yard%2Fdock"' in page.text
     assert len(re.findall(r'<article id="hit-', page.text)) == 3
     dock = Category.objects.get(path="yard/dock").pk
-    assert reader.get(re.search(r'href="([^"]+)">Edit</a>', page.text)[1]).status_code == 200
-    assert f'href="/curate/category/{dock}/">Edit</a>' in page.text
+    assert reader.get(re.search(r'href="([^"]+)">Curate</a>', page.text)[1]).status_code == 200
+    assert f'href="/curate/category/{dock}/">Curate</a>' in page.text
 
 
 def test_children_come_when_a_branch_is_unfolded(corpus, reader):
@@ -155,5 +155,5 @@ def test_other_projects_are_not_there(corpus):
     assert "6 categories for 6 of 8 memories" in page.text
     assert client.get("/categories/yard/dock/").status_code == 404
     assert "Dock" not in client.get("/categories/yard/").text
-    assert ">Edit</a>" not in client.get("/categories/yard/").text
+    assert ">Curate</a>" not in client.get("/categories/yard/").text
     assert nodes(client.get("/categories/?filter=dock")) == []
