@@ -119,6 +119,8 @@ def _alone() -> Iterator[None]:
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
                 # A term goes before what hangs on it is led elsewhere.
                 cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+                # Entries of GIN indexes gather beside them, and are sorted in with so much memory.
+                cursor.execute("SET LOCAL work_mem = '64MB'")
             yield
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
