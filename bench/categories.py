@@ -215,7 +215,8 @@ def _after_writes(
     ids = list(Memory.objects.filter(state="active").order_by("id").values_list("pk", flat=True)[:2_000])
     for n in range(writes * len(READS)):
         memory = Memory.objects.get(pk=draw.choice(ids))
-        changes = MemoryChanges(concepts=[*(f"bench {n % 7}",), "bench"], tags=[f"bench-{n}"])
+        # Never what an earlier run has written: that would change nothing.
+        changes = MemoryChanges(concepts=[f"bench {n % 7}", "bench"], tags=[f"bench-{time.time_ns()}"])
         memory_update(memory_id=memory.pk, changes=changes, viewer=command_viewer())
         indexer().catch_up()
         read = READS[n % len(READS)]

@@ -284,7 +284,8 @@ def _rows(children: Sequence[Child], query: SearchQuery, *, with_path: bool) -> 
             own=number(child.own),
             chunks=number(numbers.chunks),
             concepts=number(numbers.concepts),
-            share=round(100 * numbers.memories / peak) if peak else 0,
+            # Bars of ones would say nothing.
+            share=round(100 * numbers.memories / peak) if peak > 1 else 0,
         )
 
 

@@ -7,19 +7,18 @@ viewer may open alone: a category that none of their memories is in is not there
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import connection
-from django.db.models.functions import Left
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.figures import ConceptCounts, Numbers
 from categories.looking import Child, Described, Looking, ambiguous, look
 from categories.names import names_now
 from categories.passages import Passage, passages_of
+from categories.queries import Term
 from categories.requests import MOST_LISTED, CategoryRequest, ConceptListRequest
-from memories.models import Memory
 from search.engines import answered
 from search.engines.base import Engine, Ids
 from search.result import SearchWarning
@@ -30,6 +29,12 @@ from search.stopwatch import Stopwatch
 
 _PREVIEW = 200
 _RELATED_CONCEPTS = 3
+# As `access.viewer.visible_to` has it. The index may not know yet of a memory that was deleted.
+_DOCUMENTS = """
+SELECT memory.id, memory.title, memory.summary, project.slug, memory.memory_type, memory.state, memory.created_at,
+       memory.source, memory.source_uri, memory.category_ids, memory.concept_ids, left(memory.content, %(head)s)
+FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id
+WHERE memory.id = ANY(%(ids)s) AND memory.state <> 'deleted' AND (%(all)s OR memory.project_id = ANY(%(projects)s))"""
 _BY_NAME = "lower(name), id"
 _CONCEPT_ORDERS = {"name": _BY_NAME, "document_count": _BY_NAME, "weight": f"weight DESC NULLS LAST, {_BY_NAME}"}
 _CONCEPTS = """
@@ -182,47 +187,52 @@ def _message(numbers: Numbers, with_below: int) -> str:
     )
 
 
+class _Row(NamedTuple):
+    """What of a memory a category shows, by the names of its columns. `head` is the beginning of its text."""
+
+    id: int
+    title: str
+    summary: str
+    project: str
+    memory_type: str
+    state: str
+    created_at: datetime
+    source: str
+    source_uri: str
+    category_ids: list[int]
+    concept_ids: list[int]
+    head: str
+
+
 def documents_of(looking: Looking, ids: Ids) -> tuple[Document, ...]:
     """Memories by id, in that order: a statement for them, and the names of their concepts."""
     if not len(ids):
         return ()
-    rows = {
-        row[0]: row
-        for row in visible_to(looking.viewer)
-        .filter(pk__in=ids.tolist())
-        .annotate(head=Left("content", 4 * _PREVIEW))
-        .values_list(*_DOCUMENT, "head")
-    }
-    asked = {pk for row in rows.values() for pk in row[_DOCUMENT.index("concept_ids")]}
-    terms = names_now().concept_terms(asked) if asked else {}
+    projects = looking.viewer.project_ids
+    asked = {"ids": ids.tolist(), "all": projects is None, "projects": sorted(projects or ()), "head": 4 * _PREVIEW}
+    with connection.cursor() as cursor:
+        # Written out: to put the statement together takes longer than to run it.
+        cursor.execute(_DOCUMENTS, asked)
+        rows = {row[0]: _Row(*row) for row in cursor.fetchall()}
+    named = {pk for row in rows.values() for pk in row.concept_ids}
+    terms = names_now().concept_terms(named) if named else {}
     chunks = dict(zip(ids.tolist(), looking.figures.chunks.of(ids).tolist(), strict=True))
-    return tuple(
-        _document(dict(zip((*_DOCUMENT, "head"), rows[pk], strict=True)), looking, terms, chunks[pk])
-        for pk in ids.tolist()
-        # The index may not know yet of one that was deleted.
-        if pk in rows and rows[pk][_DOCUMENT.index("state")] != Memory.State.DELETED
-    )
+    return tuple(_document(rows[pk], looking, terms, chunks[pk]) for pk in ids.tolist() if pk in rows)
 
 
-_DOCUMENT = (
-    *("id", "title", "summary", "project__slug", "memory_type", "state", "created_at", "source", "source_uri"),
-    *("category_ids", "concept_ids"),
-)
-
-
-def _document(row: dict[str, Any], looking: Looking, terms: dict[int, Any], chunks: int) -> Document:
-    text = row["summary"] or plain_text(row["head"])
+def _document(row: _Row, looking: Looking, terms: dict[int, Term], chunks: int) -> Document:
+    text = row.summary or plain_text(row.head)
     return Document(
-        id=row["id"],
-        title=row["title"],
+        id=row.id,
+        title=row.title,
         preview=text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 1].rstrip()}…",
-        project=row["project__slug"],
-        memory_type=row["memory_type"],
-        state=row["state"],
-        created_at=row["created_at"],
-        source=row["source_uri"] or row["source"],
-        concepts=tuple(sorted(terms[pk].label for pk in row["concept_ids"] if pk in terms)),
-        categories=tuple(sorted(node.path for node in looking.tree.some(row["category_ids"], lambda _: True))),
+        project=row.project,
+        memory_type=row.memory_type,
+        state=row.state,
+        created_at=row.created_at,
+        source=row.source_uri or row.source,
+        concepts=tuple(sorted(terms[pk].label for pk in row.concept_ids if pk in terms)),
+        categories=tuple(sorted(node.path for node in looking.tree.some(row.category_ids, lambda _: True))),
         chunks=chunks,
     )
 

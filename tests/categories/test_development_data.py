@@ -70,7 +70,7 @@ def test_every_number_is_that_of_plain_sql(viewers):
             if (numbers := found.figures.numbers(node.id)).memories:
                 counted[node.id] = (numbers.memories, found.figures.own_memories(node.id), numbers.concepts)
         assert counted == stated
-        assert len(stated) > 1_000
+        assert len(stated) > 400
 
 
 @pytest.fixture
