@@ -30,6 +30,8 @@ NEIGHBOURS = 15
 _MOST_CHUNKS = 3
 # A neighbour of similarity s votes with s to this power.
 _SHARPNESS = 4
+# With fewer neighbours it is less sure, in proportion.
+_ENOUGH = 5
 
 States = (Memory.State.ACTIVE, Memory.State.PROPOSED)
 
@@ -141,6 +143,8 @@ class Classifier:
         if measured.to_texts is not None:
             scores += weights.text * measured.to_texts
         scores /= weights.neighbours + weights.centroid + weights.text
+        # That two of two agree says less than that twelve of fifteen do.
+        scores *= min(1.0, len(measured.neighbours) / _ENOUGH) if weights.neighbours else 1.0
         order = np.argsort(-scores, kind="stable")[:20]
         return [
             Choice(

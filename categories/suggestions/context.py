@@ -234,7 +234,7 @@ def _row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = False) 
     return QueueRow(
         id=one.row.pk,
         url=review_url(query.but(page=query.page), one.row.pk),
-        title=one.subject.label if one.subject.kind == "memory" else "",
+        title=one.subject.label if one.subject.kind == "memory" and one.subject.label != proposal_text(one) else "",
         proposal=proposal_text(one),
         note=_note(one),
         confidence=f"{one.row.confidence:.0%}",

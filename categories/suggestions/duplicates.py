@@ -206,7 +206,7 @@ def _across_types(rows: Iterable[_Named], known: dict[Pair, Likeness]) -> dict[P
     """The same name under two types: perhaps one thing told as two kinds, perhaps two things."""
     names: dict[str, list[_Named]] = defaultdict(list)
     for row in rows:
-        names[row.name.casefold()].append(row)
+        names[row.name].append(row)
     return {
         pair: Likeness(0.5, f"The names are equal, and the types are not: {one.type} and {other.type}.", "types")
         for group in names.values()

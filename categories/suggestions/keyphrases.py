@@ -40,8 +40,8 @@ _MARKUP = re.compile(r"[`*>|]+|^#{1,6}\s|\[([^\]]*)\]\([^)]*\)", re.MULTILINE)
 # Words that a phrase may neither begin nor end with: what was done, and not to what.
 _WORDS_DONE = """
     add added adds allow allowed allows avoid change changed changes check create created default do ensure example
-    fix fixed fixes handle handling improve improved issue make makes made new now patch provide provided remove removed
-    removes rename support supported supports update updated updates use used uses using via wa way
+    fix fixed fixes handle handling improve improved issue latest longer make makes made new now patch provide provided
+    remove removed removes rename support supported supports update updated updates use used uses using via wa way
 """
 _DONE = frozenset(_WORDS_DONE.split())
 

@@ -31,6 +31,7 @@ _NAMED_TERMS = 8
 # Off the confidence of a duplicate, where the two name different things.
 _OWN_CODE = 0.3
 _CODE = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+|_\w+)\w*")
+_LONG_WORDS = re.compile(r"\w[\w./-]{3,}\w")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 # chunk_embedding_hnsw, once for each memory.
@@ -84,8 +85,9 @@ class _Pair:
 
     @property
     def shared(self) -> list[str]:
-        """The terms of both, the longest first: they say most."""
-        return sorted(self.older.terms & self.newer.terms, key=lambda term: (-len(term), term))
+        """Words of both, as they are written, the longest first: they say most."""
+        both = set(_LONG_WORDS.findall(self.older.said)) & set(_LONG_WORDS.findall(self.newer.said))
+        return sorted(both - STOPWORDS["english"], key=lambda word: (-len(word), word))
 
     @property
     def overlap(self) -> float:

@@ -48,7 +48,7 @@ def test_every_facet_scope_address_and_error_is_named():
         assert f"`{kind}`" in TEXT
     for path, methods in api.get_openapi_schema()["paths"].items():
         for method in methods:
-            assert f"`{method.upper()} {path.replace('memory_id', 'id')}`" in TEXT
+            assert f"`{method.upper()} {re.sub('{(memory|suggestion)_id}', '{id}', path)}`" in TEXT
 
 
 def test_bar_of_the_histogram_is_called_what_it_is_called():

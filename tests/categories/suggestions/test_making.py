@@ -117,7 +117,7 @@ def pairs(kind):
 
 
 def test_entities_of_one_name_are_told_apart_by_type(db):
-    names = ["person:Ada Lovelace", "person:Ada Lovelacs", "tool:Drill", "machine:Drill", "place:Ada Lovelake"]
+    names = ["person:Ada Lovelace", "person:Ada Lovelacs", "tool:Drill", "machine:Drill", "verb:drill"]
     remember("mill", "Names", "Names.", entities=names)
     made(Kind.ENTITY_DUPLICATE)
     found = pairs(Kind.ENTITY_DUPLICATE)
