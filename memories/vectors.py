@@ -99,7 +99,8 @@ def column_dimensions() -> int | None:
 def column_resize(dimensions: int) -> None:
     """Make the column as wide as said. What was in it goes, and no model serves until one has begun anew."""
     with connection.cursor() as cursor:
-        # Waits for those who are writing vectors, and whoever comes next waits for this.
+        # Waits for those who are writing vectors, however long, and whoever comes next waits for this.
+        cursor.execute("SET LOCAL lock_timeout = 0")
         cursor.execute("LOCK TABLE memories_chunk IN ACCESS EXCLUSIVE MODE")
         cursor.execute("TRUNCATE memories_chunk, memories_embeddedmemory")
         cursor.execute("UPDATE memories_embeddingmodel SET state = 'retired'")

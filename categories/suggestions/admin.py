@@ -34,6 +34,7 @@ class SuggestionAdmin(ShownOnlyAdmin):
     )
     list_select_related = ("project", "decided_by")
     list_filter = ("kind", "state", "is_automatic")
+    search_fields = ("reason", "=subject_id", "=target_id")
     readonly_fields = ("shown_page",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -66,6 +67,7 @@ class SuggestionPolicyAdmin(ServiceAdmin):
     form = PolicyForm
     list_display = ("project", "category_from", "concept_from")
     list_select_related = ("project",)
+    search_fields = ("project__slug", "project__name")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         seen = admin_viewer(request).project_ids

@@ -118,12 +118,15 @@ def test_tools_are_listed_with_their_hints(shared_ids, site):
         "timeline",
         "get_observations",
         "retrieve_memory",
+        "list_categories",
+        "category_search",
+        "list_concepts_in_category",
         "store_memory",
         "update_memory",
         "relate",
     ]
-    reading = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
-    assert reading == {"__IMPORTANT", "search", "timeline", "get_observations", "retrieve_memory"}
+    writing = {name for name, tool in tools.items() if not tool.annotations.read_only_hint}
+    assert writing == {"store_memory", "update_memory", "relate"}
     assert [name for name, tool in tools.items() if tool.annotations.destructive_hint] == ["update_memory"]
     assert tools["store_memory"].annotations.destructive_hint is False
 

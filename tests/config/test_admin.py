@@ -24,6 +24,7 @@ from categories.models import (
     Relationship,
     TagAlias,
 )
+from categories.suggestions.models import Suggestion, SuggestionPolicy
 from config.admin import CurationAdmin
 from memories.models import Corpus, EmbeddingModel, ImportBatch, Memory, OutboxEntry, Project, Session
 from search.models import SavedView
@@ -74,6 +75,17 @@ def fill(start, end):
         CurationChange.objects.create(curation=curation, table="memory", action="tag")
         FormerPath.objects.create(path=f"former-{n}", category=category)
         TagAlias.objects.create(alias=f"alias-{n}", tag=f"tag-{n}")
+        Suggestion.objects.create(
+            kind="category",
+            project=project,
+            fingerprint=f"{n}",
+            subject_id=memory.pk,
+            target_id=category.pk,
+            proposal={"category": category.pk},
+            confidence=0.5,
+            reason=f"reason {n}",
+        )
+        SuggestionPolicy.objects.create(project=project, category_from=0.9)
         SavedView.objects.create(owner=user, slug=f"view-{n}", name=f"View {n}")
 
 

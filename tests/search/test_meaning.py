@@ -327,7 +327,9 @@ def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way
     with transaction.atomic():
         near = nearest.nearest_passing(meaning, Some(passing))
     assert len(near.ids) == len(expected)
-    assert len(set(near.ids.tolist()) & set(expected)) >= 0.95 * len(expected)
+    # The index is drawn by chance, and may miss one of ten.
+    missed = len(set(expected) - set(near.ids.tolist()))
+    assert missed <= max(0.05 * len(expected), 1 if way == "index" else 0)
     assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
     # From the index alone it is not known whether there are more than it was asked for.
     assert near.capped or there_are <= limit
