@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -22,7 +24,7 @@ from memories.models import Corpus, Memory, OutboxEntry, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.engines import engine_named
-from search.engines.tantivy import check, indexer, outbox, steps, store
+from search.engines.tantivy import check, database, indexer, outbox, steps, store
 from search.engines.tantivy import writer as writing
 from search.engines.tantivy.check import compare
 from search.engines.tantivy.engine import TantivyEngine
@@ -223,6 +225,33 @@ def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
     load(tmp_path)
     with store.writing(), pytest.raises(store.WriterElsewhereError):
         indexer.catch_up()
+
+
+@contextmanager
+def other_follower():
+    """Another session that follows this database, as a process on another machine does."""
+    with connection.get_new_connection(connection.get_connection_params()) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [database.FOLLOW_LOCK])
+        yield other
+
+
+def test_one_process_follows_a_database(db, tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    monkeypatch.setattr(database, "FOLLOW_LOCK_TIMEOUT", "10ms")
+    with other_follower(), pytest.raises(database.FollowedElsewhereError):
+        indexer.catch_up()
+    indexer.catch_up()
+    assert compare().agrees
+
+
+def test_a_follower_that_was_killed_is_waited_for(db, tantivy, tmp_path):
+    load(tmp_path)
+    with other_follower() as gone:
+        timer = threading.Timer(0.2, gone.close)
+        timer.start()
+        indexer.catch_up()
+        timer.join()
+    assert compare().agrees
 
 
 def test_truncation_makes_a_new_index(db, tantivy, tmp_path):

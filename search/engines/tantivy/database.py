@@ -5,11 +5,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections, transaction
+from django.db.utils import OperationalError
+from psycopg.errors import LockNotAvailable
 
 from search.engines.tantivy import store
 
 # The key of the advisory lock: an outbox has one reader.
 FOLLOW_LOCK = 0x6D6E656D78
+
+# How long the lock is waited for: the server may take a moment to see that a process that had it was killed.
+FOLLOW_LOCK_TIMEOUT = "5s"
 
 
 @contextmanager
@@ -35,9 +40,13 @@ def writing() -> Iterator[Path]:
         try:
             gate.set_autocommit(False)
             with gate.cursor() as cursor:
-                cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [FOLLOW_LOCK])
-                if not cursor.fetchone()[0]:
-                    raise FollowedElsewhereError("another process follows this database")
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [FOLLOW_LOCK_TIMEOUT])
+                try:
+                    cursor.execute("SELECT pg_advisory_xact_lock(%s)", [FOLLOW_LOCK])
+                except OperationalError as error:
+                    if not isinstance(error.__cause__, LockNotAvailable):
+                        raise
+                    raise FollowedElsewhereError("another process follows this database") from None
             yield root
         finally:
             with suppress(DatabaseError, InterfaceError):
