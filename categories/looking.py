@@ -8,6 +8,7 @@ import numpy as np
 from access.viewer import Viewer
 from categories.figures import Figures, Numbers, figures_at
 from categories.moment import Moment, moment_now
+from categories.names import Names, names_at
 from categories.tree import Node, Tree, similar_paths, tree_at
 from search.engines.base import Engine
 from search.engines.tantivy.parts import Array, Mask
@@ -53,6 +54,7 @@ class Looking:
     moment: Moment
     tree: Tree
     figures: Figures
+    names: Names
 
     def seen(self, codes: Array) -> Mask:
         """Which of some categories may be named, by their codes."""
@@ -94,7 +96,7 @@ def look(engine: Engine, viewer: Viewer) -> Looking:
     """To be called within a snapshot, as all that follows from it."""
     moment = moment_now()
     figures = figures_at(moment, engine.filing(), viewer.project_ids)
-    return Looking(engine, viewer, moment, tree_at(moment), figures)
+    return Looking(engine, viewer, moment, tree_at(moment), figures, names_at(moment))
 
 
 def ambiguous(node: Node, others: Sequence[str]) -> tuple[SearchWarning, ...]:

@@ -25,6 +25,11 @@ class Moment:
     model_id: int = 0
     is_shared: bool = False
 
+    @property
+    def kept_under(self) -> tuple[object, ...] | None:
+        """What may be kept of its memories and names, and under what; None where nothing may."""
+        return (*self.database, self.revision) if self.is_shared else None
+
 
 def moment_now() -> Moment:
     """That of the snapshot that the database is read by."""

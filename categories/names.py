@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from threading import Lock
 from typing import TypeVar
 
-from django.db import connection
-
+from categories.moment import Moment
 from categories.queries import (
     CategoryNode,
     Term,
@@ -95,22 +94,10 @@ _lock = Lock()
 _current: tuple[tuple[object, ...], Names] = ((), Names())
 
 
-def kept_under() -> tuple[object, ...] | None:
-    """What may be kept of the snapshot that the database is read by, and under what: its revision.
-
-    None where a transaction has written something itself, which may be nobody else's yet.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT revision, pg_current_xact_id_if_assigned() IS NULL FROM memories_corpus WHERE id = 1")
-        revision, is_shared = cursor.fetchone() or (None, False)
-    database = connection.settings_dict
-    return (database["HOST"], database["PORT"], database["NAME"], revision) if is_shared else None
-
-
-def names_now() -> Names:
+def names_at(moment: Moment) -> Names:
     """The names of the snapshot that the database is read by: kept ones, where they are of its revision."""
     global _current
-    key = kept_under()
+    key = moment.kept_under
     if key is None:
         return Names()
     with _lock:

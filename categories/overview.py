@@ -15,7 +15,6 @@ from django.db import connection
 from access.viewer import Viewer
 from categories.figures import ConceptCounts, Numbers
 from categories.looking import Child, Described, Looking, ambiguous, look
-from categories.names import names_now
 from categories.passages import Passage, passages_of
 from categories.queries import Term
 from categories.requests import MOST_LISTED, CategoryRequest, ConceptListRequest
@@ -215,7 +214,7 @@ def documents_of(looking: Looking, ids: Ids) -> tuple[Document, ...]:
         cursor.execute(_DOCUMENTS, asked)
         rows = {row[0]: _Row(*row) for row in cursor.fetchall()}
     named = {pk for row in rows.values() for pk in row.concept_ids}
-    terms = names_now().concept_terms(named) if named else {}
+    terms = looking.names.concept_terms(named) if named else {}
     chunks = dict(zip(ids.tolist(), looking.figures.chunks.of(ids).tolist(), strict=True))
     return tuple(_document(rows[pk], looking, terms, chunks[pk]) for pk in ids.tolist() if pk in rows)
 
@@ -274,5 +273,5 @@ def _concepts(looking: Looking, counted: ConceptCounts, sort_by: str, limit: int
 def _related(looking: Looking, rows: Sequence[Sequence[Any]]) -> Callable[[Sequence[int]], tuple[str, ...]]:
     """Gives the names of related concepts, of those that may be seen."""
     asked = {pk for row in rows for pk in row[4] if looking.sees_concept(pk)}
-    terms = names_now().concept_terms(asked) if asked else {}
+    terms = looking.names.concept_terms(asked) if asked else {}
     return lambda ids: tuple(sorted(terms[pk].label for pk in ids if pk in terms)[:_RELATED_CONCEPTS])

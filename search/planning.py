@@ -10,7 +10,8 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity
-from categories.names import Names, names_now
+from categories.moment import moment_now
+from categories.names import Names, names_at
 from categories.queries import (
     CategoryNode,
     Term,
@@ -73,7 +74,9 @@ def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime
     zone = query.zone(viewer.timezone)
     projects = _visible_projects(viewer)
     project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
-    planned = Planned(Plan(project_ids=project_ids), now, zone, projects, names_now(), said=plain_text_of(query.text))
+    planned = Planned(
+        Plan(project_ids=project_ids), now, zone, projects, names_at(moment_now()), said=plain_text_of(query.text)
+    )
     start, end = query.period(zone, now)
     if start and end and start >= end:
         planned.warnings.append(

@@ -81,19 +81,22 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
     word_ranks = _ranks({pk: score for pk, score in words.items() if score > 0})
     meaning_ranks = _ranks(similarities)
     word_shares, meaning_shares = _shares(words), _shares(similarities)
-    candidates = [
+    sums = {
+        pk: weight * meaning_shares.get(pk, 0.0) + (1 - weight) * word_shares.get(pk, 0.0)
+        for pk in {*words, *similarities}
+    }
+    return [
         Ranked(
             id=pk,
+            score=sums[pk],
             word_rank=word_ranks.get(pk),
             word_score=words.get(pk),
             meaning_rank=meaning_ranks.get(pk),
             similarity=similarities.get(pk),
-            relevance=weight * meaning_shares.get(pk, 0.0) + (1 - weight) * word_shares.get(pk, 0.0),
+            relevance=sums[pk],
         )
-        for pk in {*words, *similarities}
+        for pk in sorted(sums, key=lambda pk: (-sums[pk], -similarities.get(pk, 0.0), -pk))
     ]
-    candidates.sort(key=lambda one: (-(one.relevance or 0.0), -(one.similarity or 0.0), -one.id))
-    return [replace(one, score=one.relevance) for one in candidates]
 
 
 def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[Ranked]:
@@ -151,15 +154,21 @@ def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.floa
     matrix = np.stack([vectors[pk] for pk in known])
     alike = matrix @ matrix.T >= least
     row = {pk: n for n, pk in enumerate(known)}
+    leads = np.zeros(len(known), np.bool_)
     leaders: list[Ranked] = []
     followers: dict[int, list[Ranked]] = {}
     for one in candidates:
-        like = alike[row[one.id]] if one.id in row else None
-        leader = next((lead.id for lead in leaders if like is not None and lead.id in row and like[row[lead.id]]), None)
-        if leader is None:
+        if (at := row.get(one.id)) is None:
             leaders.append(one)
-        else:
+            continue
+        like = np.flatnonzero(alike[at] & leads)
+        if len(like):
+            # Rows are in the order of the candidates: the first that leads is the best.
+            leader = known[like[0]]
             followers.setdefault(leader, []).append(replace(one, similar_to=leader))
+        else:
+            leaders.append(one)
+            leads[at] = True
     return [one for leader in leaders for one in (leader, *followers.get(leader.id, ()))]
 
 

@@ -157,7 +157,7 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
     if engine.name != settings.SEARCH_ENGINE:
         text = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
         return [SearchWarning(text, "engine")]
-    if engine.name == "tantivy" and (behind := backlog(_COUNTED_BEHIND)).seconds > _PATIENCE:
+    if engine.seconds_behind > _PATIENCE and (behind := backlog(_COUNTED_BEHIND)).changes:
         more = "or more " if behind.changes == _COUNTED_BEHIND else ""
         changes = f"{behind.changes:,} {more}changes are" if behind.changes > 1 else "One change is"
         if viewer.project_ids is not None:

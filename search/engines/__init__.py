@@ -10,7 +10,6 @@ from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
 from search.engines.postgres import PostgresEngine
 from search.engines.tantivy.engine import TantivyEngine
-from search.engines.tantivy.outbox import backlog
 
 # In seconds.
 _MOST_BEHIND = 10.0
@@ -38,7 +37,7 @@ def engine_in_use(viewer: Viewer) -> Engine:
     except EngineUnavailableError as error:
         logger.debug("%s", error)
         return PostgresEngine()
-    if engine.name == "tantivy" and viewer.project_ids is not None and backlog(1).seconds > _MOST_BEHIND:
+    if viewer.project_ids is not None and engine.seconds_behind > _MOST_BEHIND:
         return PostgresEngine()
     return engine
 

@@ -184,6 +184,8 @@ class Engine(Protocol):
     """How memories are found and counted. Every engine passes the same conformance tests."""
 
     name: str
+    seconds_behind: float
+    """The age of the oldest change that it does not know of yet, when it was made."""
 
     @property
     def revision(self) -> str:

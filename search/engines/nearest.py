@@ -3,6 +3,7 @@
 A set *by meaning* is the `limit` nearest of those that pass the filters, and none below the least similarity. All sets
 of one answer are cut from one reading, so that they agree with each other. How it is read is chosen by what it costs:
 the nearest of all from the HNSW index, deeper where many do not pass, the vectors of the few that pass, or every one.
+Some of the vectors, kept in the process, tell beforehand whether there are as many as are asked for.
 """
 
 import math
@@ -37,6 +38,8 @@ _AT_ONCE = 2
 _LEAST_AT_ONCE = 400
 _MOST_AT_ONCE = 1_000
 _MOST_SCANNED = 2_000_000
+# So many chunks are looked at to guess how many there are down to the least similarity.
+_SAMPLED = 4_096
 # Readings are kept between answers, up to so many memories in all.
 _KEPT_READINGS = 64
 _KEPT_MEMORIES = 500_000
@@ -54,6 +57,10 @@ _BY_ID = _PACKED.format(rows=_NEAREST.format(which="AND memory_id = ANY(%(ids)s:
 _EVERY = _PACKED.format(rows=_NEAREST.format(which=""))
 # chunk_embedding_hnsw
 _FIRST = _PACKED.format(rows=_NEAREST.format(which="ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(chunks)s"))
+# A head of four bytes, then halves; always the same rows of the same table, so that every process guesses alike.
+_SAMPLE = """
+SELECT string_agg(substr(halfvec_send(embedding), 5), ''::bytea)
+FROM memories_chunk TABLESAMPLE SYSTEM (%(percent)s) REPEATABLE (0) WHERE model_id = %(model)s"""
 _INDEX_SETTINGS = """
 SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'strict_order', true),
        set_config('hnsw.max_scan_tuples', %s, true), set_config('hnsw.scan_mem_multiplier', '8', true),
@@ -87,6 +94,8 @@ class _Reading:
 # By model, vector, least similarity, revision of the vectors, and how many chunks were read: 0 for every one.
 _Key = tuple[int, bytes, float, int, int]
 _readings: OrderedDict[_Key, _Reading] = OrderedDict()
+# The database, the model and the revision of its vectors, and some of them, of unit length.
+_sample: tuple[tuple[object, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0), np.float32))
 _lock = Lock()
 
 
@@ -103,9 +112,11 @@ def nearest_passing(meaning: Meaning, passing: Passing) -> Near:
     count = passing.count(math.ceil(_index_cost(chunks) / _BY_ID_COST))
     if count is not None:
         if count * _BY_ID_COST <= _index_cost(chunks):
-            return _read_passing(meaning, passing)
+            return _read_passing(meaning, revision, passing)
         chunks = _depth(meaning.limit, count / max(size, count))
-    for _ in range(_MOST_READINGS):
+    # Where fewer pass than are asked for the index has to be read to the end, and in vain: it may miss some.
+    fills = _share_of_all(meaning, size, revision) * (size if count is None else count) >= meaning.limit
+    for _ in range(_MOST_READINGS if fills else 0):
         if _index_cost(chunks) >= min(math.inf if count is None else count * _BY_ID_COST, size * _SCAN_COST):
             break
         reading = _read_first(meaning, chunks, revision)
@@ -121,7 +132,7 @@ def nearest_passing(meaning: Meaning, passing: Passing) -> Near:
         chunks = max(_FURTHER * chunks, _depth(meaning.limit, share))
     count = passing.count() or 0 if count is None else count
     if count * _BY_ID_COST <= size * _SCAN_COST:
-        return _read_passing(meaning, passing)
+        return _read_passing(meaning, revision, passing)
     return _among(meaning, _read_every(meaning, revision), passing)
 
 
@@ -140,7 +151,30 @@ def _index_cost(chunks: int) -> float:
     return max(chunks, _at_once(chunks)) * _NEXT_COST
 
 
-def _read_passing(meaning: Meaning, passing: Passing) -> Near:
+def _share_of_all(meaning: Meaning, size: int, revision: int) -> float:
+    """About which share of all chunks is down to the least similarity, by some of them."""
+    global _sample
+    settings = connection.settings_dict
+    key = (settings["HOST"], settings["PORT"], settings["NAME"], meaning.model_id, revision)
+    known, vectors = _sample
+    vector = np.frombuffer(meaning.vector, np.float32)
+    if known != key:
+        with connection.cursor() as cursor:
+            percent = min(100.0, 100 * _SAMPLED / max(size, 1))
+            cursor.execute(_SAMPLE, {"percent": percent, "model": meaning.model_id})
+            (packed,) = cursor.fetchone()
+        vectors = np.frombuffer(packed or b"", ">f2").astype(np.float32).reshape(-1, len(vector))
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+        _sample = (key, vectors)
+    near = vectors @ vector >= meaning.least * np.linalg.norm(vector)
+    return float(np.count_nonzero(near) / max(len(vectors), 1))
+
+
+def _read_passing(meaning: Meaning, revision: int, passing: Passing) -> Near:
+    with _lock:
+        every = _readings.get(_key(meaning, revision, 0))
+    if every is not None:
+        return _among(meaning, every, passing)
     ids, similarities, _ = _read(_BY_ID, meaning, ids=_array_text(passing.ids().tolist()))
     return Near(ids[: meaning.limit], similarities[: meaning.limit], len(ids) > meaning.limit)
 
@@ -164,8 +198,10 @@ def _array_text(ids: Iterable[int]) -> str:
 
 def forget() -> None:
     """Drop what is kept. For tests, whose transactions take the revision back."""
+    global _sample
     with _lock:
         _readings.clear()
+    _sample = ((), np.empty((0, 0), np.float32))
 
 
 def _among(meaning: Meaning, reading: _Reading, passing: Passing) -> Near:
@@ -222,7 +258,7 @@ def _read(statement: str, meaning: Meaning, **parameters: int | str) -> tuple[Id
 
 def _kept(meaning: Meaning, revision: int, chunks: int, read: Callable[[], _Reading]) -> _Reading:
     """A reading, from the cache where no vector has changed since."""
-    key = (meaning.model_id, meaning.vector, meaning.least, revision, chunks)
+    key = _key(meaning, revision, chunks)
     with _lock:
         found = _readings.get(key)
     found = read() if found is None else found
@@ -233,6 +269,10 @@ def _kept(meaning: Meaning, revision: int, chunks: int, read: Callable[[], _Read
         while len(_readings) > 1 and (len(_readings) > _KEPT_READINGS or kept > _KEPT_MEMORIES):
             kept -= len(_readings.popitem(last=False)[1].ids)
     return found
+
+
+def _key(meaning: Meaning, revision: int, chunks: int) -> _Key:
+    return (meaning.model_id, meaning.vector, meaning.least, revision, chunks)
 
 
 def _vectors() -> tuple[int, int]:

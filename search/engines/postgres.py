@@ -151,6 +151,7 @@ class PostgresEngine:
     """The protocol of `search.engines.base`, in SQL."""
 
     name = "postgres"
+    seconds_behind = 0.0
 
     @property
     def revision(self) -> str:

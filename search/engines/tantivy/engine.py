@@ -16,7 +16,7 @@ from django.db import connection
 
 from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Near, Plan, Summary, Value
 from search.engines.filing import Filing
-from search.engines.tantivy import orders, store, words
+from search.engines.tantivy import orders, outbox, store, words
 from search.engines.tantivy.columns import ids_at, slots_of
 from search.engines.tantivy.counting import Counting
 from search.engines.tantivy.match import Matches
@@ -63,8 +63,10 @@ class TantivyEngine:
         except DamagedError as error:
             store.report_damage(str(error))
             raise EngineUnavailableError(f"the search index is damaged: {error}") from error
-        if not store.is_of_this_database(self._view.generation, self._view.manifest):
+        following = outbox.following()
+        if not store.is_of_this_database(self._view.generation, self._view.manifest, following):
             raise EngineUnavailableError("the search index is not the one that follows this database")
+        self.seconds_behind = following.seconds
         self._matches = Matches(self._view)
         self._counting = Counting(self._view, self._matches)
 

@@ -41,16 +41,23 @@ def backlog(at_most: int = 100_000) -> Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Whether changes are written down, for which generation of the index, and the corpus' revision by now."""
+    """Whether changes are written down, for which generation of the index, and the corpus' revision by now.
+
+    `seconds` is the age of the oldest change that waits.
+    """
 
     indexed: bool = False
     generation: str = ""
     revision: int = 0
+    seconds: float = 0.0
 
 
 def following() -> Following:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT indexed, generation, revision FROM memories_corpus WHERE id = 1")
+        cursor.execute(
+            "SELECT indexed, generation, revision, greatest(0, extract(epoch FROM clock_timestamp()"
+            " - (SELECT at FROM memories_outbox ORDER BY id LIMIT 1)))::float8 FROM memories_corpus WHERE id = 1"
+        )
         row = cursor.fetchone()
     return Following(*row) if row else Following()
 

@@ -324,11 +324,11 @@ def _damage() -> tuple[str, str]:
     return name, reason or "it is damaged"
 
 
-def is_of_this_database(generation: Path, manifest: Manifest) -> bool:
+def is_of_this_database(generation: Path, manifest: Manifest, following: outbox.Following | None = None) -> bool:
     """Whether the changes of this database are written down for this generation, and it is not of a later past: of a
     database that was put back to what it was before.
     """
-    following = outbox.following()
+    following = following or outbox.following()
     return following.indexed and following.generation == generation.name and manifest.revision <= following.revision
 
 
