@@ -289,8 +289,8 @@ def many(db, query_model):
     EmbeddingModel.objects.create(id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving")
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk")
-        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the places of
-        # what there is; and to add to it row by row takes six times as long.
+        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
+        # of what there is; and to add to it row by row takes longer.
         cursor.execute("SELECT pg_get_indexdef('chunk_embedding_hnsw'::regclass)")
         (index,) = cursor.fetchone()
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
