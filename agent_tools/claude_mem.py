@@ -22,7 +22,7 @@ from memories.queries import MemoryDetail
 from search.layers import index_row
 from search.query import SearchQuery
 from search.result import Hit
-from search.run import run
+from search.run import Rows, run
 from search.timeline import TimelineRequest, timeline
 
 MOST_BYTES = 1_000_000
@@ -88,7 +88,7 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
     asked = _understood(pairs)
     if not {"limit", "page_size"} & {key for key, _ in asked}:
         asked.append(("limit", "20"))
-    result = run(SearchQuery.from_pairs(asked), VIEWER)
+    result = run(SearchQuery.from_pairs(asked), VIEWER, rows=Rows.INDEX)
     lines = [f"Found {result.total} result(s)", *(w.message for w in result.warnings), "", *_table(result.hits)]
     if result.has_more:
         lines.append(f"\n{result.total - len(result.hits)} more: use offset={result.page * result.page_size}")

@@ -34,7 +34,7 @@ from search.replies import (
     WhyReason,
     Without,
 )
-from search.run import FacetListing, FacetPage, Hit, SearchResult, facet_page, run
+from search.run import FacetListing, FacetPage, Hit, Rows, SearchResult, facet_page, run
 from search.stopwatch import server_timing
 from search.unified import UnifiedResult, is_unified, unified
 from search.unified_replies import UnifiedReply, unified_parts
@@ -93,7 +93,7 @@ def search(request: ApiRequest, response: HttpResponse) -> SearchReply | Unified
         together = unified(query, viewer, facet_limit=FACET_LIMIT)
         response["Server-Timing"] = server_timing(together.timings)
         return _unified_reply(together, request, view)
-    result = run(query, viewer, facet_limit=FACET_LIMIT)
+    result = run(query, viewer, facet_limit=FACET_LIMIT, rows=Rows.FULL if view == "full" else Rows.INDEX)
     response["Server-Timing"] = server_timing(result.timings)
     return _search_reply(result, request, view)
 
@@ -124,7 +124,7 @@ def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
     """Every facet of a query: how many values it has, and the largest of them."""
     viewer = allowed(request, "read")
     query = SearchQuery.from_pairs(pairs_of(request.GET)).but(include_facets=True, page_size=1)
-    result = run(query, viewer)
+    result = run(query, viewer, rows=Rows.NONE)
     response["Server-Timing"] = server_timing(result.timings)
     return FacetsReply(
         total=result.total,

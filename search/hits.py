@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
+from django.db.models import Value
 from django.db.models.functions import Left
 
 from access.viewer import Viewer, visible_to
@@ -11,7 +12,7 @@ from search.analysis import Pattern, fold
 from search.engines.base import Plan
 from search.planning import Planned
 from search.ranking import Ranked
-from search.result import CategoryRef, Found, Hit
+from search.result import CategoryRef, Found, Hit, Rows
 from search.snippets import Segment, matched_spans, plain_text, segments, snippet
 
 # How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
@@ -50,16 +51,20 @@ class _Row(NamedTuple):
     head: str
 
 
-def hydrate(found: list[Ranked], planned: Planned, viewer: Viewer) -> tuple[Hit, ...]:
-    """Rows of a page in their order: one statement for memories, and the names of their categories."""
+def hydrate(found: list[Ranked], planned: Planned, viewer: Viewer, read: Rows = Rows.FULL) -> tuple[Hit, ...]:
+    """Rows of a page in their order: one statement for memories, and the names of their categories.
+
+    For an index the texts are not looked through: nothing is marked, and there are no snippets.
+    """
     if not found:
         return ()
     scope = _SNIPPET_SCOPE if planned.plan.has_text else 4 * _SNIPPET_LENGTH
-    asked = visible_to(viewer).filter(pk__in=[one.id for one in found]).annotate(head=Left("content", scope))
+    head = Left("content", scope) if read == Rows.FULL else Value("")
+    asked = visible_to(viewer).filter(pk__in=[one.id for one in found]).annotate(head=head)
     every = map(_Row._make, asked.values_list(*_Row._fields))
     rows = {row.id: row for row in every if _in_state(row, planned.plan)}
     nodes = planned.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
-    return tuple(_hit(rows[one.id], one, planned, nodes) for one in found if one.id in rows)
+    return tuple(_hit(rows[one.id], one, planned, nodes, read) for one in found if one.id in rows)
 
 
 def _in_state(row: _Row, plan: Plan) -> bool:
@@ -70,9 +75,9 @@ def _in_state(row: _Row, plan: Plan) -> bool:
     return any(row.state in group for group in chosen.include)
 
 
-def _hit(row: _Row, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode]) -> Hit:
+def _hit(row: _Row, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode], read: Rows) -> Hit:
     project = planned.projects[row.project_id]
-    patterns = _patterns(planned.plan, row.project_id)
+    patterns = _patterns(planned.plan, row.project_id) if read == Rows.FULL else ()
     # What is asked for in the title is marked there alone.
     anywhere = tuple(p for p in patterns if not p.field)
     text, tags = _text(row), ", ".join(row.tags)
@@ -84,7 +89,7 @@ def _hit(row: _Row, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode
         project=project.slug,
         memory_type=row.memory_type,
         title=segments(row.title, title_spans),
-        snippet=_snippet(row, text, text_spans, anywhere, project.language),
+        snippet=_snippet(row, text, text_spans, anywhere, project.language) if read == Rows.FULL else (),
         created_at=row.created_at,
         updated_at=row.updated_at,
         state=row.state,

@@ -3,12 +3,21 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 
 from search.facets import DateBuckets, Facet
 from search.histogram import Histogram
 from search.query import Problem, SearchQuery
 from search.ranking import Ranked
 from search.snippets import Segment
+
+
+class Rows(Enum):
+    """How much is read of each hit: nothing, what an index of them shows, or all, with snippets and marks."""
+
+    NONE = "none"
+    INDEX = "index"
+    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from search.planning import Planned, build_plan, visible_ids
 from search.query import SearchQuery, Sort
 from search.ranking import Ranked
 from search.relevance import ranked_page
-from search.result import CategoryRef, FacetListing, FacetPage, Hit, SearchResult, SearchWarning, WithoutFilter
+from search.result import CategoryRef, FacetListing, FacetPage, Hit, Rows, SearchResult, SearchWarning, WithoutFilter
 from search.snapshots import snapshot
 from search.stopwatch import Stopwatch
 from search.words import plain_text_of
@@ -42,6 +42,7 @@ __all__ = [
     "FacetListing",
     "FacetPage",
     "Hit",
+    "Rows",
     "SearchResult",
     "SearchWarning",
     "WithoutFilter",
@@ -55,16 +56,16 @@ _PATIENCE = 3.0
 _COUNTED_BEHIND = 10_000
 
 
-def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None, with_hits: bool = True) -> SearchResult:
+def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None, rows: Rows = Rows.FULL) -> SearchResult:
     """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
 
-    `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows. Without hits,
+    `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows. Without rows,
     it is all that an answer says of the match set.
     """
-    return answered(lambda engine: _run(engine, query, viewer, facet_limit, with_hits), viewer)
+    return answered(lambda engine: _run(engine, query, viewer, facet_limit, rows), viewer)
 
 
-def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None, with_hits: bool) -> SearchResult:
+def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None, rows: Rows) -> SearchResult:
     watch = Stopwatch()
     now = datetime.now(UTC)
     counted: Counted | None = None
@@ -77,12 +78,12 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         with watch.stage("search"):
             summary = counted.summary if counted else engine.summary(planned.plan, no_values=False)
             total = summary.total
-            found = _find(engine, planned, query, total) if with_hits else []
+            found = _find(engine, planned, query, total) if rows != Rows.NONE else []
             matched_by = _matched_by(engine, planned, total)
             hidden, hidden_at_least, without = count_alternatives(engine, query, planned, total)
             warnings = [*collect_warnings(engine, query, planned, total, viewer), *engine_notices(engine, viewer)]
         with watch.stage("hits"):
-            hits = hydrate(found, planned, viewer)
+            hits = hydrate(found, planned, viewer, rows)
     return SearchResult(
         query=query,
         total=total,

@@ -20,7 +20,7 @@ from search.planning import build_plan, explain_unknown
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery, Sort
 from search.ranking import Ranked
 from search.result import Hit, SearchWarning
-from search.run import engine_notices, run
+from search.run import Rows, engine_notices, run
 from search.snapshots import snapshot
 from search.stopwatch import Stopwatch
 
@@ -113,7 +113,7 @@ def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Ti
     """What stands around a memory. Raises MemoryNotFound for an anchor that the viewer may not see."""
     if request.anchor is not None:
         return answered(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
-    result = run(query.but(page_size=1, include_facets=False), viewer)
+    result = run(query.but(page_size=1, include_facets=False), viewer, rows=Rows.INDEX)
     if not result.hits:
         nothing = SearchWarning("Nothing was found to stand at.", "query")
         return Timeline(query, None, warnings=(nothing, *result.warnings), timings=result.timings)
@@ -138,10 +138,10 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
             *_hits(engine, planned.plan, newer - shown_after, shown_after),
             *_hits(engine, planned.plan, newer + has_anchor, shown_before),
         ]
-        rows = {hit.id: hit for hit in hydrate([Ranked(pk) for pk, _ in found], planned, viewer)}
+        rows = {hit.id: hit for hit in hydrate([Ranked(pk) for pk, _ in found], planned, viewer, Rows.INDEX)}
         # The anchor is shown whatever its state.
         alone = replace(planned, plan=planned.plan.without_filter("state"))
-        (here,) = hydrate([Ranked(anchor)], alone, viewer)
+        (here,) = hydrate([Ranked(anchor)], alone, viewer, Rows.INDEX)
         warnings += engine_notices(engine, viewer)
     return Timeline(
         query=query,

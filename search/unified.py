@@ -22,7 +22,7 @@ from search.query import Mode, SearchQuery
 from search.ranking import Ranked, Traits, Weights
 from search.relevance import traits_of
 from search.result import SearchResult, SearchWarning
-from search.run import run
+from search.run import Rows, run
 from search.snapshots import snapshot
 from search.stopwatch import Stopwatch
 from search.unified_rows import Read, UnifiedHit, read_page
@@ -104,7 +104,7 @@ def _unified(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: in
         planned = build_plan(engine, query, viewer, now)
     asked = AskedLegs(planned, viewer)
     # Beside the legs: what there is to say of the match set.
-    memories = run(query.model_copy(update={"page": 1}), viewer, facet_limit=facet_limit, with_hits=False)
+    memories = run(query.model_copy(update={"page": 1}), viewer, facet_limit=facet_limit, rows=Rows.NONE)
     with watch.stage("legs"):
         answers = asked.answers()
     with watch.stage("hits"), snapshot():

@@ -18,7 +18,7 @@ from search.labels import memories as memories_label
 from search.labels import number
 from search.links import Link, explore_url, filter_url
 from search.query import SearchQuery
-from search.run import run
+from search.run import Rows, run
 
 ON_PAGE = 50
 # The terms that a browser offers while one is typed; any other can be written out.
@@ -102,7 +102,7 @@ def term_url(kind: str, ref: Ref) -> str:
 
 def term_page(kind: str, ref: Ref, viewer: Viewer, forms: list[VerbForm] | None = None) -> TermPage:
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
-    count = run(SearchQuery().only(kind, value), viewer, with_hits=False).total
+    count = run(SearchQuery().only(kind, value), viewer, rows=Rows.NONE).total
     return TermPage(
         kind=kind,
         ref=str(ref),
@@ -158,7 +158,7 @@ def _relationships(entity: Entity, viewer: Viewer) -> list[str]:
 
 def offered(kind: str, viewer: Viewer) -> tuple[str, ...]:
     """The terms of a kind that most of the viewer's memories have."""
-    answer = run(SearchQuery(include_facets=True), viewer, facet_limit=OFFERED, with_hits=False)
+    answer = run(SearchQuery(include_facets=True), viewer, facet_limit=OFFERED, rows=Rows.NONE)
     facet = next((facet for facet in answer.facets or () if facet.key == kind), None)
     return tuple(str(value.value) for value in facet.values if value.value) if facet and kind in FACET else ()
 
@@ -187,7 +187,7 @@ def plan_page(
 def retag_page(query: str, form: VerbForm, viewer: Viewer) -> RetagPage:
     """Raises CurationRefused where the query cannot be read."""
     asked = query_read(query)
-    found = run(asked, viewer, with_hits=False)
+    found = run(asked, viewer, rows=Rows.NONE)
     return RetagPage(
         count=memories_label(found.total),
         asked=asked.querystring(),

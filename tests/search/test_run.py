@@ -14,7 +14,7 @@ from memories.models import Memory
 from search.engines.postgres import PostgresEngine
 from search.facets import FACET, FACETS, STATES, Kind
 from search.query import SearchQuery, Sort
-from search.run import FacetListing, facet_page, run
+from search.run import FacetListing, Rows, facet_page, run
 from tests.oracle import date_counts, facet_counts, matching
 
 EVERYTHING = 10_000
@@ -214,6 +214,17 @@ def test_page_past_the_last_is_empty_and_says_so(corpus, everyone):
 def test_title_and_snippet_are_marked_where_they_match(corpus, everyone):
     (hit,) = ask('q="kettle valve"', everyone).hits
     assert [s.text for s in hit.title if s.marked] == ["Kettle", "valve"]
+
+
+def test_an_index_has_the_same_rows_without_marks_and_snippets(corpus, everyone):
+    query = SearchQuery.from_pairs([("q", "kettle")])
+    full, index = (run(query, everyone, rows=rows) for rows in (Rows.FULL, Rows.INDEX))
+    assert full.hits
+    assert [(hit.id, hit.title_text, hit.score) for hit in index.hits] == [
+        (hit.id, hit.title_text, hit.score) for hit in full.hits
+    ]
+    assert not any(hit.snippet or hit.found or any(part.marked for part in hit.title) for hit in index.hits)
+    assert run(query, everyone, rows=Rows.NONE).total == full.total
 
 
 def test_words_are_found_in_the_language_of_the_project(corpus, everyone):

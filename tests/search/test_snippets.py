@@ -43,3 +43,7 @@ def test_spans_are_those_of_the_patterns_asked_for_now():
 
 def test_plain_text_leaves_a_lone_mark():
     assert plain_text("2 * 3 = 6, a ~ b\x1f and [x] (y)") == "2 * 3 = 6, a ~ b and [x] (y)"
+
+
+def test_marks_of_lines_are_dropped_where_one_follows_another():
+    assert plain_text("# Kettle\n> boils\n-\n## twice\n  3) a - b\n#tag") == "Kettle boils twice a - b #tag"
