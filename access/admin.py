@@ -1,6 +1,5 @@
 """Curation of who may see what: memberships, keys; and the audit trail, to read."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +20,7 @@ from config.admin import (
     CurationAdmin,
     ModelForm,
     OwnersOnly,
+    Refused,
     ServiceAdmin,
     ServiceForm,
     ShownOnlyAdmin,
@@ -46,7 +46,7 @@ class MembershipForm(ServiceForm):
         model = Membership
         fields = ("user", "project", "role")
 
-    def write(self) -> Iterable[tuple[str | None, str]]:
+    def write(self) -> Refused:
         row = self.instance
         self.instance = membership_set(
             user=row.user, project=row.project, role=Membership.Role(row.role), viewer=self.viewer

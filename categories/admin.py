@@ -4,7 +4,6 @@ The link tables have composite primary keys, which the admin cannot register: th
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -24,13 +23,11 @@ from categories.editing import (
     relationship_describe,
 )
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
-from config.admin import Lines, ServiceAdmin, ServiceForm, admin_viewer, panel
+from config.admin import Lines, Refused, ServiceAdmin, ServiceForm, admin_viewer, panel
 from memories.models import Memory
 
 # As many rows as a panel shows.
 PANEL = 20
-
-Refused = Iterable[tuple[str | None, str]]
 
 
 class VocabularyForm(ServiceForm):

@@ -46,6 +46,10 @@ class AbstractForm(ModelFormMetaclass, ABCMeta):
     """Forms of models whose classes may leave something to those below them."""
 
 
+# What stands against a change, each with the field that it is about; None where it is about none alone.
+Refused = Iterable[tuple[str | None, str]]
+
+
 class ServiceForm(ModelForm, metaclass=AbstractForm):
     """A form whose last check is the service that does the writing: what it refuses is an error of the form."""
 
@@ -59,7 +63,7 @@ class ServiceForm(ModelForm, metaclass=AbstractForm):
                 self.add_error(field, message)
 
     @abstractmethod
-    def write(self) -> Iterable[tuple[str | None, str]]:
+    def write(self) -> Refused:
         """Do it; or give what stands against it, by field."""
 
 

@@ -10,9 +10,9 @@ from django.db import connection
 from categories.models import MadeBy
 from categories.paths import parse_path
 from categories.services import ConceptKey, Vocabulary, categories_ensure, concepts_ensure, entities_ensure, tags_ensure
+from memories.images import MemoryImage, NamedLink, Ref
 from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
-from memories.storage import MemoryImage, NamedLink, Ref
 
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@\[\]]+)")
 

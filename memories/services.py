@@ -23,20 +23,17 @@ from memories.building import (
     record_image,
     sessions_ensure,
 )
+from memories.copying import insert_block
+from memories.images import MemoryImage, NamedLink, Ref, content_hash_of
 from memories.models import Memory, Project
 from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.storage import (
-    MemoryImage,
-    NamedLink,
-    Ref,
-    content_hash_of,
     corpus_bump,
     dangling_links_resolve,
     image_changes,
     images_insert,
     images_read,
     images_update,
-    insert_block,
     memory_audit,
     memory_ids_draw,
     memory_text,

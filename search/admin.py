@@ -1,12 +1,10 @@
 """Curation of saved views."""
 
-from collections.abc import Iterable
-
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from config.admin import ServiceAdmin, ServiceForm, admin_viewer
+from config.admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from search.models import SavedView
 from search.query import QueryError
 from search.saved_views import saved_view_delete, saved_view_save
@@ -17,7 +15,7 @@ class SavedViewForm(ServiceForm):
         model = SavedView
         fields = ("name", "slug", "description", "query", "owner", "visibility", "pinned", "is_default", "watched")
 
-    def write(self) -> Iterable[tuple[str | None, str]]:
+    def write(self) -> Refused:
         try:
             saved_view_save(view=self.instance, viewer=self.viewer)
         except QueryError as error:

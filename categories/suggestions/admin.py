@@ -1,6 +1,5 @@
 """Suggestions as rows, to look at, and what projects let be applied without a person."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -13,7 +12,7 @@ from django.utils.safestring import SafeString
 from categories.suggestions.models import Suggestion, SuggestionPolicy
 from categories.suggestions.policies import policy_set
 from categories.suggestions.queries import suggestions_visible
-from config.admin import ServiceAdmin, ServiceForm, ShownOnlyAdmin, admin_viewer
+from config.admin import Refused, ServiceAdmin, ServiceForm, ShownOnlyAdmin, admin_viewer
 from memories.services import ChangeRefused, NotAllowed
 
 
@@ -51,7 +50,7 @@ class PolicyForm(ServiceForm):
         model = SuggestionPolicy
         fields = ("project", "category_from", "concept_from")
 
-    def write(self) -> Iterable[tuple[str | None, str]]:
+    def write(self) -> Refused:
         row = self.instance
         said = {"category_from": row.category_from, "concept_from": row.concept_from, "viewer": self.viewer}
         try:

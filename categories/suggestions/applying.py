@@ -13,9 +13,9 @@ from categories.models import Category, Concept, ConceptLink, MadeBy
 from categories.services import ConceptKey, Vocabulary, concepts_ensure
 from categories.suggestions.models import Suggestion
 from categories.suggestions.proposals import Kind
+from memories.images import Ref
 from memories.models import Memory
 from memories.services import memory_classify, memory_restore, memory_supersede
-from memories.storage import Ref
 
 Applied = dict[str, Any]
 """What was done, as the suggestion keeps it."""

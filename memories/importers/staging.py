@@ -10,8 +10,9 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from memories.copying import InsertBlock
+from memories.images import MemoryImage
 from memories.importers import stage_process
-from memories.storage import InsertBlock, MemoryImage
 from memories.terms import MemoryText
 from search.engines.tantivy import rows, staged, store
 from search.engines.tantivy.steps import step

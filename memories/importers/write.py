@@ -24,6 +24,8 @@ from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.building import names_ensure, record_image, sessions_ensure
+from memories.copying import InsertBlock, insert_block
+from memories.images import MemoryImage, content_hash_of
 from memories.importers.analysers import Analysers, analysers
 from memories.importers.base import Found, Reading, Refusal
 from memories.importers.run import ANALYZE_FROM, ImportRun, Tally, WriteOptions, projects_ensure
@@ -33,16 +35,12 @@ from memories.models import Memory
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, reasons, unstorable
 from memories.services import DEFAULT_PROJECT
 from memories.storage import (
-    InsertBlock,
-    MemoryImage,
     batch_write_down,
-    content_hash_of,
     image_as_json,
     image_changes,
     images_insert,
     images_read,
     images_update,
-    insert_block,
     memory_ids_draw,
     memory_text,
 )

@@ -13,9 +13,9 @@ from categories.suggestions.models import Suggestion, SuggestionPolicy
 from categories.suggestions.policies import policy_set
 from categories.suggestions.proposals import Kind
 from categories.suggestions.services import suggestion_reject, suggestion_undo
+from memories.images import Ref
 from memories.models import Memory
 from memories.services import ChangeRefused, NotAllowed, memory_classify, memory_delete
-from memories.storage import Ref
 from tests.categories.suggestions.conftest import EVERYTHING, embedded, member_of, pk_of, remember
 
 pytestmark = pytest.mark.django_db
