@@ -41,6 +41,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--categories", type=int, action="append", metavar="MEMORIES", default=[], help="categories of so many memories"
     )
+    parser.add_argument(
+        "--embedding",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        default=[],
+        help="the worker beside the model alone, on the memories of a file; repeat for several",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--seed", type=int, default=7, help="same seed, same corpus and same queries (7)")
     parser.add_argument(
@@ -60,7 +68,7 @@ def arguments() -> argparse.Namespace:
     parsed = parser.parse_args()
     parsed.vectors, parsed.meaning = list(dict.fromkeys(parsed.vectors)), list(dict.fromkeys(parsed.meaning))
     parsed.categories = list(dict.fromkeys(parsed.categories))
-    alone = parsed.vectors or parsed.meaning or parsed.categories
+    alone = parsed.vectors or parsed.meaning or parsed.categories or parsed.embedding
     parsed.size = list(dict.fromkeys(parsed.size or ([] if alone else [DEFAULT_SIZE])))
     # The others are loaded after the database, and the derived index from it.
     chosen = {"postgres", *(parsed.peer or PEER_NAMES)}
@@ -77,6 +85,9 @@ def arguments() -> argparse.Namespace:
     for memories in parsed.categories:
         if not 100 <= memories <= 100_000_000:
             parser.error(f"--categories {memories}: give a number from 100 to 100000000")
+    for path in parsed.embedding:
+        if not path.exists():
+            parser.error(f"--embedding {path}: there is no such file")
     if parsed.queries < 1:
         parser.error(f"--queries {parsed.queries}: give 1 or more")
     if parsed.budget <= 0:
@@ -101,12 +112,14 @@ def main() -> int:
     from bench.at_size import Choices, measure_size
     from bench.categories import measure_categories
     from bench.database import DatabaseTakenError, server_version
+    from bench.embedding import TooFewMemoriesError, measure_embedding
     from bench.figures import Report
     from bench.machine import this_machine
     from bench.meaning import measure_meaning
     from bench.tables import report_lines
     from bench.telling import Teller
     from bench.vectors import measure_vectors
+    from memories.embedders import EmbedderUnavailable
 
     # Whoever ends the bench politely must not find its database left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -128,7 +141,10 @@ def main() -> int:
         for memories in options.categories:
             report.categories[str(memories)] = measure_categories(memories, options.seed, teller, keep=options.keep)
             write(report, options.json)
-    except (DatabaseTakenError, CommandError) as error:
+        for path in options.embedding:
+            report.embedding[path.name] = measure_embedding(path, options.seed, teller)
+            write(report, options.json)
+    except (DatabaseTakenError, CommandError, EmbedderUnavailable, TooFewMemoriesError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -192,6 +192,30 @@ class MeaningFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingRound:
+    """The same memories embedded by the worker, and their chunks by the model alone."""
+
+    memories: int
+    chunks: int
+    worker_seconds: float
+    alone_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingFigures:
+    """The worker beside the model alone, in rounds; and what the process of the worker holds, with the model."""
+
+    model: str
+    memories: int
+    lanes: int
+    load_before: float
+    load_after: float
+    resident_before_mb: int
+    resident_most_mb: int
+    rounds: list[EmbeddingRound]
+
+
+@dataclass(frozen=True, slots=True)
 class CategoryRead:
     """One read of categories by an engine, or by plain SQL: asked again and again, and the first time after a write."""
 
@@ -242,4 +266,5 @@ class Report:
     vectors: dict[str, VectorFigures] = field(default_factory=dict)
     meaning: dict[str, MeaningFigures] = field(default_factory=dict)
     categories: dict[str, CategoryFigures] = field(default_factory=dict)
+    embedding: dict[str, EmbeddingFigures] = field(default_factory=dict)
     format: int = 2

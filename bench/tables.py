@@ -1,9 +1,11 @@
 """A report as Markdown tables, to read on a terminal and to paste into docs/benchmarks.md. The JSON holds more."""
 
 from collections.abc import Sequence
+from statistics import median
 
 from bench.figures import (
     CategoryFigures,
+    EmbeddingFigures,
     MeaningFigures,
     PeerFigures,
     Report,
@@ -36,6 +38,8 @@ def report_lines(report: Report) -> list[str]:
         lines += ["", *_meaning(meaning)]
     for categories in report.categories.values():
         lines += ["", *_categories(categories)]
+    for name, embedding in report.embedding.items():
+        lines += ["", *_embedding(name, embedding)]
     return lines
 
 
@@ -124,6 +128,24 @@ def _categories(figures: CategoryFigures) -> list[str]:
         f" {figures.load_after} after them. Milliseconds. The first answer of a process: {cold}.",
         "",
         *table_lines(headings, rows),
+    ]
+
+
+def _embedding(name: str, figures: EmbeddingFigures) -> list[str]:
+    rows = []
+    for one in figures.rounds:
+        rates = [one.chunks / one.worker_seconds, one.chunks / one.alone_seconds]
+        rows.append([f"{one.memories:,}", f"{one.chunks:,}", *map(_number, rates), _times(rates[0] / rates[1])])
+    shares = [one.alone_seconds / one.worker_seconds for one in figures.rounds]
+    return [
+        f"### Embedding {name}",
+        "",
+        f"{figures.model}, {figures.lanes} threads; load of the machine {figures.load_before} before,"
+        f" {figures.load_after} after. Chunks a second. In the middle the worker embeds {median(shares):.0%} of what"
+        f" the model does alone; its process held {figures.resident_before_mb} MB before, at most"
+        f" {figures.resident_most_mb} MB.",
+        "",
+        *table_lines(["memories", "chunks", "the worker", "the model alone", "×"], rows),
     ]
 
 
