@@ -98,10 +98,10 @@ def memories_by_meaning(engine: Engine, planned: Planned, limit: int) -> list[Kn
     meaning = planned.plan.meaning
     if meaning is None:
         return []
-    near = engine.near(replace(planned.plan, meaning=replace(meaning, limit=limit, alone=True)))
-    return [
-        Known(pk, similarity, 1) for pk, similarity in zip(near.ids.tolist(), near.similarities.tolist(), strict=True)
-    ]
+    # As many as the match set takes, which reads them anyway: the same vectors are then read once.
+    near = engine.near(replace(planned.plan, meaning=replace(meaning, alone=True)))
+    pairs = zip(near.ids[:limit].tolist(), near.similarities[:limit].tolist(), strict=True)
+    return [Known(pk, similarity, 1) for pk, similarity in pairs]
 
 
 LEGS = (

@@ -94,6 +94,8 @@ class _Reading:
 # By model, vector, least similarity, revision of the vectors, and how many chunks were read: 0 for every one.
 _Key = tuple[int, bytes, float, int, int]
 _readings: OrderedDict[_Key, _Reading] = OrderedDict()
+# Held by who makes a reading, for as long as that takes.
+_turns: dict[_Key, Lock] = {}
 # The database, the model and the revision of its vectors, and some of them, of unit length.
 _sample: tuple[tuple[object, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0), np.float32))
 _lock = Lock()
@@ -171,9 +173,7 @@ def _share_of_all(meaning: Meaning, size: int, revision: int) -> float:
 
 
 def _read_passing(meaning: Meaning, revision: int, passing: Passing) -> Near:
-    with _lock:
-        every = _readings.get(_key(meaning, revision, 0))
-    if every is not None:
+    if (every := _known(_key(meaning, revision, 0))) is not None:
         return _among(meaning, every, passing)
     ids, similarities, _ = _read(_BY_ID, meaning, ids=_array_text(passing.ids().tolist()))
     return Near(ids[: meaning.limit], similarities[: meaning.limit], len(ids) > meaning.limit)
@@ -257,18 +257,35 @@ def _read(statement: str, meaning: Meaning, **parameters: int | str) -> tuple[Id
 
 
 def _kept(meaning: Meaning, revision: int, chunks: int, read: Callable[[], _Reading]) -> _Reading:
-    """A reading, from the cache where no vector has changed since."""
+    """A reading, from the cache where no vector has changed since. Who asks while another reads it waits for that."""
     key = _key(meaning, revision, chunks)
+    if (found := _known(key)) is not None:
+        return found
     with _lock:
-        found = _readings.get(key)
-    found = read() if found is None else found
+        turn = _turns.setdefault(key, Lock())
+    try:
+        with turn:
+            found = _known(key) or read()
+            _keep(key, found)
+    finally:
+        with _lock:
+            _turns.pop(key, None)
+    return found
+
+
+def _known(key: _Key) -> _Reading | None:
+    with _lock:
+        if key in _readings:
+            _readings.move_to_end(key)
+        return _readings.get(key)
+
+
+def _keep(key: _Key, found: _Reading) -> None:
     with _lock:
         _readings[key] = found
-        _readings.move_to_end(key)
         kept = sum(len(reading.ids) for reading in _readings.values())
         while len(_readings) > 1 and (len(_readings) > _KEPT_READINGS or kept > _KEPT_MEMORIES):
             kept -= len(_readings.popitem(last=False)[1].ids)
-    return found
 
 
 def _key(meaning: Meaning, revision: int, chunks: int) -> _Key:
