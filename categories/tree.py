@@ -1,11 +1,12 @@
-"""The whole category tree in the process: every node with what is said of it, found by path, name, id or alias.
+"""The whole category tree in the process: every node with what is said of it, found by path, name, id or alias, and by
+a path that it had.
 
 It is read again when it has changed, which its hash tells: every memory that is written raises the revision of the
 corpus, and few of them bring a category.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
@@ -19,7 +20,9 @@ from categories.paths import PathError, clean_name, parse_path
 Mask = npt.NDArray[np.bool_]
 
 _COLUMNS = "id, path, name, parent_id, depth, description, aliases, related_ids"
-_HASH = f"SELECT count(*), sum(hash_record_extended(row({_COLUMNS}), 0)) FROM categories_category"
+_HASH = f"""
+SELECT * FROM (SELECT count(*), sum(hash_record_extended(row({_COLUMNS}), 0)) FROM categories_category) AS category,
+(SELECT count(*), sum(hash_record_extended(row(path, category_id), 0)) FROM categories_formerpath) AS former"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Node:
 class Tree:
     """All categories at one moment. Whoever may not see all of them says which: `seen` narrows every look-up."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[Node], former: Mapping[str, int] | None = None) -> None:
         self.ordered = tuple(nodes)
         """In the order of their paths, and so none before what it is below."""
         self.nodes = {node.id: node for node in self.ordered}
@@ -52,7 +55,8 @@ class Tree:
         self._above = np.array([places.get(node.path.rpartition("/")[0], -1) for node in self.ordered], np.int64)
         self.children: dict[int | None, list[int]] = defaultdict(list)
         """By the id of the parent, in the order of their names; under None those that have none."""
-        self._by_path: dict[str, list[int]] = {}
+        # A path that a category had once leads to it, before a name that another one has by chance.
+        self._by_path: dict[str, list[int]] = {path: [pk] for path, pk in (former or {}).items() if pk in self.nodes}
         self._by_name: dict[str, list[int]] = defaultdict(list)
         self._by_alias: dict[str, list[int]] = defaultdict(list)
         for node in (self.ordered[at] for at in by_name):
@@ -165,10 +169,13 @@ def _read() -> Tree:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {_COLUMNS} FROM categories_category ORDER BY path")
         rows = cursor.fetchall()
-    return Tree(
+        cursor.execute("SELECT path, category_id FROM categories_formerpath")
+        former = dict(cursor.fetchall())
+    nodes = (
         Node(pk, path, name, parent_id, depth, description, tuple(aliases), tuple(related))
         for pk, path, name, parent_id, depth, description, aliases, related in rows
     )
+    return Tree(nodes, former)
 
 
 def similar_paths(name: str, seen: Collection[int], limit: int) -> list[str]:

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from categories.models import Category
+from categories.models import Category, FormerPath
 from memories.models import Memory
 
 pytestmark = pytest.mark.django_db
@@ -93,8 +93,9 @@ def test_chunks_and_hierarchy_are_absent_unless_asked_for(corpus, caller):
     assert listed["categories"][0]["hierarchy"] == {"parent": "yard", "children": ["yard/dock/crane"], "depth": 1}
 
 
-@pytest.mark.parametrize("ref", ["yard/dock/crane", "Yard%2FDock%2FCrane", "crane", "CRANE"])
-def test_category_is_reached_by_path_and_name(corpus, caller, ref):
+@pytest.mark.parametrize("ref", ["yard/dock/crane", "Yard%2FDock%2FCrane", "crane", "CRANE", "harbour/lift"])
+def test_category_is_reached_by_path_name_and_a_path_that_it_had(corpus, caller, ref):
+    FormerPath.objects.create(path="harbour/lift", category=Category.objects.get(path="yard/dock/crane"))
     assert found(caller, f"/api/categories/{ref}")["category"]["path"] == "yard/dock/crane"
     assert found(caller, f"/api/categories/{ref}/concepts")["category"]["path"] == "yard/dock/crane"
 

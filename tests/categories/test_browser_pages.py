@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from access.models import Membership
-from categories.models import Category
+from categories.models import Category, FormerPath
 from memories.models import Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -130,9 +130,11 @@ def test_what_is_distinctive_is_had_more_often_here(corpus, everyone, reader):
         pytest.param("/categories/Kitchen/", "/categories/kitchen/", id="case"),
         pytest.param("/categories/stove/", "/categories/kitchen/oven/", id="alias"),
         pytest.param("/categories/dock/?type=note", "/categories/yard/dock/?type=note", id="name, and a query"),
+        pytest.param("/categories/harbour/dock/", "/categories/yard/dock/", id="path that it had"),
     ],
 )
 def test_other_names_lead_to_the_path(corpus, reader, asked, shown):
+    FormerPath.objects.create(path="harbour/dock", category=Category.objects.get(path="yard/dock"))
     response = reader.get(asked)
     assert (response.status_code, response["Location"]) == (302, shown)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from categories.models import Category
+from categories.models import Category, FormerPath
 from categories.moment import moment_now
 from categories.tree import Node, Tree, tree_at
 from memories.storage import corpus_bump
@@ -20,7 +20,8 @@ TREE = Tree(
         node(3, "backend/straße", 1, name="Straße"),
         node(5, "frontend", name="Frontend"),
         node(6, "frontend/http", 5, name="HTTP", aliases=["web", "Backend"]),
-    ]
+    ],
+    former={"server/calls": 2, "gone": 9},
 )
 
 
@@ -34,6 +35,8 @@ def anything(_):
         pytest.param("backend/http", [2], id="slug path"),
         pytest.param("Backend / HTTP", [2], id="path as it is written"),
         pytest.param("hTTp", [2, 6], id="name that two have"),
+        pytest.param("Server / Calls", [2], id="path that one had, as it is written"),
+        pytest.param("gone", [], id="path of what is there no more"),
         pytest.param("STRASSE", [3], id="case beyond ASCII"),
         pytest.param("5", [5], id="id"),
         pytest.param("7", [1], id="alias that looks like an id"),
@@ -52,6 +55,12 @@ def test_name_is_resolved(name, found):
 def test_what_may_not_be_seen_stands_in_nobodys_way():
     assert TREE.resolve("backend", {6}.__contains__) == [6]
     assert TREE.resolve("http", {6}.__contains__) == [6]
+    assert TREE.resolve("server/calls", {6}.__contains__) == []
+
+
+def test_path_that_one_had_comes_before_a_name_that_another_has():
+    tree = Tree([node(1, "modules"), node(2, "archive/releases")], former={"releases": 1})
+    assert tree.resolve("Releases", anything) == [1]
 
 
 def test_what_is_below_and_above():
@@ -84,3 +93,6 @@ def test_tree_is_read_again_only_where_it_has_changed(django_assert_num_queries)
     home.save()
     corpus_bump()
     assert tree_at(moment_now()).nodes[home.pk].description == "Where we live."
+    FormerPath.objects.create(path="house", category=home)
+    corpus_bump()
+    assert tree_at(moment_now()).resolve("house", anything) == [home.pk]
