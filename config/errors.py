@@ -242,7 +242,7 @@ def _placed(error: pydantic.ValidationError, below: int) -> pydantic.ValidationE
     """The same errors at the places that the sender knows."""
     lines = [
         InitErrorDetails(
-            type=PydanticCustomError(detail["type"], "{message}", {"message": detail["msg"]}),
+            type=PydanticCustomError(detail["type"], "{message}", {"message": detail["msg"], **detail.get("ctx", {})}),
             loc=detail["loc"][below:],
             input=detail["input"],
         )

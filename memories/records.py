@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AliasChoices,
@@ -490,11 +490,22 @@ def _reason(detail: ErrorDetails, model: type[BaseModel]) -> str:
         case "string_too_short" | "too_short":
             text = "is empty"
         case "literal_error":
-            text = f"{shown(value)} is not known: write one of {', '.join(get_args(State))}"
+            known = str(context["expected"]).replace(" or ", ", ").replace("'", "")
+            text = f"{shown(value)} is not known: write one of {known}"
         case "float_type" | "float_parsing" | "finite_number":
             text = f"{shown(value)} is not a number"
+        case "int_type" | "int_parsing" | "int_from_float":
+            text = f"{shown(value)} is not a whole number"
+        case "string_type":
+            text = f"must be text, not {kind_of(value)}"
+        case "string_too_long":
+            text = f"has {len(value):,} characters; up to {context['max_length']:,} are allowed"
+        case "list_type":
+            text = f"must be a list, not {kind_of(value)}"
         case "greater_than_equal" | "less_than_equal":
-            text = f"{shown(value)} is out of range: write a number {_range(detail)}"
+            text = f"{shown(value)} is out of range: write {_range(detail)}"
+        case "less_than" | "int_parsing_size":
+            text = f"{shown(value)} is too large"
         case "bool_type" | "bool_parsing":
             text = f"{shown(value)} is not a switch: write true or false"
         case "model_type" | "model_attributes_type" | "dict_type":
@@ -507,7 +518,14 @@ def _reason(detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _range(detail: ErrorDetails) -> str:
-    return "from 0 to 1,000,000" if "weight" in detail["loc"] else "from 0 to 1"
+    if "weight" in detail["loc"]:
+        return "a number from 0 to 1,000,000"
+    context = detail.get("ctx") or {}
+    bound = context.get("ge", context.get("le"))
+    if isinstance(bound, int):
+        return f"{bound:,} or {'more' if 'ge' in context else 'less'}"
+    # Every other number with a fraction is a share.
+    return "a number from 0 to 1"
 
 
 def _where(location: Sequence[int | str]) -> str:

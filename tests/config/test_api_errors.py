@@ -230,6 +230,38 @@ def test_record_without_content_is_refused(caller):
     assert body["detail"] == "content: is missing"
 
 
+@pytest.mark.parametrize(
+    ("asked", "detail"),
+    [
+        pytest.param("kind=bean", "kind: 'bean' is not known: write one of category, concept, ", id="choice"),
+        pytest.param("state=gone", "state: 'gone' is not known: write one of open, accepted, rejected", id="state"),
+        pytest.param("page=0", "page: '0' is out of range: write 1 or more", id="too small"),
+        pytest.param("page_size=9999", "page_size: '9999' is out of range: write 100 or less", id="too large"),
+        pytest.param("page=two", "page: 'two' is not a whole number", id="no number"),
+        pytest.param("min_confidence=7", "'7' is out of range: write a number from 0 to 1", id="share"),
+    ],
+)
+def test_parameter_that_is_wrong_comes_with_what_is_allowed_there(caller, asked, detail):
+    assert detail in refused(caller.get(f"/api/suggestions?{asked}"), 422, "invalid_request")["detail"]
+
+
+@pytest.mark.parametrize(
+    ("field", "detail"),
+    [
+        pytest.param({"kind": "memory"}, "write one of category, concept, entity, tag", id="choice"),
+        pytest.param({"name": "n" * 601}, "name: has 601 characters; up to 600 are allowed", id="too long"),
+        pytest.param({"name": None}, "name: must be text, not null", id="no text"),
+        pytest.param({"memories": "1"}, "memories: must be a list, not text", id="no list"),
+        pytest.param({"memories": [1.5]}, "memories[0]: 1.5 is not a whole number", id="fraction"),
+        pytest.param({"memories": [2**63]}, "memories[0]: 9223372036854775808 is too large", id="too large"),
+    ],
+)
+def test_field_that_is_wrong_comes_with_what_is_allowed_there(caller, field, detail):
+    body = {"kind": "tag", "term": "tea", "name": "brew", "query": "", **field}
+    response = caller.post("/api/curation/split", body, content_type="application/json")
+    assert detail in refused(response, 422, "invalid_request")["detail"]
+
+
 def test_every_field_at_fault_is_named(caller):
     record = {"content": " ", "importance": 3, "created_at": "yesterday", "state": "gone"}
     body = refused(caller.post("/api/memories", record, content_type="application/json"), 422, "invalid_request")
