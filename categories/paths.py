@@ -68,3 +68,12 @@ def parse_path(text: str) -> CategoryPath | None:
     if len(paths[-1]) > MAX_PATH_LENGTH:
         raise PathError(f"{text[:60]!r}… has {len(paths[-1])} characters; a category path has up to {MAX_PATH_LENGTH}")
     return CategoryPath(tuple(names), paths)
+
+
+def slug_path(name: str) -> str:
+    """The slug path of a written path; empty, which no category has, for what cannot be one."""
+    try:
+        parsed = parse_path(name)
+    except PathError:
+        return ""
+    return parsed.path if parsed else ""

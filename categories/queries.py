@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import F
 
 from categories.models import Category, Concept, Entity
-from categories.paths import PathError, parse_path
+from categories.paths import slug_path
 
 _SIMILAR = 0.3
 
@@ -89,20 +89,11 @@ def _resolve(table: str, names: Collection[str]) -> dict[str, list[int]]:
     return {name: found[name] for name in names if name in found}
 
 
-def _slug_path(name: str) -> str:
-    """The slug path of a written path; empty, which no category has, for what cannot be one."""
-    try:
-        parsed = parse_path(name)
-    except PathError:
-        return ""
-    return parsed.path if parsed else ""
-
-
 def resolve_categories(names: Collection[str]) -> dict[str, tuple[CategoryNode, ...]]:
     """The categories that each name means: by slug path, else by name, id or alias. A name unknown is left out."""
     if not names:
         return {}
-    paths = {name: _slug_path(name) for name in names}
+    paths = {name: slug_path(name) for name in names}
     by_path = ids_by_path(set(paths.values()))
     found = {name: [by_path[path]] for name, path in paths.items() if path in by_path}
     found |= _resolve(Category._meta.db_table, [name for name in names if name not in found])

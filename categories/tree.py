@@ -15,7 +15,7 @@ import numpy.typing as npt
 from django.db import connection
 
 from categories.moment import Moment
-from categories.paths import PathError, clean_name, parse_path
+from categories.paths import clean_name, slug_path
 
 Mask = npt.NDArray[np.bool_]
 
@@ -71,7 +71,7 @@ class Tree:
         """The categories that a name means: by slug path, else by name, id or alias, whatever the case."""
         wanted = _folded(name)
         for found in (
-            self._by_path.get(_slug_path(name), ()),
+            self._by_path.get(slug_path(name), ()),
             self._by_name.get(wanted, ()),
             self._by_id(wanted),
             self._by_alias.get(wanted, ()),
@@ -124,15 +124,6 @@ class Tree:
 
 def _folded(name: str) -> str:
     return clean_name(name).casefold()
-
-
-def _slug_path(name: str) -> str:
-    """The slug path of a written path; empty, which no category has, for what cannot be one."""
-    try:
-        parsed = parse_path(name)
-    except PathError:
-        return ""
-    return parsed.path if parsed else ""
 
 
 _lock = Lock()

@@ -33,6 +33,8 @@ def term_split(desk: Desk, kind: str, term_id: int, name: str, memory_ids: tuple
     """Make another concept or entity of the same type, and link some of the memories to it instead."""
     row = desk.table(kind)[term_id]
     new = clean_term_name(kind, name)
+    if new.lower() in {known.lower() for known in (row["name"], *row["aliases"])}:
+        raise CurationRefused(f"“{new}” is a name of it already: choose another for what is split off.", "name")
     values: Row = {"name": new, "aliases": [], "description": "", f"{kind}_type": row[f"{kind}_type"]}
     if kind == "concept":
         values |= {"broader_ids": [], "narrower_ids": [], "related_ids": [], "weight": None}

@@ -191,7 +191,9 @@ def _alias(asked: Alias, viewer: Viewer) -> tuple[str, Desk]:
     kept = _without(asked, desk, int(term))
     try:
         row["aliases"] = editing.clean_aliases([*kept, *asked.add], row["name"])
-        if asked.kind != "category":
+        if asked.kind == "category":
+            tree.refuse_paths(desk, int(term), asked.add)
+        else:
             editing.refuse_taken(row["aliases"], _namesakes(asked.kind, row))
     except editing.EditRefusedError as error:
         # The reason names what has the name, which others' memories alone may be about.
@@ -265,7 +267,7 @@ def _relate(asked: Relate, viewer: Viewer) -> tuple[str, Desk]:
         case "entity":
             evidence = set(asked.evidence)
             if visible_to(viewer).filter(pk__in=evidence).count() != len(evidence):
-                raise CurationRefused("evidence: some of these are no memories that you may see.", "evidence")
+                raise CurationRefused("Some of these are no memories that you may see.", "evidence")
             lexicon.relationship_add(desk, term, asked.how, other, fact=asked.fact, evidence_ids=evidence)
     return asked.kind, desk
 

@@ -3,10 +3,10 @@
 A path that changes is kept as a former path, so that whatever names it goes on finding its category.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from categories.curation.desk import CurationRefused, Desk, Relink, Row, references_follow
-from categories.paths import MAX_DEPTH, MAX_NAME_LENGTH, MAX_PATH_LENGTH, clean_name, slug
+from categories.paths import MAX_DEPTH, MAX_NAME_LENGTH, MAX_PATH_LENGTH, clean_name, slug, slug_path
 from categories.services import joined_aliases
 
 
@@ -212,6 +212,14 @@ def _refuse_path(row: Row, taken: dict[str, Row]) -> None:
         raise CurationRefused(
             f"“{path[:60]}…” would have {len(path):,} characters; a path has up to {MAX_PATH_LENGTH:,}.", "name"
         )
+
+
+def refuse_paths(desk: Desk, category_id: int, aliases: Iterable[str]) -> None:
+    """An alias that is another category's path would never be reached: paths are looked up first."""
+    owners = {row["path"]: row["id"] for row in desk.table("category").values()}
+    for alias in aliases:
+        if owners.get(slug_path(alias), category_id) != category_id:
+            raise CurationRefused(f"“{alias}” is the path of another category already.", "add")
 
 
 def _former_paths_follow(desk: Desk, taken: dict[str, Row]) -> None:

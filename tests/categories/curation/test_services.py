@@ -242,6 +242,9 @@ def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
         pytest.param(Rename(kind="entity", term="Ada", name="mio"), "of another entity", id="name of its type taken"),
         pytest.param(Rename(kind="tag", term="tea", name="Kettle"), "is a tag already", id="tag taken"),
         pytest.param(Alias(kind="concept", term="heat", add=["Safety"]), "is the name of", id="alias is a name"),
+        pytest.param(
+            Alias(kind="category", term="yard", add=["Kitchen / Oven"]), "path of another", id="alias is a path"
+        ),
         pytest.param(Alias(kind="tag", term="tea", remove=["chai"]), "no alias", id="no such alias"),
         pytest.param(
             Relate(kind="concept", term="heat", how="broader", other="boiling"), "cannot be narrower", id="ring"
@@ -254,6 +257,10 @@ def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
         ),
         pytest.param(Split(kind="tag", term="tea", name="x", memories=[1]), "None of these", id="nothing to split"),
         pytest.param(Split(kind="tag", term="tea", name="x", query="tag=tea"), "rename it", id="all to split"),
+        pytest.param(
+            Split(kind="concept", term="temperature", name="Warmth", query="tag=tea"), "a name of it", id="own alias"
+        ),
+        pytest.param(Split(kind="entity", term="Ada", name="ada", query="tag=wood"), "a name of it", id="own name"),
         pytest.param(Retag(query="tag=nothing", add_tags=["x"]), "No memory matches", id="no match"),
         pytest.param(Retag(query="tagg=tea", add_tags=["x"]), "not a parameter", id="query that cannot be read"),
         pytest.param(Retag(query="tag=tea", add_tags=["x"], remove_tags=["X"]), "both", id="added and removed"),
