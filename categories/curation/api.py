@@ -30,6 +30,14 @@ router = Router()
 
 LIMIT: Any = Query(50, ge=1, le=100, description="How many.")
 BEFORE: Any = Query(None, ge=1, lt=2**63, description="Only those before the one of this id.")
+# Where the names of each kind are listed.
+_LISTED = {
+    "category": "/api/categories?filter=…",
+    "concept": "/api/concepts?search=…",
+    "entity": "/api/entities?search=…",
+    "tag": "/api/facets/tag?search=…",
+    "curation": "/api/curation",
+}
 _ERRORS = errors(400, *GUARDED, 404, 409, 411, 413, 415, 422)
 
 
@@ -104,7 +112,7 @@ def _(error: CurationRefused) -> ApiError:
 
 @error_of.register
 def _(error: TermNotFound) -> ApiError:
-    return ApiError(404, "not_found", str(error), "Look for it: GET /api/search?include_facets=1", error.near)
+    return ApiError(404, "not_found", str(error), f"Look for it: GET {_LISTED[error.kind]}", error.near)
 
 
 @error_of.register

@@ -6,7 +6,7 @@ from access.viewer import Viewer
 from categories.curation.desk import CurationRefused
 from categories.curation.forms import VerbForm
 from categories.curation.planning import Plan
-from categories.curation.reading import TermNotFound
+from categories.curation.reading import TermNotFound, told
 from categories.curation.services import Applied, Busy, PlanChanged, curation_apply, curation_plan
 
 
@@ -34,6 +34,9 @@ def form_take(form: VerbForm, viewer: Viewer, token: str | None) -> Applied | Pr
         return curation_apply(asked=form.asked.model_copy(update={"token": token or "none"}), viewer=viewer)
     except PlanChanged as error:
         return Proposed(error.plan, changed=True)
-    except (CurationRefused, TermNotFound, Busy) as error:
+    except TermNotFound as error:
+        form.refuse(error.field, told(error, viewer))
+        return None
+    except (CurationRefused, Busy) as error:
         form.refuse(getattr(error, "field", ""), str(error))
         return None

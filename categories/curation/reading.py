@@ -11,10 +11,9 @@ from urllib.parse import parse_qsl
 from django.db import connection
 
 from access.viewer import Viewer, visible_to
-from categories.curation.desk import CurationRefused, Desk, Ref
+from categories.curation.desk import KINDS, CurationRefused, Desk, Ref
 from categories.curation.lexicon import clean_tag
 from categories.curation.tables import LINKS, rows_read
-from categories.models import Category, Concept, Entity
 from categories.queries import (
     Term,
     category_nodes,
@@ -23,13 +22,13 @@ from categories.queries import (
     resolve_categories,
     resolve_concepts,
     resolve_entities,
-    similar_names,
     tags_now,
 )
 from memories.models import Memory
 from search.engines.postgres import PostgresEngine
 from search.planning import build_plan
 from search.query import QueryError, SearchQuery, Sort
+from search.run import Rows, run
 
 _SEVERAL = 5
 
@@ -65,15 +64,17 @@ def term_named(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref
 
 
 def names_like(error: TermNotFound, viewer: Viewer) -> tuple[str, ...]:
-    """What may have been meant by a name that means nothing: of what the viewer sees."""
-    models: dict[str, type[Category | Concept | Entity]] = {"category": Category, "concept": Concept, "entity": Entity}
-    model = models.get(error.kind)
-    if model is None:
+    """What may have been meant by a name that means nothing: of what the viewer sees, as a search by it says."""
+    if error.kind not in KINDS:
         return ()
-    near = similar_names(model, error.name)
-    seen = terms_seen(error.kind, near, viewer)
-    shown = labels(error.kind, [one for one in near if one in seen][:3])
-    return tuple(shown[one] for one in near if one in shown)
+    answer = run(SearchQuery().only(error.kind, error.name), viewer, rows=Rows.NONE)
+    return next((warning.did_you_mean for warning in answer.warnings if warning.parameter == error.kind), ())
+
+
+def told(error: TermNotFound, viewer: Viewer) -> str:
+    """The error in a sentence, with what may have been meant."""
+    near = names_like(error, viewer)
+    return f"{error} Did you mean {' or '.join(near)}?" if near else str(error)
 
 
 def _resolved(kind: str, name: str) -> list[int]:

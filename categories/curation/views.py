@@ -23,7 +23,7 @@ from categories.curation.context import (
 from categories.curation.desk import KINDS, CurationRefused
 from categories.curation.flow import form_take
 from categories.curation.forms import RetagForm, VerbForm, fits, forms_of
-from categories.curation.reading import TermNotFound, term_named
+from categories.curation.reading import TermNotFound, term_named, told
 from categories.curation.services import Applied, Busy, curation_undo
 from categories.curation.undoing import UndoRefused
 from search.pages import page_viewer, private
@@ -60,7 +60,9 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     if kind in KINDS and name:
         try:
             return HttpResponseRedirect(term_url(kind, term_named(kind, name, viewer)))
-        except (TermNotFound, CurationRefused) as refused:
+        except TermNotFound as missing:
+            error = told(missing, viewer)
+        except CurationRefused as refused:
             error = str(refused)
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
     page = log_page(viewer, before=number, kind=kind if kind in KINDS else "", name=name, error=error)

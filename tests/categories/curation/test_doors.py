@@ -70,6 +70,7 @@ def test_a_form_sent_without_a_preview_only_shows_one(page):
     ("verb", "data", "reason"),
     [
         pytest.param("merge", {"target": "nowhere"}, "There is no category “nowhere”", id="unknown target"),
+        pytest.param("merge", {"target": "brewin"}, "Did you mean kitchen/brewing?", id="target nearly right"),
         pytest.param("rename", {"name": "Brewing"}, "merge the two instead", id="taken"),
         pytest.param("rename", {}, "This field is required", id="empty"),
         pytest.param("split", {"name": "x"}, "choose the memories by a query or by their ids", id="nothing chosen"),
@@ -183,9 +184,23 @@ def test_the_api_refuses_in_the_one_shape(api, path, body, status, error):
     assert set(response.json()) == {"error", "detail", "suggestion", "did_you_mean"}
 
 
-def test_a_name_nearly_right_comes_with_what_was_meant(api):
-    response = api("/rename", {"kind": "concept", "term": "temprature", "name": "x"})
-    assert response.json()["did_you_mean"] == ["temperature"]
+@pytest.mark.parametrize(
+    ("kind", "name", "meant", "listed"),
+    [
+        pytest.param("category", "kichen/oven", "kitchen/oven", "/api/categories?filter=…", id="category"),
+        pytest.param("concept", "temprature", "temperature", "/api/concepts?search=…", id="concept"),
+        pytest.param("entity", "kettl", "tool:kettle", "/api/entities?search=…", id="entity"),
+        pytest.param("tag", "brewin", "brewing", "/api/facets/tag?search=…", id="tag"),
+    ],
+)
+def test_a_name_nearly_right_comes_with_what_was_meant(api, page, kind, name, meant, listed):
+    reply = api("/rename", {"kind": kind, "term": name, "name": "x"}).json()
+    assert (reply["did_you_mean"], reply["suggestion"]) == ([meant], f"Look for it: GET {listed}")
+    assert f"Did you mean {meant}?" in page.get("/curate/", {"kind": kind, "name": name}).text
+
+
+def test_a_curation_that_is_not_there_is_looked_for_in_the_log(api):
+    assert api("/999", method="get").json()["suggestion"] == "Look for it: GET /api/curation"
 
 
 def test_the_admin_leads_to_the_same_forms(page):
