@@ -227,7 +227,8 @@ def _figure(figure: Any) -> str:
     if not figure.target:
         return f"{memories_label(figure.moved)} will no longer be {kind} {figure.source}"
     both = f"; {number(figure.collapsed)} had both, and keep one" if figure.collapsed else ""
-    return f"{memories_label(figure.moved)} {kind} {figure.source} come to {figure.target}{both}"
+    comes = "comes" if figure.moved == 1 else "come"
+    return f"{memories_label(figure.moved)} {kind} {figure.source} {comes} to {figure.target}{both}"
 
 
 def log_page(viewer: Viewer, *, before: int | None, kind: str = "", name: str = "", error: str = "") -> LogPage:

@@ -15,6 +15,8 @@ CONCEPT_RELATIONS = (
     ("narrower", "narrower than this"),
     ("related", "related to this"),
 )
+# What a form is sent with besides its fields.
+_BESIDE = {"csrfmiddlewaretoken", "query", "token"}
 
 
 def _names(label: str, help_text: str = "One a line.") -> Lines:
@@ -47,12 +49,23 @@ class VerbForm(forms.Form):
         return {"kind": self.kind, "term": self.term, **self.cleaned_data}
 
     def clean(self) -> dict[str, Any]:
+        # What would be dropped in silence may have been meant to narrow.
+        if strange := sorted(self.data.keys() - self.fields.keys() - _BESIDE):
+            self.add_error(None, f"Nothing here is called {', '.join(name[:40] for name in strange)}.")
         if not self.errors:
             try:
                 self.asked = self.request.model_validate(self.arguments())
             except ValidationError as error:
-                self.add_error(None, "; ".join(reasons(error, self.request)))
+                for reason in reasons(error, self.request):
+                    self._tell(reason)
         return self.cleaned_data
+
+    def _tell(self, reason: str) -> None:
+        """A reason that begins with the fields that it is about: the labels stand beside them here."""
+        where, _, text = reason.partition(": ")
+        if not set(where.split(", ")) <= self.fields.keys():
+            where, text = "", reason
+        self.refuse(where, text[:1].upper() + text[1:])
 
     def refuse(self, field: str, reason: str) -> None:
         """Show a reason at the field that it is about."""

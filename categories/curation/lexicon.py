@@ -64,19 +64,21 @@ def _absorb(desk: Desk, kind: str, source_id: int, target_id: int) -> tuple[Row,
         raise CurationRefused(f"{source['name']} cannot be merged into itself.", "target")
     names = [source["name"], *source["aliases"]]
     kind_of, target_kind = source[f"{kind}_type"], target[f"{kind}_type"]
+    gone, kept = source["name"], target["name"]
     if kind == "entity" and kind_of != target_kind:
+        gone, kept = f"{kind_of}:{gone}", f"{target_kind}:{kept}"
         # Names are told apart by type: what comes as `type:name` must go on finding it.
         names = [*names, *(f"{kind_of}:{name}" for name in names if ":" not in name)]
     target["aliases"] = joined_aliases(target["name"], target["aliases"], names)
     target["description"] = target["description"] or source["description"]
     desk.merged[source_id] = target_id
     desk.relinks.append(Relink(kind, (source_id,), target_id))
-    desk.title = f"Merged the {kind} {source['name']} into {target['name']}"
+    desk.title = f"Merged the {kind} {gone} into {kept}"
     desk.owned |= {(kind, source_id), (kind, target_id)}
-    desk.line("merges into", source["name"], target["name"], of=(kind, source_id))
-    desk.line(
-        "other names", ", ".join(_aliases(desk, kind, target_id)), ", ".join(target["aliases"]), of=(kind, target_id)
-    )
+    desk.line("merges into", gone, kept, of=(kind, source_id))
+    before = ", ".join(_aliases(desk, kind, target_id))
+    if before != (after := ", ".join(target["aliases"])):
+        desk.line("other names", before, after, of=(kind, target_id))
     del rows[source_id]
     return source, target
 

@@ -74,7 +74,8 @@ def category_merge(desk: Desk, source_id: int, target_id: int) -> None:
         before = desk.was("category", gone)
         if before is not None:
             desk.line("merges into", before["path"], rows[kept]["path"], of=("category", gone))
-    desk.line("other names", names, ", ".join(target["aliases"]), of=("category", target_id))
+    if names != (after := ", ".join(target["aliases"])):
+        desk.line("other names", names, after, of=("category", target_id))
     _lines_of_paths(desk)
 
 

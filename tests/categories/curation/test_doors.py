@@ -73,7 +73,8 @@ def test_a_form_sent_without_a_preview_only_shows_one(page):
         pytest.param("merge", {"target": "brewin"}, "Did you mean kitchen/brewing?", id="target nearly right"),
         pytest.param("rename", {"name": "Brewing"}, "merge the two instead", id="taken"),
         pytest.param("rename", {}, "This field is required", id="empty"),
-        pytest.param("split", {"name": "x"}, "choose the memories by a query or by their ids", id="nothing chosen"),
+        pytest.param("split", {"name": "x"}, ">Choose the memories by a query or by their ids", id="nothing chosen"),
+        pytest.param("split", {"name": "x", "q": "tea"}, "Nothing here is called q.", id="unknown field"),
         pytest.param("split", {"name": "x", "memories": "one"}, "is not the number of a memory", id="no number"),
     ],
 )
@@ -108,6 +109,13 @@ def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
     response = page.post("/curate/retag/", dict(HIDDEN.findall(preview)) | {"add_tags": "boiler\nwater"})
     assert response.status_code == 302
     assert tags("t5") == ["kettle", "boiler", "water"]
+
+
+def test_a_query_that_is_no_query_retags_nothing(page):
+    response = page.get("/curate/retag/", {"tag": "kettle", "add_tags": "boiler"})
+    assert response.status_code == 422
+    assert "Nothing here is called tag." in response.text
+    assert "will be tagged boiler" not in response.text
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,8 @@ def test_relationships_of_a_merged_entity_follow_and_those_with_itself_end(corpu
 
 
 def test_an_entity_merged_into_another_type_is_known_by_its_full_name(corpus, curator):
-    apply(curator, Merge(kind="entity", source="boat:Mio", target="person:Mio"))
+    applied = apply(curator, Merge(kind="entity", source="boat:Mio", target="person:Mio"))
+    assert applied.curation.title == "Merged the entity boat:Mio into person:Mio"
     assert Entity.objects.get(name="Mio").aliases == ["boat:Mio"]
     record = MemoryRecord.model_validate({"project": "boat", "content": "x", "entities": ["boat:Mio"]})
     memory = memory_create(record=record, viewer=curator)
