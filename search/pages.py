@@ -3,7 +3,8 @@
 The only place below a view that reads a request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
@@ -30,6 +31,11 @@ def page_viewer(request: HttpRequest) -> Viewer:
     name = request.COOKIES.get(TIMEZONE_COOKIE, "")
     zone = ZoneInfo(name) if name in zone_names() else get_default_timezone()
     return viewer_of_user(request.user, timezone=zone)
+
+
+def menu(request: HttpRequest) -> dict[str, Callable[[], bool]]:
+    """For the menu of every page: whether it leads to curation. Asked for once, and only where a menu is drawn."""
+    return {"may_curate": cache(lambda: "curate" in viewer_of_user(request.user).scopes)}
 
 
 def request_pairs(request: HttpRequest) -> list[tuple[str, str]]:

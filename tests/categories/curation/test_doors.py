@@ -132,12 +132,18 @@ def test_the_page_of_a_term_leads_to_where_it_is_curated(page, address, kind):
     assert f'href="/curate/{kind}/' in response.content.decode()
 
 
+def test_the_menu_leads_to_curation_from_every_page(page):
+    assert '<a href="/curate/">Curate</a>' in page.get("/status/").text
+    assert '<a href="/curate/" aria-current="page">Curate</a>' in page.get("/curate/").text
+
+
 def test_readers_find_no_way_in(client, corpus):
     reader = User.objects.create_user("reader")
     Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="viewer")
     client.force_login(reader)
     assert client.get("/curate/").status_code == 403
     assert "Retag" not in client.get("/explore/").content.decode()
+    assert '"/curate/"' not in client.get("/status/").text
     assert client.post(reverse("curation:undo", args=[1])).status_code == 403
 
 
