@@ -168,6 +168,7 @@ def build_review(
     projects: Sequence[Project],
     *,
     may_decide: bool,
+    may_decide_many: bool,
     zone: tzinfo,
     notices: Sequence[str] = (),
     done: ShownSuggestion | None = None,
@@ -214,7 +215,9 @@ def build_review(
         next_url=review_url(query.but(page=query.page), after.row.pk) if after else pager.next_url,
         next_id=str(after.row.pk) if after else "",
         querystring=query.querystring(),
-        many_url=f"{reverse('suggestions:accept_many')}?{query.querystring()}" if query.state == "open" else "",
+        many_url=f"{reverse('suggestions:accept_many')}?{query.querystring()}"
+        if may_decide_many and query.state == "open"
+        else "",
         notices=tuple(notices),
         done=_done(done) if done else None,
         empty=_empty(query),
@@ -255,7 +258,7 @@ def _empty(query: ReviewQuery) -> str:
         return "Nothing of this kind matches the filters."
     if query.state != "open":
         return f"Nothing of this kind has been {query.state} yet."
-    return "Nothing to review here. python manage.py suggest looks for more."
+    return "Nothing to review here. The command “manage.py suggest” looks for more."
 
 
 def _done(one: ShownSuggestion) -> Done | None:

@@ -43,6 +43,7 @@ def review(request: HttpRequest) -> HttpResponse:
         evidence_of(viewer, queue.current) if queue.current else None,
         projects_of(viewer),
         may_decide=bool(queue.current and may_decide(queue.current.row, viewer)),
+        may_decide_many="curate" in viewer.scopes,
         zone=viewer.timezone,
         notices=problems,
         done=suggestion_shown(viewer, done) if done else None,

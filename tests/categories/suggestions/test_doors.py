@@ -190,6 +190,14 @@ def test_a_curator_sees_his_own_project_alone(curator):
     assert "Fire the oven" not in html(curator.get("/review/", {"item": theirs.pk, "done": theirs.pk}))
 
 
+def test_who_may_not_decide_is_not_asked_to(curator):
+    assert "Accept many" in html(curator.get("/review/"))
+    Membership.objects.update(role="viewer")
+    page = html(curator.get("/review/"))
+    assert "You may see this and not decide it" in page
+    assert "Accept many" not in page
+
+
 def test_accepting_many_shows_how_many_and_does_that_many(owner):
     count = Suggestion.objects.filter(kind="category", confidence__gte=0.6).count()
     query = "kind=category&confidence=0.6"
