@@ -65,7 +65,8 @@ class TableContext:
     pager: Pager | None
     notices: tuple[Notice, ...]
     empty: str
-    clear_url: str
+    # Where there is something, if nothing is here.
+    elsewhere: Link | None
 
 
 def build_table(table: Table, notices: Iterable[Notice], zone: tzinfo = UTC) -> TableContext:
@@ -98,7 +99,7 @@ def build_table(table: Table, notices: Iterable[Notice], zone: tzinfo = UTC) -> 
         else None,
         notices=(*notices, *warning_notices(table.warnings)),
         empty=_empty(table, is_narrowed=is_narrowed),
-        clear_url=table_url(kind) if is_narrowed else "",
+        elsewhere=_elsewhere(table, at(), is_narrowed=is_narrowed),
     )
 
 
@@ -125,9 +126,17 @@ def _row(kind: Kind, row: TableRow, zone: tzinfo) -> ShownRow:
 def _empty(table: Table, *, is_narrowed: bool) -> str:
     if table.rows:
         return ""
+    if table.total:
+        return "Nothing stands on this page."
     if is_narrowed:
         return f"No {table.kind.key} here has such a name and type."
     return f"None of the memories that you may see names {_article(table.kind)} yet."
+
+
+def _elsewhere(table: Table, first_page: str, *, is_narrowed: bool) -> Link | None:
+    if table.total:
+        return Link("Go to the first page", first_page)
+    return Link(f"Show all {table.kind.many}", table_url(table.kind)) if is_narrowed else None
 
 
 def _article(kind: Kind) -> str:

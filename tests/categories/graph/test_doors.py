@@ -43,6 +43,12 @@ def test_table_tells_what_could_not_be_read_and_goes_on(reader):
     assert "7 entities" in text
 
 
+def test_page_past_the_last_leads_to_the_first(reader):
+    page = reader.get("/graph/?page=9").text
+    assert "Page 9 is past the last page, 1." in page
+    assert '<p>Nothing stands on this page.</p><a class="button" href="/graph/">Go to the first page</a>' in page
+
+
 def test_page_of_a_node_says_in_words_what_is_drawn(reader):
     text = page(reader, "/graph/entity/part:wheel/")
     assert "Twelve spokes of larch" in text
