@@ -1,6 +1,6 @@
 """BrowserContext: all that the pages of the category browser may read. No database and no request."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
@@ -12,7 +12,8 @@ from categories.browsing import MOST_ROWS, Branch, Browsed, Indicators
 from categories.looking import Child, Described
 from search.cards import HitCard, build_cards
 from search.chart import Plot, build_plot
-from search.chips import Chip, build_chips
+from search.chips import Chip, ChipPart, build_chips
+from search.context import Notice, meant
 from search.corpus import CorpusCounts
 from search.facets import Facet, FacetValue
 from search.labels import memories, number, plural
@@ -133,7 +134,7 @@ class BrowserContext:
     tree_note: str
     chips: tuple[Chip, ...]
     clear_url: str
-    notices: tuple[str, ...]
+    notices: tuple[Notice, ...]
     node: NodePage | None
     summary: str
     indicators: tuple[Fact, ...]
@@ -148,13 +149,18 @@ def category_url(path: str, query: SearchQuery | None = None, own: dict[str, str
 
 
 def build_browser(
-    found: Browsed, result: SearchResult | None, corpus: CorpusCounts | None, viewer: Viewer, now: datetime
+    found: Browsed,
+    result: SearchResult | None,
+    corpus: CorpusCounts | None,
+    viewer: Viewer,
+    now: datetime,
+    notices: Iterable[Notice] = (),
 ) -> BrowserContext:
     query = found.query
     node = found.node.node if found.node else None
     here = node.path if node else ""
     searched = bool(found.request.part)
-    chips = build_chips(query, result.labels if result else {}, lambda other: category_url(here, other))
+    warnings = dict.fromkeys((*found.warnings, *(result.warnings if result else ())))
     return BrowserContext(
         title=" / ".join(found.node.names) if found.node else "Categories",
         here=category_url(here, query),
@@ -166,14 +172,22 @@ def build_browser(
         else tuple(_branch(branch, query) for branch in found.branches),
         tree_more=None if searched else _all_children(found.branches_left_out, "", query),
         tree_note=_tree_note(found) if searched else "",
-        chips=chips,
+        chips=tuple(_chips(query, result, here)),
         clear_url=category_url(here),
-        notices=tuple(warning.message for warning in found.warnings),
+        notices=(*notices, *(Notice(warning.message, suggestion=meant(warning)) for warning in warnings)),
         node=_node(found, found.node, result, corpus, viewer, now) if found.node and result and corpus else None,
         summary=_summary(found.indicators) if found.indicators else "",
         indicators=tuple(_indicators(found.indicators, query)) if found.indicators else (),
         table=_table(found),
     )
+
+
+def _chips(query: SearchQuery, result: SearchResult | None, here: str) -> Iterator[Chip]:
+    """All that narrows the numbers: words too, since no search box shows them here."""
+    if query.text:
+        removed = category_url(here, query.but(text=""))
+        yield Chip("chip-q", "words", (ChipPart(query.text, removed, f"Remove the words {query.text}"),))
+    yield from build_chips(query, result.labels if result else {}, lambda other: category_url(here, other))
 
 
 # --- the tree ----------------------------------------------------------------------------------------------------
@@ -308,19 +322,28 @@ def _node(
         explore_label=memories(result.total, at_least=result.at_least),
         curate_url=reverse("curation:term", args=["category", str(node.id)]) if "curate" in viewer.scopes else "",
         plot=build_plot(query, histogram, None, viewer.timezone, now) if histogram and histogram.bars else None,
-        tags=tuple(_tags(query, facets["tag"])) if "tag" in facets else (),
+        tags=tuple(_tags(query, facets["tag"])) if "tag" in facets and _counts_here(query, "tag") else (),
         distinctive=tuple(_distinctive(query, facets, result.total, corpus)),
         hits=build_cards(query, result, viewer.timezone),
     )
 
 
 def _facts(found: Browsed, query: SearchQuery) -> Iterator[Fact]:
-    yield Fact("Memories", number(found.numbers.memories), explore_url(query), "in it and below it, each counted once")
-    yield Fact("Filed right here", number(found.own), explore_url(query.but(subcategories=False)))
+    count, own = found.numbers.memories, found.own
+    yield Fact("Memories", number(count), explore_url(query) if count else "", "in it and below it, each counted once")
+    yield Fact("Filed right here", number(own), explore_url(query.but(subcategories=False)) if own else "")
     yield Fact("Subcategories", number(found.children_total))
     if not found.is_narrowed:
         yield Fact("Chunks", number(found.numbers.chunks), "", "passages that are found by meaning")
         yield Fact("Concepts", number(found.numbers.concepts), "", "distinct ones, in it and below it")
+
+
+def _counts_here(query: SearchQuery, key: str) -> bool:
+    """Whether the values of a facet are counted among the memories of the page. Where any of several are chosen, a
+    facet counts what choosing another one instead would give.
+    """
+    chosen = query.selection(key)
+    return not chosen.restricts or chosen.require_all
 
 
 def _tags(query: SearchQuery, facet: Facet) -> Iterator[Link]:
@@ -334,7 +357,7 @@ def _distinctive(
     query: SearchQuery, facets: dict[str, Facet], total: int, corpus: CorpusCounts
 ) -> Iterator[Distinctive]:
     for key, title in _DISTINCTIVE:
-        if not total or not corpus.total or key not in facets:
+        if not total or not corpus.total or key not in facets or not _counts_here(query, key):
             continue
         lift = _lift(key, total, corpus)
         found = [(lift(value), value) for value in facets[key].values if value.count >= LEAST_SUPPORT]

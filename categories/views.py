@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from categories.browsing import BrowseRequest, browse
 from categories.context import build_browser, category_url
 from categories.looking import CategoryNotFoundError
+from search.context import problem_notices
 from search.corpus import CorpusCounts, corpus_counts
 from search.pages import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
 from search.result import SearchResult
@@ -24,7 +25,7 @@ SAMPLE = 5
 def browser(request: PageRequest, path: str = "") -> HttpResponse:
     viewer = page_viewer(request)
     asked, pairs = BrowseRequest.read(request_pairs(request))
-    query, _ = read_query(pairs)
+    query, problems = read_query(pairs)
     try:
         found = browse(path, asked, query, viewer)
     except CategoryNotFoundError as error:
@@ -37,6 +38,7 @@ def browser(request: PageRequest, path: str = "") -> HttpResponse:
     if found.node and not wants_fragment(request):
         inside = found.query.only("category", path).but(include_facets=True, page_size=SAMPLE)
         result, corpus = run(inside, viewer, facet_limit=WEIGHED), corpus_counts(viewer)
-    context = build_browser(found, result, corpus, viewer, datetime.now(UTC))
+    notices = problem_notices(problems)
+    context = build_browser(found, result, corpus, viewer, datetime.now(UTC), notices)
     timings = result.timings if result else {}
     return page_response(request, "categories/browse.html", {"page": context}, partial=partial, timings=timings)

@@ -258,9 +258,9 @@ def _caption(histogram: Histogram) -> str:
     spread = _spread(filled[0], filled[-1], histogram)
     if histogram.peak is None or not histogram.peak.count:
         return f"{spread}, {by} · none within the dates"
-    return (
-        f"{spread}, {by} · peak {number(histogram.peak.count, at_least=histogram.at_least)} in {histogram.peak.label}"
-    )
+    peak = number(histogram.peak.count, at_least=histogram.at_least)
+    at = {Interval.HOUR: "at", Interval.DAY: "on"}.get(histogram.interval, "in")
+    return f"{spread}, {by} · peak {peak} {at} {histogram.peak.label}"
 
 
 def _spread(first: Bar, last: Bar, histogram: Histogram) -> str:

@@ -9,7 +9,7 @@ from django.urls import reverse
 from categories.graph.asking import AroundRequest, Asked, PathRequest, TableRequest
 from categories.graph.kinds import KINDS, Kind
 from categories.queries import Term
-from search.context import Notice
+from search.context import Notice, meant
 from search.labels import day_label, day_text, memories, type_family
 from search.links import Link, explore_url, memory_url, node_url, relationship_url
 from search.query import SearchQuery
@@ -47,13 +47,7 @@ def graph_tabs(kind: Kind | None) -> tuple[Link, ...]:
 
 
 def warning_notices(warnings: Iterable[SearchWarning]) -> tuple[Notice, ...]:
-    return tuple(
-        Notice(
-            warning.message,
-            suggestion=f"Did you mean {' or '.join(warning.did_you_mean)}?" if warning.did_you_mean else "",
-        )
-        for warning in warnings
-    )
+    return tuple(Notice(warning.message, suggestion=meant(warning)) for warning in warnings)
 
 
 def toggled(chosen: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -109,6 +109,23 @@ def test_counts_follow_a_query(corpus, reader):
     assert 'data-chip href="/categories/yard/"' in page.text
 
 
+def test_what_narrows_the_numbers_is_told_and_can_be_taken_away(corpus, reader):
+    page = reader.get("/categories/yard/?q=crane&mode=keyword&type=bugfix&colour=red")
+    assert '<b>words</b><span class="chip-value">crane</span>' in page.text
+    assert 'href="/categories/yard/?mode=keyword&amp;type=bugfix" aria-label="Remove the words crane"' in page.text
+    assert "<code>colour</code></strong> is not a parameter. It was left out." in page.text
+    assert "No tag is called “cran”." in reader.get("/categories/yard/?tag=cran").text
+
+
+def test_tags_are_counted_among_the_memories_of_the_page_or_not_at_all(corpus, reader):
+    def tags(address):
+        return re.findall(r'aria-label="Tag (\w+), (\d+)"', reader.get(address).text)
+
+    assert tags("/categories/yard/dock/") == [("crane", "2"), ("boat", "1"), ("hardware", "1"), ("paint", "1")]
+    assert tags("/categories/yard/dock/?tag=paint") == []
+    assert tags("/categories/yard/dock/?tag=crane&tag.all=1") == [("crane", "2"), ("boat", "1"), ("hardware", "1")]
+
+
 def test_what_is_distinctive_is_had_more_often_here(corpus, everyone, reader):
     for n in range(6):
         record = MemoryRecord(

@@ -298,6 +298,8 @@ def test_caption_says_when_by_what_and_where_it_peaks():
     assert context_of(histogram=Histogram()).plot.caption == "No dates to draw"
     years = Histogram(Interval.YEAR, (Bar("1990-01-01", "1999-12-31", "1990–1999", 3, 3),), step=10)
     assert context_of(histogram=years).plot.caption == "1990 – 1999, by 10 years · peak 3 in 1990–1999"
+    day = Histogram(Interval.DAY, (Bar("2026-11-22", "2026-11-22", "22 Nov 2026", 3, 3),))
+    assert context_of(histogram=day).plot.caption == "22 Nov 2026, by day · peak 3 on 22 Nov 2026"
 
 
 def test_handles_stand_on_the_dates():
