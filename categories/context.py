@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from access.viewer import Viewer
 from categories.browsing import MOST_ROWS, Branch, Browsed, Indicators
-from categories.looking import Child, Described
+from categories.looking import CategoryNotFoundError, Child, Described
 from search.cards import HitCard, build_cards
 from search.chart import Plot, build_plot
 from search.chips import Chip, ChipPart, build_chips
@@ -146,6 +146,20 @@ def category_url(path: str, query: SearchQuery | None = None, own: dict[str, str
     address = reverse("categories:node", args=[path]) if path else reverse("categories:browse")
     asked = "&".join(part for part in (query.querystring() if query else "", urlencode(own or {})) if part)
     return f"{address}?{asked}" if asked else address
+
+
+@dataclass(frozen=True, slots=True)
+class LostCategory:
+    """What to say where no category that may be seen has the name, and those that have one like it."""
+
+    message: str
+    near: tuple[Link, ...]
+    browse_url: str
+
+
+def build_lost(error: CategoryNotFoundError) -> LostCategory:
+    near = tuple(Link(path, category_url(path)) for path in error.did_you_mean)
+    return LostCategory(f"{error}. There is none, or none that you may see.", near, category_url(""))
 
 
 def build_browser(

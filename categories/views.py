@@ -3,11 +3,12 @@
 from datetime import UTC, datetime
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from categories.browsing import BrowseRequest, browse
-from categories.context import build_browser, category_url
+from categories.context import build_browser, build_lost, category_url
 from categories.looking import CategoryNotFoundError
 from search.context import problem_notices
 from search.corpus import CorpusCounts, corpus_counts
@@ -29,7 +30,7 @@ def browser(request: PageRequest, path: str = "") -> HttpResponse:
     try:
         found = browse(path, asked, query, viewer)
     except CategoryNotFoundError as error:
-        raise Http404(str(error)) from error
+        return private(render(request, "categories/lost.html", {"lost": build_lost(error)}, status=404))
     if found.node and found.node.node.path != path:
         return private(HttpResponseRedirect(category_url(found.node.node.path, found.query)))
     result: SearchResult | None = None

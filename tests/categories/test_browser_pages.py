@@ -156,8 +156,12 @@ def test_other_names_lead_to_the_path(corpus, reader, asked, shown):
     assert (response.status_code, response["Location"]) == (302, shown)
 
 
-def test_category_that_is_not_there_is_not_found(corpus, reader):
-    assert reader.get("/categories/no/such/").status_code == 404
+def test_category_that_is_not_there_is_not_found_and_what_was_meant_is_told(corpus, reader):
+    page = reader.get("/categories/yard/crain/")
+    assert page.status_code == 404
+    assert "Category not found: yard/crain." in page.text
+    assert 'Did you mean <a class="link" href="/categories/yard/dock/crane/">yard/dock/crane</a>?' in page.text
+    assert 'href="/categories/">All categories<' in page.text
 
 
 def test_page_of_no_categories_says_how_they_come(db, engine, reader):
