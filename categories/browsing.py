@@ -134,7 +134,8 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             branches_left_out=left_out,
             listed=tuple(listed[:MOST_ROWS]),
             listed_total=len(listed),
-            indicators=None if node or request.below else _indicators(looking),
+            # They are of all memories: beside numbers of a query they would be taken for its own.
+            indicators=None if node or request.below or counted.matching is not None else _indicators(looking),
             related=tuple(looking.tree.some(node.related_ids, looking.sees)) if node else (),
             warnings=tuple(engine_notices(engine, viewer)),
         )
