@@ -9,7 +9,7 @@ from categories.curation.reading import TermNotFound
 from categories.curation.requests import Merge
 from categories.curation.services import Busy, MayNotCurate, curation_apply, curation_undo
 from categories.curation.undoing import UndoRefused
-from categories.models import Category, Concept, ConceptLink, MadeBy
+from categories.models import Category, Concept, ConceptLink, Curation, MadeBy
 from categories.services import ConceptKey, Vocabulary, concepts_ensure
 from categories.suggestions.models import Suggestion
 from categories.suggestions.proposals import Kind
@@ -124,14 +124,20 @@ def _apply_merge(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -
         gone, kept = kept, gone
     try:
         done = curation_apply(asked=Merge(kind=kind, source=gone, target=kept), viewer=viewer)
+    except TermNotFound as error:
+        raise SuggestionRefused("One of the two is not there any more.") from error
     except CURATION_REFUSALS as error:
         raise SuggestionRefused(str(error)) from error
     return {"curation": done.curation.pk}
 
 
 def _take_back_merge(row: Suggestion, viewer: Viewer) -> None:
+    curation_id = (row.applied or {})["curation"]
+    if Curation.objects.filter(pk=curation_id, undone_at__isnull=False).exists():
+        # In the log of curations already: nothing is left to take back.
+        return
     try:
-        curation_undo(curation_id=(row.applied or {})["curation"], viewer=viewer)
+        curation_undo(curation_id=curation_id, viewer=viewer)
     except CURATION_REFUSALS as error:
         raise SuggestionRefused(str(error)) from error
 

@@ -8,6 +8,8 @@ from django.db import connection
 
 from access.models import AuditEvent
 from access.viewer import viewer_of_user
+from categories.curation.requests import Merge
+from categories.curation.services import curation_apply, curation_undo
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity
 from categories.suggestions.applying import SuggestionRefused
 from categories.suggestions.making import suggest
@@ -181,6 +183,26 @@ def test_merging_tags_renames_them_where_they_stand(db):
     assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
     undone(row)
     assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
+
+
+def test_a_merge_that_was_undone_in_the_log_of_curations_is_open_again(db):
+    one = remember("mill", "One", "One.", tags=["flour", "stone"])
+    remember("mill", "Two", "Two.", tags=["flours"])
+    row = accepted(made(Kind.TAG_DUPLICATE))
+    curation_undo(curation_id=row.applied["curation"], viewer=EVERYTHING)
+    assert undone(row).state == "open"
+    assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
+    accepted(row)
+    assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
+
+
+def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):
+    remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
+    row = made(Kind.CONCEPT_DUPLICATE)
+    by_hand = Merge(kind="concept", source=f"#{row.subject_id}", target=f"#{row.target_id}")
+    curation_apply(asked=by_hand, viewer=EVERYTHING)
+    with pytest.raises(SuggestionRefused, match="One of the two is not there any more"):
+        accepted(row)
 
 
 # --- who, and when ---------------------------------------------------------------------------------------------------
