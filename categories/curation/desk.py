@@ -98,6 +98,10 @@ class Desk:
     def line(self, label: str, before: str, after: str = "", *, of: tuple[str, Ref] | None = None) -> None:
         self.lines.append(Line(label, before, after, of))
 
+    def said(self, label: str, text: str, *, ends: bool = False, of: tuple[str, Ref] | None = None) -> None:
+        """Something that is said from now on, or no longer."""
+        self.line(label, *((text, "") if ends else ("", text)), of=of)
+
     def changes(self) -> list[RowChange]:
         """What differs: rows that go first, then those that change, then new ones."""
         gone, changed, new = [], [], []

@@ -163,11 +163,9 @@ def concepts_relate(
     for row, name, one in ((first, column, other_id), (other, back, first_id)):
         row[name] = sorted(set(row[name]) - {one} if remove else {*row[name], one})
     desk.owned |= {("concept", first_id), ("concept", other_id)}
-    desk.title = (
-        f"{'Ended' if remove else 'Said'} that {other['name']} is "
-        f"{'related to' if how == 'related' else f'{how} than'} {first['name']}"
-    )
-    desk.line(f"{how}{' no longer' if remove else ''}", first["name"], other["name"], of=("concept", first_id))
+    sentence = f"{other['name']} is {'related to' if how == 'related' else f'{how} than'} {first['name']}"
+    desk.title = f"{'Ended' if remove else 'Said'} that {sentence}"
+    desk.said("relation", sentence, ends=remove, of=("concept", first_id))
 
 
 def _refuse_ring(first: Row, how: str, other: Row, broader: Mapping[int, Iterable[int]]) -> None:
@@ -254,7 +252,7 @@ def _stated(desk: Desk, verb: str, source_id: int, kind: str, target_id: int) ->
     desk.title = f"{verb}: {sentence}"
     desk.owned |= {("entity", source_id), ("entity", target_id)}
     desk.touched |= desk.owned
-    desk.line("relationship" if verb == "Stated" else "no longer stated", sentence)
+    desk.said("relationship", sentence, ends=verb != "Stated")
 
 
 # --- tags -----------------------------------------------------------------------------------------------------------
@@ -298,14 +296,14 @@ def tag_aliases_set(desk: Desk, tag: str, add: Iterable[str], remove: Iterable[s
         if alias not in known or known[alias]["tag"] != tag:
             raise CurationRefused(f"“{alias}” is no alias of {tag}.", "remove")
         del rows[known[alias]["id"]]
-        desk.line("no longer an alias", alias, tag, of=("tag", tag))
+        desk.said("alias", alias, ends=True, of=("tag", tag))
     for alias in add:
         if alias == tag:
             raise CurationRefused(f"“{alias}” is the tag itself.", "add")
         if alias in known:
             raise CurationRefused(f"“{alias}” is an alias already, of {known[alias]['tag']}.", "add")
         desk.make("tag_alias", alias=alias, tag=tag)
-        desk.line("alias", alias, tag, of=("tag", tag))
+        desk.said("alias", alias, of=("tag", tag))
     desk.title = f"Changed the aliases of the tag {tag}"
     desk.owned.add(("tag", tag))
     desk.touched |= {("tag", tag)}

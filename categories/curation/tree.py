@@ -117,9 +117,9 @@ def categories_relate(desk: Desk, first_id: int, second_id: int, *, remove: bool
     for one, other in ((first, second_id), (second, first_id)):
         one["related_ids"] = sorted(set(one["related_ids"]) - {other} if remove else {*one["related_ids"], other})
     desk.owned |= {("category", first_id), ("category", second_id)}
-    verb = "no longer related to" if remove else "related to"
-    desk.title = f"{'Unrelated' if remove else 'Related'} the categories {first['path']} and {second['path']}"
-    desk.line(verb, first["path"], second["path"], of=("category", first_id))
+    pair = f"{first['path']} and {second['path']}"
+    desk.title = f"{'Unrelated' if remove else 'Related'} the categories {pair}"
+    desk.said("related", pair, ends=remove, of=("category", first_id))
 
 
 def clean_category_name(name: str) -> str:

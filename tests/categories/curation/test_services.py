@@ -195,6 +195,37 @@ def test_a_relationship_is_stated_and_taken_back(corpus, curator):
 # --- many memories at once -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        pytest.param(
+            Relate(kind="entity", term="person:Mio", how="knows", other="kettle"),
+            ("relationship", "", "Mio knows kettle"),
+            id="relationship stated",
+        ),
+        pytest.param(
+            Relate(kind="entity", term="person:Ada", how="owns", other="kettle", remove=True),
+            ("relationship", "Ada owns kettle", ""),
+            id="relationship taken back",
+        ),
+        pytest.param(
+            Relate(kind="concept", term="safety", how="broader", other="heat"),
+            ("relation", "", "heat is broader than safety"),
+            id="concepts",
+        ),
+        pytest.param(
+            Relate(kind="category", term="kitchen", how="related", other="guests", remove=True),
+            ("related", "kitchen and guests", ""),
+            id="categories no longer",
+        ),
+        pytest.param(Alias(kind="tag", term="tea", add=["chai"]), ("alias", "", "chai"), id="alias"),
+    ],
+)
+def test_a_preview_tells_what_stands_now_from_what_would_stand_then(corpus, curator, asked, line):
+    (told,) = curation_plan(asked=asked, viewer=curator).lines
+    assert (told.label, told.before, told.after) == line
+
+
 def test_all_that_match_a_query_are_retagged(corpus, curator):
     asked = Retag(
         query="project=tea&tag=kettle&mode=faceted",
