@@ -154,8 +154,10 @@ FORMS: dict[str, type[VerbForm]] = {
 
 
 def forms_of(kind: str, term: str, data: Mapping[str, Any] | None = None, verb: str = "") -> list[VerbForm]:
-    """The verbs that make sense for a kind; the one that was asked for with what it was asked with."""
-    verbs = [name for name in FORMS if fits(name, kind)]
+    """The verbs that make sense for a kind; the one that was asked for with what it was asked with, and first, for
+    what is wrong with it to be seen.
+    """
+    verbs = sorted((name for name in FORMS if fits(name, kind)), key=lambda name: name != verb)
     return [FORMS[name](data if name == verb else None, kind, term) for name in verbs]
 
 

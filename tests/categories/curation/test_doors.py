@@ -82,6 +82,8 @@ def test_what_is_refused_is_told_at_the_form(page, verb, data, reason):
     response = page.get(reverse("curation:verb", args=[verb, "category", oven()]), data)
     assert response.status_code == 422
     assert reason in response.content.decode()
+    # Where it is seen at once.
+    assert re.search(r'<h2 id="(\w+)-heading">', response.text)[1] == verb
 
 
 @pytest.mark.parametrize(
