@@ -7,11 +7,12 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from access.models import AuditEvent
 from categories.models import Entity
-from categories.queries import Term
+from categories.queries import CategoryNode, Term
 from memories.models import Memory
 from memories.queries import Around, MemoryDetail, MemoryTitle
 from memories.rendering import render_markdown
@@ -225,7 +226,7 @@ def _facts(detail: MemoryDetail, zone: tzinfo) -> Iterable[Fact]:
     yield Fact("Type", (_filter("type", memory.memory_type),))
     yield Fact("State", (_filter("state", memory.state),))
     yield Fact("Created", _day(memory.created_at, zone))
-    yield Fact("Category", tuple(_filter("category", node.path, " / ".join(node.names)) for node in detail.categories))
+    yield Fact("Category", tuple(_category(node) for node in detail.categories))
     yield Fact("Tags", _some("tag", memory.tags), is_tags=True)
     yield Fact("Concepts", tuple(_node("concept", term) for term in detail.concepts))
     yield Fact("Entities", tuple(_node("entity", term) for term in detail.entities))
@@ -269,6 +270,10 @@ def _is_web(uri: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in {"http", "https"} and bool(parts.netloc)
+
+
+def _category(node: CategoryNode) -> FactValue:
+    return FactValue(" / ".join(node.names), reverse("categories:node", args=[node.path]))
 
 
 def _node(kind: str, term: Term) -> FactValue:

@@ -97,7 +97,7 @@ def test_detail_shows_text_facts_and_provenance(reader, kettle):
         pytest.param("/explore/?type=bugfix", id="type"),
         pytest.param("/explore/?state=active", id="state"),
         pytest.param("/explore/?from=2026-03-01&amp;to=2026-03-01", id="day"),
-        pytest.param("/explore/?category=kitchen%2Foven", id="category"),
+        pytest.param("/categories/kitchen/oven/", id="category"),
         pytest.param("/explore/?tag=hot+water", id="tag"),
         pytest.param("/graph/concept/heat/", id="concept"),
         pytest.param("/graph/entity/person:Mio/", id="entity"),
