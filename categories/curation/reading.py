@@ -25,6 +25,7 @@ from categories.queries import (
     tags_now,
 )
 from memories.models import Memory
+from memories.records import unstorable
 from search.engines.postgres import PostgresEngine
 from search.planning import build_plan
 from search.query import QueryError, SearchQuery, Sort
@@ -39,7 +40,8 @@ class TermNotFound(LookupError):  # noqa: N818 - it reads as what happened
     def __init__(self, kind: str, name: str, field: str = "") -> None:
         self.kind, self.name, self.field = kind, name, field
         self.near: tuple[str, ...] = ()
-        super().__init__(f"There is no {kind} “{name[:80]}” that you may see.")
+        shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:80])
+        super().__init__(f"There is no {kind} “{shown}” that you may see.")
 
 
 # --- terms by name --------------------------------------------------------------------------------------------------
@@ -47,6 +49,8 @@ class TermNotFound(LookupError):  # noqa: N818 - it reads as what happened
 
 def term_named(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref:
     """The one term that a name means to a viewer."""
+    if unstorable(name):
+        raise TermNotFound(kind, name, field)
     if kind == "tag":
         return tag_named(name, viewer, field)
     if name[:1] == "#" and name[1:].isascii() and name[1:].isdecimal() and len(name) < 19:

@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -80,6 +81,8 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     given = dict(parse_qsl(request.POST.get("query", ""))) if request.method == "POST" else dict(request_pairs(request))
     query, problems = ReviewQuery.read(given)
     query = query.but(state="open")
+    if not query.kind:
+        raise BadRequest("Say of which kind: open it from the queue.")
     if request.method == "POST":
         try:
             done = suggestions_accept(query=query, shown=_number(request, "shown") or 0, viewer=viewer)

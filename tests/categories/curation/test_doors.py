@@ -101,6 +101,14 @@ def test_a_term_is_found_by_name_and_has_a_page(page, kind, name, shown):
     assert shown in response.content.decode()
 
 
+@pytest.mark.parametrize("kind", ["category", "concept", "entity", "tag"])
+def test_a_name_that_no_term_can_have_is_not_found(page, kind):
+    response = page.get("/curate/", {"kind": kind, "name": "o\0ven"})
+    assert f"There is no {kind} “o\ufffdven”" in response.content.decode()
+    assert page.get(f"/curate/{kind}/o%00ven/").status_code == 404
+    assert page.get(f"/curate/merge/{kind}/o%00ven/?target=x").status_code == 404
+
+
 def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
     explore = page.get("/explore/?tag=kettle").content.decode()
     address = re.search(r'href="(/curate/retag/[^"]+)">Retag all 2<', explore)[1].replace("&amp;", "&")

@@ -209,6 +209,11 @@ def test_accepting_many_shows_how_many_and_does_that_many(owner):
     assert Suggestion.objects.filter(state="accepted").count() == count
 
 
+def test_many_of_no_kind_are_not_accepted(owner):
+    assert owner.get("/review/accept-many/?kind=none").status_code == 400
+    assert owner.post("/review/accept-many/", {"query": "", "shown": "0"}).status_code == 400
+
+
 def test_what_cannot_be_read_is_named_and_left_out(owner):
     page = html(owner.get("/review/?kind=category&confidence=lots&colour=red"))
     assert "colour is no filter here" in page
