@@ -433,24 +433,28 @@ def _state_set(memory_id: int, state: Memory.State, verb: str, viewer: Viewer, r
 
 @transaction.atomic
 def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memory:
-    """Bring a deleted, archived or superseded memory back: a deleted one to the state it had, else to active."""
+    """Bring a deleted, archived or superseded memory back: a deleted one to the state it had; what was proposed when a
+    successor came is proposed again; else it is active.
+    """
     before = _writable(memory_id, viewer)
     if before.state not in (Memory.State.DELETED, Memory.State.ARCHIVED, Memory.State.SUPERSEDED):
         return Memory.objects.get(pk=memory_id)
     state = Memory.State.ACTIVE.value
     values: dict[str, Any] = {}
     if before.state == Memory.State.DELETED:
-        state = _state_before_deletion(memory_id)
+        state = _state_before(memory_id, Memory.State.DELETED)
     elif before.state == Memory.State.SUPERSEDED:
         values = _without_successor(before, {})
+        if _state_before(memory_id, Memory.State.SUPERSEDED) == Memory.State.PROPOSED:
+            state = Memory.State.PROPOSED.value
     after = replace(before, state=state, state_reason=reason, updated_at=timezone.now(), **values)
     return _store(before, after, "restore", viewer, reason)
 
 
-def _state_before_deletion(memory_id: int) -> str:
-    """What the last event that deleted it says."""
+def _state_before(memory_id: int, now: Memory.State) -> str:
+    """What the last event that gave it the state it has says."""
     event = AuditEvent.objects.filter(
-        subject_type="memory", subject_id=memory_id, after__state=Memory.State.DELETED.value, before__has_key="state"
+        subject_type="memory", subject_id=memory_id, after__state=now.value, before__has_key="state"
     ).first()
     state = (event.before or {}).get("state") if event else None
     return state if state in Memory.State.values else Memory.State.ACTIVE.value

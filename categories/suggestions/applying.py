@@ -10,7 +10,7 @@ from categories.curation.requests import Merge
 from categories.curation.services import Busy, MayNotCurate, curation_apply, curation_undo
 from categories.curation.undoing import UndoRefused
 from categories.models import Category, Concept, ConceptLink, Curation, MadeBy
-from categories.services import ConceptKey, Vocabulary, concepts_ensure
+from categories.services import ConceptKey, Vocabulary, concepts_ensure, vocabulary_share
 from categories.suggestions.models import Suggestion
 from categories.suggestions.proposals import Kind
 from memories.images import Ref
@@ -66,6 +66,7 @@ def _links_of(memory_id: int, column: str) -> list[int]:
 
 
 def _apply_category(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -> Applied:
+    vocabulary_share()
     category = Category.objects.filter(pk=_target(row)).first()
     if category is None:
         raise SuggestionRefused("The category is not there any more.")
@@ -77,12 +78,16 @@ def _apply_category(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool
 
 def _take_back_category(row: Suggestion, viewer: Viewer) -> None:
     if (row.applied or {}).get("linked") and row.target_id is not None:
+        vocabulary_share()
+        if not Category.objects.filter(pk=row.target_id).exists():
+            raise SuggestionRefused("The category has been merged into another one since: undo that first.")
         memory_classify(
             memory_id=_subject(row), without_categories=[row.target_id], viewer=viewer, reason="A suggestion undone."
         )
 
 
 def _apply_concept(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -> Applied:
+    vocabulary_share()
     name = str(row.proposal["concept"])
     if row.target_id is not None:
         if not Concept.objects.filter(pk=row.target_id).exists():
@@ -103,6 +108,9 @@ def _take_back_concept(row: Suggestion, viewer: Viewer) -> None:
     applied = row.applied or {}
     concept_id = int(applied.get("concept", 0))
     if applied.get("linked"):
+        vocabulary_share()
+        if not Concept.objects.filter(pk=concept_id).exists():
+            raise SuggestionRefused("The concept has been merged into another one since: undo that first.")
         memory_classify(
             memory_id=_subject(row), without_concepts=[concept_id], viewer=viewer, reason="A suggestion undone."
         )

@@ -79,6 +79,13 @@ def test_undoing_a_category_leaves_the_memory_as_it_was(garden):
     assert (row.state, row.applied) == ("open", None)
 
 
+def test_a_link_that_came_to_another_category_is_not_taken_back_in_silence(garden):
+    row = accepted(carrots(garden))
+    curation_apply(asked=Merge(kind="category", source="beds/carrots", target="trees"), viewer=EVERYTHING)
+    with pytest.raises(SuggestionRefused, match="has been merged into another one since"):
+        undone(row)
+
+
 def test_a_category_that_is_gone_is_refused(garden):
     row = carrots(garden)
     Suggestion.objects.filter(pk=row.pk).update(target_id=10**9)
@@ -138,6 +145,13 @@ def test_of_two_alike_one_is_kept_and_the_other_leads_to_it(db, swap, gone, kept
     assert (memory.state, memory.superseded_by_id) == ("active", None)
 
 
+def test_what_was_proposed_is_proposed_again(db):
+    row = two_alike()
+    Memory.objects.filter(pk=row.subject_id).update(state="proposed")
+    undone(accepted(row))
+    assert Memory.objects.get(pk=row.subject_id).state == "proposed"
+
+
 def test_what_was_changed_since_is_not_undone_over_it(db):
     row = accepted(two_alike())
     memory_restore(memory_id=row.subject_id, viewer=EVERYTHING)
@@ -165,6 +179,15 @@ def test_merging_entities_moves_links_keeps_the_name_and_can_be_undone(db):
     undone(row)
     assert Entity.objects.count() == 2
     assert Memory.objects.get(pk=one.pk).entity_ids != Memory.objects.get(pk=other.pk).entity_ids
+
+
+def test_a_merge_that_was_undone_in_the_log_leaves_only_the_decision_to_take_back(db):
+    remember("mill", "One", "x", tags=["oven"])
+    remember("mill", "Other", "y", tags=["ovens"])
+    row = accepted(made(Kind.TAG_DUPLICATE))
+    curation_undo(curation_id=row.applied["curation"], viewer=EVERYTHING)
+    assert undone(row).state == "open"
+    assert sorted(Memory.objects.values_list("tags", flat=True)) == [["oven"], ["ovens"]]
 
 
 def test_merging_concepts_either_way(db):
