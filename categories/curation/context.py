@@ -6,12 +6,12 @@ from typing import Any
 
 from django.urls import reverse
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.curation.desk import KINDS, Ref
 from categories.curation.forms import VerbForm, forms_of
 from categories.curation.log import curations_seen, who
 from categories.curation.planning import Plan
-from categories.curation.reading import labels, query_read, term_named, terms_seen
+from categories.curation.reading import labels, query_read, relationships_seen, term_named, terms_seen
 from categories.models import Category, Concept, Curation, Entity, Relationship, TagAlias
 from search.facets import FACET
 from search.labels import memories as memories_label
@@ -147,13 +147,10 @@ def _seen_labels(kind: str, ids: list[int], viewer: Viewer) -> str:
 
 
 def _relationships(entity: Entity, viewer: Viewer) -> list[str]:
-    """Those that memories of the viewer's bear out; all of them, for who sees everything."""
-    facts = Relationship.objects.filter(source=entity).select_related("source", "target")[:SHOWN_RELATIONS]
-    return [
-        f"{fact.relationship_type} {fact.target}"
-        for fact in facts
-        if viewer.project_ids is None or visible_to(viewer).filter(pk__in=fact.evidence_ids).exists()
-    ]
+    """Those that the viewer may know of."""
+    facts = list(Relationship.objects.filter(source=entity).select_related("source", "target"))
+    seen = relationships_seen([fact.pk for fact in facts], viewer)
+    return [f"{fact.relationship_type} {fact.target}" for fact in facts if fact.pk in seen][:SHOWN_RELATIONS]
 
 
 def offered(kind: str, viewer: Viewer) -> tuple[str, ...]:

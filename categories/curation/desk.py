@@ -69,8 +69,6 @@ class Desk:
     relinks: list[Relink] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     merged: dict[int, int] = field(default_factory=dict)
-    # Terms whose every memory must be the viewer's to write.
-    owned: set[tuple[str, Ref]] = field(default_factory=set)
     # What it takes into account, besides the rows that it changes: a later change of it stands in the way of an undo.
     touched: set[tuple[str, Ref]] = field(default_factory=set)
 

@@ -25,7 +25,6 @@ def term_rename(desk: Desk, kind: str, term_id: int, name: str) -> None:
     row["aliases"] = joined_aliases(new, row["aliases"], [old])
     row["name"] = new
     desk.title = f"Renamed the {kind} {old} to {new}"
-    desk.owned.add((kind, term_id))
     desk.line("name", old, new, of=(kind, term_id))
 
 
@@ -41,7 +40,6 @@ def term_split(desk: Desk, kind: str, term_id: int, name: str, memory_ids: tuple
     made = desk.make(kind, **values)
     desk.relinks.append(Relink(kind, (term_id,), made, memory_ids))
     desk.title = f"Split {new} off the {kind} {row['name']}"
-    desk.owned.add((kind, term_id))
     desk.touched.add((kind, term_id))
     desk.line(f"new {kind}", "", new)
 
@@ -74,7 +72,6 @@ def _absorb(desk: Desk, kind: str, source_id: int, target_id: int) -> tuple[Row,
     desk.merged[source_id] = target_id
     desk.relinks.append(Relink(kind, (source_id,), target_id))
     desk.title = f"Merged the {kind} {gone} into {kept}"
-    desk.owned |= {(kind, source_id), (kind, target_id)}
     desk.line("merges into", gone, kept, of=(kind, source_id))
     before = ", ".join(_aliases(desk, kind, target_id))
     if before != (after := ", ".join(target["aliases"])):
@@ -114,7 +111,7 @@ def entity_merge(desk: Desk, source_id: int, target_id: int) -> None:
         ends = [target_id if row[side] == source_id else row[side] for side in ("source_id", "target_id")]
         moved = ends != [row["source_id"], row["target_id"]]
         if moved and ends[0] == ends[1]:
-            desk.line("relationship ends", _fact(row, source, target))
+            desk.line("relationship ends", _fact(row, source, target), of=("relationship", row["id"]))
             del rows[row["id"]]
             continue
         key = (ends[0], row["relationship_type"], ends[1])
@@ -123,7 +120,7 @@ def entity_merge(desk: Desk, source_id: int, target_id: int) -> None:
             known[key] = row
         else:
             _fact_join(same, row)
-            desk.line("relationships become one", _fact(row, source, target))
+            desk.line("relationships become one", _fact(row, source, target), of=("relationship", row["id"]))
             del rows[row["id"]]
 
 
@@ -162,7 +159,6 @@ def concepts_relate(
         _refuse_ring(first, how, other, broader)
     for row, name, one in ((first, column, other_id), (other, back, first_id)):
         row[name] = sorted(set(row[name]) - {one} if remove else {*row[name], one})
-    desk.owned |= {("concept", first_id), ("concept", other_id)}
     sentence = f"{other['name']} is {'related to' if how == 'related' else f'{how} than'} {first['name']}"
     desk.title = f"{'Ended' if remove else 'Said'} that {sentence}"
     desk.said("relation", sentence, ends=remove, of=("concept", first_id))
@@ -250,8 +246,7 @@ def _stated(desk: Desk, verb: str, source_id: int, kind: str, target_id: int) ->
     entities = desk.table("entity")
     sentence = f"{entities[source_id]['name']} {kind} {entities[target_id]['name']}"
     desk.title = f"{verb}: {sentence}"
-    desk.owned |= {("entity", source_id), ("entity", target_id)}
-    desk.touched |= desk.owned
+    desk.touched |= {("entity", source_id), ("entity", target_id)}
     desk.said("relationship", sentence, ends=verb != "Stated")
 
 
@@ -264,7 +259,6 @@ def tag_merge(desk: Desk, source: str, target: str) -> None:
         raise CurationRefused(f"{source} cannot be merged into itself.", "target")
     _tag_follow(desk, source, target)
     desk.title = f"Merged the tag {source} into {target}"
-    desk.owned |= {("tag", source), ("tag", target)}
     desk.line("merges into", source, target, of=("tag", source))
 
 
@@ -274,7 +268,6 @@ def tag_rename(desk: Desk, old: str, new: str) -> None:
         raise CurationRefused(f"It is called “{new}” already.", "name")
     _tag_follow(desk, old, new)
     desk.title = f"Renamed the tag {old} to {new}"
-    desk.owned.add(("tag", old))
     desk.touched.add(("tag", new))
     desk.line("name", old, new, of=("tag", old))
 
@@ -283,7 +276,6 @@ def tag_split(desk: Desk, tag: str, name: str, memory_ids: tuple[int, ...]) -> N
     """Give some of a tag's memories a new tag instead."""
     desk.relinks.append(Relink("tag", (tag,), name, memory_ids))
     desk.title = f"Split {name} off the tag {tag}"
-    desk.owned.add(("tag", tag))
     desk.touched |= {("tag", tag), ("tag", name)}
     desk.line("new tag", "", name)
 
@@ -305,7 +297,6 @@ def tag_aliases_set(desk: Desk, tag: str, add: Iterable[str], remove: Iterable[s
         desk.make("tag_alias", alias=alias, tag=tag)
         desk.said("alias", alias, of=("tag", tag))
     desk.title = f"Changed the aliases of the tag {tag}"
-    desk.owned.add(("tag", tag))
     desk.touched |= {("tag", tag)}
 
 

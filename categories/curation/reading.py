@@ -32,6 +32,10 @@ from search.query import QueryError, SearchQuery, Sort
 from search.run import Rows, run
 
 _SEVERAL = 5
+OTHERS_USE_IT = (
+    "Memories that you may not write use it as well, and the vocabulary is one for all projects. Ask somebody who may "
+    "curate every project."
+)
 
 
 class TermNotFound(LookupError):  # noqa: N818 - it reads as what happened
@@ -111,8 +115,29 @@ def terms_seen(kind: str, ids: Collection[int], viewer: Viewer) -> set[int]:
     """Those of some terms that a memory of the viewer's has; a category also by what is below it."""
     if viewer.project_ids is None:
         return set(ids)
-    column = LINKS[kind].facet_below
-    return {one for one in ids if visible_to(viewer).filter(**{f"{column}__contains": [one]}).exists()}
+    with connection.cursor() as cursor:
+        # Through the facet's index, once for each term.
+        cursor.execute(
+            "SELECT asked.id FROM unnest(%(ids)s::integer[]) AS asked (id) WHERE EXISTS ("
+            f"SELECT FROM memories_memory WHERE {LINKS[kind].facet_below} @> ARRAY[asked.id]"
+            " AND project_id = ANY(%(projects)s))",
+            {"ids": list(ids), "projects": list(viewer.project_ids)},
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def relationships_seen(ids: Collection[int], viewer: Viewer) -> set[int]:
+    """Those of some relationships that a memory of the viewer's bears out; all of them, for who sees everything."""
+    if viewer.project_ids is None:
+        return set(ids)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT fact.id FROM categories_relationship fact JOIN memories_memory memory"
+            " ON memory.id = ANY(fact.evidence_ids)"
+            " WHERE fact.id = ANY(%(ids)s) AND memory.project_id = ANY(%(projects)s)",
+            {"ids": list(ids), "projects": list(viewer.project_ids)},
+        )
+        return {row[0] for row in cursor.fetchall()}
 
 
 # --- who uses what --------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from categories.curation.columns import columns_refresh, tags_read, tags_write
 from categories.curation.desk import CurationRefused, Relink
 from categories.curation.journal import Journal
 from categories.curation.log import curation_seen
-from categories.curation.planning import OTHERS_USE_IT, Plan, Prepared, prepare
-from categories.curation.reading import TermNotFound, is_used_by_others, linked_ids, projects_of
+from categories.curation.planning import Plan, Prepared, prepare
+from categories.curation.reading import OTHERS_USE_IT, TermNotFound, is_used_by_others, linked_ids, projects_of
 from categories.curation.requests import Asked
 from categories.curation.structure import structure_problems
 from categories.curation.tables import LINKS

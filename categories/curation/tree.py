@@ -22,7 +22,6 @@ def category_rename(desk: Desk, category_id: int, name: str) -> None:
     row["path"] = _below(_parent_path(desk, row), slug(new))
     _paths_follow(desk)
     desk.title = f"Renamed the category {old_path} to {row['path']}"
-    desk.owned.add(("category", category_id))
     _lines_of_paths(desk)
     if row["path"] == old_path:
         desk.line("name", old_name, new, of=("category", category_id))
@@ -46,7 +45,6 @@ def category_move(desk: Desk, category_id: int, parent_id: int | None) -> None:
     row["path"] = _below(rows[parent_id]["path"] if parent_id is not None else "", _step(old_path))
     _paths_follow(desk)
     desk.title = f"Moved the category {old_path} to {row['path']}"
-    desk.owned.add(("category", category_id))
     if parent_id is not None:
         desk.touched.add(("category", parent_id))
     _lines_of_paths(desk)
@@ -63,7 +61,6 @@ def category_merge(desk: Desk, source_id: int, target_id: int) -> None:
             f"{target['path']} is below {source['path']}: merge it the other way round, or move it out first.", "target"
         )
     desk.title = f"Merged the category {source['path']} into {target['path']}"
-    desk.owned |= {("category", source_id), ("category", target_id)}
     names = ", ".join(target["aliases"])
     _merge(desk, source_id, target_id)
     for gone in desk.merged:
@@ -98,7 +95,6 @@ def category_split(desk: Desk, category_id: int, name: str, memory_ids: tuple[in
     _paths_follow(desk)
     desk.relinks.append(Relink("category", (category_id,), made, memory_ids))
     desk.title = f"Split {path} off the category {row['path']}"
-    desk.owned.add(("category", category_id))
     desk.touched.add(("category", category_id))
     desk.line("new category", "", path)
 
@@ -116,7 +112,6 @@ def categories_relate(desk: Desk, first_id: int, second_id: int, *, remove: bool
         raise CurationRefused(f"{first['path']} and {second['path']} are related already.", "other")
     for one, other in ((first, second_id), (second, first_id)):
         one["related_ids"] = sorted(set(one["related_ids"]) - {other} if remove else {*one["related_ids"], other})
-    desk.owned |= {("category", first_id), ("category", second_id)}
     pair = f"{first['path']} and {second['path']}"
     desk.title = f"{'Unrelated' if remove else 'Related'} the categories {pair}"
     desk.said("related", pair, ends=remove, of=("category", first_id))

@@ -330,6 +330,8 @@ def test_a_tree_has_at_most_twelve_levels(corpus, curator):
         pytest.param(Merge(kind="tag", source="tea", target="hardware"), id="merge"),
         pytest.param(Rename(kind="category", term="yard", name="Garden"), id="category of which others have a part"),
         pytest.param(Alias(kind="entity", term="person:Mio", add=["M."]), id="entity of others' relationships"),
+        pytest.param(Relate(kind="entity", term="person:Mio", how="owns", other="tool:kettle"), id="what is stated"),
+        pytest.param(Split(kind="tag", term="boat", name="ship", query="tag=tea&tag=none"), id="whose it is"),
     ],
 )
 def test_what_others_use_is_not_for_a_curator_of_one_project_and_no_number_is_told(tea_curator, curator, asked):
@@ -346,6 +348,17 @@ def test_what_a_curator_does_not_see_is_not_there(tea_curator):
     for kind, name in (("tag", "crane"), ("concept", "safety"), ("entity", "person:Ada"), ("category", "yard/dock")):
         with pytest.raises(TermNotFound):
             curation_plan(asked=Rename(kind=kind, term=name, name="x"), viewer=tea_curator)
+
+
+def test_a_relationship_that_a_curator_does_not_see_is_not_told_though_it_follows(tea_curator, curator):
+    pot = MemoryRecord(project="tea", content="A pot.", entities=({"name": "pot", "type": "tool"},))
+    memory_create(record=pot, viewer=curator)
+    ada, kettle = Entity.objects.get(name="Ada"), Entity.objects.get(name="pot")
+    Relationship.objects.create(source=ada, relationship_type="owns", target=kettle, fact="Ada's pot")
+    asked = Merge(kind="entity", source="tool:pot", target="tool:kettle")
+    told = [line.label for line in curation_plan(asked=asked, viewer=curator).lines]
+    assert told == ["merges into", "other names", "relationships become one"]
+    assert [line.label for line in curation_plan(asked=asked, viewer=tea_curator).lines] == told[:2]
 
 
 def test_a_curator_of_one_project_curates_what_is_its_own(tea_curator):
