@@ -8,13 +8,15 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
+from django.db.models import Count, Exists, Func, IntegerField, Model, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from access.viewer import visible_to
+from categories.curation.reading import relationships_seen, terms_seen
+from categories.curation.tables import LINKS
 from categories.editing import (
     EditRefusedError,
     category_describe,
@@ -126,11 +128,14 @@ class LinkedAdmin(VocabularyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A subquery among the columns: counted for the rows of the page, not for those that are left out.
         links = self.link._default_manager.filter(**{self.link_column: OuterRef("pk")}).order_by()
-        seen = admin_viewer(request).project_ids
-        if seen is not None:
-            links = links.filter(memory__project_id__in=seen)
+        viewer, rows = admin_viewer(request), super().get_queryset(request)
+        if viewer.project_ids is not None:
+            links = links.filter(memory__project_id__in=viewer.project_ids)
+            column = LINKS[str(self.model._meta.model_name)].facet_below
+            own = Func(OuterRef("pk"), template="ARRAY[%(expressions)s]::integer[]")
+            rows = rows.filter(Exists(visible_to(viewer).filter(**{f"{column}__contains": own})))
         counted = links.values(self.link_column).annotate(n=Count("memory_id")).values("n")
-        rows = super().get_queryset(request).annotate(links_count=Subquery(counted, output_field=IntegerField()))
+        rows = rows.annotate(links_count=Subquery(counted, output_field=IntegerField()))
         return cast("QuerySet[Any]", rows)
 
     @admin.display(description="memories")
@@ -182,10 +187,11 @@ class CategoryAdmin(LinkedAdmin):
     readonly_fields = ("path", "name", "parent", "depth", "batch", "shown_curation", "shown_children", "shown_memories")
 
     @admin.display(description="children")
-    def shown_children(self, category: Category) -> SafeString:
+    def shown_children(self, category: Any) -> SafeString:
+        seen = terms_seen("category", list(category.children.values_list("pk", flat=True)), category.viewer)
         rows = (
             (format_html('<a href="{}">{}</a>', reverse("admin:categories_category_change", args=[child.pk]), child),)
-            for child in category.children.all()[:PANEL]
+            for child in category.children.filter(pk__in=seen)[:PANEL]
         )
         return panel(("path",), rows)
 
@@ -219,11 +225,13 @@ class ConceptAdmin(LinkedAdmin):
     )
 
     @admin.display(description="related concepts")
-    def shown_relations(self, concept: Concept) -> SafeString:
+    def shown_relations(self, concept: Any) -> SafeString:
         related = {"broader": concept.broader_ids, "narrower": concept.narrower_ids, "related": concept.related_ids}
-        ids = {pk for pks in related.values() for pk in pks}
-        names = dict(Concept.objects.filter(pk__in=ids).values_list("pk", "name"))
-        return panel(("how", "concept"), ((how, names.get(pk, "")) for how, pks in related.items() for pk in pks))
+        seen = terms_seen("concept", {pk for pks in related.values() for pk in pks}, concept.viewer)
+        names = dict(Concept.objects.filter(pk__in=seen).values_list("pk", "name"))
+        return panel(
+            ("how", "concept"), ((how, names[pk]) for how, pks in related.items() for pk in pks if pk in names)
+        )
 
 
 @admin.register(Entity)
@@ -246,9 +254,9 @@ class EntityAdmin(LinkedAdmin):
     readonly_fields = ("name", "entity_type", "batch", "shown_curation", "shown_relations", "shown_memories")
 
     @admin.display(description="relationships")
-    def shown_relations(self, entity: Entity) -> SafeString:
-        out = entity.relationships_out.select_related("source", "target")[:PANEL]
-        into = entity.relationships_in.select_related("source", "target")[:PANEL]
+    def shown_relations(self, entity: Any) -> SafeString:
+        facts = relationships_seen(entity.viewer).select_related("source", "target")
+        out, into = facts.filter(source=entity)[:PANEL], facts.filter(target=entity)[:PANEL]
         return panel(("source", "relationship", "target", "fact"), (_relation(r) for r in (*out, *into)))
 
 
@@ -284,6 +292,9 @@ class RelationshipAdmin(VocabularyAdmin):
         "batch",
         "created_at",
     )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return relationships_seen(admin_viewer(request)).order_by(*self.get_ordering(request))
 
     @admin.display(description="evidence")
     def shown_memories(self, relationship: Any) -> SafeString:

@@ -3,20 +3,22 @@
 What is said here takes the place of what stood; imports only add to it, by the `enrich` services.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Model, Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Lower
 
 from access.audit import audit
 from access.viewer import Viewer
+from categories.curation.reading import OTHERS_USE_IT, are_used_by_others
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import clean_name
+from categories.services import vocabulary_share
 from categories.terms import ENTITIES, RELATIONSHIPS, terms_refresh
-from memories.models import Corpus
 from memories.records import unstorable
+from memories.storage import corpus_bump
 
 MAX_ALIAS = 500
 MAX_ALIASES = 1_000
@@ -33,6 +35,7 @@ class EditRefusedError(ValueError):
 @transaction.atomic
 def category_describe(*, category: Category, description: str, aliases: Iterable[str], viewer: Viewer) -> Category:
     """Say what a category is, and by what other names it is known. Several may share one: paths tell them apart."""
+    _refuse_others(viewer, "category", [category.pk])
     names = clean_aliases(aliases, category.name)
     _edit(category, {"description": _text(description, "description"), "aliases": names}, viewer)
     return category
@@ -41,6 +44,7 @@ def category_describe(*, category: Category, description: str, aliases: Iterable
 @transaction.atomic
 def concept_describe(*, concept: Concept, description: str, aliases: Iterable[str], viewer: Viewer) -> Concept:
     """Say what a concept is, and by what other names it is known."""
+    _refuse_others(viewer, "concept", [concept.pk])
     names = clean_aliases(aliases, concept.name)
     refuse_taken(names, Concept.objects.exclude(pk=concept.pk))
     _edit(concept, {"description": _text(description, "description"), "aliases": names}, viewer)
@@ -50,6 +54,7 @@ def concept_describe(*, concept: Concept, description: str, aliases: Iterable[st
 @transaction.atomic
 def entity_describe(*, entity: Entity, description: str, aliases: Iterable[str], viewer: Viewer) -> Entity:
     """Say what an entity is, and by what other names it is known. The same name may stand for another type of thing."""
+    _refuse_others(viewer, "entity", [entity.pk])
     names = clean_aliases(aliases, entity.name)
     refuse_taken(names, Entity.objects.filter(entity_type=entity.entity_type).exclude(pk=entity.pk))
     _edit(entity, {"description": _text(description, "description"), "aliases": names}, viewer)
@@ -62,6 +67,7 @@ def relationship_describe(
     *, relationship: Relationship, fact: str, confidence: float | None, viewer: Viewer
 ) -> Relationship:
     """Say in words what holds between two entities, and how sure that is."""
+    _refuse_others(viewer, "entity", [relationship.source_id, relationship.target_id])
     if confidence is not None and not 0 <= confidence <= 1:
         raise EditRefusedError("Confidence is a number from 0 to 1.", "confidence")
     _edit(relationship, {"fact": _text(fact, "fact"), "confidence": confidence}, viewer)
@@ -69,9 +75,16 @@ def relationship_describe(
     return relationship
 
 
-def _edit(row: Model, values: dict[str, Any], viewer: Viewer) -> None:
+def _refuse_others(viewer: Viewer, kind: str, ids: Collection[int]) -> None:
+    """Whoever may not curate the terms. From here on, no curation that is under way changes them."""
     if "curate" not in viewer.scopes:
         raise EditRefusedError("Only curators may edit the vocabulary.")
+    vocabulary_share()
+    if are_used_by_others(kind, ids, viewer):
+        raise EditRefusedError(OTHERS_USE_IT)
+
+
+def _edit(row: Model, values: dict[str, Any], viewer: Viewer) -> None:
     # By its id alone, which is the only way a distributed Postgres locks a row.
     stored = type(row)._default_manager.select_for_update().get(pk=row.pk)
     before = {name: getattr(stored, name) for name in values}
@@ -81,7 +94,7 @@ def _edit(row: Model, values: dict[str, Any], viewer: Viewer) -> None:
         return
     row.save(update_fields=list(values))
     audit(viewer, f"{row._meta.model_name}_describe", row, before=before, after=values)
-    Corpus.objects.filter(pk=1).update(revision=F("revision") + 1)
+    corpus_bump()
 
 
 def _text(text: str, field: str) -> str:

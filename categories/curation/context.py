@@ -12,7 +12,7 @@ from categories.curation.forms import VerbForm, forms_of
 from categories.curation.log import curations_seen, who
 from categories.curation.planning import Plan
 from categories.curation.reading import labels, query_read, relationships_seen, term_named, terms_seen
-from categories.models import Category, Concept, Curation, Entity, Relationship, TagAlias
+from categories.models import Category, Concept, Curation, Entity, TagAlias
 from search.facets import FACET
 from search.labels import memories as memories_label
 from search.labels import number
@@ -148,9 +148,8 @@ def _seen_labels(kind: str, ids: list[int], viewer: Viewer) -> str:
 
 def _relationships(entity: Entity, viewer: Viewer) -> list[str]:
     """Those that the viewer may know of."""
-    facts = list(Relationship.objects.filter(source=entity).select_related("source", "target"))
-    seen = relationships_seen([fact.pk for fact in facts], viewer)
-    return [f"{fact.relationship_type} {fact.target}" for fact in facts if fact.pk in seen][:SHOWN_RELATIONS]
+    facts = relationships_seen(viewer).filter(source=entity).select_related("source", "target")
+    return [f"{fact.relationship_type} {fact.target}" for fact in facts[:SHOWN_RELATIONS]]
 
 
 def offered(kind: str, viewer: Viewer) -> tuple[str, ...]:

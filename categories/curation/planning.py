@@ -150,7 +150,9 @@ def _shown_lines(lines: list[Line], viewer: Viewer) -> Iterable[Line]:
         if line.subject and line.subject[0] != "tag":
             by_kind.setdefault(line.subject[0], set()).add(int(line.subject[1]))
     seen = {
-        kind: relationships_seen(ids, viewer) if kind == "relationship" else terms_seen(kind, ids, viewer)
+        kind: set(relationships_seen(viewer).filter(pk__in=ids).values_list("pk", flat=True))
+        if kind == "relationship"
+        else terms_seen(kind, ids, viewer)
         for kind, ids in by_kind.items()
     }
     for line in lines:

@@ -9,11 +9,14 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from django.db import connection
+from django.db.models import QuerySet
+from django.db.models.expressions import RawSQL
 
 from access.viewer import Viewer, visible_to
 from categories.curation.desk import KINDS, CurationRefused, Desk, Ref
 from categories.curation.lexicon import clean_tag
 from categories.curation.tables import LINKS, rows_read
+from categories.models import Relationship
 from categories.queries import (
     Term,
     category_nodes,
@@ -126,45 +129,43 @@ def terms_seen(kind: str, ids: Collection[int], viewer: Viewer) -> set[int]:
         return {row[0] for row in cursor.fetchall()}
 
 
-def relationships_seen(ids: Collection[int], viewer: Viewer) -> set[int]:
-    """Those of some relationships that a memory of the viewer's bears out; all of them, for who sees everything."""
+def relationships_seen(viewer: Viewer) -> QuerySet[Relationship]:
+    """The relationships that a memory of the viewer's bears out; all of them, for who sees everything."""
+    facts = Relationship.objects.all()
     if viewer.project_ids is None:
-        return set(ids)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT DISTINCT fact.id FROM categories_relationship fact JOIN memories_memory memory"
-            " ON memory.id = ANY(fact.evidence_ids)"
-            " WHERE fact.id = ANY(%(ids)s) AND memory.project_id = ANY(%(projects)s)",
-            {"ids": list(ids), "projects": list(viewer.project_ids)},
-        )
-        return {row[0] for row in cursor.fetchall()}
+        return facts
+    borne_out = (
+        "SELECT fact.id FROM categories_relationship fact JOIN memories_memory memory"
+        " ON memory.id = ANY(fact.evidence_ids) WHERE memory.project_id = ANY(%s)"
+    )
+    return facts.filter(pk__in=RawSQL(borne_out, [list(viewer.project_ids)]))  # noqa: S611 - the text is constant
 
 
 # --- who uses what --------------------------------------------------------------------------------------------------
 
 
-def memories_of(kind: str, ref: Ref) -> Any:
-    """The memories that have a term, in any state; of a category, those below it too."""
-    if kind == "tag":
-        return Memory.objects.filter(tags__contains=[ref])
-    return Memory.objects.filter(**{f"{LINKS[kind].facet_below}__contains": [ref]})
+def memories_of(kind: str, refs: Collection[Ref]) -> QuerySet[Memory]:
+    """The memories that have any of some terms, in any state; of a category, those below it too."""
+    column = "tags" if kind == "tag" else LINKS[kind].facet_below
+    return Memory.objects.filter(**{f"{column}__overlap": list(refs)})
 
 
-def is_used_by_others(kind: str, ref: Ref, viewer: Viewer) -> bool:
-    """Whether a memory has a term, or bears out a relationship of an entity, that the viewer may not write."""
+def are_used_by_others(kind: str, refs: Collection[Ref], viewer: Viewer) -> bool:
+    """Whether a memory that the viewer may not write has one of some terms, or bears out a fact about an entity."""
     writable = viewer.writable_project_ids
     if writable is None:
         return False
-    if memories_of(kind, ref).exclude(project_id__in=writable).exists():
+    if memories_of(kind, refs).exclude(project_id__in=writable).exists():
         return True
     if kind != "entity":
         return False
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT EXISTS (SELECT 1 FROM categories_relationship fact JOIN memories_memory memory"
-            " ON memory.id = ANY(fact.evidence_ids) WHERE %(id)s IN (fact.source_id, fact.target_id)"
+            " ON memory.id = ANY(fact.evidence_ids)"
+            " WHERE (fact.source_id = ANY(%(ids)s) OR fact.target_id = ANY(%(ids)s))"
             " AND NOT memory.project_id = ANY(%(writable)s))",
-            {"id": ref, "writable": list(writable)},
+            {"ids": list(refs), "writable": list(writable)},
         )
         return bool(cursor.fetchone()[0])
 

@@ -11,11 +11,11 @@ from django.utils import timezone
 from access.audit import audit
 from access.viewer import Viewer
 from categories.curation.columns import columns_refresh, tags_read, tags_write
-from categories.curation.desk import CurationRefused, Relink
+from categories.curation.desk import CurationRefused, Ref, Relink
 from categories.curation.journal import Journal
 from categories.curation.log import curation_seen
 from categories.curation.planning import Plan, Prepared, prepare
-from categories.curation.reading import OTHERS_USE_IT, TermNotFound, is_used_by_others, linked_ids, projects_of
+from categories.curation.reading import OTHERS_USE_IT, TermNotFound, are_used_by_others, linked_ids, projects_of
 from categories.curation.requests import Asked
 from categories.curation.structure import structure_problems
 from categories.curation.tables import LINKS
@@ -214,9 +214,11 @@ def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if curation.undone_at is not None:
         raise UndoRefused(f"It was undone already, on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
     writable = viewer.writable_project_ids
-    refs = [key.split(":", 1) for key in curation.terms]
+    refs: dict[str, list[Ref]] = {}
+    for kind, _, ref in (key.partition(":") for key in curation.terms):
+        refs.setdefault(kind, []).append(ref if kind == "tag" else int(ref))
     if (writable is not None and not set(curation.project_ids) <= writable) or any(
-        is_used_by_others(kind, ref if kind == "tag" else int(ref), viewer) for kind, ref in refs
+        are_used_by_others(kind, of_kind, viewer) for kind, of_kind in refs.items()
     ):
         raise UndoRefused(OTHERS_USE_IT)
     later = Curation.objects.filter(pk__gt=curation.pk, undone_at=None, terms__overlap=curation.terms).order_by("-pk")

@@ -16,11 +16,11 @@ from categories.curation.desk import CurationRefused, Desk, Ref, Relink
 from categories.curation.lexicon import clean_tag
 from categories.curation.reading import (
     OTHERS_USE_IT,
+    are_used_by_others,
     concepts_desk,
     entities_desk,
     filed_under,
     hierarchy,
-    is_used_by_others,
     linked_ids,
     matching_ids,
     memories_of,
@@ -43,7 +43,7 @@ def worked_out(asked: Asked, viewer: Viewer) -> tuple[str, Desk]:
 def _own_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref:
     """The one term that a name means, whose every memory the viewer may write."""
     term = term_named(kind, name, viewer, field)
-    if is_used_by_others(kind, term, viewer):
+    if are_used_by_others(kind, [term], viewer):
         raise CurationRefused(OTHERS_USE_IT)
     return term
 
@@ -291,5 +291,5 @@ def _refuse_tag_in_use(tag: str, desk: Desk, *, unless_of: str = "", field: str 
     owner = next((row["tag"] for row in desk.table("tag_alias").values() if row["alias"] == tag), "")
     if owner and owner != unless_of:
         raise CurationRefused(f"“{tag}” is another name of a tag already.", field)
-    if tag != unless_of and memories_of("tag", tag).exists():
+    if tag != unless_of and memories_of("tag", [tag]).exists():
         raise CurationRefused(f"“{tag}” is a tag already: merge the two instead.", field)

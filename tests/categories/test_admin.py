@@ -133,7 +133,12 @@ def test_page_shows_the_memories_that_the_visitor_may_see(client, kitchen):
     for number, slug in ((1, "mine"), (2, "theirs")):
         project = Project.objects.create(slug=slug, name=slug)
         memory = Memory.objects.create(
-            id=number, project=project, title=f"A memory of {slug}", content="x", category_ids=[kitchen.pk]
+            id=number,
+            project=project,
+            title=f"A memory of {slug}",
+            content="x",
+            category_ids=[kitchen.pk],
+            category_path_ids=[kitchen.pk],
         )
         CategoryLink.objects.create(memory=memory, category=kitchen)
     client.force_login(User.objects.create_superuser("curator"))
@@ -147,6 +152,48 @@ def test_page_shows_the_memories_that_the_visitor_may_see(client, kitchen):
     page = client.get(page_of(kitchen)).text
     assert "A memory of mine" in page
     assert "A memory of theirs" not in page
+
+
+@pytest.fixture
+def member(client):
+    """A curator of one project, who may open the pages of the vocabulary."""
+    member = User.objects.create_user("member", is_staff=True)
+    member.user_permissions.set(_vocabulary_permissions())
+    mine, theirs = (Project.objects.create(slug=slug, name=slug) for slug in ("mine", "theirs"))
+    member.memberships.create(project=mine, role="curator")
+    client.force_login(member)
+    names = ["ours", "their secret", "of both"]
+    own, other, both = (Concept.objects.create(name=name, concept_type="x") for name in names)
+    Concept.objects.filter(pk=own.pk).update(related_ids=[other.pk, both.pk])
+    Memory.objects.create(id=1, project=mine, title="x", content="x", concept_ids=[own.pk, both.pk])
+    Memory.objects.create(id=2, project=theirs, title="x", content="x", concept_ids=[other.pk, both.pk])
+    return client
+
+
+def test_names_are_of_what_the_visitor_may_see(member):
+    own, other = (Concept.objects.get(name=name) for name in ("ours", "their secret"))
+    source, target = (Entity.objects.create(name=name, entity_type="x") for name in ("a", "b"))
+    facts = [
+        Relationship.objects.create(source=source, relationship_type=kind, target=target, evidence_ids=[memory])
+        for kind, memory in (("our-fact", 1), ("their-fact", 2))
+    ]
+    listed = member.get("/admin/categories/concept/").text
+    assert "of both" in listed
+    assert "their secret" not in listed
+    page = member.get(page_of(own)).text
+    assert "of both" in page
+    assert "their secret" not in page
+    assert member.get(page_of(other)).status_code == 302
+    assert "their-fact" not in member.get("/admin/categories/relationship/").text
+    assert [member.get(page_of(fact)).status_code for fact in facts] == [200, 302]
+
+
+def test_what_others_use_is_not_edited_by_who_curates_one_project(member):
+    own, both = (Concept.objects.get(name=name) for name in ("ours", "of both"))
+    page = member.post(page_of(both), {"description": "Mine now.", "aliases": ""}).text
+    assert "Memories that you may not write use it as well" in page
+    assert member.post(page_of(own), {"description": "Ours.", "aliases": ""}).status_code == 302
+    assert sorted(Concept.objects.values_list("description", flat=True)) == ["", "", "Ours."]
 
 
 def test_text_on_a_page_is_escaped(curator, kitchen):
@@ -164,7 +211,9 @@ def _vocabulary_permissions():
 def test_number_of_memories_is_of_those_that_the_visitor_may_see(client, kitchen):
     for number, slug in ((1, "mine"), (2, "theirs"), (3, "theirs")):
         project, _ = Project.objects.get_or_create(slug=slug, defaults={"name": slug})
-        memory = Memory.objects.create(id=number, project=project, title="x", content="x")
+        memory = Memory.objects.create(
+            id=number, project=project, title="x", content="x", category_path_ids=[kitchen.pk]
+        )
         CategoryLink.objects.create(memory=memory, category=kitchen)
     member = User.objects.create_user("member", is_staff=True)
     member.user_permissions.set(_vocabulary_permissions())
