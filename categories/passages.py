@@ -13,14 +13,14 @@ from search.engines.tantivy.parts import Array
 from search.snippets import matched_spans
 
 _WORD = re.compile(r"\w+")
-# By the primary key, which is led by the memory.
+# By the primary key, which is led by the memory. The index may not know yet of one that was deleted.
 _CHUNKS = """
 SELECT chunk.memory_id, chunk.ordinal, substr(memory.content, chunk.start + 1, chunk."end" - chunk.start),
        memory.title, memory.source_uri, memory.source, project.language, memory.concept_ids
 FROM memories_chunk chunk JOIN memories_memory memory ON memory.id = chunk.memory_id
 JOIN memories_project project ON project.id = memory.project_id
 WHERE chunk.memory_id = ANY(%(ids)s) AND chunk.model_id = %(model)s
-  AND (%(all)s OR memory.project_id = ANY(%(projects)s))
+  AND memory.state <> 'deleted' AND (%(all)s OR memory.project_id = ANY(%(projects)s))
 ORDER BY array_position(%(ids)s, chunk.memory_id), chunk.ordinal LIMIT %(limit)s"""
 _NAMES = "SELECT id, name, aliases FROM categories_concept WHERE id = ANY(%s)"
 

@@ -4,13 +4,16 @@ import pytest
 
 from access.viewer import Viewer
 from categories.listing import category_list
-from categories.looking import CategoryNotFoundError
+from categories.looking import CategoryNotFoundError, look
 from categories.models import Category, Concept
-from categories.overview import category_overview, concepts_in
+from categories.overview import category_overview, concepts_in, documents_of
+from categories.passages import passages_of
 from categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from categories.services import CategoryDetails, ConceptDetails, Vocabulary, category_enrich, concept_enrich
+from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
+from search.engines import engine_in_use
 from tests.embedding import embed_all
 
 pytestmark = pytest.mark.django_db
@@ -179,6 +182,17 @@ def test_chunks_tell_how_densely_concepts_stand_in_them(corpus, everyone):
     assert (chunk.concepts, chunk.density) == (("event sourcing",), 0.2)
     assert overview(everyone, "backend").chunks is None
     assert [document.chunks for document in found.documents] == [1]
+
+
+def test_what_was_deleted_since_the_index_knew_is_not_read(corpus, everyone):
+    memory = memory_create(record=MemoryRecord(content="Secret.", categories=("Backend",)), viewer=everyone)
+    embed_all()
+    looking = look(engine_in_use(everyone), everyone)
+    slots = looking.figures.slots(looking.meant("backend")[0].id, below=False)
+    assert [chunk.text for chunk in passages_of(looking, slots, 5)] == ["Secret."]
+    Memory.objects.filter(pk=memory.pk).update(state="deleted")
+    assert passages_of(looking, slots, 5) == ()
+    assert documents_of(looking, looking.figures.filing.take("id", slots)) == ()
 
 
 def test_list_counts_what_is_below_and_what_is_right_there(corpus, everyone):
