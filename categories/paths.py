@@ -70,10 +70,18 @@ def parse_path(text: str) -> CategoryPath | None:
     return CategoryPath(tuple(names), paths)
 
 
-def slug_path(name: str) -> str:
+def slug_path(text: str) -> str:
     """The slug path of a written path; empty, which no category has, for what cannot be one."""
     try:
-        parsed = parse_path(name)
+        parsed = parse_path(text)
     except PathError:
         return ""
     return parsed.path if parsed else ""
+
+
+def slug_of(text: str) -> str:
+    """The slug path of a written path that has been checked before."""
+    parsed = parse_path(text)
+    if parsed is None:
+        raise ValueError("a category without a name")
+    return parsed.path

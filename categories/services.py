@@ -1,4 +1,4 @@
-"""Writes to the vocabulary: categories, concepts, entities and relationships, made or matched by name.
+"""Names of the vocabulary made or matched: categories, concepts and entities. What is said of them is in `details`.
 
 Names are matched in the database, by its own rules of case, and made with ON CONFLICT DO NOTHING and a second look, so
 that two writers who name the same new thing at the same time end up with one.
@@ -6,16 +6,14 @@ that two writers who name the same new thing at the same time end up with one.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from django.db import connection
 
-from access.models import AuditEvent
 from access.viewer import Viewer
-from categories.models import Category, Concept, Entity, Relationship
-from categories.paths import CategoryPath, parse_path
+from categories.models import Category
+from categories.paths import CategoryPath, parse_path, slug_of
 from categories.queries import tags_now
-from categories.terms import ENTITIES, RELATIONSHIPS, terms_refresh
+from categories.terms import ENTITIES, terms_refresh
 
 EntityKey = tuple[str, str]
 """An entity's type and name."""
@@ -91,7 +89,7 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
     known = _category_ids(path for parsed in wanted.values() for path in parsed.paths)
     for path, now in _former_paths([parsed for path, parsed in wanted.items() if path not in known]).items():
         categories_ensure(paths=[now], vocabulary=vocabulary)
-        vocabulary.know_category(path, vocabulary.categories[_slug_of(now)])
+        vocabulary.know_category(path, vocabulary.categories[slug_of(now)])
         del wanted[path]
     names: dict[str, tuple[str, str]] = {}
     for parsed in wanted.values():
@@ -294,206 +292,3 @@ def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
 def _lock_order(name: str) -> tuple[str, str]:
     """Two writers that make several of the same names wait for each other in one order, never in a ring."""
     return (name.lower(), name)
-
-
-@dataclass(frozen=True, slots=True)
-class CategoryDetails:
-    """What a category is said to be, apart from its place."""
-
-    path: str
-    name: str = ""
-    description: str = ""
-    aliases: tuple[str, ...] = ()
-    related: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ConceptDetails:
-    """What a concept is said to be."""
-
-    name: str
-    concept_type: str = ""
-    description: str = ""
-    aliases: tuple[str, ...] = ()
-    broader: tuple[str, ...] = ()
-    narrower: tuple[str, ...] = ()
-    related: tuple[str, ...] = ()
-    weight: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EntityDetails:
-    """What an entity is said to be."""
-
-    entity_type: str
-    name: str
-    description: str = ""
-    aliases: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RelationshipDetails:
-    """A fact between two entities, as it is said."""
-
-    source: EntityKey
-    relationship_type: str
-    target: EntityKey
-    fact: str = ""
-    confidence: float | None = None
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
-    evidence_ids: tuple[int, ...] = ()
-
-
-Described = Category | Concept | Entity | Relationship
-
-
-def category_enrich(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
-    """Add what is said of a category to what is known of it. Nothing that is known is overwritten."""
-    categories_ensure(paths=[details.path, *details.related], vocabulary=vocabulary)
-    category_id = vocabulary.categories[_slug_of(details.path)][-1]
-    category = Category.objects.get(pk=category_id)
-    related = {vocabulary.categories[_slug_of(path)][-1] for path in details.related} - {category_id}
-    changes: dict[str, object] = {
-        "description": category.description or details.description,
-        "aliases": joined_aliases(category.name, category.aliases, details.aliases),
-        "related_ids": _joined_ids(category.related_ids, related),
-    }
-    if details.name and category.batch_id is not None and category.batch_id == vocabulary.batch_id:
-        changes["name"] = details.name
-    _change(category, changes, vocabulary)
-    for other in Category.objects.filter(pk__in=related):
-        _change(other, {"related_ids": _joined_ids(other.related_ids, {category_id})}, vocabulary)
-    return category_id
-
-
-def _slug_of(path: str) -> str:
-    parsed = parse_path(path)
-    if parsed is None:
-        raise ValueError("a category without a name")
-    return parsed.path
-
-
-def concept_enrich(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
-    """Add what is said of a concept to what is known of it; broader, narrower and related are kept both ways."""
-    concepts_ensure(
-        concepts=[
-            ConceptKey(details.name, details.concept_type),
-            *(ConceptKey(name) for name in (*details.broader, *details.narrower, *details.related)),
-        ],
-        vocabulary=vocabulary,
-    )
-    concept_id = vocabulary.concepts[details.name]
-    concept = Concept.objects.get(pk=concept_id)
-    broader, narrower, related = (
-        {vocabulary.concepts[name] for name in names} - {concept_id}
-        for names in (details.broader, details.narrower, details.related)
-    )
-    changes: dict[str, object] = {
-        "concept_type": concept.concept_type or details.concept_type,
-        "description": concept.description or details.description,
-        "aliases": joined_aliases(concept.name, concept.aliases, details.aliases),
-        "weight": details.weight if concept.weight is None else concept.weight,
-        "broader_ids": _joined_ids(concept.broader_ids, broader),
-        "narrower_ids": _joined_ids(concept.narrower_ids, narrower),
-        "related_ids": _joined_ids(concept.related_ids, related),
-    }
-    _change(concept, changes, vocabulary)
-    for other in Concept.objects.filter(pk__in=broader | narrower | related):
-        back: dict[str, object] = {}
-        if other.pk in broader:
-            back["narrower_ids"] = _joined_ids(other.narrower_ids, {concept_id})
-        if other.pk in narrower:
-            back["broader_ids"] = _joined_ids(other.broader_ids, {concept_id})
-        if other.pk in related:
-            back["related_ids"] = _joined_ids(other.related_ids, {concept_id})
-        _change(other, back, vocabulary)
-    return concept_id
-
-
-def entity_enrich(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
-    """Add what is said of an entity to what is known of it. Nothing that is known is overwritten."""
-    key = (details.entity_type, details.name)
-    entities_ensure(entities=[key], vocabulary=vocabulary)
-    entity = Entity.objects.get(pk=vocabulary.entities[key])
-    changes: dict[str, object] = {
-        "description": entity.description or details.description,
-        "aliases": joined_aliases(entity.name, entity.aliases, details.aliases),
-    }
-    _change(entity, changes, vocabulary)
-    terms_refresh(ENTITIES, [entity.pk])
-    return entity.pk
-
-
-def relationship_enrich(*, details: RelationshipDetails, vocabulary: Vocabulary) -> int:
-    """Make a relationship, or add what is said of it to what is known."""
-    entities_ensure(entities=[details.source, details.target], vocabulary=vocabulary)
-    relationship, made = Relationship.objects.get_or_create(
-        source_id=vocabulary.entities[details.source],
-        relationship_type=details.relationship_type,
-        target_id=vocabulary.entities[details.target],
-        defaults={
-            "fact": details.fact,
-            "confidence": details.confidence,
-            "valid_from": details.valid_from,
-            "valid_to": details.valid_to,
-            "evidence_ids": sorted(set(details.evidence_ids)),
-            "batch_id": vocabulary.batch_id,
-        },
-    )
-    if made:
-        vocabulary.count("relationships", 1)
-        terms_refresh(RELATIONSHIPS, [relationship.pk])
-        return relationship.pk
-    changes: dict[str, object] = {
-        "fact": relationship.fact or details.fact,
-        "confidence": details.confidence if relationship.confidence is None else relationship.confidence,
-        "valid_from": relationship.valid_from or details.valid_from,
-        "valid_to": relationship.valid_to or details.valid_to,
-        "evidence_ids": _joined_ids(relationship.evidence_ids, details.evidence_ids),
-    }
-    _change(relationship, changes, vocabulary)
-    terms_refresh(RELATIONSHIPS, [relationship.pk])
-    return relationship.pk
-
-
-def joined_aliases(name: str, known: Sequence[str], more: Sequence[str]) -> list[str]:
-    """The aliases known and new, each once whatever its case, the name itself left out."""
-    seen = {name.lower()}
-    joined: list[str] = []
-    for alias in (*known, *more):
-        if alias.lower() not in seen:
-            seen.add(alias.lower())
-            joined.append(alias)
-    return joined
-
-
-def _joined_ids(known: Sequence[int], more: Iterable[int]) -> list[int]:
-    return sorted({*known, *more})
-
-
-def _change(row: Described, changes: dict[str, object], vocabulary: Vocabulary) -> None:
-    """Write what differs. What stood before is kept in an event, unless the same import made the row."""
-    before = {name: getattr(row, name) for name, value in changes.items() if getattr(row, name) != value}
-    if not before:
-        return
-    after = {name: changes[name] for name in before}
-    for name, value in after.items():
-        setattr(row, name, value)
-    row.save(update_fields=list(after))
-    if vocabulary.batch_id is None or row.batch_id != vocabulary.batch_id:
-        AuditEvent.objects.create(
-            user_id=vocabulary.viewer.user_id,
-            api_key_id=vocabulary.viewer.api_key_id,
-            door=vocabulary.viewer.door,
-            verb=f"{row._meta.model_name}_enrich",
-            subject_type=type(row).__name__.lower(),
-            subject_id=row.pk,
-            before=_as_json(before),
-            after=_as_json(after),
-            batch_id=vocabulary.batch_id,
-        )
-
-
-def _as_json(values: dict[str, object]) -> dict[str, object]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}

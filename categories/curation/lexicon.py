@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from categories.curation.desk import CurationRefused, Desk, Relink, Row, references_follow
+from categories.details import joined_aliases
 from categories.paths import clean_name
-from categories.services import joined_aliases
 from memories.records import MAX_TAG, normalise_tag, slug_name
 
 CONCEPT_REFERENCES = ("broader_ids", "narrower_ids", "related_ids")

@@ -6,8 +6,8 @@ A path that changes is kept as a former path, so that whatever names it goes on 
 from collections.abc import Iterable, Iterator
 
 from categories.curation.desk import CurationRefused, Desk, Relink, Row, references_follow
+from categories.details import joined_aliases
 from categories.paths import MAX_DEPTH, MAX_NAME_LENGTH, MAX_PATH_LENGTH, clean_name, slug, slug_path
-from categories.services import joined_aliases
 
 
 def category_rename(desk: Desk, category_id: int, name: str) -> None:

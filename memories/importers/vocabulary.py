@@ -3,17 +3,17 @@
 from pydantic import ValidationError
 
 from access.models import AuditEvent
-from categories.services import (
+from categories.details import (
     CategoryDetails,
     ConceptDetails,
     EntityDetails,
-    EntityKey,
     RelationshipDetails,
     category_enrich,
     concept_enrich,
     entity_enrich,
     relationship_enrich,
 )
+from categories.services import EntityKey
 from memories.importers.base import Found
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project

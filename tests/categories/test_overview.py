@@ -3,13 +3,14 @@
 import pytest
 
 from access.viewer import Viewer
+from categories.details import CategoryDetails, ConceptDetails, category_enrich, concept_enrich
 from categories.listing import category_list
 from categories.looking import CategoryNotFoundError, look
 from categories.models import Category, Concept
 from categories.overview import category_overview, concepts_in, documents_of
 from categories.passages import passages_of
 from categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from categories.services import CategoryDetails, ConceptDetails, Vocabulary, category_enrich, concept_enrich
+from categories.services import Vocabulary
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create

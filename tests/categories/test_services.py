@@ -4,18 +4,18 @@ import pytest
 
 from access.models import AuditEvent
 from access.viewer import command_viewer
-from categories.models import Category, Concept, Entity, Relationship
-from categories.services import (
+from categories.details import (
     CategoryDetails,
     ConceptDetails,
     EntityDetails,
     RelationshipDetails,
-    Vocabulary,
     category_enrich,
     concept_enrich,
     entity_enrich,
     relationship_enrich,
 )
+from categories.models import Category, Concept, Entity, Relationship
+from categories.services import Vocabulary
 
 pytestmark = pytest.mark.django_db
 

@@ -5,10 +5,11 @@ import pytest
 from django.db import connection
 
 from access.viewer import command_viewer
+from categories.details import EntityDetails, RelationshipDetails, entity_enrich, relationship_enrich
 from categories.editing import entity_describe, relationship_describe
 from categories.embedding import Refused, vocabulary_embed
 from categories.models import Entity, EntityVector, Relationship, RelationshipVector
-from categories.services import EntityDetails, RelationshipDetails, Vocabulary, entity_enrich, relationship_enrich
+from categories.services import Vocabulary
 from categories.terms import ENTITIES, terms_catch_up, terms_refresh
 from categories.vectors import claim, columns_resize, vocabulary_pending, waiting_rows
 from memories.embedders import HASHED, HashedWords
