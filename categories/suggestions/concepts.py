@@ -16,8 +16,12 @@ from memories.models import Memory, Project
 # Of one memory.
 _MOST_KNOWN = 4
 _MOST_NEW = 3
-# A phrase is worth a concept when it is a key phrase of so many memories, and not of every other one.
+# So many of its key phrases may stand anywhere in it; any other one stands in its title.
+_TELLING = 3
+# A phrase is worth a concept when it is a key phrase of so many memories and of such a share of them, and not of every
+# other one: what three of ten thousand have in common divides nothing.
 LEAST_MEMORIES = 3
+_LEAST_SHARE = 0.001
 _MOST_SHARE = 0.05
 # What recurs is learnt from so many of the newest memories.
 _LEARNT_FROM = 50_000
@@ -54,7 +58,8 @@ class _Recurring:
             self.spellings.setdefault(phrase.key, Counter())[phrase.text] += 1
 
     def is_worth_it(self, key: str) -> bool:
-        if not LEAST_MEMORIES <= self.counts[key] <= max(2 * LEAST_MEMORIES, _MOST_SHARE * self.memories):
+        least = max(LEAST_MEMORIES, _LEAST_SHARE * self.memories)
+        if not least <= self.counts[key] <= max(2 * LEAST_MEMORIES, _MOST_SHARE * self.memories):
             return False
         # A plain word alone, such as “error”, divides nothing.
         return " " in key or self.type_of(key) != THEMATIC
@@ -92,10 +97,15 @@ def concept_proposals(project: Project) -> Iterator[Proposal]:
         named = [entities[pk] for pk in entity_ids if pk in entities]
         mentioned = _mentions(title, content, known, project.language)
         yield from _known_proposals(project.pk, memory_id, mentioned, known)
-        phrases = [one for one in key_phrases(title, content, project.language) if one.key not in known.ids]
-        yield from _new_proposals(
-            project.pk, memory_id, [one for one in phrases if not _is_named(one, named)], recurring
-        )
+        titled = f" {phrase_key(title, project.language)} "
+        # What a memory is about stands in its title, or comes first; of the rest it only speaks.
+        phrases = [
+            one
+            for one in key_phrases(title, content, project.language)
+            if one.rank < _TELLING or f" {one.key} " in titled
+        ]
+        new = [one for one in phrases if one.key not in known.ids and not _is_named(one, named)]
+        yield from _new_proposals(project.pk, memory_id, new, recurring)
 
 
 def _is_named(phrase: Phrase, named: Sequence[frozenset[str]]) -> bool:

@@ -39,9 +39,11 @@ _FENCED = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"[`*>|]+|^#{1,6}\s|\[([^\]]*)\]\([^)]*\)", re.MULTILINE)
 # Words that a phrase may neither begin nor end with: what was done, and not to what.
 _WORDS_DONE = """
-    add added adds allow allowed allows avoid change changed changes check create created default do ensure example
-    fix fixed fixes handle handling improve improved issue latest longer make makes made new now patch provide provided
-    remove removed removes rename support supported supports update updated updates use used uses using via wa way
+    add added adding adds allow allowed allows avoid breaking change changed changes check create created default do
+    ensure example faster fix fixed fixes handle handling improve improved issue latest longer made make makes
+    multiple new now patch propose proposed proposes provide provided raise raised raises raising remove removed
+    removes rename slower support supported supports throw throwing throws times update updated updates use used
+    uses using via wa way
 """
 _DONE = frozenset(_WORDS_DONE.split())
 
@@ -67,7 +69,7 @@ def key_phrases(title: str, content: str, language: str) -> list[Phrase]:
     for spelt, _ in _extractor(_CODES.get(language, "en")).get_n_best(text, n=3 * MOST_PHRASES):
         phrase = " ".join(spelt.split())
         key = phrase_key(phrase, language)
-        if key and key not in found and _says_something(phrase, key):
+        if key and key not in found and _says_something(phrase, key) and _stands_whole(phrase, text):
             found[key] = Phrase(key, phrase, len(found), phrase in quoted, _is_name(phrase, text))
         if len(found) == MOST_PHRASES:
             break
@@ -116,6 +118,12 @@ def _extractor(code: str) -> Yake:
 def _plain(text: str) -> str:
     """Markdown without its marks, its blocks of code and its addresses."""
     return _MARKUP.sub(r" \1 ", _URL.sub(" ", _FENCED.sub(" ", text)))
+
+
+def _stands_whole(phrase: str, text: str) -> bool:
+    """Whether a text has a phrase by itself: YAKE parts names at underscores, and `PyBytes_Decode` is no `PyBytes`."""
+    words = r"\W+".join(map(re.escape, phrase.split()))
+    return re.search(rf"(?<!\w){words}(?!\w)", text) is not None
 
 
 def _is_name(phrase: str, text: str) -> bool:

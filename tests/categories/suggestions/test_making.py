@@ -8,6 +8,8 @@ from django.db import connection
 
 from access.models import AuditEvent
 from categories.models import Category, CategoryLink, Concept
+from categories.suggestions.concepts import _Recurring
+from categories.suggestions.keyphrases import Phrase
 from categories.suggestions.making import suggest
 from categories.suggestions.models import Suggestion, SuggestionPolicy
 from categories.suggestions.policies import policy_set
@@ -98,6 +100,26 @@ def test_a_phrase_that_recurs_is_proposed_as_new(db):
     assert len(found) == 3
     assert all(row.proposal["is_new"] and row.proposal["concept_type"] == "thematic" for row in found)
     assert not [row for row in Suggestion.objects.all() if "parrow" in row.proposal["concept"]]
+
+
+def test_a_phrase_in_passing_is_no_concept_of_a_memory(db):
+    for title in ("Oil the chain", "Buckets came loose", "Who greases it"):
+        remember("mill", title, "The grain elevator again. " + title + " of the grain elevator.")
+    plans = "Beech Hill, Stone Weir, Otter Pond and Heron Lock are inspected every spring. "
+    remember("mill", "Beech Hill and Stone Weir", plans * 3 + "Somebody saw the grain elevator.", id="passing")
+    made(Kind.CONCEPT)
+    assert Suggestion.objects.filter(proposal__concept__iexact="grain elevator").count() == 3
+    assert not Suggestion.objects.filter(subject_id=pk_of("passing")).exists()
+
+
+def test_of_many_memories_a_phrase_needs_one_in_a_thousand():
+    recurring = _Recurring()
+    for key, times in (("rare phrase", 4), ("known phrase", 5)):
+        for _ in range(times):
+            recurring.add([Phrase(key, key, 0)])
+    for _ in range(4_991):
+        recurring.add([])
+    assert [recurring.is_worth_it(key) for key in ("rare phrase", "known phrase")] == [False, True]
 
 
 def test_what_a_memory_is_linked_to_as_an_entity_is_no_concept_of_it(db):

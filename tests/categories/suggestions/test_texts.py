@@ -51,6 +51,13 @@ def test_key_phrases_leave_out_code_addresses_and_what_was_done():
     assert not {"zebra", "zzz", "fix", "fix sourdough"} & found
 
 
+def test_what_is_only_a_part_of_a_longer_name_is_no_key_phrase():
+    text = "PyBytes_DecodeEscape overflows. Since loop.create_server calls PyBytes_DecodeEscape, sockets stay open."
+    phrases = {phrase.text for phrase in key_phrases("PyBytes_DecodeEscape", text, "english")}
+    assert not phrases & {"PyBytes", "DecodeEscape", "loop.create"}
+    assert "overflows" in phrases
+
+
 def test_an_empty_text_has_no_key_phrases():
     assert key_phrases("", "", "english") == []
 
