@@ -37,7 +37,7 @@ class SuggestionAdmin(ShownOnlyAdmin):
     readonly_fields = ("shown_page",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return suggestions_visible(admin_viewer(request))
+        return suggestions_visible(admin_viewer(request), super().get_queryset(request))
 
     @admin.display(description="review")
     def shown_page(self, row: Suggestion) -> SafeString:

@@ -89,16 +89,17 @@ def _with_concept(viewer: Viewer, row: Suggestion) -> QuerySet[Memory]:
     memories = visible_to(viewer).filter(project_id=row.project_id or 0)
     if row.target_id is not None:
         return memories.filter(concept_ids__contains=[row.target_id])
-    same = suggestions_visible(viewer).filter(
+    same = Suggestion.objects.filter(
         kind=Kind.CONCEPT, project_id=row.project_id or 0, proposal__concept=row.proposal.get("concept")
     )
-    return memories.filter(pk__in=same.values("subject_id"))
+    return memories.filter(pk__in=suggestions_visible(viewer, same).values("subject_id"))
 
 
 def _alternatives(viewer: Viewer, row: Suggestion) -> tuple[ShownSuggestion, ...]:
     """What else is proposed for the same memory."""
-    others = suggestions_visible(viewer).filter(kind=row.kind, subject_id=row.subject_id, state=Suggestion.State.OPEN)
-    return tuple(with_names(others.exclude(pk=row.pk).order_by("-confidence", "id")[:_SHOWN]))
+    others = Suggestion.objects.filter(kind=row.kind, subject_id=row.subject_id, state=Suggestion.State.OPEN)
+    seen = suggestions_visible(viewer, others.exclude(pk=row.pk))
+    return tuple(with_names(seen.order_by("-confidence", "id")[:_SHOWN]))
 
 
 def _memories(viewer: Viewer, ids: Collection[int | None], *, content: bool = False) -> dict[int, ShownMemory]:

@@ -5,19 +5,30 @@ A suggestion about memories is seen by who sees their project; one about names b
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from django.db.models import BigIntegerField, Count, F, Func, Q, QuerySet, TextField
+from django.db.models import Count, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.queries import category_nodes, concept_terms, entity_terms
 from categories.suggestions.models import Suggestion
-from categories.suggestions.proposals import MEMORY_KINDS, Kind
+from categories.suggestions.proposals import MEMORY_KINDS, NAME_KINDS, Kind
 from categories.suggestions.requests import ReviewQuery
 from memories.models import Memory, Project
+from search.engines import answered
+from search.engines.base import Engine, Plan, Value
 
 PAGE = 25
+
+_FROM, _INTO = KeyTextTransform("from", "proposal"), KeyTextTransform("into", "proposal")
+# What a suggestion names that its viewer may not know of, by the facet that it is a value of.
+_FACETS = {
+    Kind.CATEGORY: "category",
+    Kind.CONCEPT: "concept",
+    Kind.ENTITY_DUPLICATE: "entity",
+    Kind.CONCEPT_DUPLICATE: "concept",
+    Kind.TAG_DUPLICATE: "tag",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +51,18 @@ class ShownSuggestion:
     target: Named
 
 
-def suggestions_visible(viewer: Viewer) -> QuerySet[Suggestion]:
-    """The one queryset that decides which suggestions a viewer may see."""
+def suggestions_visible(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet[Suggestion]:
+    """Those of some suggestions that a viewer may see: the one place that decides it."""
     if viewer.project_ids is None:
-        return Suggestion.objects.all()
-    categories = _held(viewer, "category_path_ids", BigIntegerField())
-    tags = _held(viewer, "tags", TextField())
-    concepts = _held(viewer, "concept_ids", BigIntegerField())
-    entities = _held(viewer, "entity_ids", BigIntegerField())
-    return Suggestion.objects.alias(
-        from_tag=KeyTextTransform("from", "proposal"), into_tag=KeyTextTransform("into", "proposal")
-    ).filter(
+        return among
+    seen = _seen(viewer, among)
+    tags, concepts, entities = seen[Kind.TAG_DUPLICATE], seen[Kind.CONCEPT_DUPLICATE], seen[Kind.ENTITY_DUPLICATE]
+    return among.alias(from_tag=_FROM, into_tag=_INTO).filter(
         # What was proposed may have come from other projects, or be in none of the viewer's any more.
         Q(
             Q(kind__in=[Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED])
-            | Q(kind=Kind.CATEGORY, evidence__elsewhere=False, target_id__in=categories)
-            | Q(Q(target_id=None) | Q(target_id__in=concepts), kind=Kind.CONCEPT),
+            | Q(kind=Kind.CATEGORY, evidence__elsewhere=False, target_id__in=seen[Kind.CATEGORY])
+            | Q(Q(target_id=None) | Q(target_id__in=seen[Kind.CONCEPT]), kind=Kind.CONCEPT),
             project_id__in=viewer.project_ids,
         )
         | Q(kind=Kind.ENTITY_DUPLICATE, subject_id__in=entities, target_id__in=entities)
@@ -64,19 +71,35 @@ def suggestions_visible(viewer: Viewer) -> QuerySet[Suggestion]:
     )
 
 
-def _held(viewer: Viewer, column: str, field: "BigIntegerField[Any, Any] | TextField[Any, Any]") -> QuerySet[Any, Any]:
-    """The values of an array column that memories of the viewer have."""
-    return visible_to(viewer).annotate(held=Func(F(column), function="unnest", output_field=field)).values("held")
+def _seen(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, set[Value]]:
+    """Of all that some suggestions name, by their kind, what memories of the viewer have: the engine has it at hand."""
+    projects = tuple(sorted(viewer.project_ids or ()))
+    named: dict[Kind, set[Value]] = {kind: set() for kind in _FACETS}
+    about = among.filter(kind__in=[Kind.CATEGORY, Kind.CONCEPT], project_id__in=projects, target_id__isnull=False)
+    for kind, target_id in about.order_by().values_list("kind", "target_id").distinct():
+        named[Kind(kind)].add(target_id or 0)
+    names = among.filter(kind__in=NAME_KINDS).order_by().values_list("kind", "subject_id", "target_id", _FROM, _INTO)
+    for kind, subject_id, target_id, gone, into in names:
+        named[Kind(kind)] |= {gone, into} if kind == Kind.TAG_DUPLICATE else {subject_id, target_id}
+
+    def present(engine: Engine) -> dict[Kind, set[Value]]:
+        plan = Plan(project_ids=projects)
+        return {
+            kind: engine.present(plan, _FACETS[kind], sorted(values, key=str)) if values else set()
+            for kind, values in named.items()
+        }
+
+    return answered(present, viewer)
 
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:
     """Those of a kind, a project, a state and from a confidence on; the surest first."""
-    rows = suggestions_visible(viewer).filter(confidence__gte=query.confidence, state=query.state)
+    rows = Suggestion.objects.filter(confidence__gte=query.confidence, state=query.state)
     if query.kind:
         rows = rows.filter(kind=query.kind)
     if query.project:
         rows = rows.filter(project__slug=query.project)
-    return rows.select_related("project", "decided_by").order_by("-confidence", "id")
+    return suggestions_visible(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
 
 
 def counts_by_kind(viewer: Viewer, query: ReviewQuery) -> dict[str, int]:
@@ -120,8 +143,8 @@ def projects_of(viewer: Viewer) -> list[Project]:
 
 def suggestion_shown(viewer: Viewer, suggestion_id: int) -> ShownSuggestion | None:
     """A suggestion with its names, or None where there is none that the viewer may see."""
-    rows = suggestions_visible(viewer).filter(pk=suggestion_id).select_related("project", "decided_by")
-    return next(iter(with_names(rows)), None)
+    rows = suggestions_visible(viewer, Suggestion.objects.filter(pk=suggestion_id))
+    return next(iter(with_names(rows.select_related("project", "decided_by"))), None)
 
 
 def with_names(rows: Iterable[Suggestion]) -> list[ShownSuggestion]:

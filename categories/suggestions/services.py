@@ -114,7 +114,7 @@ def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> Dec
 
 def _locked(suggestion_id: int, viewer: Viewer) -> Suggestion:
     """The suggestion, which the viewer may decide, locked until the end of the transaction."""
-    if not suggestions_visible(viewer).filter(pk=suggestion_id).exists():
+    if not suggestions_visible(viewer, Suggestion.objects.filter(pk=suggestion_id)).exists():
         raise SuggestionNotFound(suggestion_id)
     row = Suggestion.objects.select_for_update().filter(pk=suggestion_id).first()
     if row is None:
