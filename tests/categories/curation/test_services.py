@@ -9,8 +9,11 @@ from categories.curation.integrity import findings, vocabulary_mend
 from categories.curation.reading import TermNotFound
 from categories.curation.requests import Alias, Merge, Move, Relate, Rename, Retag, Split
 from categories.curation.services import MayNotCurate, PlanChanged, curation_apply, curation_plan
+from categories.looking import CategoryNotFoundError
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, FormerPath, Relationship, TagAlias
+from categories.overview import category_overview
 from categories.queries import resolve_categories
+from categories.requests import CategoryRequest
 from memories.models import Corpus, Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -110,6 +113,15 @@ def test_an_old_path_goes_on_finding_its_category_and_what_comes_by_it(corpus, c
         "boat-yard/dock/jetty",
     ]
     assert findings() == []
+
+
+def test_every_door_finds_a_category_by_a_path_that_it_had_until_that_is_taken_away(corpus, curator):
+    apply(curator, Move(category="kitchen/oven", parent="yard"))
+    found = category_overview(CategoryRequest("Kitchen/Oven"), curator)
+    assert found.category.node.path == "yard/oven"
+    apply(curator, Alias(kind="category", term="yard/oven", remove=["kitchen/oven"]))
+    with pytest.raises(CategoryNotFoundError):
+        category_overview(CategoryRequest("kitchen/oven"), curator)
 
 
 def test_a_former_path_ends_when_somebody_is_there_again(corpus, curator):
