@@ -173,7 +173,7 @@ def relate(request: ApiRequest, asked: Relate) -> Answer:
 
 @router.post("/curation/retag", response={200: Answer, **_ERRORS}, operation_id="curation_retag")
 def retag(request: ApiRequest, asked: Retag) -> Answer:
-    """Change tags, categories or concepts of all memories that match a query. It needs the token of a dry run."""
+    """Change tags, categories, concepts or entities of all memories that match. It needs the token of a dry run."""
     if not (asked.dry_run or asked.token):
         allowed(request, "curate")
         raise ApiError(

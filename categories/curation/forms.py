@@ -142,6 +142,8 @@ class RetagForm(VerbForm):
     remove_categories = _names("Remove categories")
     add_concepts = _names("Add concepts")
     remove_concepts = _names("Remove concepts")
+    add_entities = _names("Add entities", "One a line, such as person:Ada.")
+    remove_entities = _names("Remove entities")
     set_category = _target("Set the category", required=False, help_text="In place of all others.")
 
     def arguments(self) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Relate(Asked):
 
 
 class Retag(Asked):
-    """Change the tags, categories or concepts of all memories that match a query."""
+    """Change the tags, categories, concepts or entities of all memories that match a query."""
 
     verb = "retag"
     query: Query = Field(description="A query string as the explorer has it; empty means every memory.")
@@ -161,6 +161,8 @@ class Retag(Asked):
     remove_categories: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
     add_concepts: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
     remove_concepts: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+    add_entities: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+    remove_entities: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
 
     @model_validator(mode="after")
     def _changes_something(self) -> "Retag":

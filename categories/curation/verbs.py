@@ -219,11 +219,11 @@ def _retagged(asked: Retag, viewer: Viewer, ids: tuple[int, ...]) -> Iterable[tu
         yield "tag", tuple(removed), None
     for tag in added:
         yield "tag", (), tag
-    for kind, come, go in (
-        ("category", asked.add_categories, asked.remove_categories),
-        ("concept", asked.add_concepts, asked.remove_concepts),
+    for kind, plural, come, go in (
+        ("category", "categories", asked.add_categories, asked.remove_categories),
+        ("concept", "concepts", asked.add_concepts, asked.remove_concepts),
+        ("entity", "entities", asked.add_entities, asked.remove_entities),
     ):
-        plural = "categories" if kind == "category" else "concepts"
         adds = [term_named(kind, name, viewer, f"add_{plural}") for name in come]
         goes = [term_named(kind, name, viewer, f"remove_{plural}") for name in go]
         _refuse_both(adds, goes, plural)

@@ -80,6 +80,7 @@ def some_verb(rng):
                         {"set_category": some_ref(rng, "category")},
                         {"add_categories": [some_ref(rng, "category")], "remove_concepts": [some_ref(rng, "concept")]},
                         {"remove_categories": [some_ref(rng, "category")], "add_concepts": [some_ref(rng, "concept")]},
+                        {"add_entities": [some_ref(rng, "entity")], "remove_entities": [some_ref(rng, "entity")]},
                         {},
                     ]
                 ),

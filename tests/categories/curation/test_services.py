@@ -8,7 +8,7 @@ from categories.curation.desk import CurationRefused
 from categories.curation.integrity import findings, vocabulary_mend
 from categories.curation.reading import TermNotFound
 from categories.curation.requests import Alias, Merge, Move, Relate, Rename, Retag, Split
-from categories.curation.services import MayNotCurate, PlanChanged, curation_apply, curation_plan
+from categories.curation.services import MayNotCurate, PlanChanged, curation_apply, curation_plan, curation_undo
 from categories.looking import CategoryNotFoundError
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, FormerPath, Relationship, TagAlias
 from categories.overview import category_overview
@@ -245,12 +245,18 @@ def test_all_that_match_a_query_are_retagged(corpus, curator):
         remove_tags=["kettle"],
         set_category="Yard",
         add_concepts=["safety"],
+        add_entities=["person:Ada"],
+        remove_entities=["tool:kettle"],
     )
-    plan = apply(curator, asked).plan
-    assert plan.memories == 2
+    before = dump()
+    applied = apply(curator, asked)
+    assert applied.plan.memories == 2
     assert (tags("t2"), tags("t5")) == (["hardware", "boiler"], ["boiler"])
     assert set(Memory.objects.get(external_id="t2").category_links.values_list("category__path", flat=True)) == {"yard"}
     assert total(curator, concept="safety") == 5
+    assert list(Memory.objects.get(external_id="t2").entity_links.values_list("entity__name", flat=True)) == ["Ada"]
+    curation_undo(curation_id=applied.curation.pk, viewer=curator)
+    assert dump() == before
 
 
 def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
