@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent_tools.rendering import Shown
 from config.errors import error_of_input
+from search.labels import legible
 from search.query import Problem, QueryError
 
 Arguments = dict[str, Any]
@@ -36,9 +37,11 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
             if isinstance(item, bool):
                 pairs.append((key, "1" if item else "0"))
             elif isinstance(item, str | int | float):
-                pairs.append((key, str(item)))
+                # To JSON 10.0 is the number 10.
+                whole = isinstance(item, float) and item.is_integer()
+                pairs.append((key, str(int(item) if whole else item)))
             else:
-                problems.append(Problem(key[:60], "is not a text, a number, a switch or a list of these"))
+                problems.append(Problem(legible(key), "is not a text, a number, a switch or a list of these"))
     if problems:
         raise QueryError(problems)
     return pairs

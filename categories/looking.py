@@ -12,6 +12,7 @@ from categories.names import Names, names_at
 from categories.tree import Node, Tree, similar_paths, tree_at
 from search.engines.base import Engine
 from search.engines.tantivy.parts import Array, Mask
+from search.labels import legible
 from search.result import SearchWarning
 
 _NEAR_NAMES = 5
@@ -23,7 +24,7 @@ class CategoryNotFoundError(Exception):
 
     def __init__(self, name: str, did_you_mean: Sequence[str] = ()) -> None:
         self.did_you_mean = tuple(did_you_mean)
-        super().__init__(f"Category not found: {name[:100]}")
+        super().__init__(f"Category not found: {legible(name, 100)}")
 
 
 @dataclass(frozen=True, slots=True)

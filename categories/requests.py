@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from search.labels import legible
 from search.query import MAX_VALUE_LENGTH, Problem, QueryError
 from search.result import SearchWarning
 
@@ -123,7 +124,7 @@ class _Given:
             if known not in keys:
                 near = tuple(difflib.get_close_matches(key[:60], keys, 1))
                 told = f"the parameters are {', '.join(keys)}"
-                self._problems.append(Problem(_shown(key), "is not a parameter", told, near))
+                self._problems.append(Problem(legible(key), "is not a parameter", told, near))
             elif self._values.setdefault(known, value.strip()) != value.strip():
                 self._problems.append(Problem(known, "is given twice with different values", "give it once"))
 
@@ -144,7 +145,7 @@ class _Given:
     def switch(self, key: str) -> bool:
         text = self._values.get(key, "").lower()
         if text not in _SWITCHES:
-            self._problems.append(Problem(key, f"'{_shown(text)}' is not a switch", "write 1 or 0"))
+            self._problems.append(Problem(key, f"'{legible(text)}' is not a switch", "write 1 or 0"))
         return _SWITCHES.get(text, False)
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
@@ -154,7 +155,7 @@ class _Given:
         if written not in choices:
             told = f"write one of {', '.join(choices)}"
             near = tuple(difflib.get_close_matches(written, choices, 1))
-            self._problems.append(Problem(key, f"'{_shown(text)}' is not one of the choices", told, near))
+            self._problems.append(Problem(key, f"'{legible(text)}' is not one of the choices", told, near))
         return written
 
     def limit(self, default: int, most: int) -> int:
@@ -163,21 +164,16 @@ class _Given:
             return default
         if not (text.isascii() and _NUMBER.fullmatch(text)):
             told = f"write a number from 1 to {most}"
-            self._problems.append(Problem("limit", f"'{_shown(text)}' is not a whole number", told))
+            self._problems.append(Problem("limit", f"'{legible(text)}' is not a whole number", told))
             return default
         # A number of a thousand digits is too large in any case.
         asked = int(text[:12])
         allowed = min(max(asked, 1), most)
         if allowed != asked:
-            told = f"limit {_shown(text)} is out of bounds: {allowed} was taken, of 1 to {most}."
+            told = f"limit {legible(text)} is out of bounds: {allowed} was taken, of 1 to {most}."
             self.notices.append(SearchWarning(told, "limit"))
         return allowed
 
     def check(self) -> None:
         if self._problems:
             raise QueryError(self._problems)
-
-
-def _shown(text: str) -> str:
-    short = text if len(text) <= 60 else f"{text[:60]}…"
-    return "".join(character if character.isprintable() else "\ufffd" for character in short)

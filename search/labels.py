@@ -24,6 +24,12 @@ _FAMILIES = {
 }
 
 
+def legible(text: str, most: int = 60) -> str:
+    """What somebody wrote, as an error repeats it: its beginning, without what cannot be printed."""
+    short = text if len(text) <= most else f"{text[:most]}…"
+    return "".join(c if c.isprintable() else "\ufffd" for c in short)
+
+
 def type_family(memory_type: str) -> str:
     """What sort of thing a type is, for its colour."""
     words = set(memory_type.lower().replace("_", "-").replace(" ", "-").split("-"))

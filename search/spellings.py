@@ -8,6 +8,8 @@ from typing import Any
 
 from django.utils.datastructures import MultiValueDict
 
+from search.labels import legible
+
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 # The spellings that other systems and earlier specifications use, accepted for the canonical name.
@@ -107,7 +109,7 @@ def _apply_offset(offset: str, data: dict[str, Any], problems: list[Problem]) ->
     size = str(data.get("page_size", 25))
     if not (_COUNT.fullmatch(offset) and _COUNT.fullmatch(size) and int(size)):
         problems.append(
-            Problem("offset", f"'{_clean_name(offset[:40])}' is not a whole number", "write 0 or a multiple of limit")
+            Problem("offset", f"'{legible(offset, 40)}' is not a whole number", "write 0 or a multiple of limit")
         )
     elif int(offset) % int(size):
         problems.append(Problem("offset", f"{offset} is not a multiple of limit, {size}", "use page and page_size"))
@@ -119,47 +121,42 @@ def _apply_offset(offset: str, data: dict[str, Any], problems: list[Problem]) ->
 
 def _unknown(given: str, names: Collection[str]) -> Problem:
     known = [*names, *ALIASES]
-    shown = given if len(given) <= 60 else given[:60] + "…"
     return Problem(
-        _clean_name(shown),
+        legible(given),
         "is not a parameter",
         f"the parameters are {', '.join(names)}",
         tuple(dict.fromkeys(difflib.get_close_matches(given[:60], known, 3, 0.7))),
     )
 
 
-def _clean_name(name: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in name)
-
-
 def problem_of(parameter: str, value: Any, detail: Mapping[str, Any], choices: Sequence[str]) -> Problem:
     """The error of a field in words: what was wrong, what is allowed. `choices` are those of one that has any."""
     given = str(value[0] if isinstance(value, list) and len(value) == 1 else value)
-    shown = _clean_name(given if len(given) <= 80 else given[:80] + "…")
+    told = legible(given, 80)
     context = detail.get("ctx", {})
     match detail["type"]:
         case "enum":
             return Problem(
                 parameter,
-                f"'{shown}' is not one of the choices",
+                f"'{told}' is not one of the choices",
                 f"write one of {', '.join(choices)}",
-                tuple(difflib.get_close_matches(shown, choices, 3)),
+                tuple(difflib.get_close_matches(told, choices, 3)),
             )
         case "string_too_long":
             return Problem(parameter, f"is {len(given):,} characters long", f"write at most {context['max_length']:,}")
         case "too_long":
             return Problem(parameter, "has too many values", f"give at most {context['max_length']}")
         case "int_parsing" | "int_type" | "int_from_float" | "int_parsing_size":
-            return Problem(parameter, f"'{shown}' is not a whole number", "write a number such as 1")
+            return Problem(parameter, f"'{told}' is not a whole number", "write a number such as 1")
         case "float_parsing" | "float_type" | "finite_number":
-            return Problem(parameter, f"'{shown}' is not a number", "write a number such as 0.35")
+            return Problem(parameter, f"'{told}' is not a number", "write a number such as 0.35")
         case "greater_than_equal":
-            return Problem(parameter, f"{shown} is too small", f"write {context['ge']} or more")
+            return Problem(parameter, f"{told} is too small", f"write {context['ge']} or more")
         case "less_than_equal":
-            return Problem(parameter, f"{shown} is too large", f"write {context['le']:,} or less")
+            return Problem(parameter, f"{told} is too large", f"write {context['le']:,} or less")
         case "bool_parsing" | "bool_type":
-            return Problem(parameter, f"'{shown}' is not a switch", "write 1 or 0")
+            return Problem(parameter, f"'{told}' is not a switch", "write 1 or 0")
         case "value_error":
             message, _, suggestion = str(context["error"]).partition(": ")
-            return Problem(parameter, f"'{shown}' {message}", suggestion)
-    return Problem(parameter, f"'{shown}': {detail['msg']}")
+            return Problem(parameter, f"'{told}' {message}", suggestion)
+    return Problem(parameter, f"'{told}': {detail['msg']}")

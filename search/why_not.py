@@ -20,7 +20,7 @@ from search.engines import answered
 from search.engines.base import Engine, Filter, LanguageText, Meaning, Plan
 from search.engines.nearest import similarities_of
 from search.facets import DEFAULT_STATES, FACET, Kind
-from search.labels import listed, moment_label, with_article
+from search.labels import legible, listed, moment_label, with_article
 from search.planning import Planned, build_plan
 from search.query import Problem, QueryError, SearchQuery, Sort
 from search.relevance import ranked_page
@@ -101,8 +101,8 @@ def take_id(pairs: Iterable[tuple[str, str]]) -> tuple[int, list[tuple[str, str]
         raise QueryError([Problem("id", message, "write the number of one memory, such as id=123")])
     found = _ID.fullmatch(given[0])
     if found is None:
-        shown = "".join(c if c.isprintable() else "\ufffd" for c in given[0][:40])
-        raise QueryError([Problem("id", f"'{shown}' is not the number of a memory", "write a number such as 123")])
+        told = legible(given[0], 40)
+        raise QueryError([Problem("id", f"'{told}' is not the number of a memory", "write a number such as 123")])
     return int(found[1]), rest
 
 

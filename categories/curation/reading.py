@@ -30,6 +30,7 @@ from categories.queries import (
 from memories.models import Memory
 from memories.records import unstorable
 from search.engines.postgres import PostgresEngine
+from search.labels import legible
 from search.planning import build_plan
 from search.query import QueryError, SearchQuery, Sort
 from search.run import Rows, run
@@ -47,8 +48,7 @@ class TermNotFound(LookupError):  # noqa: N818 - it reads as what happened
     def __init__(self, kind: str, name: str, field: str = "") -> None:
         self.kind, self.name, self.field = kind, name, field
         self.near: tuple[str, ...] = ()
-        shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:80])
-        super().__init__(f"There is no {kind} “{shown}” that you may see.")
+        super().__init__(f"There is no {kind} “{legible(name, 80)}” that you may see.")
 
 
 # --- terms by name --------------------------------------------------------------------------------------------------

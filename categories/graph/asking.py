@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memories.records import unstorable
+from search.labels import legible
 from search.query import MAX_PAGE, MAX_VALUES, Problem
 
 # What `rel` calls two that one memory names, beside the types of relationships.
@@ -151,7 +152,7 @@ class PathRequest(Asked):
 
 def _unknown(given: str, known: list[str]) -> Problem:
     return Problem(
-        "".join(c if c.isprintable() else "\ufffd" for c in given[:60]),
+        legible(given),
         "is not a parameter",
         f"the parameters are {', '.join(known)}" if known else "there are no parameters here",
         tuple(difflib.get_close_matches(given[:60], known, 3, 0.7)),
@@ -161,21 +162,21 @@ def _unknown(given: str, known: list[str]) -> Problem:
 def _problem(key: str, given: Any, detail: Mapping[str, Any]) -> Problem:
     """A field's error in words: what was wrong, what is allowed."""
     value = given[0] if isinstance(given, list) and len(given) == 1 else given
-    shown = "".join(c if c.isprintable() else "\ufffd" for c in str(value)[:80])
+    told = legible(str(value), 80)
     context = detail.get("ctx", {})
     match detail["type"]:
         case "enum":
-            return Problem(key, f"'{shown}' is not one of the choices", f"write one of {context['expected']}")
+            return Problem(key, f"'{told}' is not one of the choices", f"write one of {context['expected']}")
         case "string_too_long":
             return Problem(key, f"is {len(str(value)):,} characters long", f"write at most {context['max_length']:,}")
         case "too_long":
             return Problem(key, "has too many values", f"give at most {context['max_length']}")
         case "greater_than_equal":
-            return Problem(key, f"{shown} is too small", f"write {context['ge']} or more")
+            return Problem(key, f"{told} is too small", f"write {context['ge']} or more")
         case "less_than_equal":
-            return Problem(key, f"{shown} is too large", f"write {context['le']:,} or less")
+            return Problem(key, f"{told} is too large", f"write {context['le']:,} or less")
         case "bool_parsing" | "bool_type":
-            return Problem(key, f"'{shown}' is not a switch", "write 1 or 0")
+            return Problem(key, f"'{told}' is not a switch", "write 1 or 0")
         case "value_error":
-            return Problem(key, f"'{shown}' {context['error']}")
-    return Problem(key, f"'{shown}' is not a whole number", "write a number such as 1")
+            return Problem(key, f"'{told}' {context['error']}")
+    return Problem(key, f"'{told}' is not a whole number", "write a number such as 1")

@@ -24,6 +24,7 @@ from memories.queries import MemoryTitle
 from memories.records import unstorable
 from search.engines.base import Engine, Plan
 from search.facets import DEFAULT_STATES
+from search.labels import legible
 from search.planning import Planned, build_plan, explain_unknown, visible_ids
 from search.query import SearchQuery
 from search.vocabulary import evidence_of
@@ -107,7 +108,7 @@ def find(look: Look, ref: str) -> Term:
     """The node that a reference means: an id, else a name, an alias, or of entities `type:name`."""
     kind, ref = look.kind, ref.strip()
     if not ref or unstorable(ref):
-        raise NameUnknownError(kind, "".join(c if c.isprintable() else "\ufffd" for c in ref))
+        raise NameUnknownError(kind, legible(ref, 200))
     is_id = ref.isascii() and ref.isdecimal() and len(ref) <= 18
     meant = _known(look, look.terms([int(ref)]).values()) if is_id else ()
     if not meant:

@@ -40,6 +40,20 @@ def test_category_is_searched_by_any_name_with_its_children(ids):
     assert reply["chunks"] == []
 
 
+@pytest.mark.parametrize("arguments", [{"category": "\ud800"}, {"category": "x", "\ud800": {}}, {"\ud800": 1}])
+def test_half_of_a_surrogate_pair_is_not_repeated(ids, arguments):
+    with pytest.raises(ToolRefusedError) as refused:
+        call(TOOL["category_search"], arguments, command_viewer())
+    assert "\ufffd" in str(refused.value)
+    assert str(refused.value).encode()
+
+
+def test_a_number_is_the_same_however_json_writes_it(ids):
+    assert ask("list_categories", limit=2.0)["returned_categories"] == 2
+    with pytest.raises(ToolRefusedError, match=r"limit: '2\.5' is not a whole number"):
+        ask("list_categories", limit=2.5)
+
+
 def test_concepts_of_a_category_are_listed(ids):
     reply = ask("list_concepts_in_category", category="yard", include_children=True, sort_by="name")
     assert reply["statistics"] == {
