@@ -78,7 +78,7 @@ class Journal:
     def _rows_update(self, changes: Sequence[RowChange], tables: Sequence[str]) -> None:
         for table in tables:
             after = [
-                {"id": change.id, **change.values}
+                {"id": change.id, **self._made(change.values)}
                 for change in changes
                 if change.table == table and change.values is not None and not change.is_new
             ]
@@ -88,6 +88,11 @@ class Journal:
             before = [{name: images[row["id"]][name] for name in row} for row in after]
             rows_update(table, after)
             self._note(table, Action.UPDATE, before=before, after=after)
+
+    def _made(self, values: Mapping[str, Any]) -> Row:
+        """Columns of a row, with the ids that what was made has in the database."""
+        ends = {name: self._id("entity", values[name]) for name in ("source_id", "target_id") if name in values}
+        return {**values, **ends}
 
     def _note(self, table: str, action: Action, **values: Any) -> None:
         if any(values.values()):

@@ -29,7 +29,9 @@ def term_rename(desk: Desk, kind: str, term_id: int, name: str) -> None:
 
 
 def term_split(desk: Desk, kind: str, term_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
-    """Make another concept or entity of the same type, and link some of the memories to it instead."""
+    """Make another concept or entity of the same type, and link some of the memories to it instead. Of an entity come
+    along the relationships that these memories alone bear out.
+    """
     row = desk.table(kind)[term_id]
     new = clean_term_name(kind, name)
     if new.lower() in {known.lower() for known in (row["name"], *row["aliases"])}:
@@ -42,6 +44,20 @@ def term_split(desk: Desk, kind: str, term_id: int, name: str, memory_ids: tuple
     desk.title = f"Split {new} off the {kind} {row['name']}"
     desk.touched.add((kind, term_id))
     desk.line(f"new {kind}", "", new)
+    if kind == "entity":
+        _facts_split(desk, term_id, made, set(memory_ids))
+
+
+def _facts_split(desk: Desk, entity_id: int, made: int, memory_ids: set[int]) -> None:
+    entities = desk.table("entity")
+    for row in desk.table("relationship").values():
+        if not row["evidence_ids"] or not memory_ids.issuperset(row["evidence_ids"]):
+            continue
+        for side in ("source_id", "target_id"):
+            if row[side] == entity_id:
+                row[side] = made
+        told = row["fact"] or row["relationship_type"]
+        desk.line("relationship comes along", told, entities[made]["name"], of=("relationship", row["id"]))
 
 
 def clean_term_name(kind: str, name: str) -> str:

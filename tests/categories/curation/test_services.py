@@ -172,6 +172,18 @@ def test_relationships_of_a_merged_entity_follow_and_those_with_itself_end(corpu
     assert total(curator, entity="Ada") == total(curator, entity="person:Mio") == 3
 
 
+def test_of_a_split_entity_come_along_the_relationships_that_its_memories_alone_bear_out(corpus, curator):
+    before = dump()
+    applied = apply(curator, Split(kind="entity", term="tool:kettle", name="teapot", memories=[number("t1")]))
+    facts = Relationship.objects.filter(target__entity_type="tool").order_by("id")
+    assert [str(fact) for fact in facts] == ["person:Mio owns tool:teapot", "person:Ada owns tool:kettle"]
+    assert ("relationship comes along", "owns", "teapot") in [
+        (line.label, line.before, line.after) for line in applied.plan.lines
+    ]
+    curation_undo(curation_id=applied.curation.pk, viewer=curator)
+    assert dump() == before
+
+
 def test_an_entity_merged_into_another_type_is_known_by_its_full_name(corpus, curator):
     applied = apply(curator, Merge(kind="entity", source="boat:Mio", target="person:Mio"))
     assert applied.curation.title == "Merged the entity boat:Mio into person:Mio"
