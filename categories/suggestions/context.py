@@ -208,7 +208,7 @@ def build_review(
             for least in sorted({*_CONFIDENCES, query.confidence})
         ),
         kind=labels[query.kind],
-        rows=tuple(_row(one, query, is_current=bool(current and one.row.pk == current.row.pk)) for one in shown),
+        rows=tuple(queue_row(one, query, is_current=bool(current and one.row.pk == current.row.pk)) for one in shown),
         detail=_detail(current, evidence, query, may_decide, zone) if current and evidence else None,
         pager=pager if pages > 1 else None,
         previous_url=review_url(query.but(page=query.page), before.row.pk) if before else pager.previous_url,
@@ -233,7 +233,7 @@ def proposal_text(one: ShownSuggestion) -> str:
     return one.target.label
 
 
-def _row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = False) -> QueueRow:
+def queue_row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = False) -> QueueRow:
     return QueueRow(
         id=one.row.pk,
         url=review_url(query.but(page=query.page), one.row.pk),
@@ -297,7 +297,7 @@ def _detail(
         shared=tuple(row.evidence.get("terms", ())),
         speakers=tuple(_mention(memory, zone) for memory in evidence.speakers),
         speaking=_speaking(one, evidence),
-        alternatives=tuple(_row(other, query) for other in evidence.alternatives),
+        alternatives=tuple(queue_row(other, query) for other in evidence.alternatives),
         may_decide=may_decide,
         accept_url=reverse("suggestions:accept", args=[row.pk]),
         reject_url=reverse("suggestions:reject", args=[row.pk]),
@@ -388,39 +388,3 @@ def _speaking(one: ShownSuggestion, evidence: Evidence) -> str:
     if one.target.id is None:
         return f"Proposed for {memories(evidence.speaking)} more"
     return f"{memories(evidence.speaking)} of the project with it"
-
-
-# --- accepting many --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ManyContext:
-    """What accepting many would do, before it does."""
-
-    kind: str
-    count: int
-    shown: str
-    least: str
-    sample: tuple[QueueRow, ...]
-    is_too_many: bool
-    most: str
-    querystring: str
-    back_url: str
-    notices: tuple[str, ...]
-
-
-def build_many(
-    query: ReviewQuery, count: int, most: int, sample: Sequence[ShownSuggestion], notices: Sequence[str] = ()
-) -> ManyContext:
-    return ManyContext(
-        kind=kind_labels()[query.kind],
-        count=count,
-        shown=plural(count, "suggestion"),
-        least=f"{query.confidence:.0%}",
-        sample=tuple(_row(one, query) for one in sample),
-        is_too_many=count > most,
-        most=number(most),
-        querystring=query.querystring(),
-        back_url=review_url(query),
-        notices=tuple(notices),
-    )

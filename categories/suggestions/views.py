@@ -10,8 +10,9 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from categories.suggestions.context import build_many, build_review, review_url
+from categories.suggestions.context import build_review, review_url
 from categories.suggestions.evidence import evidence_of
+from categories.suggestions.many_context import build_many
 from categories.suggestions.queries import projects_of, queue_of, suggestion_shown, suggestions_matching, with_names
 from categories.suggestions.requests import ReviewQuery
 from categories.suggestions.services import (
