@@ -31,6 +31,7 @@ def category_search(arguments: Arguments, viewer: Viewer) -> str:
         "concepts": _used([_concept(one) for one in found.concepts]),
     }
     if found.children:
+        statistics["total_child_categories"] = found.children_total
         tables["child_categories"] = [_child(one) for one in found.children]
     if found.chunks is not None:
         tables["chunks"] = _used([_chunk(one) for one in found.chunks])
