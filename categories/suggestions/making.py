@@ -6,10 +6,12 @@ What is open is brought up to date by the next run, what was decided stays as it
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
 from django.db import connection, transaction
+from django.utils import timezone
 
 from access.viewer import Viewer
 from categories.suggestions.classifying import CHOSEN, Choice, Classifier, members_of
@@ -86,6 +88,8 @@ class Tally:
     """Open already, and brought up to date."""
     decided: int = 0
     """Accepted or rejected before: never asked again."""
+    gone: int = 0
+    """Open before, and proposed no more."""
     accepted: int = 0
     """By what a project allows."""
 
@@ -102,7 +106,9 @@ def suggest(
     tallies: dict[Kind, Tally] = {}
     withdraw()
     for kind in kinds:
-        tallies[kind] = _written(_proposals(kind, project), limit)
+        begun, found = timezone.now(), set[str]()
+        tallies[kind] = _written(_proposals(kind, project), limit, found)
+        tallies[kind].gone = _leave_out(kind, project, found, begun)
         if kind in (Kind.CATEGORY, Kind.CONCEPT):
             tallies[kind].accepted = _accept_allowed(kind, project, viewer)
         tell(kind, tallies[kind])
@@ -206,10 +212,12 @@ def _embedder_at_hand() -> Embedder | None:
 # --- writing it down -------------------------------------------------------------------------------------------------
 
 
-def _written(proposals: Iterable[Proposal], limit: int | None) -> Tally:
+def _written(proposals: Iterable[Proposal], limit: int | None, found: set[str]) -> Tally:
+    """Write proposals down, of new ones the surest where there is a limit. `found` gets the fingerprints of all."""
     tally = Tally()
     kept: list[Proposal] = []
     for block in _blocks(proposals):
+        found.update(one.fingerprint for one in block)
         known = _states(block)
         tally.decided += sum(state != Suggestion.State.OPEN for state in known.values())
         again = [one for one in block if known.get(one.fingerprint) == Suggestion.State.OPEN]
@@ -223,6 +231,22 @@ def _written(proposals: Iterable[Proposal], limit: int | None) -> Tally:
             kept = sorted(kept, key=lambda one: (-one.confidence, one.fingerprint))[:limit]
     _write(kept, tally)
     return tally
+
+
+def _leave_out(kind: Kind, project: Project | None, found: Collection[str], begun: datetime) -> int:
+    """Take away what was open before a run, and what the run did not propose again: the texts are others by now."""
+    # What another run has made meanwhile it may have seen more for; what a person has had in hand stays with people.
+    rows = Suggestion.objects.filter(kind=kind, state=Suggestion.State.OPEN, made_at__lt=begun, decided_at=None)
+    if kind in (Kind.CATEGORY, Kind.CONCEPT):
+        # Of a memory that somebody is at, the others are still to be decided, though it has one now.
+        accepted = Suggestion.objects.filter(kind=kind, state=Suggestion.State.ACCEPTED)
+        rows = rows.exclude(subject_id__in=accepted.values("subject_id"))
+    if project:
+        rows = rows.filter(project=project)
+    gone = [pk for pk, known in rows.values_list("pk", "fingerprint").iterator(_BLOCK) if known not in found]
+    for block in _blocks(gone):
+        Suggestion.objects.filter(pk__in=block, state=Suggestion.State.OPEN).delete()
+    return len(gone)
 
 
 def _states(proposals: Sequence[Proposal]) -> dict[str, str]:

@@ -51,5 +51,7 @@ class Command(BaseCommand):
 
     def _tell(self, kind: Kind, tally: Tally) -> None:
         said = f"{tally.new:,} new, {tally.known:,} open already, {tally.decided:,} decided before"
+        if tally.gone:
+            said += f", {tally.gone:,} proposed no more"
         automatic = f", {tally.accepted:,} accepted as projects allow" if tally.accepted else ""
         self.stdout.write(f"{kind.label}: {said}{automatic}.")

@@ -14,10 +14,11 @@ from categories.suggestions.making import suggest
 from categories.suggestions.models import Suggestion, SuggestionPolicy
 from categories.suggestions.policies import policy_set
 from categories.suggestions.proposals import Kind
-from categories.suggestions.services import suggestion_reject, suggestion_undo
+from categories.suggestions.services import suggestion_accept, suggestion_reject, suggestion_undo
 from memories.images import Ref
 from memories.models import Memory
-from memories.services import ChangeRefused, NotAllowed, memory_classify, memory_delete
+from memories.records import MemoryChanges
+from memories.services import ChangeRefused, NotAllowed, memory_classify, memory_delete, memory_update
 from tests.categories.suggestions.conftest import EVERYTHING, embedded, member_of, pk_of, remember
 
 pytestmark = pytest.mark.django_db
@@ -267,6 +268,30 @@ def test_what_applies_no_more_is_withdrawn(garden):
     made(Kind.CATEGORY)
     assert not Suggestion.objects.filter(pk=row.pk).exists()
     assert not Suggestion.objects.filter(subject_id=pk_of("tree")).exists()
+
+
+def test_what_else_is_proposed_of_a_memory_outlives_a_decision(db):
+    remember("mill", "Stones", "About stones.", concepts=["mill race", "grain elevator"])
+    remember("mill", "Ice", "Ice in the mill race, and on the grain elevator.", id="ice")
+    made(Kind.CONCEPT)
+    first, second = Suggestion.objects.filter(subject_id=pk_of("ice"))
+    suggestion_accept(suggestion_id=first.pk, viewer=EVERYTHING)
+    made(Kind.CONCEPT)
+    assert list(Suggestion.objects.filter(state="open")) == [second]
+
+
+def test_what_a_run_proposes_no_more_goes_unless_a_person_had_it_in_hand(db):
+    for title in ("Oil the chain", "Buckets came loose", "Who greases it"):
+        remember("mill", title, "The grain elevator again. " + title + " of the grain elevator.")
+    made(Kind.CONCEPT)
+    rows = Suggestion.objects.filter(proposal__concept__iexact="grain elevator").order_by("id")
+    assert rows.count() == 3
+    kept, changed = rows[0].pk, rows[1].subject_id
+    suggestion_reject(suggestion_id=kept, viewer=EVERYTHING)
+    suggestion_undo(suggestion_id=kept, viewer=EVERYTHING)
+    memory_update(memory_id=changed, changes=MemoryChanges(content="The brakes again."), viewer=EVERYTHING)
+    made(Kind.CONCEPT)
+    assert [row.pk for row in rows.all()] == [kept]
 
 
 @pytest.mark.django_db(transaction=True)
