@@ -107,10 +107,6 @@ class Figures:
     def own_memories(self, category_id: int) -> int:
         return int(self.own[self.code(category_id)])
 
-    def seen_ids(self) -> Ids:
-        """The categories that the viewer may know of, for who does not see everything."""
-        return self.filing.ids_of("category")[self.known]
-
     def slots(self, category_id: int, *, below: bool) -> Array:
         """The memories in a category, in the order of their slots."""
         column = "category" if below else "category_own"

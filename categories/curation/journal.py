@@ -24,14 +24,13 @@ from categories.curation.tables import (
     rows_insert,
     rows_update,
 )
-from categories.models import CurationChange, MadeBy
+from categories.models import CurationChange
 
 Action = CurationChange.Action
 
 # So many links stand in one row of the journal.
 BLOCK = 20_000
 # A person's link says more than an import's, and that more than a model's.
-RANKS = (MadeBy.HUMAN.value, MadeBy.IMPORT.value, MadeBy.MODEL.value)
 _RANKS = "array_position(ARRAY['human', 'import', 'model'], {0}.made_by::text)"
 _LINK_VALUES = "jsonb_build_array(memory_id, {column}, made_by, weight, created_at)"
 

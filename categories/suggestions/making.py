@@ -19,7 +19,7 @@ from categories.suggestions.concepts import STATES, concept_proposals
 from categories.suggestions.duplicates import concept_duplicate_proposals, entity_proposals, tag_proposals
 from categories.suggestions.likeness import likeness_proposals
 from categories.suggestions.models import Suggestion, SuggestionPolicy
-from categories.suggestions.proposals import MEMORY_KINDS, Kind, Proposal
+from categories.suggestions.proposals import Kind, Proposal
 from categories.suggestions.services import REFUSALS, suggestion_accept
 from memories.embedders import Embedder, EmbedderUnavailable, load_embedder
 from memories.embeddings import ServingModel, serving_model
@@ -308,4 +308,3 @@ def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 ALL_KINDS = tuple(Kind)
-OF_A_PROJECT = MEMORY_KINDS
