@@ -76,7 +76,7 @@ def term_named(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref
 
 def names_like(error: TermNotFound, viewer: Viewer) -> tuple[str, ...]:
     """What may have been meant by a name that means nothing: of what the viewer sees, as a search by it says."""
-    if error.kind not in KINDS:
+    if error.kind not in KINDS or unstorable(error.name):
         return ()
     answer = run(SearchQuery().only(error.kind, error.name), viewer, rows=Rows.NONE)
     return next((warning.did_you_mean for warning in answer.warnings if warning.parameter == error.kind), ())
