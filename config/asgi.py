@@ -11,9 +11,11 @@ from agent_tools.door import AgentDoor  # noqa: E402 - they read the settings
 from config.serving import steady_memory  # noqa: E402
 from memories.embeddings import load_in_background  # noqa: E402
 from search.rereading import load_in_background as load_cross_encoder  # noqa: E402
+from search.warming import warm_in_background  # noqa: E402
 
 application = AgentDoor(site)
 steady_memory()
 # What a model brings along stays as well.
 load_in_background(then=steady_memory)
 load_cross_encoder()
+warm_in_background()

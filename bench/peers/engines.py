@@ -25,6 +25,7 @@ from search.planning import Planned, build_plan
 from search.query import SearchQuery
 from search.result import SearchResult
 from search.run import run
+from search.warming import warm
 
 
 class PostgresPeer:
@@ -97,6 +98,9 @@ class TantivyPeer(PostgresPeer):
     def open(self) -> None:
         indexer().catch_up()
         super().open()
+        # As a server does when it begins.
+        with self.turn():
+            warm()
 
     def size_bytes(self) -> int:
         return folder_bytes(Path(settings.SEARCH_INDEX))

@@ -191,6 +191,9 @@ class Engine(Protocol):
     def revision(self) -> str:
         """Changes whenever an answer may: what is kept of answers is kept under it."""
 
+    def make_ready(self) -> None:
+        """Begin to make what the first large answer would wait for."""
+
     def filing(self) -> "Filing":
         """How all memories are filed, for numbers that are not those of a query."""
 

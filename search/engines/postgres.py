@@ -160,6 +160,9 @@ class PostgresEngine:
     def __init__(self) -> None:
         self._known_near: dict[tuple[Plan, str, bool], Near] = {}
 
+    def make_ready(self) -> None:
+        """Postgres keeps by itself what it has read."""
+
     def filing(self) -> Filing:
         return packed_filing()
 

@@ -12,7 +12,7 @@ from search.engines.base import BUCKET_DAYS, FacetCounts, FacetRequest, Plan, Va
 from search.engines.tantivy import days
 from search.engines.tantivy.columns import codes_of, column_of, stretches, values_at
 from search.engines.tantivy.match import Matches
-from search.engines.tantivy.parts import SCALARS, Array, Bitmaps, Mask, Part, bitmap_of
+from search.engines.tantivy.parts import MULTIPLE, SCALARS, Array, Bitmaps, Mask, Part, bitmap_of
 from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
 from search.histogram import DayCount
@@ -128,6 +128,13 @@ class Counting:
         counter = self._counter("category_own", mask)
         at = [known.get(values[code], length) for code in codes]
         return [counter.of(code) if code < length else 0 for code in at]
+
+    def make_ready(self) -> None:
+        """Have the bitmaps made that large sets are counted by, where there can be such sets."""
+        if self._view.manifest.memories > 2 * _WORTH_BITMAPS:
+            for part in self._view.parts:
+                if part.size >= _LARGE_PART:
+                    part.bitmaps(MULTIPLE[0])
 
     def _counter(self, column: str, mask: Mask) -> Counter:
         hits = len(self._matches.slots(mask))

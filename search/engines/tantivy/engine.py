@@ -74,6 +74,10 @@ class TantivyEngine:
     def revision(self) -> str:
         return self._view.revision
 
+    def make_ready(self) -> None:
+        with _failures_told(self._view):
+            self._counting.make_ready()
+
     def filing(self) -> Filing:
         view = self._view
         return Filing(view.generation.name, view.manifest.number, view.parts, view.live, view.dictionary, view.sizes)
