@@ -18,7 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from access.keys import MAKE_ONE, CrossSiteError, KeyRefusedError, ScopeMissingError, TooManyRequestsError
 from categories.looking import CategoryNotFoundError
 from config.middleware import is_outage, outage_response
-from memories.records import field_names, reasons
+from memories.reasons import field_names, reasons
 from memories.services import AlreadyExists, ChangeRefused, MemoryNotFound, NotAllowed
 from search.query import Problem, QueryError
 

@@ -35,7 +35,8 @@ from config.admin import (
 from memories import project_admin  # noqa: F401 - Django looks for what is registered here alone
 from memories.chunking import chunk_text
 from memories.models import Memory, Project
-from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord, reasons
+from memories.reasons import reasons
+from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord
 from memories.services import (
     AlreadyExists,
     ChangeRefused,

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from categories.curation.requests import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
 from config.admin import Lines
-from memories.records import reasons
+from memories.reasons import reasons
 
 CONCEPT_RELATIONS = (
     ("broader", "broader than this"),

@@ -14,7 +14,8 @@ import yaml
 
 from categories.paths import MAX_DEPTH
 from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
-from memories.records import MAX_CONTENT, MemoryRecord, field_names, shown
+from memories.reasons import field_names
+from memories.records import MAX_CONTENT, MemoryRecord, shown
 
 SUFFIXES = (".md", ".markdown")
 # No memory's text is longer, even in characters of four bytes; with room for the front matter.

@@ -17,7 +17,8 @@ from categories.services import EntityKey
 from memories.importers.base import Found
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project
-from memories.records import MemoryRecord, reasons
+from memories.reasons import reasons
+from memories.records import MemoryRecord
 from memories.storage import targets_resolve
 from memories.vocabulary_records import (
     VOCABULARY_RECORDS,

@@ -32,7 +32,8 @@ from memories.importers.run import ANALYZE_FROM, ImportRun, Tally, WriteOptions,
 from memories.importers.staging import Staging
 from memories.importers.vocabulary import deferred_write, vocabulary_take
 from memories.models import Memory
-from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, reasons, unstorable
+from memories.reasons import reasons
+from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, unstorable
 from memories.services import DEFAULT_PROJECT
 from memories.storage import (
     batch_write_down,

@@ -7,7 +7,8 @@ from agent_tools.rendering import Shown
 from agent_tools.server import offered
 from agent_tools.tools import WORKFLOW
 from memories.batch import Batch
-from memories.records import MemoryChanges, StrictMemoryRecord, field_names
+from memories.reasons import field_names
+from memories.records import MemoryChanges, StrictMemoryRecord
 from search.query import ALIASES, SearchQuery
 from tests.agent_tools.tokens import tokens
 

@@ -13,7 +13,8 @@ from django.conf import settings
 from access.keys import make_key
 from access.viewer import SCOPES, command_viewer
 from config.api import api
-from memories.records import StrictMemoryRecord, field_names
+from memories.reasons import field_names
+from memories.records import StrictMemoryRecord
 from search.facets import FACETS
 from search.histogram import build_histogram
 from search.query import ALIASES, Interval, SearchQuery

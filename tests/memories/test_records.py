@@ -3,13 +3,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from memories.records import (
-    MemoryChanges,
-    MemoryRecord,
-    StrictMemoryRecord,
-    derived_title,
-    reasons,
-)
+from memories.reasons import reasons
+from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord, derived_title
 from memories.vocabulary_records import ConceptRecord, is_vocabulary, parse_vocabulary
 
 
