@@ -96,8 +96,8 @@ _Key = tuple[int, bytes, float, int, int]
 _readings: OrderedDict[_Key, _Reading] = OrderedDict()
 # Held by who makes a reading, for as long as that takes.
 _turns: dict[_Key, Lock] = {}
-# The database, the model and the revision of its vectors, and some of them, of unit length.
-_sample: tuple[tuple[object, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0), np.float32))
+# The model and the revision of the vectors, and some of them, of unit length.
+_sample: tuple[tuple[int, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0), np.float32))
 _lock = Lock()
 
 
@@ -156,8 +156,7 @@ def _index_cost(chunks: int) -> float:
 def _share_of_all(meaning: Meaning, size: int, revision: int) -> float:
     """About which share of all chunks is down to the least similarity, by some of them."""
     global _sample
-    settings = connection.settings_dict
-    key = (settings["HOST"], settings["PORT"], settings["NAME"], meaning.model_id, revision)
+    key = (meaning.model_id, revision)
     known, vectors = _sample
     vector = np.frombuffer(meaning.vector, np.float32)
     if known != key:

@@ -4,11 +4,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections, transaction
-from django.db.utils import OperationalError
-from psycopg.errors import LockNotAvailable
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 
 from search.engines.tantivy import store
+from search.engines.tantivy.outbox import LOCK_NOT_AVAILABLE
 
 # The key of the advisory lock: an outbox has one reader.
 FOLLOW_LOCK = 0x6D6E656D78
@@ -44,7 +51,7 @@ def writing() -> Iterator[Path]:
                 try:
                     cursor.execute("SELECT pg_advisory_xact_lock(%s)", [FOLLOW_LOCK])
                 except OperationalError as error:
-                    if not isinstance(error.__cause__, LockNotAvailable):
+                    if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
                         raise
                     raise FollowedElsewhereError("another process follows this database") from None
             yield root
