@@ -9,7 +9,7 @@ from django.db import connection
 
 from categories.looking import Looking
 from search.analysis import Pattern, phrase_pattern, raw_tokens
-from search.engines.tantivy.parts import Array
+from search.engines.arrays import Array
 from search.snippets import matched_spans
 
 _WORD = re.compile(r"\w+")

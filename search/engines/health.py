@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from access.viewer import Viewer
+from search.engines.arrays import DamagedError
 from search.engines.base import EngineUnavailableError
 from search.engines.tantivy import store
 from search.engines.tantivy.engine import TantivyEngine
 from search.engines.tantivy.outbox import backlog
-from search.engines.tantivy.parts import DamagedError
 from search.engines.tantivy.store import NoIndexError
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from django.db import connection
 
+from search.engines.arrays import Array
 from search.engines.filing import Filing
-from search.engines.tantivy.parts import Array, Dictionary, Part, multiple_column
+from search.engines.tantivy.parts import Dictionary, Part, multiple_column
 from search.facets import STATES
 
 _MULTIPLE = {"category": "category_path_ids", "category_own": "category_ids", "concept": "concept_ids"}

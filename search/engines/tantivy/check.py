@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import tantivy
 
+from search.engines.arrays import DamagedError, arrays_verify
 from search.engines.tantivy import outbox, rows, store, words
 from search.engines.tantivy.database import consistent
-from search.engines.tantivy.parts import DamagedError, Part
+from search.engines.tantivy.parts import Part
 from search.engines.tantivy.store import Manifest
 
 
@@ -83,7 +84,7 @@ def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) ->
     found.indexed = int(np.count_nonzero(live))
     for name in manifest.parts:
         try:
-            Part.verify(generation / name)
+            arrays_verify(generation / name)
             part = Part.read(generation / name)
         except DamagedError as error:
             found.damage.append(str(error))

@@ -5,8 +5,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from search.engines.arrays import Array
 from search.engines.base import Ids, Plan, Value
-from search.engines.tantivy.parts import Array, Part
+from search.engines.tantivy.parts import Part
 from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
 

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from search.engines.tantivy.parts import QUARTER, Array
+from search.engines.arrays import Array
+from search.engines.tantivy.parts import QUARTER
 from search.histogram import DayCount
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

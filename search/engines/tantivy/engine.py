@@ -14,13 +14,13 @@ from datetime import datetime, timedelta, tzinfo
 import numpy as np
 from django.db import connection
 
+from search.engines.arrays import DamagedError
 from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Near, Plan, Summary, Value
 from search.engines.filing import Filing
 from search.engines.tantivy import orders, outbox, store, words
 from search.engines.tantivy.columns import ids_at, slots_of
 from search.engines.tantivy.counting import Counting
 from search.engines.tantivy.match import Matches
-from search.engines.tantivy.parts import DamagedError
 from search.engines.tantivy.store import NoIndexError, View
 from search.facets import FACETS
 from search.histogram import DayCount

@@ -20,9 +20,10 @@ from pathlib import Path
 
 from django.db import connection
 
+from search.engines.arrays import DamagedError
 from search.engines.tantivy import outbox, rows, staged, store
 from search.engines.tantivy.database import consistent, writing
-from search.engines.tantivy.parts import DamagedError, Row
+from search.engines.tantivy.parts import Row
 from search.engines.tantivy.steps import step
 from search.engines.tantivy.store import NoIndexError
 from search.engines.tantivy.writer import PART_ROWS, Writer

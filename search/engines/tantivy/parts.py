@@ -5,22 +5,18 @@ old one is dead. A part holds the columns of a run of slots, is written once as 
 of every process that reads it. Values are codes into a dictionary that only ever grows; code 0 of a text is "none".
 """
 
-import json
-import os
 import threading
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from search.engines.arrays import Array, DamagedError, arrays_map, arrays_write
 from search.engines.base import Value
 
-Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 # One value each, 0 where there is none.
@@ -31,18 +27,10 @@ COLUMNS = (*SCALARS, *MULTIPLE)
 # Time zones are apart by multiples of this many seconds, so that a count of these makes days in any of them.
 QUARTER = 900
 
-_MAGIC = b"MNEMOPRT"
-_ALIGNED = 64
-
-
 # So many places fit into the cache of a core.
 _STRETCH = 1 << 17
 # Values that at least so many places of a part share are kept as bitmaps.
 _SHARED = 150
-
-
-class DamagedError(Exception):
-    """A file of the index does not hold what it should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,58 +221,14 @@ class Part:
 
     def write(self, path: Path) -> None:
         """Write it as one file and see to it that it is on the disk."""
-        head: dict[str, Any] = {"first": self.first, "values": self.values, "values_first": self.values_first}
-        head["arrays"] = {}
-        at = 0
-        for name, array in self.arrays.items():
-            head["arrays"][name] = [str(array.dtype), len(array), at, _checksum(array)]
-            at += -(-array.nbytes // _ALIGNED) * _ALIGNED
-        text = json.dumps(head, ensure_ascii=False).encode()
-        begin = -(-(len(_MAGIC) + 16 + len(text)) // _ALIGNED) * _ALIGNED
-        with path.open("wb") as file:
-            file.write(_MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(8, "little") + text)
-            for array in self.arrays.values():
-                file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
-                file.write(np.ascontiguousarray(array).data)
-            # The last array may be empty, and a seek alone does not lengthen a file.
-            file.truncate(begin + at)
-            file.flush()
-            os.fsync(file.fileno())
+        head = {"first": self.first, "values": self.values, "values_first": self.values_first}
+        arrays_write(path, head, self.arrays)
 
     @staticmethod
     def read(path: Path) -> "Part":
         """Map a part into memory. Raises DamagedError where it is not whole."""
-        try:
-            # A plain array over the mapped file: the class of its own costs more than a small look-up.
-            data = np.asarray(np.memmap(path, np.uint8, "r"))
-        except (OSError, ValueError) as error:
-            raise DamagedError(f"{path.name}: {error}") from error
-        start = len(_MAGIC) + 16
-        if len(data) < start or bytes(data[: len(_MAGIC)]) != _MAGIC:
-            raise DamagedError(f"{path.name}: is not a part of the index")
-        length = int.from_bytes(bytes(data[8:16]), "little")
-        text = bytes(data[start : start + length])
-        if zlib.crc32(text) != int.from_bytes(bytes(data[16:24]), "little"):
-            raise DamagedError(f"{path.name}: its head is damaged")
-        head = json.loads(text)
-        begin = -(-(start + length) // _ALIGNED) * _ALIGNED
-        arrays: dict[str, Array] = {}
-        for name, (kind, count, at, _) in head["arrays"].items():
-            size = count * np.dtype(kind).itemsize
-            if begin + at + size > len(data):
-                raise DamagedError(f"{path.name}: is cut off")
-            arrays[name] = data[begin + at : begin + at + size].view(kind)
+        head, arrays = arrays_map(path)
         return Part(head["first"], arrays, head["values"], head["values_first"])
-
-    @staticmethod
-    def verify(path: Path) -> None:
-        """Read all of a part. Raises DamagedError where anything in it is not what was written."""
-        part = Part.read(path)
-        length = int.from_bytes(path.read_bytes()[8:16], "little")
-        head = json.loads(path.read_bytes()[len(_MAGIC) + 16 : len(_MAGIC) + 16 + length])
-        for name, (_, _, _, checksum) in head["arrays"].items():
-            if _checksum(part.arrays[name]) != checksum:
-                raise DamagedError(f"{path.name}: {name} is damaged")
 
 
 class PartBuilder:
@@ -378,10 +322,6 @@ def multiple_column(name: str, values: Array, lengths: Array) -> dict[str, Array
 def _narrow(codes: Array) -> Array:
     """Codes in as few bytes as they fit into: what is looked at is read from memory, and stays there."""
     return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
-
-
-def _checksum(array: Array) -> int:
-    return zlib.crc32(np.ascontiguousarray(array).tobytes())
 
 
 def _derived(arrays: dict[str, Array]) -> dict[str, Array]:

@@ -3,8 +3,8 @@
 import time
 
 from config.children import KeptProcess
+from search.engines.arrays import DamagedError
 from search.engines.tantivy import store
-from search.engines.tantivy.parts import DamagedError
 from search.engines.tantivy.store import NoIndexError
 
 

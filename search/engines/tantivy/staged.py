@@ -24,9 +24,10 @@ import numpy as np
 from django.conf import settings
 
 from search.analysis import PlacedTerms
+from search.engines.arrays import DamagedError
 from search.engines.tantivy import outbox, rows, store, words
 from search.engines.tantivy.database import consistent
-from search.engines.tantivy.parts import DamagedError, Part, PartBuilder, Row
+from search.engines.tantivy.parts import Part, PartBuilder, Row
 from search.engines.tantivy.steps import step
 from search.engines.tantivy.store import Manifest, NoIndexError
 from search.engines.tantivy.writer import PART_ROWS, Writer

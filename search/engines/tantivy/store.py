@@ -28,8 +28,9 @@ import numpy as np
 import tantivy
 from django.conf import settings
 
+from search.engines.arrays import DamagedError, arrays_verify
 from search.engines.tantivy import outbox, words
-from search.engines.tantivy.parts import DamagedError, Dictionary, Mask, Part
+from search.engines.tantivy.parts import Dictionary, Mask, Part
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
 SCHEMA = 2
@@ -271,7 +272,7 @@ def verify(view: View) -> str:
         return ""
     try:
         for name in view.manifest.parts:
-            Part.verify(view.generation / name)
+            arrays_verify(view.generation / name)
         if damaged := words.damaged_files(view.generation / "words"):
             return damaged[0]
     except (DamagedError, OSError, ValueError, KeyError) as error:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import tantivy
 
+from search.engines.arrays import DamagedError
 from search.engines.tantivy import rows, store, words
-from search.engines.tantivy.parts import DamagedError, Dictionary, Mask, Part, PartBuilder, merged
+from search.engines.tantivy.parts import Dictionary, Mask, Part, PartBuilder, merged
 from search.engines.tantivy.steps import step
 from search.engines.tantivy.store import Manifest
 

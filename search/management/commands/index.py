@@ -13,10 +13,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from search.engines.arrays import DamagedError
 from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.check import Comparison, compare
 from search.engines.tantivy.database import FollowedElsewhereError
-from search.engines.tantivy.parts import DamagedError
 from search.engines.tantivy.store import NoIndexError, WriterElsewhereError
 
 SHOWN = 10
