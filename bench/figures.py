@@ -146,9 +146,10 @@ class FilterFigures:
 
     `recall` is the share of the exact ten that were found, on the average; `least_recall` that of the worst query;
     `too_few` counts the answers that had fewer memories than there are. `spread_out` filters keep memories of all
-    subjects, the others whole subjects, which are seldom those of the query.
+    subjects, the others whole subjects, which are seldom those of the query. `read` is where the vectors were read.
     """
 
+    read: str
     share: str
     spread_out: bool
     passing: int
@@ -169,6 +170,8 @@ class VectorFigures:
     dimensions: int
     index_seconds: float | None
     index_bytes: int
+    replica_seconds: float
+    replica_bytes: int
     load_before: float
     load_after: float
     figures: dict[str, float]

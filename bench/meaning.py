@@ -35,6 +35,7 @@ from memories.models import Corpus as Revision
 from memories.models import EmbeddingModel
 from memories.vectors import column_dimensions
 from search.engines import nearest
+from search.engines.vectors import keeper
 from search.legs import LegState
 from search.query import Mode, SearchQuery
 from search.run import run
@@ -114,6 +115,7 @@ def _measure(size: int, choices: Choices, teller: Teller, work: Path) -> Meaning
         _write_vocabulary(searched, space)
     Revision.objects.update(vectors=1)
     tidy_database()
+    keeper.keep_up()
     embeddings.answer_with(_GivenVectors(space.queries(1_009)))
     nearest.forget()
     log = build_query_log(corpus, sample, choices.queries, choices.seed)

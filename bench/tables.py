@@ -77,14 +77,15 @@ def _vectors(figures: VectorFigures) -> list[str]:
         which = "" if one.share == "all" else ", spread out" if one.spread_out else ", by subject"
         recalls = [f"{one.recall:.3f}", f"{one.least_recall:.2f}", str(one.too_few)]
         latency = [_at(one.latency, percentile) for percentile in _PERCENTILES]
-        rows.append([f"{one.share}{which}", f"{one.passing:,}", f"{one.limit:,}", *recalls, *latency])
+        rows.append([one.read, f"{one.share}{which}", f"{one.passing:,}", f"{one.limit:,}", *recalls, *latency])
     made = "" if figures.index_seconds is None else f", made in {_number(figures.index_seconds)} s"
-    headings = ["kept", "memories", "asked for", "recall of ten", "worst", "too few", *_PERCENTILES]
+    headings = ["read", "kept", "memories", "asked for", "recall of ten", "worst", "too few", *_PERCENTILES]
     return [
         f"### The nearest of {figures.chunks:,} vectors",
         "",
         f"{figures.memories:,} memories, {figures.dimensions} dimensions, an index of"
-        f" {_number(figures.index_bytes / 1e6)} MB{made}; load of the machine"
+        f" {_number(figures.index_bytes / 1e6)} MB{made}, and a replica of {_number(figures.replica_bytes / 1e6)} MB,"
+        f" made in {_number(figures.replica_seconds)} s; load of the machine"
         f" {figures.load_before} before the queries, {figures.load_after} after them. Milliseconds, of"
         f" {figures.filters[0].queries} queries a row.",
         "",

@@ -1,31 +1,38 @@
 """The nearest by meaning among what filters keep: how many of the exact answer are found, and how long it takes.
 
-Generated vectors in a database of their own, read by `search.engines.nearest` as the engines have it read. The memories
-themselves are not there: who passes is known from a mask, as the derived index knows it.
+Generated vectors in a database of their own, read by `search.engines.nearest` as the engines have it read: from the
+replica beside the derived index, and from pgvector alone. The memories themselves are not there: who passes is known
+from a mask, as the derived index knows it.
 """
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 from django.db import connection, transaction
+from django.test import override_settings
 
 from bench.database import bench_database, mark_loaded, tidy_database
 from bench.figures import FilterFigures, VectorFigures, spread
 from bench.likeness import Block, Likeness, Numbers, Vectors
 from bench.machine import machine_load
+from bench.peers.base import folder_bytes
 from bench.telling import Teller
 from memories.chunking import Window
 from memories.models import Corpus, EmbeddingModel
 from memories.vectors import EmbeddedText, WaitingText, binary_rows, column_dimensions
 from search.engines import nearest
 from search.engines.base import Ids, Meaning
+from search.engines.vectors import files, keeper
 
 # By name, how many of the memories a filter keeps: of all, or as a number.
 SHARES: dict[str, float] = {"all": 1.0, "50 %": 0.5, "5 %": 0.05, "0.5 %": 0.005, "ten": 10}
+REPLICA, TABLE = "replica", "pgvector"
 _TOP = 10
 _QUERIES = 100
 _MODEL = 1
@@ -73,14 +80,22 @@ def measure_vectors(chunks: int, seed: int, teller: Teller, *, keep: bool) -> Ve
         subjects, similarities = _answers(space, queries, teller)
         filters = list(_filters(subjects, seed))
         limits = (_TOP, settings.SEARCH_SEMANTIC_LIMIT)
-        busy = [machine_load()]
-        with teller.bar(f"{len(queries)} queries, {len(filters)} filters", len(filters) * len(limits)) as advance:
-            found = []
-            for limit in limits:
-                for one in filters:
-                    found.append(_measure(one, limit, queries, similarities))
-                    advance()
-        busy.append(machine_load())
+        with tempfile.TemporaryDirectory() as folder, override_settings(SEARCH_INDEX=Path(folder)):
+            begin = time.perf_counter()
+            keeper.build()
+            replica_seconds = time.perf_counter() - begin
+            replica_bytes = folder_bytes(files.folder())
+            busy = [machine_load()]
+            number = len(filters) * len(limits)
+            with teller.bar(f"{len(queries)} queries, {len(filters)} filters, twice", number) as advance:
+                found = []
+                for limit in limits:
+                    for one in filters:
+                        # The same filter one way after the other, so that both meet the same machine.
+                        found += [_measure(read, one, limit, queries, similarities) for read in (REPLICA, TABLE)]
+                        advance()
+            busy.append(machine_load())
+            keeper.drop()
         index_bytes = _index_bytes()
     return VectorFigures(
         chunks=chunks,
@@ -88,10 +103,12 @@ def measure_vectors(chunks: int, seed: int, teller: Teller, *, keep: bool) -> Ve
         dimensions=dimensions,
         index_seconds=index_seconds,
         index_bytes=index_bytes,
+        replica_seconds=round(replica_seconds, 1),
+        replica_bytes=replica_bytes,
         load_before=busy[0],
         load_after=busy[1],
         figures=_named(found),
-        filters=found,
+        filters=sorted(found, key=lambda one: one.read != REPLICA),
     )
 
 
@@ -177,7 +194,7 @@ def _filters(subjects: Numbers, seed: int) -> Iterator[_Filter]:
                 yield _Filter(name, spread_out, mask)
 
 
-def _measure(one: _Filter, limit: int, queries: Vectors, similarities: Vectors) -> FilterFigures:
+def _measure(read: str, one: _Filter, limit: int, queries: Vectors, similarities: Vectors) -> FilterFigures:
     passing = _Passing(one.mask)
     recalls, seconds, too_few = [], [], 0
     for query, similar in zip(queries, similarities, strict=True):
@@ -187,7 +204,7 @@ def _measure(one: _Filter, limit: int, queries: Vectors, similarities: Vectors) 
             nearest.forget()
             begin = time.perf_counter()
             with transaction.atomic():
-                near = nearest.nearest_passing(meaning, passing)
+                near = nearest.nearest_passing(meaning, passing, replicated=read == REPLICA)
             spent = time.perf_counter() - begin
         seconds.append(spent)
         there = np.flatnonzero(one.mask & (similar >= meaning.least))
@@ -199,6 +216,7 @@ def _measure(one: _Filter, limit: int, queries: Vectors, similarities: Vectors) 
             hits = sum(1 for pk in near.ids[:_TOP].tolist() if similar[pk] >= last)
             recalls.append(min(1.0, hits / len(best)))
     return FilterFigures(
+        read=read,
         share=one.share,
         spread_out=one.spread_out,
         passing=passing.count(),
@@ -220,8 +238,10 @@ def _named(filters: Sequence[FilterFigures]) -> dict[str, float]:
     """The worst of all filters by what is asked for: the figures that the rest is there for."""
     named: dict[str, float] = {}
     for what, chosen in (
-        ("ten", [one for one in filters if one.limit == _TOP]),
-        ("search", [one for one in filters if one.limit > _TOP]),
+        ("ten", [one for one in filters if one.limit == _TOP and one.read == REPLICA]),
+        ("search", [one for one in filters if one.limit > _TOP and one.read == REPLICA]),
+        ("ten_pgvector", [one for one in filters if one.limit == _TOP and one.read == TABLE]),
+        ("search_pgvector", [one for one in filters if one.limit > _TOP and one.read == TABLE]),
     ):
         named[f"meaning_{what}_recall"] = min(one.recall for one in chosen)
         named[f"meaning_{what}_too_few"] = sum(one.too_few for one in chosen)

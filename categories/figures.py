@@ -16,10 +16,9 @@ from django.db import connection
 
 from categories.moment import Moment
 from categories.tree import Tree
-from search.engines.arrays import Array
+from search.engines.arrays import Array, Mask
 from search.engines.base import Ids
 from search.engines.filing import Filing
-from search.engines.tantivy.parts import Mask
 
 _KEPT_VIEWS = 16
 # For so many sets of categories it is kept what they come to together.

@@ -10,9 +10,8 @@ from categories.looking import Looking, look
 from categories.requests import CategoryListRequest
 from categories.tree import Node, Tree
 from search.engines import answered
-from search.engines.arrays import Array
+from search.engines.arrays import Array, Mask
 from search.engines.base import Engine
-from search.engines.tantivy.parts import Mask
 from search.result import SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot

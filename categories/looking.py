@@ -10,9 +10,8 @@ from categories.figures import Figures, Numbers, figures_at
 from categories.moment import Moment, moment_now
 from categories.names import Names, names_at
 from categories.tree import Node, Tree, similar_paths, tree_at
-from search.engines.arrays import Array
+from search.engines.arrays import Array, Mask
 from search.engines.base import Engine
-from search.engines.tantivy.parts import Mask
 from search.labels import legible
 from search.result import SearchWarning
 

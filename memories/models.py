@@ -307,6 +307,13 @@ class Corpus(models.Model):
     generation = models.CharField(
         max_length=60, default="", db_default="", blank=True, help_text="The derived index that the outbox is for."
     )
+    replica = models.CharField(
+        max_length=60,
+        default="",
+        db_default="",
+        blank=True,
+        help_text="The replica of the vectors that changes to them are written down for.",
+    )
 
     class Meta:
         verbose_name_plural = "corpus"
@@ -330,3 +337,16 @@ class OutboxEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id}: " + (f"batch {-self.memory_id}" if self.memory_id < 0 else f"#{self.memory_id}")
+
+
+class VectorChange(models.Model):
+    """A revision of the vectors that their replica has yet to take in, and the memories whose vectors it changed. See
+    `search/engines/vectors/changes.py`.
+    """
+
+    revision = models.BigIntegerField(primary_key=True)
+    model_id = models.SmallIntegerField()
+    memory_ids = ArrayField(models.BigIntegerField())
+
+    def __str__(self) -> str:
+        return f"revision {self.revision}: {len(self.memory_ids)} memories"

@@ -104,13 +104,15 @@ def column_resize(dimensions: int) -> None:
         cursor.execute("LOCK TABLE memories_chunk IN ACCESS EXCLUSIVE MODE")
         cursor.execute("TRUNCATE memories_chunk, memories_embeddedmemory")
         cursor.execute("UPDATE memories_embeddingmodel SET state = 'retired'")
+        # No change says that they all went: the replica is made anew.
+        cursor.execute("UPDATE memories_corpus SET replica = ''")
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
         cursor.execute(f"ALTER TABLE memories_chunk ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
         cursor.execute("ALTER TABLE memories_chunk ALTER COLUMN embedding SET STORAGE PLAIN")
     with connection.schema_editor(atomic=False) as editor:
         editor.add_index(Chunk, Chunk._meta.indexes[0])
     vocabulary.columns_resize(dimensions)
-    _vectors_bump()
+    _vectors_changed()
 
 
 def vectors_count() -> int:
@@ -155,7 +157,7 @@ def model_serve(model_id: int, *, up_to: int, leaving: Collection[int] = ()) -> 
         return False
     EmbeddingModel.objects.filter(state=State.SERVING).exclude(pk=model_id).update(state=State.RETIRED)
     EmbeddingModel.objects.filter(pk=model_id, state=State.BUILDING).update(state=State.SERVING)
-    _vectors_bump()
+    _vectors_changed()
     return EmbeddingModel.objects.filter(pk=model_id, state=State.SERVING).exists()
 
 
@@ -286,12 +288,19 @@ def vectors_write(model_id: int, found: Sequence[EmbeddedText]) -> None:
             [model_id, ids, [one.text.content_hash for one in kept], [len(one.windows) for one in kept]],
         )
     # Last: whoever writes memories waits for this row at the end too, and so never one for the other.
-    _vectors_bump()
+    _vectors_changed(model_id, ids)
 
 
-def _vectors_bump() -> None:
+def _vectors_changed(model_id: int = 0, memory_ids: Sequence[int] = ()) -> None:
+    """Raise the revision of the vectors; where a replica follows them, it is told whose vectors a model changed."""
     if not Corpus.objects.filter(pk=1).update(vectors=F("vectors") + 1):
         Corpus.objects.create(id=1, vectors=1)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO memories_vectorchange (revision, model_id, memory_ids)"
+            " SELECT vectors, %s, %s::bigint[] FROM memories_corpus WHERE id = 1 AND replica <> ''",
+            [model_id, list(memory_ids)],
+        )
 
 
 def binary_rows(model_id: int, kept: Sequence[EmbeddedText]) -> bytes:

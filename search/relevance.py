@@ -15,7 +15,7 @@ from django.db import connection
 from memories.chunking import embedded_text
 from memories.models import Memory
 from search.engines.base import Engine, Meaning, Plan
-from search.engines.nearest import similarities_of, vector_text
+from search.engines.vectors.table import similarities_of, vector_text
 from search.query import Sort
 from search.ranking import WINDOW, WORD_CANDIDATES, Ranked, Traits, Weights, fold, fuse, reorder, rerank
 from search.rereading import NotReread, reread

@@ -24,8 +24,8 @@ from search.counting import (
 )
 from search.engines import answered
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
-from search.engines.nearest import similarities_of
 from search.engines.tantivy.outbox import backlog
+from search.engines.vectors.table import similarities_of
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
 from search.planning import Planned, build_plan, visible_ids

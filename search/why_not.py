@@ -18,7 +18,7 @@ from search.analysis import Pattern
 from search.chips import dates_label
 from search.engines import answered
 from search.engines.base import Engine, Filter, LanguageText, Meaning, Plan
-from search.engines.nearest import similarities_of
+from search.engines.vectors.table import similarities_of
 from search.facets import DEFAULT_STATES, FACET, Kind
 from search.labels import legible, listed, moment_label, with_article
 from search.planning import Planned, build_plan

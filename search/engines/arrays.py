@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 
 _MAGIC = b"MNEMOPRT"
 _START = len(_MAGIC) + 16
@@ -75,6 +76,26 @@ def arrays_verify(path: Path) -> None:
     for name, (_, _, _, checksum) in head["arrays"].items():
         if _checksum(arrays[name]) != checksum:
             raise DamagedError(f"{path.name}: {name} is damaged")
+
+
+def bits_write(path: Path, mask: Mask) -> None:
+    """Write a mask, a bit for each place, and see to it that it is on the disk."""
+    with path.open("wb") as file:
+        file.write(np.packbits(mask).tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def bits_read(path: Path, places: int) -> Mask:
+    """A mask of so many places. Raises DamagedError."""
+    try:
+        bits = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise DamagedError(f"{path.name}: {error}") from error
+    if len(bits) != -(-places // 8):
+        raise DamagedError(f"{path.name}: is cut off")
+    mask: Mask = np.unpackbits(bits, count=places) == 1
+    return mask
 
 
 def _checksum(array: Array) -> int:

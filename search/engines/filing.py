@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search.engines.arrays import Array
+from search.engines.arrays import Array, Mask
 from search.engines.base import Ids, Value
-from search.engines.tantivy.parts import Dictionary, Mask, Part
+from search.engines.tantivy.parts import Dictionary, Part
 from search.facets import DEFAULT_STATES
 
 # The columns that every filing has, of those of the index.

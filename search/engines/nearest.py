@@ -1,30 +1,39 @@
-"""The memories nearest to a vector, read from pgvector as far as an answer needs them, for every engine.
+"""The memories nearest to a vector, read as far as an answer needs them, for every engine.
 
 A set *by meaning* is the `limit` nearest of those that pass the filters, and none below the least similarity. All sets
 of one answer are cut from one reading, so that they agree with each other. How it is read is chosen by what it costs:
 the nearest of all from the HNSW index, deeper where many do not pass, the vectors of the few that pass, or every one.
 Some of the vectors, kept in the process, tell beforehand whether there are as many as are asked for.
+
+Vectors are read from pgvector or, where it stands beside the derived index, from their replica, which is an eighth of
+the work: up to nearly a million of them all are compared then, and the index is not asked.
 """
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from django.db import connection, transaction
 
 from search.engines.base import Ids, Meaning, Near, Similarities
+from search.engines.vectors import changes, replica, table
+from search.engines.vectors.replica import Replica
 
 # What it costs to compare one vector, in microseconds, measured on 200,000: read one after the other, all of a memory
-# by its id, and as the next nearest of the HNSW index. They only choose between ways, each of which gives the set as
-# defined.
+# by its id, and as the next nearest of the HNSW index; and the first two in the replica. They only choose between
+# ways, each of which gives the set as defined.
 _SCAN_COST = 0.5
 _BY_ID_COST = 2.7
 _NEXT_COST = 35.0
+_REPLICA_SCAN_COST = 0.06
+_REPLICA_BY_ID_COST = 0.6
+# One reading of all serves every set of an answer, of which there may be this many: what passes is read by its ids
+# where that costs so much less.
+_SETS = 4
 # Chunks that are read for each memory that may be answered: one memory may have several among the nearest.
 _CHUNKS_PER_MEMORY = 1.25
 # How often the index is read, each time so much further at the least, before every vector is; and how many of the
@@ -32,39 +41,11 @@ _CHUNKS_PER_MEMORY = 1.25
 _MOST_READINGS = 4
 _FURTHER = 4
 _TRUSTED = 50
-# The index looks at so many at once for each that is read, within bounds: those at the edge of what it looks at it
-# misses most. Where that is not enough it goes on (iterative scan). The least is what finds 99 of 100 of the first ten.
-_AT_ONCE = 2
-_LEAST_AT_ONCE = 400
-_MOST_AT_ONCE = 1_000
-_MOST_SCANNED = 2_000_000
 # So many chunks are looked at to guess how many there are down to the least similarity.
 _SAMPLED = 4_096
 # Readings are kept between answers, up to so many memories in all.
 _KEPT_READINGS = 64
 _KEPT_MEMORIES = 500_000
-
-_NEAREST = """
-SELECT memory_id, (1 - (embedding <=> %(vector)s::halfvec))::real AS similarity FROM memories_chunk
-WHERE model_id = %(model)s {which}"""
-# Two columns of all rows at once, as bytes: thousands of rows are read in the time of a hundred.
-_PACKED = """
-SELECT string_agg(int8send(memory_id), ''::bytea), string_agg(float4send(similarity), ''::bytea)
-FROM ({rows}) AS near WHERE similarity >= %(least)s"""
-# The primary key is led by the memory. The ids come as the text of an array: psycopg takes longer to write a list out
-# than Postgres to find its rows.
-_BY_ID = _PACKED.format(rows=_NEAREST.format(which="AND memory_id = ANY(%(ids)s::bigint[])"))
-_EVERY = _PACKED.format(rows=_NEAREST.format(which=""))
-# chunk_embedding_hnsw
-_FIRST = _PACKED.format(rows=_NEAREST.format(which="ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(chunks)s"))
-# A head of four bytes, then halves; always the same rows of the same table, so that every process guesses alike.
-_SAMPLE = """
-SELECT string_agg(substr(halfvec_send(embedding), 5), ''::bytea)
-FROM memories_chunk TABLESAMPLE SYSTEM (%(percent)s) REPEATABLE (0) WHERE model_id = %(model)s"""
-_INDEX_SETTINGS = """
-SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'strict_order', true),
-       set_config('hnsw.max_scan_tuples', %s, true), set_config('hnsw.scan_mem_multiplier', '8', true),
-       set_config('enable_seqscan', 'off', true)"""
 
 
 class Passing(Protocol):
@@ -82,13 +63,48 @@ class Passing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The nearest of all memories: everything down to the least similarity, or the first of it."""
+    """The nearest of all memories, in any order: everything down to the least similarity, or the first of it."""
 
     ids: Ids
     similarities: Similarities
     complete: bool
     # Whether it went down to the least similarity: there is no use in reading further.
     reached_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """The vectors as they are now, and where they are read."""
+
+    chunks: int
+    """About how many there are."""
+    revision: int
+    scan_cost: float
+    by_id_cost: float
+    replica: Replica | None = None
+    changed: Ids | None = None
+    """The memories, in the order of their ids, that the replica has not taken in yet."""
+
+    def every(self, meaning: Meaning) -> tuple[Ids, Similarities]:
+        if self.replica is None:
+            return table.every(meaning)
+        return self._with_changed(meaning, *self.replica.every(_vector(meaning), meaning.least), self.changed)
+
+    def some(self, meaning: Meaning, ids: Ids) -> tuple[Ids, Similarities]:
+        if self.replica is None:
+            return table.some(meaning, ids.tolist())
+        wanted = np.sort(ids)
+        changed = None if self.changed is None else np.intersect1d(self.changed, wanted)
+        return self._with_changed(meaning, *self.replica.some(_vector(meaning), meaning.least, wanted), changed)
+
+    def _with_changed(
+        self, meaning: Meaning, ids: Ids, similarities: Similarities, changed: Ids | None
+    ) -> tuple[Ids, Similarities]:
+        if changed is None or not len(changed):
+            return ids, similarities
+        kept = ~np.isin(ids, changed)
+        newer, similar = table.some(meaning, changed.tolist())
+        return np.concatenate([ids[kept], newer]), np.concatenate([similarities[kept], similar])
 
 
 # By model, vector, least similarity, revision of the vectors, and how many chunks were read: 0 for every one.
@@ -101,27 +117,34 @@ _sample: tuple[tuple[int, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0),
 _lock = Lock()
 
 
-def nearest_passing(meaning: Meaning, passing: Passing) -> Near:
+def nearest_passing(meaning: Meaning, passing: Passing, *, replicated: bool = False) -> Near:
     """The memories of a set by meaning: those that pass, down to the least similarity, and no more than the limit.
 
-    The same question over the same vectors is always read in the same way, so that pages fit together.
+    With `replicated` they are read from the replica, if there is one. The same question over the same vectors is always
+    read in the same way, so that pages fit together.
     """
-    size, revision = _vectors()
+    vectors = _vectors(meaning, replicated)
+    size = vectors.chunks
     chunks = _depth(meaning.limit, 1.0)
-    if size * _SCAN_COST <= _index_cost(chunks):
-        return _among(meaning, _read_every(meaning, revision), passing)
+    every = size * vectors.scan_cost
+    if every <= _index_cost(chunks):
+        # Who reads the replica counts what passes at once.
+        few = passing.count() if vectors.replica is not None else None
+        if few is not None and few * vectors.by_id_cost * _SETS <= every:
+            return _read_passing(meaning, vectors, passing)
+        return _among(meaning, _read_every(meaning, vectors), passing)
     # No more than the index would have cost are read by their ids without asking it.
-    count = passing.count(math.ceil(_index_cost(chunks) / _BY_ID_COST))
+    count = passing.count(math.ceil(_index_cost(chunks) / vectors.by_id_cost))
     if count is not None:
-        if count * _BY_ID_COST <= _index_cost(chunks):
-            return _read_passing(meaning, revision, passing)
+        if count * vectors.by_id_cost <= _index_cost(chunks):
+            return _read_passing(meaning, vectors, passing)
         chunks = _depth(meaning.limit, count / max(size, count))
     # Where fewer pass than are asked for the index has to be read to the end, and in vain: it may miss some.
-    fills = _share_of_all(meaning, size, revision) * (size if count is None else count) >= meaning.limit
+    fills = _share_of_all(meaning, vectors) * (size if count is None else count) >= meaning.limit
     for _ in range(_MOST_READINGS if fills else 0):
-        if _index_cost(chunks) >= min(math.inf if count is None else count * _BY_ID_COST, size * _SCAN_COST):
+        if _index_cost(chunks) >= min(math.inf if count is None else count * vectors.by_id_cost, every):
             break
-        reading = _read_first(meaning, chunks, revision)
+        reading = _read_first(meaning, chunks, vectors)
         near = _among(meaning, reading, passing)
         # The index may miss some: that there are no more is not to be learnt from it.
         if near.capped:
@@ -133,66 +156,39 @@ def nearest_passing(meaning: Meaning, passing: Passing) -> Near:
         share = (len(near.ids) + _TRUSTED * count / max(size, count, 1)) / (len(reading.ids) + _TRUSTED)
         chunks = max(_FURTHER * chunks, _depth(meaning.limit, share))
     count = passing.count() or 0 if count is None else count
-    if count * _BY_ID_COST <= size * _SCAN_COST:
-        return _read_passing(meaning, revision, passing)
-    return _among(meaning, _read_every(meaning, revision), passing)
+    if count * vectors.by_id_cost <= every:
+        return _read_passing(meaning, vectors, passing)
+    return _among(meaning, _read_every(meaning, vectors), passing)
 
 
 def _depth(limit: int, share: float) -> int:
     """How many chunks to read for so many memories of which a share passes: few may lie worse than the average."""
     needed = math.ceil(_CHUNKS_PER_MEMORY * limit * (1 + 2 / math.sqrt(limit)) / max(share, 1e-9))
     # The index looks at more than that anyway.
-    return max(needed, _LEAST_AT_ONCE // _AT_ONCE)
-
-
-def _at_once(chunks: int) -> int:
-    return min(max(_LEAST_AT_ONCE, _AT_ONCE * chunks), _MOST_AT_ONCE)
+    return max(needed, table.LEAST_AT_ONCE // table.AT_ONCE)
 
 
 def _index_cost(chunks: int) -> float:
-    return max(chunks, _at_once(chunks)) * _NEXT_COST
+    return max(chunks, table.at_once(chunks)) * _NEXT_COST
 
 
-def _share_of_all(meaning: Meaning, size: int, revision: int) -> float:
+def _share_of_all(meaning: Meaning, vectors: _Vectors) -> float:
     """About which share of all chunks is down to the least similarity, by some of them."""
     global _sample
-    key = (meaning.model_id, revision)
-    known, vectors = _sample
-    vector = np.frombuffer(meaning.vector, np.float32)
+    key = (meaning.model_id, vectors.revision)
+    known, some = _sample
+    vector = _vector(meaning)
     if known != key:
-        with connection.cursor() as cursor:
-            percent = min(100.0, 100 * _SAMPLED / max(size, 1))
-            cursor.execute(_SAMPLE, {"percent": percent, "model": meaning.model_id})
-            (packed,) = cursor.fetchone()
-        vectors = np.frombuffer(packed or b"", ">f2").astype(np.float32).reshape(-1, len(vector))
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
-        _sample = (key, vectors)
-    near = vectors @ vector >= meaning.least * np.linalg.norm(vector)
-    return float(np.count_nonzero(near) / max(len(vectors), 1))
+        packed = table.sample(meaning.model_id, min(100.0, 100 * _SAMPLED / max(vectors.chunks, 1)))
+        some = np.frombuffer(packed, ">f2").astype(np.float32).reshape(-1, len(vector))
+        some /= np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-6)
+        _sample = (key, some)
+    near = some @ vector >= meaning.least * np.linalg.norm(vector)
+    return float(np.count_nonzero(near) / max(len(some), 1))
 
 
-def _read_passing(meaning: Meaning, revision: int, passing: Passing) -> Near:
-    if (every := _known(_key(meaning, revision, 0))) is not None:
-        return _among(meaning, every, passing)
-    ids, similarities, _ = _read(_BY_ID, meaning, ids=_array_text(passing.ids().tolist()))
-    return Near(ids[: meaning.limit], similarities[: meaning.limit], len(ids) > meaning.limit)
-
-
-def similarities_of(meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
-    """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
-    if not ids:
-        return {}
-    found, similarities, _ = _read(_BY_ID, replace(meaning, least=-1.0), ids=_array_text(ids))
-    return dict(zip(found.tolist(), similarities.tolist(), strict=True))
-
-
-def vector_text(meaning: Meaning) -> str:
-    """The vector as Postgres reads it."""
-    return "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
-
-
-def _array_text(ids: Iterable[int]) -> str:
-    return "{" + ",".join(map(str, ids)) + "}"
+def _vector(meaning: Meaning) -> npt.NDArray[np.float32]:
+    return np.frombuffer(meaning.vector, np.float32)
 
 
 def forget() -> None:
@@ -203,61 +199,45 @@ def forget() -> None:
     _sample = ((), np.empty((0, 0), np.float32))
 
 
+def _read_passing(meaning: Meaning, vectors: _Vectors, passing: Passing) -> Near:
+    if (every := _known(_key(meaning, vectors, 0))) is not None:
+        return _among(meaning, every, passing)
+    return _nearest_of(meaning, *vectors.some(meaning, passing.ids()))
+
+
 def _among(meaning: Meaning, reading: _Reading, passing: Passing) -> Near:
     """What of a reading passes. Of one that is not complete, only a full set says anything."""
     passes = passing.among(reading.ids)
     ids, similarities = reading.ids[passes], reading.similarities[passes]
-    capped = len(ids) > meaning.limit or (len(ids) == meaning.limit and not reading.complete)
-    return Near(ids[: meaning.limit], similarities[: meaning.limit], capped)
+    return _nearest_of(meaning, ids, similarities, complete=reading.complete)
 
 
-def _read_every(meaning: Meaning, revision: int) -> _Reading:
-    return _kept(meaning, revision, 0, lambda: _every(meaning))
+def _nearest_of(meaning: Meaning, ids: Ids, similarities: Similarities, *, complete: bool = True) -> Near:
+    """The first of them, the nearest first and of equal ones the newest."""
+    found = len(ids)
+    capped = found > meaning.limit or (found == meaning.limit and not complete)
+    if found > meaning.limit > 0:
+        least = np.partition(similarities, found - meaning.limit)[found - meaning.limit]
+        kept = similarities >= least
+        ids, similarities = ids[kept], similarities[kept]
+    order = np.lexsort((-ids, -similarities))[: meaning.limit]
+    return Near(ids[order], similarities[order], capped)
 
 
-def _read_first(meaning: Meaning, chunks: int, revision: int) -> _Reading:
-    return _kept(meaning, revision, chunks, lambda: _first(meaning, chunks))
+def _read_every(meaning: Meaning, vectors: _Vectors) -> _Reading:
+    return _kept(_key(meaning, vectors, 0), lambda: _Reading(*vectors.every(meaning), complete=True))
 
 
-def _every(meaning: Meaning) -> _Reading:
-    ids, similarities, _ = _read(_EVERY, meaning)
-    return _Reading(ids, similarities, complete=True)
+def _read_first(meaning: Meaning, chunks: int, vectors: _Vectors) -> _Reading:
+    def read() -> _Reading:
+        ids, similarities, reached_least = table.first(meaning, chunks)
+        return _Reading(ids, similarities, complete=False, reached_least=reached_least)
+
+    return _kept(_key(meaning, vectors, chunks), read)
 
 
-def _first(meaning: Meaning, chunks: int) -> _Reading:
-    with transaction.atomic(savepoint=False):
-        with connection.cursor() as cursor:
-            cursor.execute(_INDEX_SETTINGS, [str(_at_once(chunks)), str(_MOST_SCANNED)])
-        ids, similarities, read = _read(_FIRST, meaning, chunks=chunks)
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
-    return _Reading(ids, similarities, complete=False, reached_least=read < chunks)
-
-
-def _read(statement: str, meaning: Meaning, **parameters: int | str) -> tuple[Ids, Similarities, int]:
-    """What a statement finds: each memory once, by its nearest chunk, the nearest first; and of how many chunks."""
-    bound: dict[str, Any] = {
-        "vector": vector_text(meaning),
-        "model": meaning.model_id,
-        "least": meaning.least,
-        **parameters,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(statement, bound)
-        packed_ids, packed_similarities = cursor.fetchone()
-    ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
-    similarities = np.frombuffer(packed_similarities or b"", ">f4").astype(np.float32)
-    order = np.lexsort((-ids, -similarities))
-    ids, similarities = ids[order], similarities[order]
-    chunks = len(ids)
-    _, nearest = np.unique(ids, return_index=True)
-    nearest.sort()
-    return ids[nearest], similarities[nearest], chunks
-
-
-def _kept(meaning: Meaning, revision: int, chunks: int, read: Callable[[], _Reading]) -> _Reading:
+def _kept(key: _Key, read: Callable[[], _Reading]) -> _Reading:
     """A reading, from the cache where no vector has changed since. Who asks while another reads it waits for that."""
-    key = _key(meaning, revision, chunks)
     if (found := _known(key)) is not None:
         return found
     with _lock:
@@ -287,16 +267,18 @@ def _keep(key: _Key, found: _Reading) -> None:
             kept -= len(_readings.popitem(last=False)[1].ids)
 
 
-def _key(meaning: Meaning, revision: int, chunks: int) -> _Key:
-    return (meaning.model_id, meaning.vector, meaning.least, revision, chunks)
+def _key(meaning: Meaning, vectors: _Vectors, chunks: int) -> _Key:
+    return (meaning.model_id, meaning.vector, meaning.least, vectors.revision, chunks)
 
 
-def _vectors() -> tuple[int, int]:
-    """About how many chunks there are, as Postgres last estimated, and the revision of their vectors."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT (SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories_chunk'::regclass), vectors"
-            " FROM memories_corpus WHERE id = 1"
-        )
-        size, revision = cursor.fetchone()
-    return int(size), revision
+def _vectors(meaning: Meaning, replicated: bool) -> _Vectors:
+    found = replica.opened() if replicated else None
+    if found is not None and found.manifest.dimensions == len(_vector(meaning)):
+        found, now = replica.standing(found, meaning.model_id)
+        if found is not None:
+            rows = found.manifest.rows
+            changed = now.changed() if now.changes else None
+            return _Vectors(rows, now.revision, _REPLICA_SCAN_COST, _REPLICA_BY_ID_COST, found, changed)
+    else:
+        now = changes.standing()
+    return _Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)

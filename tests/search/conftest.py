@@ -12,6 +12,7 @@ from search.engines import nearest
 from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.engine import TantivyEngine
 from search.engines.tantivy.parts import Part
+from search.engines.vectors import keeper
 from tests.corpus import RECORDS
 from tests.oracle import load_documents
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
@@ -22,6 +23,8 @@ def following_engine():
     """The derived index once it has taken in all that a test did before it asked."""
     if not outbox.is_followed() or outbox.backlog().changes or not (store.index_dir() / "current").exists():
         indexer.catch_up()
+    while keeper.keep_up():
+        pass
     return TantivyEngine()
 
 

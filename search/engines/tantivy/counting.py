@@ -8,12 +8,12 @@ from typing import Protocol
 import numpy as np
 from pyroaring import BitMap
 
-from search.engines.arrays import Array
+from search.engines.arrays import Array, Mask
 from search.engines.base import BUCKET_DAYS, FacetCounts, FacetRequest, Plan, Value, ValueCount
 from search.engines.tantivy import days
 from search.engines.tantivy.columns import codes_of, column_of, stretches, values_at
 from search.engines.tantivy.match import Matches
-from search.engines.tantivy.parts import MULTIPLE, SCALARS, Bitmaps, Mask, Part, bitmap_of
+from search.engines.tantivy.parts import MULTIPLE, SCALARS, Bitmaps, Part, bitmap_of
 from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
 from search.histogram import DayCount

@@ -13,7 +13,6 @@ taking the batch in again: its rows are still in the outbox.
 
 import logging
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,9 +23,11 @@ from search.engines.arrays import DamagedError
 from search.engines.tantivy import outbox, rows, staged, store
 from search.engines.tantivy.database import consistent, writing
 from search.engines.tantivy.parts import Row
+from search.engines.tantivy.pauses import POLL_SECONDS, retry_seconds, wait
 from search.engines.tantivy.steps import step
 from search.engines.tantivy.store import NoIndexError
 from search.engines.tantivy.writer import PART_ROWS, Writer
+from search.engines.vectors import keeper as replica
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +36,6 @@ BATCH = 10_000
 _BEHIND = 50_000
 _LARGE_BATCH = 50_000
 _PART_CHARACTERS = 120_000_000
-_POLL_SECONDS = 0.25
-_RETRY_SECONDS = (1, 2, 5, 15, 30)
 
 
 def _blocks(found: Iterable[tuple[Row, str]]) -> Iterator[list[tuple[Row, str]]]:
@@ -251,16 +250,21 @@ def catch_up() -> int:
             while True:
                 writer, taken = _advanced(root, writer)
                 if not taken:
-                    return done
+                    break
                 done += taken
         finally:
             writer.close()
+        while replica.keep_up():
+            pass
+        return done
 
 
 def rebuild(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Make the index anew; gives back how many memories are in it. Raises WriterElsewhereError."""
     with writing() as root:
         generation = build(root, progress)
+        replica.discard()
+        replica.keep_up()
         return store.read_manifest(generation).memories
 
 
@@ -277,32 +281,34 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
                 _follow(root, stop, progress)
             failures = 0
         except store.WriterElsewhereError:
-            _wait(1.0, stop)
+            wait(1.0, stop)
         except StoppedError:
             return
         except DamagedError as error:
             store.report_damage(str(error))
-            _wait(_RETRY_SECONDS[0], stop)
+            wait(retry_seconds(0), stop)
         except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
-            pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
+            pause = retry_seconds(failures)
             failures += 1
             logger.exception("The search index could not be brought up to date; trying again in %s s.", pause)
             connection.close()
-            _wait(pause, stop)
+            wait(pause, stop)
 
 
 def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
     writer = opened(root, progress, stop)
     try:
-        while not stop():
-            if store.damage_reported() or writer.is_wasteful:
-                writer.close()
-                writer = Writer.open(build(root, progress, stop))
-            writer, taken = _advanced(root, writer, progress, stop)
-            if not taken:
-                if not _is_kept(root, writer):
-                    return
-                _wait(_POLL_SECONDS, stop)
+        with replica.kept_meanwhile(stop):
+            while not stop():
+                if store.damage_reported() or writer.is_wasteful:
+                    writer.close()
+                    replica.discard()
+                    writer = Writer.open(build(root, progress, stop))
+                writer, taken = _advanced(root, writer, progress, stop)
+                if not taken:
+                    if not _is_kept(root, writer):
+                        return
+                    wait(POLL_SECONDS, stop)
     finally:
         writer.close()
 
@@ -317,18 +323,13 @@ def _is_kept(root: Path, writer: Writer) -> bool:
         return False
 
 
-def _wait(seconds: float, stop: Callable[[], bool]) -> None:
-    until = time.monotonic() + seconds
-    while not stop() and (left := until - time.monotonic()) > 0:
-        time.sleep(min(0.25, left))
-
-
 def drop() -> None:
     """Remove the index, and follow no changes any more. Raises WriterElsewhereError."""
     with writing() as root:
         # First, so that nobody reads what is not followed.
         (root / "current").unlink(missing_ok=True)
         outbox.stop_following()
+        replica.drop()
         (root / "damaged").unlink(missing_ok=True)
         store.remove_others(root, root / "none")
         staged.remove_abandoned(root)

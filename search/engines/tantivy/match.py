@@ -10,12 +10,12 @@ from itertools import chain
 import numpy as np
 
 from search.analysis import Pattern
-from search.engines.arrays import Array
+from search.engines.arrays import Array, Mask
 from search.engines.base import NOTHING_NEAR, Filter, Ids, LanguageText, Near, Plan, Value
 from search.engines.nearest import nearest_passing
 from search.engines.tantivy import days
 from search.engines.tantivy.columns import codes_of, column_of, slots_of, values_at
-from search.engines.tantivy.parts import SCALARS, Mask
+from search.engines.tantivy.parts import SCALARS
 from search.engines.tantivy.store import View
 from search.engines.tantivy.word_sets import word_sets
 from search.words import Group, TextQuery
@@ -50,7 +50,7 @@ class Matches:
         key = (plan, _dropped(plan, without_includes))
         if (known := self._near.get(key)) is None:
             passing = _Passing(self._view, self._passing(*key, always=True))
-            known = self._near[key] = nearest_passing(plan.meaning, passing)
+            known = self._near[key] = nearest_passing(plan.meaning, passing, replicated=True)
         return known
 
     def _matched(self, plan: Plan, without_includes: str) -> Mask:

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from django.db import connection
 
-from search.engines.arrays import Array
+from search.engines.arrays import Array, Mask
 from search.engines.base import Ids, Plan
 from search.engines.tantivy import words
 from search.engines.tantivy.columns import ids_at, slots_of, values_at
 from search.engines.tantivy.match import Matches
-from search.engines.tantivy.parts import Mask
 from search.engines.tantivy.store import View
 from search.query import Sort
 

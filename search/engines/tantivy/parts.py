@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
-from search.engines.arrays import Array, DamagedError, arrays_map, arrays_write
+from search.engines.arrays import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Value
-
-Mask = npt.NDArray[np.bool_]
 
 # One value each, 0 where there is none.
 SCALARS = ("project", "type", "agent", "source", "state")

@@ -28,9 +28,9 @@ import numpy as np
 import tantivy
 from django.conf import settings
 
-from search.engines.arrays import DamagedError, arrays_verify
+from search.engines.arrays import DamagedError, Mask, arrays_verify, bits_read
 from search.engines.tantivy import outbox, words
-from search.engines.tantivy.parts import Dictionary, Mask, Part
+from search.engines.tantivy.parts import Dictionary, Part
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
 SCHEMA = 2
@@ -114,26 +114,11 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def write_dead(generation: Path, name: str, dead: Mask) -> None:
-    with (generation / name).open("wb") as file:
-        file.write(np.packbits(dead).tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def read_live(generation: Path, manifest: Manifest) -> Mask:
     """Which slots hold a memory."""
     if not manifest.dead:
         return np.ones(manifest.slots, np.bool_)
-    try:
-        bits = np.fromfile(generation / manifest.dead, np.uint8)
-    except OSError as error:
-        raise DamagedError(f"{manifest.dead}: {error}") from error
-    if len(bits) != -(-manifest.slots // 8):
-        raise DamagedError(f"{manifest.dead}: is cut off")
-    dead = np.unpackbits(bits, count=manifest.slots)
-    live: Mask = dead == 0
-    return live
+    return ~bits_read(generation / manifest.dead, manifest.slots)
 
 
 @dataclass(slots=True)

@@ -6,9 +6,8 @@ from collections import OrderedDict
 import numpy as np
 
 from search.analysis import Pattern
-from search.engines.arrays import Array
+from search.engines.arrays import Array, Mask
 from search.engines.tantivy import words
-from search.engines.tantivy.parts import Mask
 from search.engines.tantivy.store import View
 
 # In bytes: a bit for each slot, or the slots of a rare one.

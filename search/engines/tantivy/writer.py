@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import tantivy
 
-from search.engines.arrays import DamagedError
+from search.engines.arrays import DamagedError, Mask, bits_write
 from search.engines.tantivy import rows, store, words
-from search.engines.tantivy.parts import Dictionary, Mask, Part, PartBuilder, merged
+from search.engines.tantivy.parts import Dictionary, Part, PartBuilder, merged
 from search.engines.tantivy.steps import step
 from search.engines.tantivy.store import Manifest
 
@@ -179,7 +179,7 @@ class Writer:
         dead = ""
         if not self.live.all():
             dead = f"{before.number + 1:010d}.dead"
-            store.write_dead(self.generation, dead, ~self.live)
+            bits_write(self.generation / dead, ~self.live)
         store.sync_folder(self.generation)
         self.manifest = Manifest(
             number=before.number + 1,

@@ -18,6 +18,8 @@ from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.check import Comparison, compare
 from search.engines.tantivy.database import FollowedElsewhereError
 from search.engines.tantivy.store import NoIndexError, WriterElsewhereError
+from search.engines.vectors import files
+from search.engines.vectors.check import VectorComparison, compare_vectors
 
 SHOWN = 10
 ANEW = "Make it anew: manage.py index --rebuild"
@@ -72,22 +74,31 @@ class Command(BaseCommand):
             self.say(f"{behind.changes:,} changes wait, the oldest for {behind.seconds:,.1f} s")
         else:
             self.say("No change waits.")
+        if replica := files.read_manifest():
+            size = sum(file_size(files.folder() / name) for name in (*replica.segments, replica.dead) if name)
+            self.say(
+                f"{replica.rows:,} vectors in a replica of {len(replica.segments)} parts, {size / 1e6:,.1f} MB on disk"
+            )
         if reason := store.damage_reported():
             self.say(f"It is to be made anew: {reason}")
         if not outbox.is_followed():
             self.say("Changes are not followed: manage.py index --rebuild")
 
     def check_index(self) -> None:
-        found = compare()
+        found, vectors = compare(), compare_vectors()
         self.say(f"{found.memories:,} memories in the database, {found.indexed:,} in the index.")
         if found.waiting:
             self.say(f"{found.waiting:,} memories were changed and are on the way into it.")
-        if found.agrees:
-            self.say("Everything agrees: each memory's digest, and each file.")
+        if vectors:
+            self.say(f"{vectors.vectors:,} vectors in the database, {vectors.replicated:,} in the replica.")
+            if vectors.waiting:
+                self.say(f"The vectors of {vectors.waiting:,} memories were changed and are on the way into it.")
+        if found.agrees and (vectors is None or vectors.agrees):
+            self.say(f"Everything agrees: each memory's digest,{' each vector,' if vectors else ''} and each file.")
             return
-        for line in differences(found):
+        for line in [*differences(found), *(vector_differences(vectors) if vectors else [])]:
             self.say(line)
-        if found.differs:
+        if found.differs or (vectors and not vectors.agrees):
             raise CommandError(f"The search index differs from the database. {ANEW}")
         raise CommandError("The search index agrees with the database but for memories that cannot be in it.")
 
@@ -127,9 +138,20 @@ def differences(found: Comparison) -> list[str]:
         ("in no index, because a date of theirs is infinite: give them a real one", found.unfit),
     ):
         if ids:
-            some = ", ".join(f"#{memory_id}" for memory_id in ids[:SHOWN])
-            lines.append(f"{len(ids):,} {what}: {some}{' …' if len(ids) > SHOWN else ''}")
+            lines.append(f"{len(ids):,} {what}: {some_of(ids)}")
     return lines
+
+
+def vector_differences(found: VectorComparison) -> list[str]:
+    lines = list(found.damage)
+    if found.different:
+        lines.append(f"{len(found.different):,} with other vectors in the replica: {some_of(found.different)}")
+    return lines
+
+
+def some_of(ids: list[int]) -> str:
+    """The first few memories."""
+    return ", ".join(f"#{memory_id}" for memory_id in ids[:SHOWN]) + (" …" if len(ids) > SHOWN else "")
 
 
 def rebuilt_by_other(show: Callable[[int, int], None]) -> int:

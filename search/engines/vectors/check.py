@@ -1,0 +1,83 @@
+"""The replica compared with the database: every vector, and every file with what was written."""
+
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from memories.vectors import serving_id
+from search.engines.arrays import DamagedError, arrays_verify
+from search.engines.base import Ids
+from search.engines.tantivy.database import consistent
+from search.engines.vectors import changes, files, keeper
+from search.engines.vectors.files import Manifest, Rows
+
+# Every change that waits is looked at.
+_MOST_WAITING = 1_000_000
+
+
+@dataclass(slots=True)
+class VectorComparison:
+    """What the replica has, compared with the database."""
+
+    vectors: int = 0
+    replicated: int = 0
+    different: list[int] = field(default_factory=list)
+    """Memories of which it has other vectors, none, or too many."""
+    damage: list[str] = field(default_factory=list)
+    waiting: int = 0
+
+    @property
+    def agrees(self) -> bool:
+        return not self.different and not self.damage
+
+
+def compare_vectors() -> VectorComparison | None:
+    """Compare every vector. Changes that wait are not taken for differences; None where there is no replica to read."""
+    while True:
+        manifest = files.read_manifest()
+        if manifest is None:
+            return None
+        with consistent():
+            now = changes.standing(manifest.revision, manifest.model_id, _MOST_WAITING)
+            if manifest.model_id != serving_id() or not now.follows(manifest.name, manifest.revision):
+                found = VectorComparison(damage=["the replica is of other vectors, and will be made anew"])
+            else:
+                found = _compared(manifest, now.changed())
+        # What changed while it was read may look like damage.
+        if found.agrees or files.read_manifest() == manifest:
+            return found
+
+
+def _compared(manifest: Manifest, waiting: Ids) -> VectorComparison:
+    found = VectorComparison(waiting=len(waiting))
+    digests: dict[int, int] = {}
+    try:
+        live = files.read_live(manifest)
+        first = 0
+        for name in manifest.segments:
+            arrays_verify(files.folder() / name)
+            segment = files.map_segment(name, manifest.dimensions)
+            kept = live[first : first + segment.size]
+            first += segment.size
+            found.replicated += int(np.count_nonzero(kept))
+            _add(digests, segment.ids[kept], segment.vectors[kept])
+    except DamagedError as error:
+        found.damage.append(str(error))
+        return found
+    expected: dict[int, int] = {}
+    for ids, vectors in keeper.stored_rows(manifest.model_id, manifest.dimensions):
+        found.vectors += len(ids)
+        _add(expected, ids, vectors)
+    # Of a memory that was removed the rows stay, and are never asked for.
+    wrong = {memory_id for memory_id, digest in expected.items() if digests.get(memory_id) != digest}
+    found.different = sorted(wrong - set(waiting.tolist()))
+    return found
+
+
+def _add(digests: dict[int, int], ids: Ids, vectors: Rows) -> None:
+    """Add the digests of rows to those of their memories, in whatever order they come."""
+    rows: npt.NDArray[np.float16] = np.ascontiguousarray(vectors)
+    for memory_id, row in zip(ids.tolist(), rows, strict=True):
+        digests[memory_id] = digests.get(memory_id, 0) + zlib.crc32(row.data) + (1 << 40)

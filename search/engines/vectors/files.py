@@ -1,0 +1,131 @@
+"""The files of the replica.
+
+    manifest             what belongs together, and which revision of the vectors it is true to
+    <name>-000001.rows   a segment: vectors of whole memories in the order of their ids, with their lengths
+    <name>-000002.dead   a bit for each row that is no vector of its memory any more
+
+Files are written whole, under names that never come again, and made to last before the manifest names them; the
+manifest is replaced in one step.
+"""
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from search.engines.arrays import Array, DamagedError, Mask, arrays_map, arrays_write, bits_read
+from search.engines.base import Ids
+from search.engines.tantivy import store
+
+# Raised whenever files of an older version cannot be read any more, or would mean something else.
+SCHEMA = 1
+
+Rows = npt.NDArray[np.float16]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What belongs together. `made` counts the files that were ever made under this name."""
+
+    name: str
+    model_id: int
+    dimensions: int
+    revision: int = 0
+    made: int = 0
+    rows: int = 0
+    segments: tuple[str, ...] = ()
+    dead: str = ""
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Rows one after the other: the memory of each, in ascending order, the length of its vector, and the vector."""
+
+    ids: Ids
+    lengths: npt.NDArray[np.float32]
+    vectors: Rows
+
+    @property
+    def size(self) -> int:
+        return len(self.ids)
+
+    def places_of(self, ids: Ids) -> npt.NDArray[np.int64]:
+        """The rows of some memories, whose ids are in ascending order."""
+        low = np.searchsorted(self.ids, ids, "left")
+        counts = np.searchsorted(self.ids, ids, "right") - low
+        starts = np.cumsum(counts) - counts
+        places: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(low - starts, counts)
+        return places
+
+
+def folder() -> Path:
+    return store.index_dir() / "vectors"
+
+
+def new_name() -> str:
+    return secrets.token_hex(4)
+
+
+def read_manifest() -> Manifest | None:
+    """What there is; None where there is nothing, or nothing that can be read."""
+    try:
+        stored = json.loads((folder() / "manifest").read_text())
+        if stored["schema"] != SCHEMA:
+            return None
+        return Manifest(**{**stored, "segments": tuple(stored["segments"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_manifest(manifest: Manifest) -> None:
+    store.sync_folder(folder())
+    store.replace_file(folder() / "manifest", json.dumps(asdict(manifest)))
+
+
+def discard() -> None:
+    """Have what there is read no more; the process that keeps the replica makes a new one."""
+    (folder() / "manifest").unlink(missing_ok=True)
+
+
+def segment_of(ids: Ids, vectors: Rows) -> Segment:
+    """Rows in any order as a segment."""
+    order = np.argsort(ids, kind="stable")
+    vectors = np.ascontiguousarray(vectors[order])
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float32))
+    # A vector without a direction is like no other.
+    return Segment(ids[order], np.where(lengths > 0, lengths, np.inf).astype(np.float32), vectors)
+
+
+def write_segment(name: str, segment: Segment) -> None:
+    arrays: dict[str, Array] = {"ids": segment.ids, "lengths": segment.lengths, "vectors": segment.vectors.reshape(-1)}
+    arrays_write(folder() / name, {}, arrays)
+
+
+def map_segment(name: str, dimensions: int) -> Segment:
+    """Raises DamagedError."""
+    _, arrays = arrays_map(folder() / name)
+    try:
+        return Segment(arrays["ids"], arrays["lengths"], arrays["vectors"].reshape(len(arrays["ids"]), dimensions))
+    except (KeyError, ValueError) as error:
+        raise DamagedError(f"{name}: {error}") from error
+
+
+def read_live(manifest: Manifest) -> Mask:
+    """Which rows are vectors of their memories. Raises DamagedError."""
+    if not manifest.dead:
+        return np.ones(manifest.rows, np.bool_)
+    return ~bits_read(folder() / manifest.dead, manifest.rows)
+
+
+def remove_others(kept: Sequence[Manifest]) -> None:
+    """Remove the files that none of these manifests names. Readers that have one open keep it until they let go."""
+    named = {"manifest", *(name for manifest in kept for name in (*manifest.segments, manifest.dead))}
+    if folder().is_dir():
+        for path in folder().iterdir():
+            if path.name not in named:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,310 @@
+"""The one writer of the replica: it takes in what has changed, and makes a new one where that is not enough.
+
+Changes are taken in by these steps, in this order; killed between any two of them, the next start repeats them:
+
+1. a segment with the vectors that the changed memories have by now, and the bits of the rows that are dead
+2. the manifest that names them: from here on readers see them
+3. what was written down of them deleted
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+from django.db import connection, transaction
+
+from memories.vectors import serving_id
+from search.engines.arrays import DamagedError, Mask, bits_write
+from search.engines.base import Ids
+from search.engines.tantivy.database import consistent
+from search.engines.tantivy.pauses import POLL_SECONDS, retry_seconds, wait
+from search.engines.tantivy.steps import step
+from search.engines.vectors import changes, files
+from search.engines.vectors.files import Manifest, Rows, Segment
+
+logger = logging.getLogger(__name__)
+
+_SEGMENT_ROWS = 100_000
+# Once so many of the rows are dead, a new replica is smaller and faster.
+_MOST_DEAD = 0.3
+_LEAST_ROWS = 10_000
+# So many memories at the most are taken in at once; where more wait, a new replica is made sooner.
+_MOST_TAKEN = 100_000
+_MOST_WAITING = 1_000_000
+
+_ROWS = """
+COPY (SELECT memory_id, embedding FROM memories_chunk WHERE model_id = {model} {which} ORDER BY memory_id, ordinal)
+TO STDOUT (FORMAT BINARY)"""
+# Before the first row of a binary COPY: a mark, flags and the length of what else there is.
+_HEAD = 19
+
+
+class StoppedError(Exception):
+    """It was told to stop before a replica was made."""
+
+
+class _Keeping:
+    """The replica open for writing."""
+
+    def __init__(self, manifest: Manifest, segments: list[Segment], live: Mask) -> None:
+        self.manifest = manifest
+        self.segments = segments
+        self.live = live
+
+    @staticmethod
+    def open(manifest: Manifest) -> "_Keeping":
+        """Raises DamagedError."""
+        segments = [files.map_segment(name, manifest.dimensions) for name in manifest.segments]
+        live = files.read_live(manifest)
+        if sum(segment.size for segment in segments) != manifest.rows:
+            raise DamagedError("the segments do not add up to the manifest")
+        files.remove_others([manifest])
+        return _Keeping(manifest, segments, live)
+
+    @property
+    def is_wasteful(self) -> bool:
+        dead = self.manifest.rows - int(np.count_nonzero(self.live))
+        return self.manifest.rows > _LEAST_ROWS and dead > _MOST_DEAD * self.manifest.rows
+
+    def replace(self, changed: Ids, ids: Ids, vectors: Rows, revision: int) -> None:
+        """Put vectors in the place of those that the changed memories had."""
+        live = self.live.copy()
+        first = 0
+        for segment in self.segments:
+            live[first + segment.places_of(changed)] = False
+            first += segment.size
+        names, segments = list(self.manifest.segments), list(self.segments)
+        made = self.manifest.made
+
+        def written(segment: Segment) -> None:
+            nonlocal made
+            made += 1
+            names.append(f"{self.manifest.name}-{made:06d}.rows")
+            files.write_segment(names[-1], segment)
+            segments.append(files.map_segment(names[-1], self.manifest.dimensions))
+
+        if len(ids):
+            written(files.segment_of(ids, vectors))
+            live = np.concatenate([live, np.ones(len(ids), np.bool_)])
+        # Neighbours of like size become one, so that there are ever only a few, and each row is rarely copied.
+        while len(segments) > 1 and segments[-2].size < 4 * segments[-1].size and segments[-2].size < _SEGMENT_ROWS:
+            last = segments[-2].size + segments[-1].size
+            one = _merged(segments[-2:], live[-last:])
+            live = np.concatenate([live[:-last], np.ones(one.size, np.bool_)])
+            del names[-2:], segments[-2:]
+            written(one)
+        step("segment written")
+        dead = ""
+        if not live.all():
+            made += 1
+            dead = f"{self.manifest.name}-{made:06d}.dead"
+            bits_write(files.folder() / dead, ~live)
+        before = self.manifest
+        self.manifest = Manifest(
+            name=before.name,
+            model_id=before.model_id,
+            dimensions=before.dimensions,
+            revision=revision,
+            made=made,
+            rows=len(live),
+            segments=tuple(names),
+            dead=dead,
+        )
+        self.segments, self.live = segments, live
+        files.write_manifest(self.manifest)
+        step("replica's manifest written")
+        # A reader may have read the manifest before this one, and be about to open what it names.
+        files.remove_others([self.manifest, before])
+
+
+def _merged(segments: Sequence[Segment], live: Mask) -> Segment:
+    """Neighbours as one, without what is dead."""
+    ids = np.concatenate([segment.ids for segment in segments])[live]
+    return files.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
+
+
+def keep_up(
+    progress: Callable[[int, int], None] = lambda done, total: None, stop: Callable[[], bool] = lambda: False
+) -> bool:
+    """Bring the replica up to date with the vectors; says whether there was anything to do. Raises StoppedError."""
+    model_id = serving_id()
+    manifest = files.read_manifest()
+    now = changes.standing(manifest.revision if manifest else 0, model_id, _MOST_WAITING)
+    if not model_id:
+        if manifest is None and not now.replica:
+            return False
+        drop()
+        return True
+    if manifest is None or manifest.model_id != model_id or not now.follows(manifest.name, manifest.revision):
+        build(progress, stop)
+        return True
+    if now.revision == manifest.revision:
+        return False
+    try:
+        keeping = _Keeping.open(manifest)
+    except DamagedError as error:
+        logger.warning("The replica of the vectors is made anew: %s.", error)
+        build(progress, stop)
+        return True
+    if keeping.is_wasteful or len(now.memory_ids) > _MOST_TAKEN:
+        build(progress, stop)
+        return True
+    _take_in(keeping)
+    return True
+
+
+def _take_in(keeping: _Keeping) -> None:
+    manifest = keeping.manifest
+    with consistent():
+        now = changes.standing(manifest.revision, manifest.model_id, _MOST_WAITING)
+        changed = now.changed()
+        blocks = list(stored_rows(manifest.model_id, manifest.dimensions, changed))
+    ids = np.concatenate([block[0] for block in blocks]) if blocks else np.empty(0, np.int64)
+    vectors = (
+        np.concatenate([block[1] for block in blocks]) if blocks else np.empty((0, manifest.dimensions), np.float16)
+    )
+    keeping.replace(changed, ids, vectors, now.revision)
+    changes.taken_in(now.revision)
+    step("changes of vectors forgotten")
+
+
+def build(
+    progress: Callable[[int, int], None] = lambda done, total: None, stop: Callable[[], bool] = lambda: False
+) -> Manifest:
+    """Make a new replica of all vectors of the model that serves. Raises StoppedError."""
+    files.folder().mkdir(parents=True, exist_ok=True)
+    files.remove_others([found] if (found := files.read_manifest()) else [])
+    name = files.new_name()
+    with transaction.atomic():
+        changes.write_down_for(name)
+    made: list[tuple[str, int]] = []
+    with consistent():
+        model_id = serving_id()
+        now = changes.standing()
+        dimensions = _dimensions(model_id)
+        for ids, vectors in stored_rows(model_id, dimensions):
+            if stop():
+                raise StoppedError
+            made.append((f"{name}-{len(made) + 1:06d}.rows", len(ids)))
+            files.write_segment(made[-1][0], files.segment_of(ids, vectors))
+            progress(sum(size for _, size in made), now.chunks)
+    step("replica filled")
+    manifest = Manifest(
+        name=name,
+        model_id=model_id,
+        dimensions=dimensions,
+        revision=now.revision,
+        made=len(made),
+        rows=sum(size for _, size in made),
+        segments=tuple(segment for segment, _ in made),
+    )
+    files.write_manifest(manifest)
+    step("replica in place")
+    files.remove_others([manifest])
+    changes.taken_in(manifest.revision)
+    return manifest
+
+
+def discard() -> None:
+    """Have the replica that there is read no more: the next `keep_up` makes a new one."""
+    files.discard()
+
+
+def drop() -> None:
+    """Remove the replica, and have no changes written down any more."""
+    # First, so that nobody reads what is not followed.
+    (files.folder() / "manifest").unlink(missing_ok=True)
+    with transaction.atomic():
+        changes.write_down_for("")
+    files.remove_others([])
+
+
+@contextmanager
+def kept_meanwhile(stop: Callable[[], bool]) -> Iterator[None]:
+    """Keep the replica up to date beside what is done meanwhile, in a thread that ends with it."""
+    over = threading.Event()
+    thread = threading.Thread(target=_follow, args=(lambda: over.is_set() or stop(),), name="replica", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _follow(stop: Callable[[], bool]) -> None:
+    failures = 0
+    try:
+        while not stop():
+            try:
+                done = keep_up(stop=stop)
+                failures = 0
+            except StoppedError:
+                return
+            except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
+                pause = retry_seconds(failures)
+                failures += 1
+                logger.exception("The replica of the vectors is not brought up to date; trying again in %s s.", pause)
+                connection.close()
+                wait(pause, stop)
+                continue
+            if not done:
+                wait(POLL_SECONDS, stop)
+    finally:
+        connection.close()
+
+
+def _dimensions(model_id: int) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT dimensions FROM memories_embeddingmodel WHERE id = %s", [model_id])
+        row = cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> Iterator[tuple[Ids, Rows]]:
+    """The vectors of some memories, or of all, in the order of their ids, in lots of whole memories."""
+    layout = np.dtype(
+        [
+            ("fields", ">i2"),
+            ("id length", ">i4"),
+            ("id", ">i8"),
+            ("length", ">i4"),
+            ("dimensions", ">i2"),
+            ("unused", ">i2"),
+            ("vector", ">f2", (dimensions,)),
+        ]
+    )
+    which = "" if memory_ids is None else f"AND memory_id = ANY('{{{','.join(map(str, memory_ids.tolist()))}}}')"
+    left = b""
+    with connection.cursor() as cursor, cursor.copy(_ROWS.format(model=int(model_id), which=which)) as copy:
+        lot: list[bytes] = []
+        size = skipped = 0
+        for data in copy:
+            raw = bytes(data)
+            if skipped < _HEAD:
+                raw, skipped = raw[_HEAD - skipped :], skipped + len(raw)
+            lot.append(raw)
+            size += len(raw)
+            if size >= _SEGMENT_ROWS * layout.itemsize:
+                ids, vectors, left = _cut(left + b"".join(lot), layout)
+                lot, size = [], 0
+                if len(ids):
+                    yield ids, vectors
+    rest = left + b"".join(lot)
+    found = np.frombuffer(rest[: len(rest) // layout.itemsize * layout.itemsize], layout)
+    if len(found):
+        yield _columns(found)
+
+
+def _cut(packed: bytes, layout: "np.dtype[np.void]") -> tuple[Ids, Rows, bytes]:
+    """Rows but for those of the last memory, of which more may come, and what is left as it was."""
+    found = np.frombuffer(packed[: len(packed) // layout.itemsize * layout.itemsize], layout)
+    whole = int(np.searchsorted(found["id"], found["id"][-1], "left"))
+    return *_columns(found[:whole]), packed[whole * layout.itemsize :]
+
+
+def _columns(found: npt.NDArray[np.void]) -> tuple[Ids, Rows]:
+    return found["id"].astype(np.int64), found["vector"].astype(np.float16)

@@ -1,0 +1,173 @@
+"""The replica as one process reads it: how near every memory is, or some of them, in milliseconds.
+
+A dot product of halves is summed in single precision or better, as pgvector does it, and divided by both lengths: the
+similarity is the same but for the last of seven digits.
+"""
+
+import logging
+import threading
+from dataclasses import dataclass
+
+import numkong
+import numpy as np
+import numpy.typing as npt
+
+from search.engines.arrays import DamagedError, Mask
+from search.engines.base import Ids, Similarities
+from search.engines.vectors import changes, files
+from search.engines.vectors.changes import Standing
+from search.engines.vectors.files import Manifest, Rows, Segment
+
+logger = logging.getLogger(__name__)
+
+# So many rows are copied together at once where they lie apart.
+_GATHERED = 4_096
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replica:
+    """The files of one manifest: nothing in it changes."""
+
+    manifest: Manifest
+    segments: tuple[Segment, ...]
+    live: tuple[Mask | None, ...]
+    """By segment, which rows count; None for all of them."""
+
+    def every(self, vector: npt.NDArray[np.float32], least: float) -> tuple[Ids, Similarities]:
+        """The memories that are at least so near by their nearest row, each once, in any order."""
+        query = _halves(vector)
+        found = []
+        for segment, live in zip(self.segments, self.live, strict=True):
+            similarities = _similarities(query, segment.vectors, segment.lengths)
+            near = similarities >= least
+            if live is not None:
+                near &= live
+            places = np.flatnonzero(near)
+            found.append(_by_memory(segment.ids[places], similarities[places]))
+        return _joined(found)
+
+    def some(self, vector: npt.NDArray[np.float32], least: float, ids: Ids) -> tuple[Ids, Similarities]:
+        """Those among some memories, whose ids are in ascending order."""
+        query = _halves(vector)
+        found = []
+        for segment, live in zip(self.segments, self.live, strict=True):
+            places = segment.places_of(ids)
+            if live is not None:
+                places = places[live[places]]
+            for begin in range(0, len(places), _GATHERED):
+                lot = places[begin : begin + _GATHERED]
+                similarities = _similarities(query, segment.vectors[lot], segment.lengths[lot])
+                near = similarities >= least
+                found.append((segment.ids[lot[near]], similarities[near]))
+        # A memory may lie in two lots.
+        every, similarities = _joined(found)
+        order = np.argsort(every, kind="stable")
+        return _by_memory(every[order], similarities[order])
+
+
+def _halves(vector: npt.NDArray[np.float32]) -> Rows:
+    """A query as pgvector compares it: in halves too."""
+    return vector.astype(np.float16).reshape(1, -1)
+
+
+def _similarities(query: Rows, vectors: Rows, lengths: npt.NDArray[np.float32]) -> Similarities:
+    if not len(vectors):
+        return np.empty(0, np.float32)
+    dots = np.asarray(numkong.cdist(query, vectors, "dot")).reshape(-1)
+    length = float(np.linalg.norm(query.astype(np.float32)))
+    similarities: Similarities = (dots / lengths / (length or np.inf)).astype(np.float32)
+    return similarities
+
+
+def _by_memory(ids: Ids, similarities: Similarities) -> tuple[Ids, Similarities]:
+    """Each memory once, by its nearest row; those of a memory stand together."""
+    if len(ids) < 2:
+        return ids, similarities
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    if len(starts) == len(ids):
+        return ids, similarities
+    return ids[starts], np.maximum.reduceat(similarities, starts)
+
+
+def _joined(found: list[tuple[Ids, Similarities]]) -> tuple[Ids, Similarities]:
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    return np.concatenate([ids for ids, _ in found]), np.concatenate([similar for _, similar in found])
+
+
+_lock = threading.Lock()
+# With what told it from the one before.
+_known: tuple[object, Replica | None] = ((), None)
+
+
+def opened() -> Replica | None:
+    """The replica as it is by now; None where there is none that can be read."""
+    global _known
+    stamp = _stamp()
+    known = _known
+    if known[0] == stamp:
+        return known[1]
+    with _lock:
+        for _ in range(_TRIES):
+            stamp = _stamp()
+            if _known[0] == stamp:
+                break
+            try:
+                found = _open(_known[1])
+            except DamagedError as error:
+                # Files that went while they were opened were replaced by newer ones.
+                if stamp != _stamp():
+                    continue
+                logger.error("The replica of the vectors is to be made anew: %s.", error)
+                files.discard()
+                found = None
+            _known = (stamp, found)
+        return _known[1]
+
+
+def standing(replica: Replica, model_id: int) -> tuple[Replica | None, Standing]:
+    """The replica, or a newer one, and what it has yet to take in; None where that cannot be told, or is too much."""
+    for _ in range(_TRIES):
+        manifest = replica.manifest
+        now = changes.standing(manifest.revision, model_id)
+        if now.follows(manifest.name, manifest.revision) and now.changes <= changes.MOST_CHANGES:
+            return (replica if manifest.model_id == model_id else None), now
+        # It may have been brought up to date between the two looks.
+        newer = opened()
+        if newer is None or newer is replica:
+            return None, now
+        replica = newer
+    return None, now
+
+
+def forget() -> None:
+    """Close what this process reads."""
+    global _known
+    with _lock:
+        _known = ((), None)
+
+
+def _stamp() -> object:
+    """What changes when there is something new to read."""
+    try:
+        found = (files.folder() / "manifest").stat()
+    except OSError:
+        return ()
+    return (str(files.folder()), found.st_ino, found.st_mtime_ns)
+
+
+def _open(before: Replica | None) -> Replica | None:
+    manifest = files.read_manifest()
+    if manifest is None:
+        return None
+    have: dict[str, Segment] = {}
+    if before is not None and before.manifest.name == manifest.name:
+        have = dict(zip(before.manifest.segments, before.segments, strict=True))
+    segments = tuple(have.get(name) or files.map_segment(name, manifest.dimensions) for name in manifest.segments)
+    live = files.read_live(manifest)
+    if sum(segment.size for segment in segments) != manifest.rows:
+        raise DamagedError("the segments do not add up to the manifest")
+    cuts = np.cumsum([segment.size for segment in segments])[:-1]
+    masks = tuple(None if mask.all() else mask for mask in np.split(live, cuts)) if segments else ()
+    return Replica(manifest, segments, masks)

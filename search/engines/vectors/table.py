@@ -1,0 +1,116 @@
+"""The vectors as pgvector has them: read by memory, all of them, or the nearest first from the HNSW index."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from django.db import connection, transaction
+
+from search.engines.base import Ids, Meaning, Similarities
+
+# The index looks at so many at once for each that is read, within bounds: those at the edge of what it looks at it
+# misses most. Where that is not enough it goes on (iterative scan). The least is what finds 99 of 100 of the first ten.
+AT_ONCE = 2
+LEAST_AT_ONCE = 400
+_MOST_AT_ONCE = 1_000
+_MOST_SCANNED = 2_000_000
+
+_NEAREST = """
+SELECT memory_id, (1 - (embedding <=> %(vector)s::halfvec))::real AS similarity FROM memories_chunk
+WHERE model_id = %(model)s {which}"""
+# Two columns of all rows at once, as bytes: thousands of rows are read in the time of a hundred.
+_PACKED = """
+SELECT string_agg(int8send(memory_id), ''::bytea), string_agg(float4send(similarity), ''::bytea)
+FROM ({rows}) AS near WHERE similarity >= %(least)s"""
+# The primary key is led by the memory. The ids come as the text of an array: psycopg takes longer to write a list out
+# than Postgres to find its rows.
+_BY_ID = _PACKED.format(rows=_NEAREST.format(which="AND memory_id = ANY(%(ids)s::bigint[])"))
+_EVERY = _PACKED.format(rows=_NEAREST.format(which=""))
+# chunk_embedding_hnsw
+_FIRST = _PACKED.format(rows=_NEAREST.format(which="ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(chunks)s"))
+# A head of four bytes, then halves; always the same rows of the same table, so that every process guesses alike.
+_SAMPLE = """
+SELECT string_agg(substr(halfvec_send(embedding), 5), ''::bytea)
+FROM memories_chunk TABLESAMPLE SYSTEM (%(percent)s) REPEATABLE (0) WHERE model_id = %(model)s"""
+_INDEX_SETTINGS = """
+SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'strict_order', true),
+       set_config('hnsw.max_scan_tuples', %s, true), set_config('hnsw.scan_mem_multiplier', '8', true),
+       set_config('enable_seqscan', 'off', true)"""
+
+
+def at_once(chunks: int) -> int:
+    """How many the index looks at for so many."""
+    return min(max(LEAST_AT_ONCE, AT_ONCE * chunks), _MOST_AT_ONCE)
+
+
+def vector_text(meaning: Meaning) -> str:
+    """The vector as Postgres reads it."""
+    return "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
+
+
+def similarities_of(meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
+    """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
+    if not ids:
+        return {}
+    found, similarities = some(replace(meaning, least=-1.0), ids)
+    return dict(zip(found.tolist(), similarities.tolist(), strict=True))
+
+
+def every(meaning: Meaning) -> tuple[Ids, Similarities]:
+    """All memories down to the least similarity: each once, by its nearest chunk."""
+    ids, similarities, _ = _read(_EVERY, meaning)
+    return ids, similarities
+
+
+def some(meaning: Meaning, ids: Iterable[int]) -> tuple[Ids, Similarities]:
+    """Those of some memories."""
+    found, similarities, _ = _read(_BY_ID, meaning, ids="{" + ",".join(map(str, ids)) + "}")
+    return found, similarities
+
+
+def first(meaning: Meaning, chunks: int) -> tuple[Ids, Similarities, bool]:
+    """What the index gives of so many chunks, and whether these went down to the least similarity."""
+    with transaction.atomic(savepoint=False):
+        with connection.cursor() as cursor:
+            cursor.execute(_INDEX_SETTINGS, [str(at_once(chunks)), str(_MOST_SCANNED)])
+        ids, similarities, read = _read(_FIRST, meaning, chunks=chunks)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
+    return ids, similarities, read < chunks
+
+
+def sample(model_id: int, percent: float) -> bytes:
+    """Some of the vectors of a model, one after the other, as halves with the most significant byte first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SAMPLE, {"percent": percent, "model": model_id})
+        (packed,) = cursor.fetchone()
+    return packed or b""
+
+
+def _read(statement: str, meaning: Meaning, **parameters: int | str) -> tuple[Ids, Similarities, int]:
+    """What a statement finds: each memory once, by its nearest chunk; and of how many chunks."""
+    bound: dict[str, Any] = {
+        "vector": vector_text(meaning),
+        "model": meaning.model_id,
+        "least": meaning.least,
+        **parameters,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(statement, bound)
+        packed_ids, packed_similarities = cursor.fetchone()
+    ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
+    similarities = np.frombuffer(packed_similarities or b"", ">f4").astype(np.float32)
+    return *by_memory(ids, similarities), len(ids)
+
+
+def by_memory(ids: Ids, similarities: Similarities) -> tuple[Ids, Similarities]:
+    """Each memory once, by its nearest chunk, in the order of their ids."""
+    if len(ids) > 1 and not bool(np.all(ids[1:] >= ids[:-1])):
+        order = np.argsort(ids, kind="stable")
+        ids, similarities = ids[order], similarities[order]
+    starts: npt.NDArray[np.int64] = np.flatnonzero(np.diff(ids, prepend=-1))
+    if len(starts) == len(ids):
+        return ids, similarities
+    return ids[starts], np.maximum.reduceat(similarities, starts)
