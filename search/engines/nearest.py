@@ -272,13 +272,8 @@ def _key(meaning: Meaning, vectors: _Vectors, chunks: int) -> _Key:
 
 
 def _vectors(meaning: Meaning, replicated: bool) -> _Vectors:
-    found = replica.opened() if replicated else None
-    if found is not None and found.manifest.dimensions == len(_vector(meaning)):
-        found, now = replica.standing(found, meaning.model_id)
-        if found is not None:
-            rows = found.manifest.rows
-            changed = now.changed() if now.changes else None
-            return _Vectors(rows, now.revision, _REPLICA_SCAN_COST, _REPLICA_BY_ID_COST, found, changed)
-    else:
-        now = changes.standing()
-    return _Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)
+    found, now = replica.standing(meaning.model_id) if replicated else (None, changes.standing())
+    if found is None or found.manifest.dimensions != len(_vector(meaning)):
+        return _Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)
+    changed = now.changed() if now.changes else None
+    return _Vectors(found.manifest.rows, now.revision, _REPLICA_SCAN_COST, _REPLICA_BY_ID_COST, found, changed)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -93,6 +94,20 @@ def keep_up():
     return done
 
 
+def elsewhere(done):
+    """Do it in another thread, with a connection of its own."""
+
+    def run():
+        try:
+            done()
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
 def question(seed=7, least=0.02, limit=1_000):
     vector = np.random.default_rng(seed).standard_normal(DIMENSIONS).astype(np.float32)
     return Meaning(1, vector.tobytes(), least, limit)
@@ -160,6 +175,25 @@ def test_before_a_change_is_taken_in_it_is_read_from_the_database(stored):
     write(stored[:3], seed=1)
     assert is_used()
     assert nearest._vectors(question(), True).changed.tolist() == stored[:3]
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_of_before_reads_what_was_then(stored):
+    keep_up()
+    asked = question()
+    assert is_used()
+    before = dict(zip(*map(np.ndarray.tolist, table.every(asked)), strict=True))
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        revision = changes.standing().revision
+        elsewhere(lambda: (write(stored[:5], seed=4), keep_up()))
+        assert replica.opened()[0].manifest.revision > revision
+        found = nearest._vectors(asked, True)
+        assert (found.replica.manifest.revision, found.revision) == (revision, revision)
+        ids, similarities = found.every(asked)
+        assert dict(zip(ids.tolist(), similarities.tolist(), strict=True)) == pytest.approx(before, abs=1e-6)
     assert_true_to_the_database()
 
 

@@ -97,24 +97,28 @@ def _joined(found: list[tuple[Ids, Similarities]]) -> tuple[Ids, Similarities]:
 
 
 _lock = threading.Lock()
-# With what told it from the one before.
-_known: tuple[object, Replica | None] = ((), None)
+# The newest that was opened and the one before it, with what tells whether there is a newer one.
+_known: tuple[object, Replica | None, Replica | None] = ((), None, None)
 
 
-def opened() -> Replica | None:
-    """The replica as it is by now; None where there is none that can be read."""
+def opened() -> tuple[Replica, ...]:
+    """The replica as it is by now, and as it was before: for transactions that see the database as it was then. Nothing
+    where there is none that can be read.
+    """
+    known = _known if _known[0] == _stamp() else _newer()
+    return tuple(found for found in known[1:] if found is not None)
+
+
+def _newer() -> tuple[object, Replica | None, Replica | None]:
     global _known
-    stamp = _stamp()
-    known = _known
-    if known[0] == stamp:
-        return known[1]
     with _lock:
         for _ in range(_TRIES):
             stamp = _stamp()
             if _known[0] == stamp:
                 break
+            before = _known[1]
             try:
-                found = _open(_known[1])
+                found = _open(before)
             except DamagedError as error:
                 # Files that went while they were opened were replaced by newer ones.
                 if stamp != _stamp():
@@ -122,30 +126,33 @@ def opened() -> Replica | None:
                 logger.error("The replica of the vectors is to be made anew: %s.", error)
                 files.discard()
                 found = None
-            _known = (stamp, found)
-        return _known[1]
+            _known = (stamp, found, before if found is not None else None)
+        return _known
 
 
-def standing(replica: Replica, model_id: int) -> tuple[Replica | None, Standing]:
-    """The replica, or a newer one, and what it has yet to take in; None where that cannot be told, or is too much."""
-    for _ in range(_TRIES):
-        manifest = replica.manifest
+def standing(model_id: int) -> tuple[Replica | None, Standing]:
+    """The replica that an answer can be read from, and what it has yet to take in; None where there is none, that
+    cannot be told, or it is too much.
+    """
+    tried: list[Replica] = []
+    now = None
+    # It may have been brought up to date since this transaction began, or between two looks.
+    while left := [replica for replica in opened() if replica not in tried]:
+        manifest = left[0].manifest
         now = changes.standing(manifest.revision, model_id)
         if now.follows(manifest.name, manifest.revision) and now.changes <= changes.MOST_CHANGES:
-            return (replica if manifest.model_id == model_id else None), now
-        # It may have been brought up to date between the two looks.
-        newer = opened()
-        if newer is None or newer is replica:
-            return None, now
-        replica = newer
-    return None, now
+            return (left[0] if manifest.model_id == model_id else None), now
+        tried.append(left[0])
+        if len(tried) == _TRIES:
+            break
+    return None, now or changes.standing()
 
 
 def forget() -> None:
     """Close what this process reads."""
     global _known
     with _lock:
-        _known = ((), None)
+        _known = ((), None, None)
 
 
 def _stamp() -> object:
