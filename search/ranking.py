@@ -4,11 +4,16 @@ Pure: knows nothing of engines and the database. Every order is total and is wor
 whatever page is asked for.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
 
 # So many of the best by words are fused with all that match by meaning.
 WORD_CANDIDATES = 1_000
@@ -70,7 +75,44 @@ class Ranked:
         return replace(self, score=None, word_score=None, relevance=None, parts=parts)
 
 
-def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: float) -> list[Ranked]:
+class Fused(Sequence[Ranked]):
+    """Candidates in their order. What is told of each is put together for those that are looked at."""
+
+    def __init__(self, ids: Ids, sums: Scores, words: Scores, similarities: Scores) -> None:
+        """By candidate in their order; NaN where a leg has no score of one."""
+        self.ids: list[int] = ids.tolist()
+        self._sums = sums
+        self._words = words
+        self._similarities = similarities
+        self._word_ranks = _ranks(ids, words, words > 0)
+        self._meaning_ranks = _ranks(ids, similarities, ~np.isnan(similarities))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> Ranked: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Ranked]: ...
+    def __getitem__(self, at: int | slice) -> Ranked | list[Ranked]:
+        if isinstance(at, slice):
+            return [self._ranked(n) for n in range(*at.indices(len(self)))]
+        return self._ranked(range(len(self))[at])
+
+    def _ranked(self, n: int) -> Ranked:
+        score, words, similarity = self._sums.item(n), self._words.item(n), self._similarities.item(n)
+        return Ranked(
+            id=self.ids[n],
+            score=score,
+            word_rank=self._word_ranks.item(n) or None,
+            word_score=None if math.isnan(words) else words,
+            meaning_rank=self._meaning_ranks.item(n) or None,
+            similarity=None if math.isnan(similarity) else similarity,
+            relevance=score,
+        )
+
+
+def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: float) -> Fused:
     """All candidates by a convex sum of their scores, each leg brought to 0…1 between its least and its best.
 
     A candidate should have a score in both, where it has one at all: to have matched by one leg only says little of
@@ -78,25 +120,13 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
 
     Of equal sums the nearer in meaning is first, then the one with the higher id.
     """
-    word_ranks = _ranks({pk: score for pk, score in words.items() if score > 0})
-    meaning_ranks = _ranks(similarities)
-    word_shares, meaning_shares = _shares(words), _shares(similarities)
-    sums = {
-        pk: weight * meaning_shares.get(pk, 0.0) + (1 - weight) * word_shares.get(pk, 0.0)
-        for pk in {*words, *similarities}
-    }
-    return [
-        Ranked(
-            id=pk,
-            score=sums[pk],
-            word_rank=word_ranks.get(pk),
-            word_score=words.get(pk),
-            meaning_rank=meaning_ranks.get(pk),
-            similarity=similarities.get(pk),
-            relevance=sums[pk],
-        )
-        for pk in sorted(sums, key=lambda pk: (-sums[pk], -similarities.get(pk, 0.0), -pk))
-    ]
+    every = [*words, *(pk for pk in similarities if pk not in words)]
+    ids = np.array(every, np.int64)
+    by_words = np.array([words.get(pk, math.nan) for pk in every], np.float64)
+    by_meaning = np.array([similarities.get(pk, math.nan) for pk in every], np.float64)
+    sums = weight * _shares(by_meaning) + (1 - weight) * _shares(by_words)
+    order = np.lexsort((-ids, -np.nan_to_num(by_meaning), -sums))
+    return Fused(ids[order], sums[order], by_words[order], by_meaning[order])
 
 
 def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[Ranked]:
@@ -107,7 +137,9 @@ def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[R
     """
     read = [one for one in candidates if one.id in scores]
     others = [one for one in candidates if one.id not in scores]
-    ranks, shares = _ranks(scores), _shares(scores)
+    ids, given = np.array(list(scores), np.int64), np.array(list(scores.values()), np.float64)
+    ranks = dict(zip(scores, _ranks(ids, given, np.ones(len(ids), np.bool_)).tolist(), strict=True))
+    shares = dict(zip(scores, _shares(given).tolist(), strict=True))
     highest = max((one.relevance or 0.0 for one in read), default=0.0)
     lowest = max((one.relevance or 0.0 for one in others), default=0.0)
     found = []
@@ -153,7 +185,9 @@ def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.floa
         return list(candidates)
     matrix = np.stack([vectors[pk] for pk in known])
     alike = matrix @ matrix.T >= least
-    row = {pk: n for n, pk in enumerate(known)}
+    # Most are like no other.
+    lone = np.count_nonzero(alike, axis=1) <= 1
+    row = {pk: n for n, pk in enumerate(known) if not lone[n]}
     leads = np.zeros(len(known), np.bool_)
     leaders: list[Ranked] = []
     followers: dict[int, list[Ranked]] = {}
@@ -172,15 +206,21 @@ def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.floa
     return [one for leader in leaders for one in (leader, *followers.get(leader.id, ()))]
 
 
-def _ranks(scores: Mapping[int, float]) -> dict[int, int]:
-    ordered = sorted(scores, key=lambda pk: (-scores[pk], -pk))
-    return {pk: n for n, pk in enumerate(ordered, 1)}
+def _ranks(ids: Ids, scores: Scores, which: npt.NDArray[np.bool_]) -> Ids:
+    """The places, from 1 on, of those that have one; 0 for the others."""
+    ranks = np.zeros(len(ids), np.int64)
+    places = np.flatnonzero(which)
+    ranks[places[np.lexsort((-ids[places], -scores[places]))]] = np.arange(1, len(places) + 1)
+    return ranks
 
 
-def _shares(scores: Mapping[int, float]) -> dict[int, float]:
-    if not scores:
-        return {}
-    least, most = min(scores.values()), max(scores.values())
+def _shares(scores: Scores) -> Scores:
+    """From 0 to 1 between the least and the best; what has no score counts as the least."""
+    there = scores[~np.isnan(scores)]
+    if not len(there):
+        return np.zeros(len(scores))
+    least, most = there.min(), there.max()
     if most <= least:
-        return dict.fromkeys(scores, 1.0)
-    return {pk: (score - least) / (most - least) for pk, score in scores.items()}
+        return np.where(np.isnan(scores), 0.0, 1.0)
+    shares: Scores = np.nan_to_num((scores - least) / (most - least))
+    return shares

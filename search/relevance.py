@@ -3,7 +3,7 @@
 What is beyond the candidates comes after them, by words alone, so that every memory of the match set has one place.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -17,7 +17,7 @@ from memories.models import Memory
 from search.engines.base import Engine, Meaning, Plan
 from search.engines.vectors.table import similarities_of, vector_text
 from search.query import Sort
-from search.ranking import WINDOW, WORD_CANDIDATES, Ranked, Traits, Weights, fold, fuse, reorder, rerank
+from search.ranking import WINDOW, WORD_CANDIDATES, Fused, Ranked, Traits, Weights, fold, fuse, reorder, rerank
 from search.rereading import NotReread, reread
 
 Vector = npt.NDArray[np.float32]
@@ -52,28 +52,29 @@ def ranked_page(engine: Engine, plan: Plan, said: str, *, limit: int, offset: in
     if plan.meaning is None:
         found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
         return RankedPage([Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)])
-    candidates, not_reread = _candidates(engine, plan, plan.meaning, said, now)
-    page = candidates[offset : offset + limit]
+    fused, not_reread = _fused(engine, plan, plan.meaning, said)
+    page: list[Ranked] = []
+    if offset < WINDOW:
+        page = _reranked(fused[:WINDOW], plan.meaning, now)[offset : offset + limit]
+    page += fused[max(WINDOW, offset) : offset + limit]
     if len(page) < limit and not plan.meaning.alone:
-        page += _by_words_alone(engine, plan, candidates, limit=limit - len(page), offset=offset)
+        known = fused.ids if isinstance(fused, Fused) else [one.id for one in fused]
+        page += _by_words_alone(engine, plan, set(known), limit=limit - len(page), offset=offset)
     return RankedPage(page, not_reread)
 
 
-def _by_words_alone(
-    engine: Engine, plan: Plan, candidates: Sequence[Ranked], *, limit: int, offset: int
-) -> list[Ranked]:
-    """What comes after the candidates."""
+def _by_words_alone(engine: Engine, plan: Plan, known: Set[int], *, limit: int, offset: int) -> list[Ranked]:
+    """What comes after the candidates, which are known."""
     by_words = replace(plan, meaning=None)
-    known = {one.id for one in candidates}
-    begin = max(0, offset - len(candidates))
+    begin = max(0, offset - len(known))
     # All candidates may be among the best by words: so many more are asked for.
     found = engine.hits(by_words, Sort.RELEVANCE, limit=len(known) + begin + limit, offset=0)
     rest = [(n, pk, score) for n, (pk, score) in enumerate(found, 1) if pk not in known]
     return [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
 
 
-def _candidates(engine: Engine, plan: Plan, meaning: Meaning, said: str, now: datetime) -> tuple[list[Ranked], str]:
-    """All that match by meaning and the best by words, in their order. Each is scored by both, however it matched.
+def _fused(engine: Engine, plan: Plan, meaning: Meaning, said: str) -> tuple[Sequence[Ranked], str]:
+    """All that match by meaning and the best by words, by relevance. Each is scored by both, however it matched.
 
     And why no cross-encoder read them, where one should have.
     """
@@ -86,14 +87,17 @@ def _candidates(engine: Engine, plan: Plan, meaning: Meaning, said: str, now: da
         words |= engine.word_scores(plan, list(words))
         similarities |= similarities_of(meaning, [pk for pk, _ in best if pk not in similarities])
     fused = fuse(words, similarities, settings.SEARCH_MEANING_WEIGHT)
-    fused, not_reread = _reread(fused, meaning, said)
-    window, rest = fused[:WINDOW], fused[WINDOW:]
+    return _reread(fused, meaning, said)
+
+
+def _reranked(window: Sequence[Ranked], meaning: Meaning, now: datetime) -> list[Ranked]:
+    """The first candidates by all that speaks for them, near-duplicates together."""
     ids = [one.id for one in window]
     window = rerank(window, traits_of(ids, now), Weights(**settings.SEARCH_WEIGHTS))
-    return [*fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_FOLD_SIMILARITY), *rest], not_reread
+    return fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_FOLD_SIMILARITY)
 
 
-def _reread(fused: list[Ranked], meaning: Meaning, said: str) -> tuple[list[Ranked], str]:
+def _reread(fused: Fused, meaning: Meaning, said: str) -> tuple[Sequence[Ranked], str]:
     """The first candidates in the order of the cross-encoder that is set; and if it did not answer, why."""
     if not (settings.RERANK_MODEL and said and fused):
         return fused, ""
