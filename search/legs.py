@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from django.conf import settings
 from django.db import OperationalError, connection
+from psycopg.errors import QueryCanceled
 
 from access.viewer import Viewer
 from search.engines import answered
@@ -29,8 +30,6 @@ from search.vocabulary import (
 )
 
 logger = logging.getLogger(__name__)
-
-_CANCELLED = "57014"
 
 # One unified search at a time has all of its legs at once; of several, some wait, and count that as their own time.
 _threads: Executor = ThreadPoolExecutor(max_workers=6, thread_name_prefix="leg")
@@ -163,7 +162,7 @@ def _answer(leg: Leg, planned: Planned, viewer: Viewer, most_ms: int) -> LegAnsw
     except EngineTimeoutError:
         return _late(leg, spent(), most_ms)
     except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) == _CANCELLED:
+        if isinstance(error.__cause__, QueryCanceled):
             return _late(leg, spent(), most_ms)
         logger.exception("The leg %s of a unified search failed.", leg.name)
     except Exception:  # whatever it is: the others still answer

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db import OperationalError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
+from psycopg.errors import LockNotAvailable
 
 from access.audit import audit
 from access.viewer import Viewer
@@ -27,7 +28,6 @@ from memories.storage import corpus_bump, outbox_stamp
 
 # How long a curator waits for writers before it is told; an import may take minutes.
 _WAIT = "5s"
-_LOCK_NOT_AVAILABLE = "55P03"
 
 
 class PlanChanged(Exception):  # noqa: N818 - it reads as what happened
@@ -123,7 +123,7 @@ def _alone() -> Iterator[None]:
                 cursor.execute("SET LOCAL work_mem = '64MB'")
             yield
     except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
+        if isinstance(error.__cause__, LockNotAvailable):
             raise Busy from error
         raise
 

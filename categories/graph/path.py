@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from django.db import OperationalError
+from psycopg.errors import QueryCanceled
 
 from access.viewer import Viewer
 from categories.graph.asking import PathRequest
@@ -29,7 +30,6 @@ from search.unified_rows import RelationshipRecord
 MOST_TIME = timedelta(seconds=3)
 # Memories shown for a step.
 _SHOWN = 3
-_CANCELLED = "57014"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _path(asked: PathRequest, viewer: Viewer, engine: Engine) -> Path:
     except SearchTooLongError:
         reason = _late()
     except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) != _CANCELLED:
+        if not isinstance(error.__cause__, QueryCanceled):
             raise
         reason = _late()
     return Path(asked, source, target, steps, reason, watch.timings)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import psycopg
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
+from psycopg.errors import QueryCanceled
 
 from memories.models import Corpus
 from search.engines.base import (
@@ -142,7 +143,7 @@ def _time_limit() -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('statement_timeout', '0', true)")
     except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) == "57014":
+        if isinstance(error.__cause__, QueryCanceled):
             raise EngineTimeoutError(str(error)) from error
         raise
 

@@ -13,9 +13,9 @@ from django.db import (
     connections,
     transaction,
 )
+from psycopg.errors import LockNotAvailable
 
 from search.engines.tantivy import store
-from search.engines.tantivy.outbox import LOCK_NOT_AVAILABLE
 
 # The key of the advisory lock: an outbox has one reader.
 FOLLOW_LOCK = 0x6D6E656D78
@@ -51,7 +51,7 @@ def writing() -> Iterator[Path]:
                 try:
                     cursor.execute("SELECT pg_advisory_xact_lock(%s)", [FOLLOW_LOCK])
                 except OperationalError as error:
-                    if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+                    if not isinstance(error.__cause__, LockNotAvailable):
                         raise
                     raise FollowedElsewhereError("another process follows this database") from None
             yield root

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import OperationalError, connection, transaction
+from psycopg.errors import LockNotAvailable
 
 # A row with this memory's id stands for all of them: the table was truncated. One below it stands for all that the
 # batch of that number has brought.
 EVERYTHING = 0
-LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def start_following() -> None:
                     " ON CONFLICT (id) DO UPDATE SET indexed = true, generation = ''"
                 )
         except OperationalError as error:
-            if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+            if not isinstance(error.__cause__, LockNotAvailable):
                 raise
             time.sleep(1)
 
