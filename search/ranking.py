@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 
+import numkong
 import numpy as np
 import numpy.typing as npt
 
@@ -184,7 +185,8 @@ def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.floa
     if not known:
         return list(candidates)
     matrix = np.stack([vectors[pk] for pk in known])
-    alike = matrix @ matrix.T >= least
+    # One thread of its own work: those of a BLAS wait for each other, on a busy machine for longer than this takes.
+    alike = np.asarray(numkong.cdist(matrix, matrix, "dot")) >= least
     # Most are like no other.
     lone = np.count_nonzero(alike, axis=1) <= 1
     row = {pk: n for n, pk in enumerate(known) if not lone[n]}

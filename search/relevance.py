@@ -15,7 +15,7 @@ from django.db import connection
 from memories.chunking import embedded_text
 from memories.models import Memory
 from search.engines.base import Engine, Meaning, Plan
-from search.engines.vectors.table import similarities_of, vector_text
+from search.engines.vectors.table import vector_text
 from search.query import Sort
 from search.ranking import WINDOW, WORD_CANDIDATES, Fused, Ranked, Traits, Weights, fold, fuse, reorder, rerank
 from search.rereading import NotReread, reread
@@ -85,7 +85,7 @@ def _fused(engine: Engine, plan: Plan, meaning: Meaning, said: str) -> tuple[Seq
         best = engine.hits(replace(plan, meaning=None), Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
         words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)
         words |= engine.word_scores(plan, list(words))
-        similarities |= similarities_of(meaning, [pk for pk, _ in best if pk not in similarities])
+        similarities |= engine.similarities(meaning, [pk for pk, _ in best if pk not in similarities])
     fused = fuse(words, similarities, settings.SEARCH_MEANING_WEIGHT)
     return _reread(fused, meaning, said)
 

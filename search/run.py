@@ -25,7 +25,6 @@ from search.counting import (
 from search.engines import answered
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
 from search.engines.tantivy.outbox import backlog
-from search.engines.vectors.table import similarities_of
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
 from search.planning import Planned, build_plan, visible_ids
@@ -183,7 +182,7 @@ def _find(engine: Engine, planned: Planned, query: SearchQuery, total: int) -> l
         return []
     if query.order != Sort.RELEVANCE:
         page = [pk for pk, _ in engine.hits(plan, query.order, limit=query.page_size, offset=offset)]
-        near = similarities_of(plan.meaning, page) if plan.meaning else {}
+        near = engine.similarities(plan.meaning, page) if plan.meaning else {}
         return [Ranked(pk, similarity=near.get(pk)) for pk in page]
     said = plain_text_of(query.text)
     found = ranked_page(engine, plan, said, limit=query.page_size, offset=offset, now=planned.now)

@@ -18,7 +18,6 @@ from search.analysis import Pattern
 from search.chips import dates_label
 from search.engines import answered
 from search.engines.base import Engine, Filter, LanguageText, Meaning, Plan
-from search.engines.vectors.table import similarities_of
 from search.facets import DEFAULT_STATES, FACET, Kind
 from search.labels import legible, listed, moment_label, with_article
 from search.planning import Planned, build_plan
@@ -309,7 +308,7 @@ def _meaning_check(
 ) -> Check:
     """How near it is. Which are the nearest can only be said of what passes all else."""
     asked = f"a similarity of at least {meaning.least:.2f}"
-    similarity = similarities_of(meaning, [memory_id]).get(memory_id)
+    similarity = engine.similarities(meaning, [memory_id]).get(memory_id)
     if similarity is None:
         return Check("meaning", "Meaning", asked, "not embedded yet, so there is none", False, either)
     has = f"{similarity:.2f}"

@@ -206,6 +206,9 @@ class Engine(Protocol):
     def word_scores(self, plan: Plan, ids: Sequence[int]) -> dict[int, float]:
         """How well some memories fit the words of the plan, whether they match or not; those without any left out."""
 
+    def similarities(self, meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
+        """How near some memories are, whatever the least similarity; those that have no vector yet are left out."""
+
     def summary(self, plan: Plan, *, no_values: bool) -> Summary:
         """The total, and where asked the memories without a value per facet."""
 

@@ -11,8 +11,8 @@ the work: up to nearly a million of them all are compared then, and the index is
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Protocol
 
@@ -159,6 +159,14 @@ def nearest_passing(meaning: Meaning, passing: Passing, *, replicated: bool = Fa
     if count * vectors.by_id_cost <= every:
         return _read_passing(meaning, vectors, passing)
     return _among(meaning, _read_every(meaning, vectors), passing)
+
+
+def similarities_of(meaning: Meaning, ids: Sequence[int], *, replicated: bool = False) -> dict[int, float]:
+    """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
+    if not ids:
+        return {}
+    found, similarities = _vectors(meaning, replicated).some(replace(meaning, least=-1.0), np.array(ids, np.int64))
+    return dict(zip(found.tolist(), similarities.tolist(), strict=True))
 
 
 def _depth(limit: int, share: float) -> int:

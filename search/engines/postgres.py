@@ -28,6 +28,7 @@ from search.engines.base import (
     FacetRequest,
     Filter,
     Ids,
+    Meaning,
     Near,
     Plan,
     Summary,
@@ -36,7 +37,7 @@ from search.engines.base import (
 )
 from search.engines.conditions import Sql, no_value_sql
 from search.engines.filing import Filing
-from search.engines.nearest import nearest_passing
+from search.engines.nearest import nearest_passing, similarities_of
 from search.engines.packed import packed_filing
 from search.facets import FACET, FACETS, FacetSpec, Kind
 from search.histogram import DayCount
@@ -169,6 +170,9 @@ class PostgresEngine:
 
     def near(self, plan: Plan) -> Near:
         return self._near_of(plan, "", False)
+
+    def similarities(self, meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
+        return similarities_of(meaning, ids)
 
     def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
         sql = self._sql()

@@ -15,8 +15,9 @@ import numpy as np
 from django.db import connection
 
 from search.engines.arrays import DamagedError
-from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Near, Plan, Summary, Value
+from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Meaning, Near, Plan, Summary, Value
 from search.engines.filing import Filing
+from search.engines.nearest import similarities_of
 from search.engines.tantivy import orders, outbox, store, words
 from search.engines.tantivy.columns import ids_at, slots_of
 from search.engines.tantivy.counting import Counting
@@ -85,6 +86,10 @@ class TantivyEngine:
     def near(self, plan: Plan) -> Near:
         with _failures_told(self._view):
             return self._matches.near(plan)
+
+    def similarities(self, meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
+        with _failures_told(self._view):
+            return similarities_of(meaning, ids, replicated=True)
 
     def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
         with _failures_told(self._view):

@@ -1,7 +1,6 @@
 """The vectors as pgvector has them: read by memory, all of them, or the nearest first from the HNSW index."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -48,14 +47,6 @@ def at_once(chunks: int) -> int:
 def vector_text(meaning: Meaning) -> str:
     """The vector as Postgres reads it."""
     return "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
-
-
-def similarities_of(meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
-    """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
-    if not ids:
-        return {}
-    found, similarities = some(replace(meaning, least=-1.0), ids)
-    return dict(zip(found.tolist(), similarities.tolist(), strict=True))
 
 
 def every(meaning: Meaning) -> tuple[Ids, Similarities]:
