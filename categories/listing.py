@@ -70,9 +70,19 @@ def _list(engine: Engine, request: CategoryListRequest, viewer: Viewer) -> Categ
                 _listed(looking, tree.ordered[at], request.include_hierarchy) for at in ranked[: request.limit].tolist()
             ),
             aggregate=_aggregate(looking, wanted, codes),
-            warnings=(*request.notices, *engine_notices(engine, viewer)),
+            warnings=(*request.notices, *_nothing(request.filter, len(chosen)), *engine_notices(engine, viewer)),
             timings=watch.timings,
         )
+
+
+def _nothing(part: str, found: int) -> list[SearchWarning]:
+    """Why a list is empty."""
+    if found:
+        return []
+    if not part:
+        return [SearchWarning("There is no category that you may see.")]
+    where = "path" if "/" in part else "name"
+    return [SearchWarning(f"No category has “{part}” in its {where}. Leave filter out to list all of them.", "filter")]
 
 
 def _wanted(tree: Tree, part: str) -> Array:

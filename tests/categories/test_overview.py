@@ -230,6 +230,10 @@ def test_list_is_narrowed_by_a_part_of_the_name(corpus, everyone):
     assert (found.listed[0].parent, found.listed[0].children) == ("yard", ("yard/dock/crane",))
     assert list(listed(everyone, filter="dock/")) == ["yard/dock/crane"]
     assert listed(everyone, filter="no such name") == {}
+    empty = category_list(CategoryListRequest(filter="no/such"), everyone)
+    assert [one.message for one in empty.warnings] == [
+        "No category has “no/such” in its path. Leave filter out to list all of them."
+    ]
 
 
 def test_aggregate_counts_a_memory_once(corpus, everyone):
