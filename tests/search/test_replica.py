@@ -1,5 +1,6 @@
 """The replica of the vectors: true to pgvector however it came to be, killed, damaged, or of another past."""
 
+import errno
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,7 +28,6 @@ from search.engines.vectors import changes, check, files, keeper, replica, table
 from tests.corpus import RECORDS
 
 DIMENSIONS = 384
-MEMORIES = len(RECORDS)
 
 # A process of its own that ends as if the power failed when it comes to a step.
 KILLED = textwrap.dedent(
@@ -94,8 +95,8 @@ def keep_up():
     return done
 
 
-def elsewhere(done):
-    """Do it in another thread, with a connection of its own."""
+def closing_connection(done):
+    """To do in another thread, with a connection of its own."""
 
     def run():
         try:
@@ -103,7 +104,11 @@ def elsewhere(done):
         finally:
             connection.close()
 
-    thread = threading.Thread(target=run)
+    return run
+
+
+def elsewhere(done):
+    thread = threading.Thread(target=closing_connection(done))
     thread.start()
     thread.join()
 
@@ -149,7 +154,7 @@ def test_made_of_everything_it_answers_as_the_database_does(stored):
 @pytest.mark.django_db
 @pytest.mark.parametrize("seed", range(4))
 def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch, seed):
-    monkeypatch.setattr(keeper, "_SEGMENT_ROWS", 12)
+    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", 12 * 2 * DIMENSIONS)
     monkeypatch.setattr(keeper, "_LEAST_ROWS", 10**9)
     keep_up()
     name = files.read_manifest().name
@@ -294,9 +299,107 @@ def test_a_vector_that_is_another_is_told_and_made_anew(stored):
 
 
 @pytest.mark.django_db
+def test_a_memory_whose_vectors_went_without_a_word_is_told(stored):
+    keep_up()
+    Chunk.objects.filter(memory_id=stored[3]).delete()
+    assert check.compare_vectors().different == [stored[3]]
+
+
+@pytest.mark.django_db
+def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, monkeypatch):
+    keep_up()
+    write(stored[:2], seed=1)
+    before = files.read_manifest().name
+    open_files = keeper._Keeping.open
+
+    def opened(manifest):
+        Chunk.objects.filter(memory_id=stored[3]).delete()
+        Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
+        return open_files(manifest)
+
+    monkeypatch.setattr(keeper._Keeping, "open", opened)
+    keep_up()
+    assert files.read_manifest().name != before
+    assert same_as_the_database()
+
+
+@pytest.mark.django_db
+def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
+    keep_up()
+    write(stored[:2], seed=1)
+    before = files.read_manifest().name
+    open_files = keeper._Keeping.open
+
+    def opened(manifest):
+        found = open_files(manifest)
+        keeper.discard()
+        return found
+
+    monkeypatch.setattr(keeper._Keeping, "open", opened)
+    assert keep_up() == 2
+    assert files.read_manifest().name != before
+
+
+@pytest.mark.django_db
+def test_all_memories_gone_at_once_take_the_replica_with_them(stored):
+    indexer.catch_up()
+    before = files.read_manifest().name
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE memories_memory CASCADE")
+    indexer.catch_up()
+    assert (files.read_manifest().name != before, files.read_manifest().rows) == (True, 0)
+
+
+def full_disk(name, segment):
+    (files.folder() / name).write_bytes(b"half of it")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(stored, monkeypatch):
+    keep_up()
+    write(stored[:2], seed=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_segment", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            keeper.keep_up()
+        # What there was is read on, and what changed since from the database.
+        assert is_used()
+        assert_true_to_the_database()
+        with pytest.raises(OSError, match="No space left"):
+            keeper.build()
+        assert list(files.folder().iterdir()) == []
+        assert not is_used()
+        assert_true_to_the_database()
+    keep_up()
+    assert is_used()
+    assert same_as_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_told_to_stop_it_leaves_nothing_and_a_connection_that_works(stored, monkeypatch):
+    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", 2 * DIMENSIONS)
+    with pytest.raises(keeper.StoppedError):
+        keeper.build(stop=lambda: True)
+    assert list(files.folder().iterdir()) == []
+    keep_up()
+    assert same_as_the_database()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("rows", [1, 2, 5, 1_000])
+def test_lots_are_of_whole_memories_however_small(stored, monkeypatch, rows):
+    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", rows * 2 * DIMENSIONS)
+    lots = [ids.tolist() for ids, _ in keeper.stored_rows(1, DIMENSIONS)]
+    assert [memory_id for lot in lots for memory_id in lot] == sorted(Chunk.objects.values_list("memory_id", flat=True))
+    assert all(before[-1] < after[0] for before, after in pairwise(lots))
+    assert (len(lots) > 1) == (rows < 1_000)
+
+
+@pytest.mark.django_db
 def test_what_is_mostly_dead_is_made_anew(stored, monkeypatch):
     monkeypatch.setattr(keeper, "_LEAST_ROWS", 0)
-    monkeypatch.setattr(keeper, "_SEGMENT_ROWS", 1)
+    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", 2 * DIMENSIONS)
     keep_up()
     before = files.read_manifest().name
     for n in range(6):

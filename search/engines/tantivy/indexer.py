@@ -238,6 +238,8 @@ def _advanced(
         return _take_batch(root, writer, found, stop)
     except TruncatedError:
         writer.close()
+        # Ids may begin anew, and no change says that the vectors went.
+        replica.discard()
         return Writer.open(build(root, progress, stop)), 1
 
 
@@ -302,6 +304,7 @@ def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int],
             while not stop():
                 if store.damage_reported() or writer.is_wasteful:
                     writer.close()
+                    # What memories that went have left is in both.
                     replica.discard()
                     writer = Writer.open(build(root, progress, stop))
                 writer, taken = _advanced(root, writer, progress, stop)

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from memories.models import Memory
 from memories.vectors import serving_id
 from search.engines.arrays import DamagedError, arrays_verify
 from search.engines.base import Ids
 from search.engines.tantivy.database import consistent
 from search.engines.vectors import changes, files, keeper
 from search.engines.vectors.files import Manifest, Rows
-
-# Every change that waits is looked at.
-_MOST_WAITING = 1_000_000
 
 
 @dataclass(slots=True)
@@ -40,7 +38,7 @@ def compare_vectors() -> VectorComparison | None:
         if manifest is None:
             return None
         with consistent():
-            now = changes.standing(manifest.revision, manifest.model_id, _MOST_WAITING)
+            now = changes.standing(manifest.revision, manifest.model_id, keeper.MOST_WAITING)
             if manifest.model_id != serving_id() or not now.follows(manifest.name, manifest.revision):
                 found = VectorComparison(damage=["the replica is of other vectors, and will be made anew"])
             else:
@@ -70,8 +68,9 @@ def _compared(manifest: Manifest, waiting: Ids) -> VectorComparison:
     for ids, vectors in keeper.stored_rows(manifest.model_id, manifest.dimensions):
         found.vectors += len(ids)
         _add(expected, ids, vectors)
-    # Of a memory that was removed the rows stay, and are never asked for.
     wrong = {memory_id for memory_id, digest in expected.items() if digests.get(memory_id) != digest}
+    # Of a memory that was removed the rows stay, and are never asked for.
+    wrong |= set(Memory.objects.filter(pk__in=list(digests.keys() - expected.keys())).values_list("pk", flat=True))
     found.different = sorted(wrong - set(waiting.tolist()))
     return found
 

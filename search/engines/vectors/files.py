@@ -10,7 +10,7 @@ manifest is replaced in one step.
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -94,11 +94,13 @@ def discard() -> None:
 
 def segment_of(ids: Ids, vectors: Rows) -> Segment:
     """Rows in any order as a segment."""
-    order = np.argsort(ids, kind="stable")
-    vectors = np.ascontiguousarray(vectors[order])
+    if not bool(np.all(ids[1:] >= ids[:-1])):
+        order = np.argsort(ids, kind="stable")
+        ids, vectors = ids[order], vectors[order]
+    vectors = np.ascontiguousarray(vectors)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float32))
-    # A vector without a direction is like no other.
-    return Segment(ids[order], np.where(lengths > 0, lengths, np.inf).astype(np.float32), vectors)
+    # A vector without a direction is near to nothing, however little is asked for.
+    return Segment(ids, np.where(lengths > 0, lengths, np.nan).astype(np.float32), vectors)
 
 
 def write_segment(name: str, segment: Segment) -> None:
@@ -113,6 +115,15 @@ def map_segment(name: str, dimensions: int) -> Segment:
         return Segment(arrays["ids"], arrays["lengths"], arrays["vectors"].reshape(len(arrays["ids"]), dimensions))
     except (KeyError, ValueError) as error:
         raise DamagedError(f"{name}: {error}") from error
+
+
+def map_segments(manifest: Manifest, have: Mapping[str, Segment] | None = None) -> tuple[list[Segment], Mask]:
+    """The segments, but for those that are open already, and which of their rows are live. Raises DamagedError."""
+    have = have or {}
+    segments = [have.get(name) or map_segment(name, manifest.dimensions) for name in manifest.segments]
+    if sum(segment.size for segment in segments) != manifest.rows:
+        raise DamagedError("the segments do not add up to the manifest")
+    return segments, read_live(manifest)
 
 
 def read_live(manifest: Manifest) -> Mask:

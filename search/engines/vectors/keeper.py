@@ -9,8 +9,8 @@ Changes are taken in by these steps, in this order; killed between any two of th
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +27,25 @@ from search.engines.vectors.files import Manifest, Rows, Segment
 
 logger = logging.getLogger(__name__)
 
-_SEGMENT_ROWS = 100_000
+# Of vectors; so much is in memory at once, two or three times over, however wide they are.
+_SEGMENT_BYTES = 64 << 20
 # Once so many of the rows are dead, a new replica is smaller and faster.
 _MOST_DEAD = 0.3
 _LEAST_ROWS = 10_000
-# So many memories at the most are taken in at once; where more wait, a new replica is made sooner.
+# So many memories at the most are taken in at once, of so many changes; where more wait, a new replica is made sooner.
 _MOST_TAKEN = 100_000
-_MOST_WAITING = 1_000_000
+MOST_WAITING = 2_000
 
 _ROWS = """
 COPY (SELECT memory_id, embedding FROM memories_chunk WHERE model_id = {model} {which} ORDER BY memory_id, ordinal)
 TO STDOUT (FORMAT BINARY)"""
 # Before the first row of a binary COPY: a mark, flags and the length of what else there is.
 _HEAD = 19
+
+_Lots = Generator[tuple[Ids, Rows], None, None]
+
+# A new one is wanted. The thread that keeps it may be writing what there is at that moment.
+_anew = threading.Event()
 
 
 class StoppedError(Exception):
@@ -57,10 +63,7 @@ class _Keeping:
     @staticmethod
     def open(manifest: Manifest) -> "_Keeping":
         """Raises DamagedError."""
-        segments = [files.map_segment(name, manifest.dimensions) for name in manifest.segments]
-        live = files.read_live(manifest)
-        if sum(segment.size for segment in segments) != manifest.rows:
-            raise DamagedError("the segments do not add up to the manifest")
+        segments, live = files.map_segments(manifest)
         files.remove_others([manifest])
         return _Keeping(manifest, segments, live)
 
@@ -69,8 +72,8 @@ class _Keeping:
         dead = self.manifest.rows - int(np.count_nonzero(self.live))
         return self.manifest.rows > _LEAST_ROWS and dead > _MOST_DEAD * self.manifest.rows
 
-    def replace(self, changed: Ids, ids: Ids, vectors: Rows, revision: int) -> None:
-        """Put vectors in the place of those that the changed memories had."""
+    def replace(self, changed: Ids, found: Iterable[tuple[Ids, Rows]], revision: int) -> None:
+        """Put vectors, in lots of whole memories, in the place of those that the changed memories had."""
         live = self.live.copy()
         first = 0
         for segment in self.segments:
@@ -86,11 +89,12 @@ class _Keeping:
             files.write_segment(names[-1], segment)
             segments.append(files.map_segment(names[-1], self.manifest.dimensions))
 
-        if len(ids):
+        for ids, vectors in found:
             written(files.segment_of(ids, vectors))
             live = np.concatenate([live, np.ones(len(ids), np.bool_)])
         # Neighbours of like size become one, so that there are ever only a few, and each row is rarely copied.
-        while len(segments) > 1 and segments[-2].size < 4 * segments[-1].size and segments[-2].size < _SEGMENT_ROWS:
+        most = _segment_rows(self.manifest.dimensions)
+        while len(segments) > 1 and segments[-2].size < min(4 * segments[-1].size, most):
             last = segments[-2].size + segments[-1].size
             one = _merged(segments[-2:], live[-last:])
             live = np.concatenate([live[:-last], np.ones(one.size, np.bool_)])
@@ -132,13 +136,18 @@ def keep_up(
     """Bring the replica up to date with the vectors; says whether there was anything to do. Raises StoppedError."""
     model_id = serving_id()
     manifest = files.read_manifest()
-    now = changes.standing(manifest.revision if manifest else 0, model_id, _MOST_WAITING)
+    now = changes.standing(manifest.revision if manifest else 0, model_id, MOST_WAITING)
     if not model_id:
         if manifest is None and not now.replica:
             return False
         drop()
         return True
-    if manifest is None or manifest.model_id != model_id or not now.follows(manifest.name, manifest.revision):
+    if (
+        manifest is None
+        or _anew.is_set()
+        or manifest.model_id != model_id
+        or not now.follows(manifest.name, manifest.revision)
+    ):
         build(progress, stop)
         return True
     if now.revision == manifest.revision:
@@ -159,14 +168,12 @@ def keep_up(
 def _take_in(keeping: _Keeping) -> None:
     manifest = keeping.manifest
     with consistent():
-        now = changes.standing(manifest.revision, manifest.model_id, _MOST_WAITING)
+        now = changes.standing(manifest.revision, manifest.model_id, MOST_WAITING)
+        if not now.follows(manifest.name, manifest.revision):
+            return  # since it was looked at; the next look makes a new one
         changed = now.changed()
-        blocks = list(stored_rows(manifest.model_id, manifest.dimensions, changed))
-    ids = np.concatenate([block[0] for block in blocks]) if blocks else np.empty(0, np.int64)
-    vectors = (
-        np.concatenate([block[1] for block in blocks]) if blocks else np.empty((0, manifest.dimensions), np.float16)
-    )
-    keeping.replace(changed, ids, vectors, now.revision)
+        with closing(stored_rows(manifest.model_id, manifest.dimensions, changed)) as found:
+            keeping.replace(changed, found, now.revision)
     changes.taken_in(now.revision)
     step("changes of vectors forgotten")
 
@@ -175,22 +182,30 @@ def build(
     progress: Callable[[int, int], None] = lambda done, total: None, stop: Callable[[], bool] = lambda: False
 ) -> Manifest:
     """Make a new replica of all vectors of the model that serves. Raises StoppedError."""
+    _anew.clear()
     files.folder().mkdir(parents=True, exist_ok=True)
-    files.remove_others([found] if (found := files.read_manifest()) else [])
     name = files.new_name()
     with transaction.atomic():
         changes.write_down_for(name)
+    # From here on nobody can follow the one that was there, and a full disk needs the space.
+    files.discard()
+    files.remove_others([])
     made: list[tuple[str, int]] = []
-    with consistent():
-        model_id = serving_id()
-        now = changes.standing()
-        dimensions = _dimensions(model_id)
-        for ids, vectors in stored_rows(model_id, dimensions):
-            if stop():
-                raise StoppedError
-            made.append((f"{name}-{len(made) + 1:06d}.rows", len(ids)))
-            files.write_segment(made[-1][0], files.segment_of(ids, vectors))
-            progress(sum(size for _, size in made), now.chunks)
+    try:
+        with consistent():
+            model_id = serving_id()
+            now = changes.standing()
+            dimensions = _dimensions(model_id)
+            for ids, vectors in stored_rows(model_id, dimensions):
+                if stop():
+                    raise StoppedError
+                made.append((f"{name}-{len(made) + 1:06d}.rows", len(ids)))
+                files.write_segment(made[-1][0], files.segment_of(ids, vectors))
+                progress(sum(size for _, size in made), now.chunks)
+    except BaseException:
+        # Half a replica is of no use to anybody either.
+        files.remove_others([])
+        raise
     step("replica filled")
     manifest = Manifest(
         name=name,
@@ -209,14 +224,15 @@ def build(
 
 
 def discard() -> None:
-    """Have the replica that there is read no more: the next `keep_up` makes a new one."""
+    """Have the replica that there is read no more: the next `keep_up` in this process makes a new one."""
+    _anew.set()
     files.discard()
 
 
 def drop() -> None:
     """Remove the replica, and have no changes written down any more."""
     # First, so that nobody reads what is not followed.
-    (files.folder() / "manifest").unlink(missing_ok=True)
+    files.discard()
     with transaction.atomic():
         changes.write_down_for("")
     files.remove_others([])
@@ -264,7 +280,7 @@ def _dimensions(model_id: int) -> int:
     return int(row[0]) if row else 0
 
 
-def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> Iterator[tuple[Ids, Rows]]:
+def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> _Lots:
     """The vectors of some memories, or of all, in the order of their ids, in lots of whole memories."""
     layout = np.dtype(
         [
@@ -277,34 +293,32 @@ def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -
             ("vector", ">f2", (dimensions,)),
         ]
     )
+    most = _segment_rows(dimensions) * layout.itemsize
     which = "" if memory_ids is None else f"AND memory_id = ANY('{{{','.join(map(str, memory_ids.tolist()))}}}')"
-    left = b""
     with connection.cursor() as cursor, cursor.copy(_ROWS.format(model=int(model_id), which=which)) as copy:
-        lot: list[bytes] = []
-        size = skipped = 0
+        lot = bytearray()
+        full, skipped = most, 0
         for data in copy:
-            raw = bytes(data)
-            if skipped < _HEAD:
-                raw, skipped = raw[_HEAD - skipped :], skipped + len(raw)
-            lot.append(raw)
-            size += len(raw)
-            if size >= _SEGMENT_ROWS * layout.itemsize:
-                ids, vectors, left = _cut(left + b"".join(lot), layout)
-                lot, size = [], 0
+            lot += data[_HEAD - skipped :] if skipped < _HEAD else data
+            skipped = min(_HEAD, skipped + len(data))
+            if len(lot) >= full:
+                # More may come of the last memory.
+                ids, vectors = _columns(lot, layout, without_last=True)
+                del lot[: len(ids) * layout.itemsize]
+                full = len(lot) + most
                 if len(ids):
                     yield ids, vectors
-    rest = left + b"".join(lot)
-    found = np.frombuffer(rest[: len(rest) // layout.itemsize * layout.itemsize], layout)
-    if len(found):
-        yield _columns(found)
+    if len(lot) >= layout.itemsize:
+        yield _columns(lot, layout)
 
 
-def _cut(packed: bytes, layout: "np.dtype[np.void]") -> tuple[Ids, Rows, bytes]:
-    """Rows but for those of the last memory, of which more may come, and what is left as it was."""
-    found = np.frombuffer(packed[: len(packed) // layout.itemsize * layout.itemsize], layout)
-    whole = int(np.searchsorted(found["id"], found["id"][-1], "left"))
-    return *_columns(found[:whole]), packed[whole * layout.itemsize :]
+def _segment_rows(dimensions: int) -> int:
+    return max(1, _SEGMENT_BYTES // max(1, dimensions * np.dtype(np.float16).itemsize))
 
 
-def _columns(found: npt.NDArray[np.void]) -> tuple[Ids, Rows]:
+def _columns(lot: bytearray, layout: "np.dtype[np.void]", *, without_last: bool = False) -> tuple[Ids, Rows]:
+    """The whole rows of a lot; on demand but for those of the last memory."""
+    found: npt.NDArray[np.void] = np.frombuffer(lot, layout, len(lot) // layout.itemsize)
+    if without_last:
+        found = found[: np.searchsorted(found["id"], found["id"][-1], "left")]
     return found["id"].astype(np.int64), found["vector"].astype(np.float16)
