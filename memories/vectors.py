@@ -104,15 +104,13 @@ def column_resize(dimensions: int) -> None:
         cursor.execute("LOCK TABLE memories_chunk IN ACCESS EXCLUSIVE MODE")
         cursor.execute("TRUNCATE memories_chunk, memories_embeddedmemory")
         cursor.execute("UPDATE memories_embeddingmodel SET state = 'retired'")
-        # No change says that they all went: the replica is made anew.
-        cursor.execute("UPDATE memories_corpus SET replica = ''")
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
         cursor.execute(f"ALTER TABLE memories_chunk ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
         cursor.execute("ALTER TABLE memories_chunk ALTER COLUMN embedding SET STORAGE PLAIN")
     with connection.schema_editor(atomic=False) as editor:
         editor.add_index(Chunk, Chunk._meta.indexes[0])
     vocabulary.columns_resize(dimensions)
-    _vectors_changed()
+    _vectors_replaced()
 
 
 def vectors_count() -> int:
@@ -156,8 +154,8 @@ def model_serve(model_id: int, *, up_to: int, leaving: Collection[int] = ()) -> 
     if set(waiting_ids(model_id, below=up_to + 1, limit=len(leaving) + 1)) - set(leaving):
         return False
     EmbeddingModel.objects.filter(state=State.SERVING).exclude(pk=model_id).update(state=State.RETIRED)
-    EmbeddingModel.objects.filter(pk=model_id, state=State.BUILDING).update(state=State.SERVING)
-    _vectors_changed()
+    if EmbeddingModel.objects.filter(pk=model_id, state=State.BUILDING).update(state=State.SERVING):
+        _vectors_replaced()
     return EmbeddingModel.objects.filter(pk=model_id, state=State.SERVING).exists()
 
 
@@ -301,6 +299,16 @@ def _vectors_changed(model_id: int = 0, memory_ids: Sequence[int] = ()) -> None:
             " SELECT vectors, %s, %s::bigint[] FROM memories_corpus WHERE id = 1 AND replica <> ''",
             [model_id, list(memory_ids)],
         )
+
+
+def _vectors_replaced() -> None:
+    """Raise the revision where those that serve are others by now: no replica can follow that, and a new one is made.
+
+    The vectors of a model that serves no more are removed without a word, and it may come back.
+    """
+    # Last, as with every change.
+    Corpus.objects.filter(pk=1).update(replica="")
+    _vectors_changed()
 
 
 def binary_rows(model_id: int, kept: Sequence[EmbeddedText]) -> bytes:

@@ -271,6 +271,24 @@ def test_a_column_of_another_width_leaves_no_replica(stored):
         tables.column_resize(DIMENSIONS)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_column_of_another_width_takes_what_writers_hold_before_what_they_wait_for(stored):
+    """Who changes the vocabulary has its vectors, and comes to the row of the corpus last."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    resizing = threading.Thread(target=closing_connection(lambda: tables.column_resize(3)))
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("DELETE FROM categories_entityvector")
+            resizing.start()
+            while not cursor.execute(waiting).fetchone()[0]:
+                pass
+            cursor.execute("UPDATE memories_corpus SET revision = revision + 1")
+        resizing.join()
+        assert tables.column_dimensions() == 3
+    finally:
+        tables.column_resize(DIMENSIONS)
+
+
 @pytest.mark.django_db
 def test_damage_is_healed_and_nothing_is_answered_from_it(stored):
     keep_up()
@@ -338,6 +356,30 @@ def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
     monkeypatch.setattr(keeper._Keeping, "open", opened)
     assert keep_up() == 2
     assert files.read_manifest().name != before
+
+
+@pytest.mark.django_db
+def test_a_model_that_comes_back_is_not_answered_by_what_it_had(stored):
+    keep_up()
+    # Nobody keeps it while another model serves, and the vectors of the first one go.
+    EmbeddingModel.objects.create(
+        id=2, name="other", source="other", dimensions=DIMENSIONS, min_similarity=0.1, state="building"
+    )
+    assert tables.model_serve(2, up_to=0)
+    assert tables.retired_remove([1], 1_000) == len(stored)
+    EmbeddingModel.objects.filter(pk=1).update(state="building")
+    write(stored[1:], seed=6)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE memories_embeddedmemory embedded SET content_hash = memory.content_hash"
+            " FROM memories_memory memory WHERE memory.id = embedded.memory_id"
+        )
+    assert tables.model_serve(1, up_to=stored[-1], leaving=stored[:1])
+    assert_true_to_the_database()
+    keep_up()
+    assert is_used()
+    assert_true_to_the_database()
+    assert same_as_the_database()
 
 
 @pytest.mark.django_db
