@@ -4,6 +4,7 @@ A file is a mark, the length and the checksum of a head, the head as JSON, and t
 bytes. The head says of each array what it is, where it lies, and its checksum.
 """
 
+import errno
 import json
 import os
 import zlib
@@ -22,8 +23,17 @@ _START = len(_MAGIC) + 16
 _ALIGNED = 64
 
 
+# This process has no memory, or no handles, left.
+_STARVED = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+
+
 class DamagedError(Exception):
     """A file of what is derived from the database does not hold what it should."""
+
+
+def is_starved(error: DamagedError) -> bool:
+    """Whether it was not for the file that it could not be opened, but for this process or machine."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _STARVED
 
 
 def arrays_write(path: Path, head: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:

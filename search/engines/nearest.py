@@ -6,7 +6,7 @@ the nearest of all from the HNSW index, deeper where many do not pass, the vecto
 Some of the vectors, kept in the process, tell beforehand whether there are as many as are asked for.
 
 Vectors are read from pgvector or, where it stands beside the derived index, from their replica, which is an eighth of
-the work: up to nearly a million of them all are compared then, and the index is not asked.
+the work: up to some 750,000 of them all are compared then, and the index is not asked.
 """
 
 import math
@@ -165,7 +165,11 @@ def similarities_of(meaning: Meaning, ids: Sequence[int], *, replicated: bool = 
     """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
     if not ids:
         return {}
-    found, similarities = _vectors(meaning, replicated).some(replace(meaning, least=-1.0), np.array(ids, np.int64))
+    asked = replace(meaning, least=-1.0)
+    if replicated:
+        found, similarities = _vectors(meaning, replicated).some(asked, np.array(ids, np.int64))
+    else:
+        found, similarities = table.some(asked, ids)
     return dict(zip(found.tolist(), similarities.tolist(), strict=True))
 
 

@@ -429,6 +429,56 @@ def test_told_to_stop_it_leaves_nothing_and_a_connection_that_works(stored, monk
 
 
 @pytest.mark.django_db
+def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeypatch):
+    keep_up()
+
+    def starved(*arguments):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "memmap", starved)
+        assert not is_used()
+        assert_true_to_the_database()
+    assert files.read_manifest() is not None
+    assert nearest._vectors(question(), True).replica is not None
+
+
+@pytest.mark.django_db
+def test_the_one_before_is_kept_while_it_is_of_the_same_files(stored):
+    keep_up()
+    assert is_used()
+    write(stored[:2], seed=1)
+    keep_up()
+    assert [found.manifest.made for found in replica.opened()] == [3, 1]
+    keeper.build()
+    assert len(replica.opened()) == 1
+
+
+@pytest.mark.django_db
+def test_a_vector_without_a_direction_is_near_to_nothing(stored):
+    vectors = np.zeros((1, DIMENSIONS), np.float32)
+    asked = question(least=-1.0)
+    same = np.frombuffer(asked.vector, np.float32).reshape(1, -1)
+    texts = [WaitingText(memory_id, "", "text", "other") for memory_id in stored[:2]]
+    tables.vectors_write(1, [EmbeddedText(texts[0], [Window(0, 1)], vectors)])
+    tables.vectors_write(1, [EmbeddedText(texts[1], [Window(0, 1)], same)])
+    keep_up()
+    for read in (nearest._vectors(asked, True), nearest._vectors(asked, False)):
+        for ids, similarities in (read.every(asked), read.some(asked, np.array(stored))):
+            assert sorted(ids.tolist()) == stored[1:]
+            assert similarities.max() == 1
+
+
+@pytest.mark.django_db
+def test_how_near_some_are_is_one_statement(stored, django_assert_num_queries):
+    keep_up()
+    assert is_used()
+    for replicated in (True, False):
+        with django_assert_num_queries(1):
+            assert list(nearest.similarities_of(question(), stored[:2], replicated=replicated)) == stored[:2]
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("rows", [1, 2, 5, 1_000])
 def test_lots_are_of_whole_memories_however_small(stored, monkeypatch, rows):
     monkeypatch.setattr(keeper, "_SEGMENT_BYTES", rows * 2 * DIMENSIONS)

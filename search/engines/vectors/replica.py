@@ -4,6 +4,7 @@ A dot product of halves is summed in single precision or better, as pgvector doe
 similarity is the same but for the last of seven digits.
 """
 
+import contextlib
 import logging
 import threading
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ import numkong
 import numpy as np
 import numpy.typing as npt
 
-from search.engines.arrays import DamagedError, Mask
+from search.engines.arrays import DamagedError, Mask, is_starved
 from search.engines.base import Ids, Similarities
 from search.engines.vectors import changes, files
 from search.engines.vectors.changes import Standing
 from search.engines.vectors.files import Manifest, Rows, Segment
+from search.engines.vectors.table import by_memory
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ class Replica:
             if live is not None:
                 near &= live
             places = np.flatnonzero(near)
-            found.append(_by_memory(segment.ids[places], similarities[places]))
+            found.append(by_memory(segment.ids[places], similarities[places]))
         return _joined(found)
 
     def some(self, vector: npt.NDArray[np.float32], least: float, ids: Ids) -> tuple[Ids, Similarities]:
@@ -61,9 +63,7 @@ class Replica:
                 near = similarities >= least
                 found.append((segment.ids[lot[near]], similarities[near]))
         # A memory may lie in two lots.
-        every, similarities = _joined(found)
-        order = np.argsort(every, kind="stable")
-        return _by_memory(every[order], similarities[order])
+        return by_memory(*_joined(found))
 
 
 def _halves(vector: npt.NDArray[np.float32]) -> Rows:
@@ -76,18 +76,9 @@ def _similarities(query: Rows, vectors: Rows, lengths: npt.NDArray[np.float32]) 
         return np.empty(0, np.float32)
     dots = np.asarray(numkong.cdist(query, vectors, "dot")).reshape(-1)
     length = float(np.linalg.norm(query.astype(np.float32)))
-    similarities: Similarities = (dots / lengths / (length or np.inf)).astype(np.float32)
-    return similarities
-
-
-def _by_memory(ids: Ids, similarities: Similarities) -> tuple[Ids, Similarities]:
-    """Each memory once, by its nearest row; those of a memory stand together."""
-    if len(ids) < 2:
-        return ids, similarities
-    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-    if len(starts) == len(ids):
-        return ids, similarities
-    return ids[starts], np.maximum.reduceat(similarities, starts)
+    similarities: Similarities = (dots / lengths / (length or np.nan)).astype(np.float32)
+    # What is the same is not a hair nearer than that.
+    return np.minimum(similarities, 1, out=similarities)
 
 
 def _joined(found: list[tuple[Ids, Similarities]]) -> tuple[Ids, Similarities]:
@@ -123,10 +114,16 @@ def _newer() -> tuple[object, Replica | None, Replica | None]:
                 # Files that went while they were opened were replaced by newer ones.
                 if stamp != _stamp():
                     continue
+                if is_starved(error):
+                    return ((), None, None)
                 logger.error("The replica of the vectors is to be made anew: %s.", error)
-                files.discard()
+                # Who may only read finds the damage again.
+                with contextlib.suppress(OSError):
+                    files.discard()
                 found = None
-            _known = (stamp, found, before if found is not None else None)
+            # Files of another one than this were removed, and take up space for as long as they are open.
+            same = found is not None and before is not None and before.manifest.name == found.manifest.name
+            _known = (stamp, found, before if same else None)
         return _known
 
 
@@ -171,10 +168,7 @@ def _open(before: Replica | None) -> Replica | None:
     have: dict[str, Segment] = {}
     if before is not None and before.manifest.name == manifest.name:
         have = dict(zip(before.manifest.segments, before.segments, strict=True))
-    segments = tuple(have.get(name) or files.map_segment(name, manifest.dimensions) for name in manifest.segments)
-    live = files.read_live(manifest)
-    if sum(segment.size for segment in segments) != manifest.rows:
-        raise DamagedError("the segments do not add up to the manifest")
+    segments, live = files.map_segments(manifest, have)
     cuts = np.cumsum([segment.size for segment in segments])[:-1]
     masks = tuple(None if mask.all() else mask for mask in np.split(live, cuts)) if segments else ()
-    return Replica(manifest, segments, masks)
+    return Replica(manifest, tuple(segments), masks)

@@ -19,10 +19,11 @@ _MOST_SCANNED = 2_000_000
 _NEAREST = """
 SELECT memory_id, (1 - (embedding <=> %(vector)s::halfvec))::real AS similarity FROM memories_chunk
 WHERE model_id = %(model)s {which}"""
-# Two columns of all rows at once, as bytes: thousands of rows are read in the time of a hundred.
+# Two columns of all rows at once, as bytes: thousands of rows are read in the time of a hundred. Above 1 is what is no
+# number: how near a vector without a direction is.
 _PACKED = """
 SELECT string_agg(int8send(memory_id), ''::bytea), string_agg(float4send(similarity), ''::bytea)
-FROM ({rows}) AS near WHERE similarity >= %(least)s"""
+FROM ({rows}) AS near WHERE similarity BETWEEN %(least)s AND 1"""
 # The primary key is led by the memory. The ids come as the text of an array: psycopg takes longer to write a list out
 # than Postgres to find its rows.
 _BY_ID = _PACKED.format(rows=_NEAREST.format(which="AND memory_id = ANY(%(ids)s::bigint[])"))
