@@ -1,12 +1,12 @@
 """The rows of a page: memories by id in rank order, with marked titles and snippets."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.db.models import Value
-from django.db.models.functions import Left
+import psycopg
+from django.db import connection
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.queries import CategoryNode
 from search.analysis import Pattern, fold
 from search.engines.base import Plan
@@ -25,10 +25,7 @@ _Spans = list[tuple[int, int]]
 
 
 class _Row(NamedTuple):
-    """What of a memory a hit shows, by the names of its columns: to make a model of each takes longer than to read it.
-
-    `head` is the beginning of its text.
-    """
+    """What of a memory a hit shows, by the names of its columns. `head` is the beginning of its text."""
 
     id: int
     project_id: int
@@ -51,6 +48,12 @@ class _Row(NamedTuple):
     head: str
 
 
+# By the primary key. As `visible_to` decides: to put the same together from a queryset takes longer than to read it.
+_ROWS = f"""
+SELECT {", ".join(_Row._fields[:-1])}, left(content, %(scope)s) FROM memories_memory
+WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s::bigint[]))"""
+
+
 def hydrate(found: list[Ranked], planned: Planned, viewer: Viewer, read: Rows = Rows.FULL) -> tuple[Hit, ...]:
     """Rows of a page in their order: one statement for memories, and the names of their categories.
 
@@ -59,12 +62,21 @@ def hydrate(found: list[Ranked], planned: Planned, viewer: Viewer, read: Rows = 
     if not found:
         return ()
     scope = _SNIPPET_SCOPE if planned.plan.has_text else 4 * _SNIPPET_LENGTH
-    head = Left("content", scope) if read == Rows.FULL else Value("")
-    asked = visible_to(viewer).filter(pk__in=[one.id for one in found]).annotate(head=head)
-    every = map(_Row._make, asked.values_list(*_Row._fields))
+    every = _rows([one.id for one in found], viewer, scope if read == Rows.FULL else 0)
     rows = {row.id: row for row in every if _in_state(row, planned.plan)}
     nodes = planned.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
     return tuple(_hit(rows[one.id], one, planned, nodes, read) for one in found if one.id in rows)
+
+
+def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_Row]:
+    """The memories of these ids that the viewer may open, with so much of their texts."""
+    seen = viewer.project_ids
+    asked = {"ids": ids, "scope": scope, "all": seen is None, "projects": list(seen or ())}
+    connection.ensure_connection()
+    raw: psycopg.Connection[Any] = connection.connection
+    with connection.wrap_database_errors, psycopg.Cursor(raw) as cursor:
+        # Binary, which Django's own cursors cannot: moments and lists are read three times as fast.
+        return [_Row._make(row) for row in cursor.execute(_ROWS, asked, binary=True)]
 
 
 def _in_state(row: _Row, plan: Plan) -> bool:

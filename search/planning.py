@@ -7,6 +7,7 @@ from datetime import datetime, tzinfo
 from typing import TypeVar
 
 from django.conf import settings
+from django.db import connection
 
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity
@@ -25,7 +26,6 @@ from categories.queries import (
     tags_now,
 )
 from memories.embeddings import EmbedderNotReady, query_vector
-from memories.models import Project
 from memories.records import normalise_tag, slug_name
 from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Filter, LanguageText, Meaning, Plan, Value
 from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, Kind
@@ -99,7 +99,10 @@ def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime
 
 
 def _visible_projects(viewer: Viewer) -> dict[int, ProjectRow]:
-    rows = Project.objects.values_list("id", "slug", "name", "language")
+    with connection.cursor() as cursor:
+        # By hand: every answer begins with it, and to put it together from a queryset takes longer than to read it.
+        cursor.execute("SELECT id, slug, name, language FROM memories_project ORDER BY slug")
+        rows = cursor.fetchall()
     return {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
 
 

@@ -1,6 +1,7 @@
 """What of a text is shown, and what in it is marked: Markdown without its marks, the spans that matched, a stretch."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -49,7 +50,28 @@ class _Matcher:
         self._language = language
         self._exact = {term for asked in self.wanted.values() for term, is_prefix in asked if not is_prefix}
         self._prefixes = {term for asked in self.wanted.values() for term, is_prefix in asked if is_prefix}
-        self.known: dict[str, tuple[list[tuple[_Asked, int]], int]] = {}
+        # Of the tokens that were met those with something that is asked for, and the others.
+        self._hot: set[str] = set()
+        self._cold: set[str] = set()
+
+    def hot(self, tokens: list[str]) -> set[str]:
+        """Those of the raw tokens of a text in which something is asked for."""
+        found = set(tokens)
+        found -= self._cold
+        if new := found - self._hot:
+            asked = {token for token in new if self._is_asked(token)}
+            if len(self._cold) >= _KNOWN_TOKENS:
+                self._cold.clear()
+            self._hot |= asked
+            self._cold |= new - asked
+            found -= new - asked
+        return found
+
+    def _is_asked(self, token: str) -> bool:
+        for term, _ in analyse_token(token, self._language).terms:
+            if term in self._exact or any(term.startswith(prefix) for prefix in self._prefixes):
+                return True
+        return False
 
     def read(self, token: str) -> tuple[list[tuple[_Asked, int]], int]:
         """What of a raw token is asked for, with its position from the token's own; and how many the token spans."""
@@ -57,10 +79,7 @@ class _Matcher:
         asked = [((term, False), offset) for term, offset in raw.terms if term in self._exact]
         begun = ((prefix, term, offset) for term, offset in raw.terms for prefix in self._prefixes)
         asked += [((prefix, True), offset) for prefix, term, offset in begun if term.startswith(prefix)]
-        if len(self.known) >= _KNOWN_TOKENS:
-            self.known.clear()
-        found = self.known[token] = (asked, raw.width if raw.terms else 0)
-        return found
+        return asked, raw.width if raw.terms else 0
 
 
 @lru_cache(maxsize=16)
@@ -76,20 +95,19 @@ def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> li
     if not patterns or not text:
         return []
     matcher = _matcher(patterns, language)
-    known = matcher.known
+    tokens = TOKEN.findall(text)
     # Most texts of a page have few of the words, and none of them needs to know where all others stand.
-    hot = {token for token in set(TOKEN.findall(text)) if (known.get(token) or matcher.read(token))[0]}
+    hot = matcher.hot(tokens)
     if not hot:
         return []
     if not any(pattern.gaps for pattern in patterns):
-        return _joined({match.span() for match in TOKEN.finditer(text) if match[0] in hot})
+        return _joined({span for token, span in _placed(text, tokens) if token in hot})
     places: dict[_Asked, dict[int, tuple[int, int]]] = {}
     position = 0
-    for match in TOKEN.finditer(text):
-        token = match.group()
-        hits, width = known.get(token) or matcher.read(token)
+    for token, span in _placed(text, tokens):
+        hits, width = matcher.read(token)
         for asked, offset in hits:
-            places.setdefault(asked, {})[position + offset] = match.span()
+            places.setdefault(asked, {})[position + offset] = span
         position += width
     spans: set[tuple[int, int]] = set()
     for pattern, (first, *rest) in matcher.wanted.items():
@@ -104,6 +122,17 @@ def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> li
             else:
                 spans.update(found)
     return _joined(spans)
+
+
+def _placed(text: str, tokens: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Where each of the tokens of a text stands: in what lies between two of them there is not a letter. To find them
+    all again is a quarter of the work of a second search for tokens.
+    """
+    end = 0
+    for token in tokens:
+        begin = text.index(token, end)
+        end = begin + len(token)
+        yield token, (begin, end)
 
 
 def _joined(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
