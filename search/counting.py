@@ -49,7 +49,8 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
     """Count every facet. Where that fails or takes too long, the total alone, and why there is no more."""
     plan = planned.plan
     tree = _tree_candidates(planned) if facet_limit is None else []
-    requests = [_request(spec, plan, tree, facet_limit) for spec in FACETS]
+    kept = _kept_in_tree(tree, planned)
+    requests = [_request(spec, plan, tree, kept, facet_limit) for spec in FACETS]
     try:
         counts = _counts(engine, planned, requests)
         histogram = replace(_histogram(engine, query, planned, counts), at_least=counts.days_capped)
@@ -70,7 +71,7 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
         if facet_limit is not None:
             values = value_rows(spec, counted.values, planned, hides)
         elif spec.kind == Kind.TREE:
-            values = _tree_values(engine, counted, tree, planned, hides)
+            values = _tree_values(engine, counted, tree, kept, planned, hides)
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, planned, zeros), planned, hides)
         facet = build_facet(spec, values, counted.distinct, summary, planned)
@@ -115,12 +116,23 @@ def _chosen_values(plan: Plan, key: str) -> tuple[Value, ...]:
     return tuple(value for group in (*chosen.include, *chosen.exclude) for value in group) if chosen else ()
 
 
-def _request(spec: FacetSpec, plan: Plan, tree: list[TreeNode], facet_limit: int | None) -> FacetRequest:
+def _request(
+    spec: FacetSpec, plan: Plan, tree: list[TreeNode], kept: set[int], facet_limit: int | None
+) -> FacetRequest:
     if spec.kind == Kind.TREE and facet_limit is None:
-        return FacetRequest(spec.key, only=tuple(node.id for node in tree))
+        return _tree_request(spec, tree, kept)
     # One more than a sidebar shows: if that is the last one, it takes the place of the link to it.
     limit = spec.limit + 1 if facet_limit is None else facet_limit
     return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
+
+
+def _tree_request(spec: FacetSpec, tree: list[TreeNode], kept: set[int]) -> FacetRequest:
+    """Hundreds of categories may be shown, and dozens are: the largest of each level, and what is kept."""
+    siblings: dict[int | None, list[int]] = {}
+    for node in tree:
+        siblings.setdefault(node.parent_id, []).append(node.id)
+    groups = tuple((_TREE_ROOTS if parent is None else _TREE_CHILDREN, tuple(ids)) for parent, ids in siblings.items())
+    return FacetRequest(spec.key, only=tuple(node.id for node in tree), always=tuple(kept), groups=groups)
 
 
 def _known_values(engine: Engine, planned: Planned) -> dict[str, tuple[ValueCount, ...]]:
@@ -248,19 +260,24 @@ def _tree_candidates(planned: Planned) -> list[TreeNode]:
     return planned.names.tree(planned.names.ancestor_ids(chosen) | {node.id for node in chosen})
 
 
+def _kept_in_tree(tree: list[TreeNode], planned: Planned) -> set[int]:
+    """What a tree shows whatever it counts: what is chosen, and all on the way to it."""
+    below = [node.path for node in planned.chosen_categories]
+    above = {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
+    return above | {node.id for node in planned.chosen_categories}
+
+
 def _tree_values(
     engine: Engine,
     counted: FacetCounts,
     tree: list[TreeNode],
+    kept: set[int],
     planned: Planned,
     hides: dict[tuple[str, str], int],
 ) -> tuple[FacetValue, ...]:
     """The sidebar's tree, parents before their children, the largest first among siblings."""
     spec = FACET["category"]
     counts = {v.value: v for v in counted.values}
-    kept = {node.id for node in planned.chosen_categories}
-    below = [node.path for node in planned.chosen_categories]
-    kept |= {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
     children: dict[int | None, list[TreeNode]] = {}
     for node in tree:
         if node.id in counts or node.id in kept:
@@ -291,10 +308,12 @@ def mark_parents(engine: Engine, planned: Planned, rows: Iterable[FacetValue]) -
     """Rows of categories, with those marked below which the viewer has memories."""
     listed = list(rows)
     nodes = planned.names.children([row.ref for row in listed if isinstance(row.ref, int)])
-    children = {parent: {node.id for node in these} for parent, these in nodes.items()}
-    below = {child for these in children.values() for child in these}
-    seen = visible_ids(engine, planned.plan.project_ids, "category", below)
-    parents = {parent for parent, these in children.items() if not seen.isdisjoint(these)}
+    parents = set(nodes)
+    if planned.plan.project_ids is not None:
+        children = {parent: {node.id for node in these} for parent, these in nodes.items()}
+        below = {child for these in children.values() for child in these}
+        seen = visible_ids(engine, planned.plan.project_ids, "category", below)
+        parents = {parent for parent, these in children.items() if not seen.isdisjoint(these)}
     return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
 
 

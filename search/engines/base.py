@@ -126,12 +126,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class FacetRequest:
-    """Which values of a facet are wanted: the `limit` largest, those in `always`, and nothing outside of `only`."""
+    """Which values of a facet are wanted: the `limit` largest, those in `always`, and nothing outside of `only`.
+
+    Of each of the `groups` of `only`, all but its so many largest and what counts as much as the last of them may be
+    left out, unless `always` has it.
+    """
 
     key: str
     limit: int | None = None
     always: tuple[Value, ...] = ()
     only: tuple[Value, ...] | None = None
+    groups: tuple[tuple[int, tuple[Value, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def engine(request, settings, index, monkeypatch):
         monkeypatch.setattr("search.engines.tantivy.counting._LARGE_PART", 0)
         monkeypatch.setattr("search.engines.tantivy.counting._LARGE_SHARE", 0)
         # Values of one memory are counted with the others that few have.
-        monkeypatch.setattr("search.engines.tantivy.parts._SHARED", 2)
+        monkeypatch.setattr("search.engines.tantivy.bitmaps._SHARED", 2)
         monkeypatch.setattr(Part, "bitmaps", bitmaps_now)
     monkeypatch.setitem(engines.ENGINES, "tantivy", following_engine)
     return request.param

@@ -9,9 +9,10 @@ from access.viewer import command_viewer
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.engines.tantivy import indexer
+from search.engines.tantivy.bitmaps import Bitmaps, Places
 from search.engines.tantivy.columns import values_at
 from search.engines.tantivy.engine import TantivyEngine
-from search.engines.tantivy.parts import MULTIPLE, Bitmaps, Dictionary, PartBuilder, Row, merged
+from search.engines.tantivy.parts import MULTIPLE, Dictionary, PartBuilder, Row, merged
 from search.planning import build_plan
 from search.query import SearchQuery
 
@@ -52,14 +53,16 @@ def test_parts_of_different_widths_become_one():
     "shared", [pytest.param(1, id="all shared"), pytest.param(3, id="some"), pytest.param(99, id="all rare")]
 )
 def test_rare_and_shared_values_add_up(shared, monkeypatch):
-    monkeypatch.setattr("search.engines.tantivy.parts._SHARED", shared)
+    monkeypatch.setattr("search.engines.tantivy.bitmaps._SHARED", shared)
     part = part_of([row(1, "a", "b"), row(2, "a"), row(3, "a", "c"), row(4), row(5, "b")])
-    bitmaps = Bitmaps(*(part.arrays[f"tag.{name}"] for name in ("keys", "starts", "places")))
+    bitmaps = Bitmaps(*(part.arrays[f"tag.{name}"] for name in ("keys", "starts", "places")), part.size)
     mask = np.array([True, True, True, True, False])
     counts = np.zeros(4, np.int64)
-    bitmaps.count_rare(mask, counts)
+    bitmaps.rare.count(mask, counts)
+    rare = set(counts.nonzero()[0].tolist())
+    assert {code for codes in bitmaps.rare.some(mask) for code in codes.tolist()} == rare
     for code, places in bitmaps.by_code.items():
-        counts[code] += sum(bool(mask[place]) for place in places)
+        counts[code] += Places.of(mask).shared_with(places)
     # No tag; a, b and c.
     assert counts.tolist() == [1, 3, 1, 1]
 

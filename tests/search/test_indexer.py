@@ -27,9 +27,10 @@ from search.engines import engine_named
 from search.engines.arrays import arrays_verify
 from search.engines.tantivy import check, database, indexer, outbox, steps, store
 from search.engines.tantivy import writer as writing
+from search.engines.tantivy.bitmaps import bitmap_of
 from search.engines.tantivy.check import compare
 from search.engines.tantivy.engine import TantivyEngine
-from search.engines.tantivy.parts import Dictionary, Part, PartBuilder, Row, bitmap_of, merged
+from search.engines.tantivy.parts import Dictionary, Part, PartBuilder, Row, merged
 from search.facets import FACETS
 from search.planning import build_plan
 from search.query import SearchQuery

@@ -3,17 +3,19 @@
 import heapq
 from collections.abc import Sequence
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
-from pyroaring import BitMap
 
 from search.engines.arrays import Array, Mask
 from search.engines.base import BUCKET_DAYS, FacetCounts, FacetRequest, Plan, Value, ValueCount
 from search.engines.tantivy import days
+from search.engines.tantivy.bitmaps import Places, Shared
 from search.engines.tantivy.columns import codes_of, column_of, stretches, values_at
 from search.engines.tantivy.match import Matches
-from search.engines.tantivy.parts import MULTIPLE, SCALARS, Bitmaps, Part, bitmap_of
+from search.engines.tantivy.parts import MULTIPLE, QUARTER, Part
 from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
 from search.histogram import DayCount
@@ -39,6 +41,9 @@ class Counter(Protocol):
     def largest(self, limit: int, values: Sequence[Value]) -> list[int]:
         """The codes of the largest counts, the first by value among equal ones."""
 
+    def leading(self, codes: Array, limit: int) -> list[int]:
+        """Those of the codes that have the largest counts, and those that have as many as the last of these."""
+
     def distinct(self) -> int:
         """How many codes have any."""
 
@@ -50,7 +55,8 @@ class Counting:
         self._view = view
         self._matches = matches
         # By the ids of masks, which `matches` keeps, and the first slots of parts.
-        self._chosen: dict[tuple[int, int], BitMap] = {}
+        self._chosen: dict[tuple[int, int], Places] = {}
+        self._quarters: dict[int, Array] = {}
         self._no_values: dict[tuple[int, str], int] = {}
 
     def no_value(self, plan: Plan, key: str) -> int:
@@ -80,7 +86,7 @@ class Counting:
         """By local day or hour: how many of the mask, and how many of those inside."""
         slots = self._matches.slots(mask)
         return days.count_spans(
-            values_at(self._view, "quarter", slots),
+            self._quarters_of(mask),
             lambda some: values_at(self._view, "created", slots[some]),
             None if inside is None else inside[slots],
             zone,
@@ -102,19 +108,24 @@ class Counting:
 
     def buckets(self, mask: Mask, now: datetime) -> tuple[int, ...]:
         moments = [days.microseconds_of(now - timedelta(days=n)) for n in BUCKET_DAYS]
-        hits = int(np.count_nonzero(mask))
+        quarters = self._quarters_of(mask)
         # Most memories are older than the longest bucket.
-        if hits * 8 <= len(mask):
-            found = values_at(self._view, "created", self._matches.slots(mask))
-            found = found[found >= moments[-1]]
-        else:
-            each = ((part.arrays["created"], mask[part.slots]) for part in self._view.parts)
-            found = np.concatenate([created[(created >= moments[-1]) & within] for created, within in each])
+        some = np.flatnonzero(quarters >= moments[-1] // (QUARTER * 1_000_000))
+        found = values_at(self._view, "created", self._matches.slots(mask)[some])
         since = [int(np.count_nonzero(found >= moment)) for moment in moments]
-        return (*since, hits - since[-1])
+        return (*since, len(quarters) - since[-1])
+
+    def _quarters_of(self, mask: Mask) -> Array:
+        if (known := self._quarters.get(id(mask))) is None:
+            known = self._quarters[id(mask)] = values_at(self._view, "quarter", self._matches.slots(mask))
+        return known
 
     def _wanted(self, request: FacetRequest, column: str, counter: Counter) -> list[int]:
         """The codes that a request is for; some of them may count nothing."""
+        if request.groups:
+            groups = [(limit, codes_of(self._view, column, group)) for limit, group in request.groups]
+            leading = [counter.leading(np.array(codes, np.int64), limit) for limit, codes in groups if codes]
+            return list(dict.fromkeys(chain(*leading, codes_of(self._view, column, request.always))))
         if request.only is not None:
             return codes_of(self._view, column, request.only)
         if request.limit is None:
@@ -138,27 +149,26 @@ class Counting:
                     part.bitmaps(MULTIPLE[0])
 
     def _counter(self, column: str, mask: Mask) -> Counter:
-        hits = len(self._matches.slots(mask))
-        large = _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_BITMAPS
-        if not large or column in SCALARS:
+        hits = self._matches.count(mask)
+        if not _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_BITMAPS:
             return _Counted(self._count(column, mask))
         length = self._view.sizes[column]
         rest = np.zeros(length, np.int64)
-        shared: list[tuple[BitMap, Bitmaps]] = []
-        for part, places in stretches(self._view, self._matches.slots(mask)):
+        shared: list[Shared] = []
+        for part in self._view.parts:
             within = mask[part.slots]
-            many = part.size >= _LARGE_PART and len(places) >= _LARGE_SHARE * part.size
-            if many and (bitmaps := part.bitmaps(column)) is not None:
-                bitmaps.count_rare(within, rest)
-                shared.append((self._bitmap(mask, part), bitmaps))
+            chosen = self._places(mask, part) if part.size >= _LARGE_PART else None
+            many = chosen is not None and chosen.count >= _LARGE_SHARE * part.size
+            if chosen and many and (bitmaps := part.bitmaps(column)) is not None:
+                shared.append(Shared(within, chosen, bitmaps, partial(part.rows_of, column)))
             else:
-                rest += part.count(column, within, places, length)
+                rest += part.count(column, within, np.flatnonzero(within), length)
         return _CountedByBitmaps(shared, rest) if shared else _Counted(rest)
 
-    def _bitmap(self, mask: Mask, part: Part) -> BitMap:
+    def _places(self, mask: Mask, part: Part) -> Places:
         key = (id(mask), part.first)
         if (known := self._chosen.get(key)) is None:
-            known = self._chosen[key] = bitmap_of(mask[part.slots])
+            known = self._chosen[key] = Places.of(mask[part.slots])
         return known
 
     def _count(self, column: str, mask: Mask) -> Array:
@@ -209,55 +219,98 @@ class _Counted:
         equal.sort(key=values.__getitem__)
         return [*above, *equal[: limit - len(above)]]
 
+    def leading(self, codes: Array, limit: int) -> list[int]:
+        found = self._counts[codes]
+        if len(codes) > limit:
+            codes = codes[found >= np.partition(found, len(found) - limit)[len(found) - limit]]
+        listed: list[int] = codes.tolist()
+        return listed
+
     def distinct(self) -> int:
         return int(np.count_nonzero(self._counts[1:]))
 
 
 class _CountedByBitmaps:
-    """What many share counted when it is asked for, and never twice: only what may be shown is. Of each large part
-    what is chosen of it, and its bitmaps; `rest` are the counts of all else.
+    """What many share counted when it is asked for, and never twice: only what may be shown is. `shared` are the large
+    parts, `rest` the counts of all others.
     """
 
-    def __init__(self, shared: Sequence[tuple[BitMap, Bitmaps]], rest: Array) -> None:
+    def __init__(self, shared: Sequence[Shared], rest: Array) -> None:
         self._shared = shared
         self._rest = rest
         self._known: dict[int, int] = {}
         # By code, how many there can be at most.
         self._most: Array = rest.copy()
-        for _, bitmaps in shared:
-            self._most[bitmaps.codes] += bitmaps.sizes
+        self._has_bitmaps = np.zeros(len(rest), np.bool_)
+        for one in shared:
+            self._most[one.bitmaps.codes] += one.bitmaps.sizes
+            self._most[one.bitmaps.rare.codes] += one.bitmaps.rare.lengths
+            self._has_bitmaps[one.bitmaps.codes] = True
+        self._codes: Array = np.flatnonzero(self._has_bitmaps[1:]) + 1
+        self._counted: Array | None = None
 
     def of(self, code: int) -> int:
         if (known := self._known.get(code)) is None:
-            known = int(self._rest[code])
-            for chosen, bitmaps in self._shared:
-                if (places := bitmaps.by_code.get(code)) is not None:
-                    known += chosen.intersection_cardinality(places)
-            self._known[code] = known
+            known = self._known[code] = int(self._rest[code]) + sum(one.count(code) for one in self._shared)
         return known
 
     def some(self) -> list[int]:
-        found: list[int] = (np.flatnonzero(self._most[1:]) + 1).tolist()
-        return found
+        alone = self._alone()
+        self._known.update(zip(alone.tolist(), self._counts()[alone].tolist(), strict=True))
+        return [*self._codes.tolist(), *alone.tolist()]
 
     def largest(self, limit: int, values: Sequence[Value]) -> list[int]:
-        """Those that can be large come first, until none is left that could be among them."""
-        best: list[int] = []
-        candidates = []
-        for code in np.argsort(-self._most, kind="stable").tolist():
-            if not self._most[code] or (len(best) == limit and (not limit or self._most[code] < best[0])):
-                break
-            if not code or not (n := self.of(code)):
-                continue
-            candidates.append(code)
-            (heapq.heappush if len(best) < limit else heapq.heappushpop)(best, n)
+        if not limit:
+            return []
+        candidates, least = self._leading(self._codes, limit)
+        if (self._most[1:][~self._has_bitmaps[1:]] >= least).any():
+            alone, counts = self._alone(), self._counts()
+            if len(alone) > limit:
+                found = counts[alone]
+                alone = alone[found >= np.partition(found, len(found) - limit)[len(found) - limit]]
+            self._known.update(zip(alone.tolist(), counts[alone].tolist(), strict=True))
+            candidates += alone.tolist()
         candidates.sort(key=lambda code: (-self.of(code), values[code]))
         return candidates[:limit]
 
+    def leading(self, codes: Array, limit: int) -> list[int]:
+        found, least = self._leading(codes, limit)
+        return [code for code in found if self.of(code) >= least]
+
     def distinct(self) -> int:
         some = self._rest > 0
-        for chosen, bitmaps in self._shared:
-            unseen = bitmaps.codes[~some[bitmaps.codes]]
-            places = (bitmaps.by_code[code] for code in unseen.tolist())
-            some[unseen] = np.fromiter(map(chosen.intersect, places), np.bool_, len(unseen))
-        return int(np.count_nonzero(some[1:]))
+        for one in self._shared:
+            for codes in one.bitmaps.rare.some(one.mask):
+                some[codes] = True
+            some[one.bitmaps.codes] |= one.bitmaps.witnessed(one.mask)
+        unseen = self._codes[~some[self._codes]].tolist()
+        return int(np.count_nonzero(some[1:])) + sum(1 for code in unseen if self.of(code))
+
+    def _leading(self, codes: Array, limit: int) -> tuple[list[int], int]:
+        """Codes that have any, all with the largest counts among them, and the least of these counts, or 1 where there
+        are not so many. Those that can be large come first, until none is left that could be among them.
+        """
+        best: list[int] = []
+        candidates = []
+        most = self._most[codes]
+        order = np.argsort(-most)
+        for code, at_most in zip(codes[order].tolist(), most[order].tolist(), strict=True):
+            if len(best) == limit and at_most < best[0]:
+                break
+            if n := self.of(code):
+                candidates.append(code)
+                (heapq.heappush if len(best) < limit else heapq.heappushpop)(best, n)
+        return candidates, best[0] if len(best) == limit else 1
+
+    def _counts(self) -> Array:
+        """By code, of those that no part has bitmaps of."""
+        if self._counted is None:
+            self._counted = self._rest.copy()
+            for one in self._shared:
+                one.bitmaps.rare.count(one.mask, self._counted)
+        return self._counted
+
+    def _alone(self) -> Array:
+        """The codes that any have and no part has bitmaps of."""
+        found: Array = np.flatnonzero((self._counts() > 0) & ~self._has_bitmaps)
+        return found[found > 0]

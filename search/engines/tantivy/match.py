@@ -30,6 +30,7 @@ class Matches:
         self._near: dict[tuple[Plan, str], Near] = {}
         # By the id of a mask, which stays its own because the mask is kept too.
         self._slots: dict[int, tuple[Mask, Array]] = {}
+        self._counts: dict[int, tuple[Mask, int]] = {}
 
     def total(self, plan: Plan) -> int:
         """Of many plans each is asked for once: what they are made of is kept, they themselves are not."""
@@ -171,6 +172,12 @@ class Matches:
         if (found := self._masks.get(key)) is None:
             found = self._masks[key] = make()
         return found
+
+    def count(self, mask: Mask) -> int:
+        """How many slots a mask has, counted once."""
+        if (known := self._counts.get(id(mask))) is None:
+            known = self._counts[id(mask)] = (mask, int(np.count_nonzero(mask)))
+        return known[1]
 
     def slots(self, mask: Mask) -> Array:
         """The slots of a mask, found once."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from pyroaring import BitMap
 
 from search.engines.arrays import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Value
+from search.engines.tantivy.bitmaps import Bitmaps, by_value, is_shared, sums
 
 # One value each, 0 where there is none.
 SCALARS = ("project", "type", "agent", "source", "state")
@@ -23,11 +23,6 @@ MULTIPLE = ("category", "category_own", "tag", "concept", "entity", "author")
 COLUMNS = (*SCALARS, *MULTIPLE)
 # Time zones are apart by multiples of this many seconds, so that a count of these makes days in any of them.
 QUARTER = 900
-
-# So many places fit into the cache of a core.
-_STRETCH = 1 << 17
-# Values that at least so many places of a part share are kept as bitmaps.
-_SHARED = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,65 +71,6 @@ class Dictionary:
                 known.append(value)
 
 
-class Bitmaps:
-    """A multiple column of a part for large sets: what many places share as roaring bitmaps by code, of which only
-    those that are asked for need be counted; and the others, of which there are many with few places each, to be
-    counted all at once.
-    """
-
-    def __init__(self, keys: Array, starts: Array, places: Array) -> None:
-        lengths = np.diff(starts)
-        shared = lengths >= _SHARED
-        self.codes: Array = keys[shared].astype(np.int64)
-        self.sizes: Array = lengths[shared]
-        low, high = starts[:-1][shared].tolist(), starts[1:][shared].tolist()
-        self.by_code = {
-            code: BitMap(places[begin:end].copy())
-            for code, begin, end in zip(self.codes.tolist(), low, high, strict=True)
-        }
-        # Put together, because to look at thousands of short runs takes longer than at one long one.
-        self._rare_places: Array = places[np.repeat(~shared, lengths)]
-        self._rare_codes: Array = keys[~shared].astype(np.int64)
-        self._rare_starts: Array = np.cumsum(lengths[~shared]) - lengths[~shared]
-
-    def count_rare(self, mask: Mask, counts: Array) -> None:
-        """Add to the counts how many of the mask have each of the values that few places share."""
-        if len(self._rare_codes):
-            counts[self._rare_codes] += _sums(mask, self._rare_places, self._rare_starts)
-
-
-def _sums(mask: Mask, places: Array, starts: Array) -> Array:
-    """How many of the places from each start to the next are in the mask."""
-    # In stretches: numpy widens the places first, which for all of them at once goes through memory.
-    stretches = (places[begin : begin + _STRETCH] for begin in range(0, len(places), _STRETCH))
-    marks = np.concatenate([mask.view(np.uint8).take(stretch) for stretch in stretches])
-    sums: Array = np.add.reduceat(marks, starts, dtype=np.int32)
-    return sums
-
-
-def bitmap_of(mask: Mask) -> BitMap:
-    """A mask as a roaring bitmap, put together as it is written to files, which takes a hundredth of adding numbers.
-
-    See https://github.com/RoaringBitmap/RoaringFormatSpec: a head, then for each 65,536 places either a bit for every
-    place or, where there are up to 4,096, their numbers.
-    """
-    blocks = range(0, len(mask), 1 << 16)
-    heads, bodies = [], []
-    for key, begin in enumerate(blocks):
-        block = mask[begin : begin + (1 << 16)]
-        if hits := int(np.count_nonzero(block)):
-            heads.append((key, hits))
-            if hits > 4_096:
-                bodies.append(np.packbits(block, bitorder="little").tobytes().ljust(8_192, b"\0"))
-            else:
-                bodies.append(np.flatnonzero(block).astype("<u2").tobytes())
-    start = 8 + 8 * len(heads)
-    offsets = np.cumsum([start, *map(len, bodies)])[:-1].astype("<u4")
-    pairs = np.array([(key, hits - 1) for key, hits in heads], "<u2").tobytes()
-    head = (12_346).to_bytes(4, "little") + len(heads).to_bytes(4, "little")
-    return BitMap.deserialize(b"".join([head, pairs, offsets.tobytes(), *bodies]))
-
-
 class Part:
     """The columns of slots `first` to `first + size`. Arrays by name; see `_arrays` for their shapes."""
 
@@ -159,7 +95,9 @@ class Part:
         return slice(self.first, self.first + self.size)
 
     def rows_of(self, column: str, code: int) -> Array:
-        """The places within the part, in order, of those with a value of a multiple column."""
+        """The places within the part, in order, of those with a value."""
+        if column in SCALARS:
+            return np.flatnonzero(self.arrays[column] == code)
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         at = int(np.searchsorted(keys, code))
         if at == len(keys) or keys[at] != code:
@@ -180,7 +118,7 @@ class Part:
         counts = np.zeros(length, np.int64)
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         if len(keys):
-            counts[keys] = _sums(mask, self.arrays[f"{column}.places"], starts[:-1])
+            counts[keys] = sums(mask, self.arrays[f"{column}.places"], starts[:-1])
         return counts
 
     def _count_fetched(self, column: str, places: Array, length: int) -> Array:
@@ -195,7 +133,7 @@ class Part:
         return np.bincount(self.arrays[f"{column}.values"].take(at), minlength=length)
 
     def bitmaps(self, column: str) -> Bitmaps | None:
-        """A multiple column for large sets; None while it is being made.
+        """A column for large sets; None while it is being made, and where nothing would be saved.
 
         Making them all takes a second for a million memories: a thread does it when they are first asked for.
         """
@@ -207,13 +145,11 @@ class Part:
 
     def make_bitmaps(self) -> None:
         """Have them now."""
-        made = {}
+        made = {name: Bitmaps(*by_value(self.arrays[name]), self.size, shared_by=1) for name in SCALARS}
         for column in MULTIPLE:
             keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
-            shared = np.diff(starts)[np.diff(starts) >= _SHARED].sum()
-            # Where most places are of values that few share, nothing is saved.
-            if shared * 2 >= len(self.arrays[f"{column}.places"]):
-                made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.places"])
+            if is_shared(starts):
+                made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.places"], self.size)
         self._bitmaps = made
 
     def write(self, path: Path) -> None:
