@@ -98,7 +98,7 @@ def _stem(word: str, language: str) -> str:
     return str(stemmer.stemWord(word))
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def _analyse_word(word: str, language: str) -> tuple[str, str, tuple[str, ...]]:
     """A plain word folded, its stem as one word, and the stems of its humps: the same words are in many tokens."""
     folded = fold(word)
@@ -109,7 +109,7 @@ def _analyse_word(word: str, language: str) -> tuple[str, str, tuple[str, ...]]:
     return folded, stem, tuple(_stem(fold(hump), language)[:MAX_TERM_LENGTH] for hump in humps)
 
 
-@lru_cache(maxsize=400_000)
+@lru_cache(maxsize=20_000)
 def analyse_token(raw: str, language: str) -> RawToken:
     """The terms of one raw token as `TOKEN` finds it."""
     if raw.isalnum() and (raw.islower() or raw.isdigit() or (raw[1:].isalpha() and raw[1:].islower())):

@@ -2,6 +2,8 @@
 number is asked for.
 """
 
+import contextlib
+import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -49,6 +51,15 @@ class Places:
         found._others = found.count * _LISTED <= len(mask)
         found._bitmap = bitmap_of(~mask if found._others else mask)
         return found
+
+    def listed(self) -> Array:
+        """The places in order."""
+        listed: Array = np.frombuffer(self._bitmap.to_array(), np.uint32) if self._bitmap else np.empty(0, np.uint32)
+        if not self._others:
+            return listed
+        mask = np.ones(self._size, np.bool_)
+        mask[listed] = False
+        return np.flatnonzero(mask)
 
     def shared_with(self, other: "Places") -> int:
         """How many places both have."""
@@ -154,6 +165,15 @@ def sums(mask: Mask, places: Array, starts: Array) -> Array:
     marks = np.concatenate([mask.view(np.uint8).take(stretch) for stretch in stretches])
     found: Array = np.add.reduceat(marks, starts, dtype=np.int32)
     return found
+
+
+def give_back() -> None:
+    """Return to the system what has been freed. glibc keeps it for whoever asks for as much again, and to make bitmaps
+    takes ten times as much as to count by them.
+    """
+    # Other libraries do so by themselves.
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def by_value(codes: Array) -> tuple[Array, Array, Array]:

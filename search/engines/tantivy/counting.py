@@ -181,7 +181,12 @@ class Counting:
     def _all_counts(self, column: str) -> Array:
         kept, name = self._view.kept, f"counts of {column}"
         if name not in kept:
-            kept[name] = self._counted(column, self._view.live)
+            counts = np.zeros(self._view.sizes[column], np.int64)
+            for part in self._view.parts:
+                every = part.totals(column)
+                counts[: len(every)] += every
+            # What is dead in a part is little beside it.
+            kept[name] = counts - self._counted(column, ~self._view.live)
         found: Array = kept[name]  # type: ignore[assignment]
         return found
 

@@ -5,6 +5,7 @@ old one is dead. A part holds the columns of a run of slots, is written once as 
 of every process that reads it. Values are codes into a dictionary that only ever grows; code 0 of a text is "none".
 """
 
+import mmap
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 
 from search.engines.arrays import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Value
-from search.engines.tantivy.bitmaps import Bitmaps, by_value, is_shared, sums
+from search.engines.tantivy.bitmaps import Bitmaps, by_value, give_back, is_shared, sums
 
 # One value each, 0 where there is none.
 SCALARS = ("project", "type", "agent", "source", "state")
@@ -88,6 +89,7 @@ class Part:
         self.ids: Array = arrays["id"]
         self.size = len(self.ids)
         self._bitmaps: dict[str, Bitmaps] | None = None
+        self._totals: dict[str, Array] = {}
         self._lock = threading.Lock()
 
     @property
@@ -98,6 +100,8 @@ class Part:
         """The places within the part, in order, of those with a value."""
         if column in SCALARS:
             return np.flatnonzero(self.arrays[column] == code)
+        if (known := (self._bitmaps or {}).get(column)) and (places := known.by_code.get(code)):
+            return places.listed()
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         at = int(np.searchsorted(keys, code))
         if at == len(keys) or keys[at] != code:
@@ -120,6 +124,18 @@ class Part:
         if len(keys):
             counts[keys] = sums(mask, self.arrays[f"{column}.places"], starts[:-1])
         return counts
+
+    def totals(self, column: str) -> Array:
+        """How many of all its places have each code, up to the last that it has, counted once."""
+        if (known := self._totals.get(column)) is None:
+            if column in SCALARS:
+                known = np.bincount(self.arrays[column])
+            else:
+                keys = self.arrays[f"{column}.keys"]
+                known = np.zeros(int(keys[-1]) + 1 if len(keys) else 0, np.int64)
+                known[keys] = np.diff(self.arrays[f"{column}.starts"])
+            self._totals[column] = known
+        return known
 
     def _count_fetched(self, column: str, places: Array, length: int) -> Array:
         """The values of some places alone."""
@@ -151,6 +167,10 @@ class Part:
             if is_shared(starts):
                 made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.places"], self.size)
         self._bitmaps = made
+        for column in made:
+            if column in MULTIPLE:
+                _let_go(self.arrays[f"{column}.places"])
+        give_back()
 
     def write(self, path: Path) -> None:
         """Write it as one file and see to it that it is on the disk."""
@@ -162,6 +182,20 @@ class Part:
         """Map a part into memory. Raises DamagedError where it is not whole."""
         head, arrays = arrays_map(path)
         return Part(head["first"], arrays, head["values"], head["values_first"])
+
+
+def _let_go(array: Array) -> None:
+    """Leave it to the system alone to keep the pages of an array in memory that was read as a whole and will hardly be
+    again. Of one that is not mapped from a file nothing could be read again.
+    """
+    begin, held = array.ctypes.data, array
+    while isinstance(held.base, np.ndarray):
+        held = held.base
+    if isinstance(held.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        first = -(-(begin - held.ctypes.data) // mmap.PAGESIZE) * mmap.PAGESIZE
+        length = begin + array.nbytes - held.ctypes.data - first
+        if length > 0:
+            held.base.madvise(mmap.MADV_DONTNEED, first, length)
 
 
 class PartBuilder:
