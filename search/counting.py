@@ -220,7 +220,13 @@ def counted_rows(
 
 
 def _value(
-    spec: FacetSpec, term: Term, counted: ValueCount, planned: Planned, hides: dict[tuple[str, str], int]
+    spec: FacetSpec,
+    term: Term,
+    counted: ValueCount,
+    planned: Planned,
+    hides: dict[tuple[str, str], int],
+    *,
+    has_children: bool = False,
 ) -> FacetValue:
     chosen = planned.plan.filter(spec.key)
     value = planned.spelled.get((spec.key, counted.value), term.value)
@@ -238,6 +244,7 @@ def _value(
         type=term.type,
         canonical=term.value,
         ref=counted.value,
+        has_children=has_children,
     )
 
 
@@ -283,7 +290,7 @@ def _tree_values(
         if node.id in counts or node.id in kept:
             children.setdefault(node.parent_id, []).append(node)
 
-    def walk(parent: int | None) -> Iterator[FacetValue]:
+    def walk(parent: int | None) -> Iterator[TreeNode]:
         def size(node: TreeNode) -> tuple[int, str]:
             return (-counts[node.id].count if node.id in counts else 0, node.path)
 
@@ -292,14 +299,18 @@ def _tree_values(
         for place, node in enumerate(siblings):
             if place >= most and node.id not in kept:
                 continue
-            term = Term(node.id, node.path, node.name)
-            value = _value(spec, term, counts.get(node.id, ValueCount(node.id, 0)), planned, hides)
-            yield value
+            yield node
             yield from walk(node.id)
 
-    rows = list(walk(None))
+    shown = list(walk(None))
     # What the tree was read down to has its children among the rows; below that, ask whether there are any.
-    rows = mark_parents(engine, planned, rows)
+    parents = _parents(engine, planned, [node.id for node in shown])
+    terms = [Term(node.id, node.path, node.name) for node in shown]
+    counted_here = [counts.get(node.id, ValueCount(node.id, 0)) for node in shown]
+    rows = [
+        _value(spec, term, count, planned, hides, has_children=term.id in parents)
+        for term, count in zip(terms, counted_here, strict=True)
+    ]
     unknown = [name for key, name in planned.unknown if key == spec.key]
     return (*rows, *(FacetValue(name, name, 0, selected=True) for name in unknown))
 
@@ -307,14 +318,19 @@ def _tree_values(
 def mark_parents(engine: Engine, planned: Planned, rows: Iterable[FacetValue]) -> list[FacetValue]:
     """Rows of categories, with those marked below which the viewer has memories."""
     listed = list(rows)
-    nodes = planned.names.children([row.ref for row in listed if isinstance(row.ref, int)])
-    parents = set(nodes)
-    if planned.plan.project_ids is not None:
-        children = {parent: {node.id for node in these} for parent, these in nodes.items()}
-        below = {child for these in children.values() for child in these}
-        seen = visible_ids(engine, planned.plan.project_ids, "category", below)
-        parents = {parent for parent, these in children.items() if not seen.isdisjoint(these)}
+    parents = _parents(engine, planned, [row.ref for row in listed if isinstance(row.ref, int)])
     return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
+
+
+def _parents(engine: Engine, planned: Planned, ids: Sequence[int]) -> set[int]:
+    """Those of some categories below which the viewer has memories."""
+    nodes = planned.names.children(ids)
+    if planned.plan.project_ids is None:
+        return set(nodes)
+    children = {parent: {node.id for node in these} for parent, these in nodes.items()}
+    below = {child for these in children.values() for child in these}
+    seen = visible_ids(engine, planned.plan.project_ids, "category", below)
+    return {parent for parent, these in children.items() if not seen.isdisjoint(these)}
 
 
 def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Counts) -> Histogram:

@@ -62,10 +62,10 @@ class Histogram:
 
 def histogram_domain(days: Iterable[DayCount], first: date | None, last: date | None) -> tuple[date, date] | None:
     """The days to draw: all there are, or around the dates asked for with half as much again on either side."""
-    known = [day.moment.date() for day in days]
+    known = [day.moment for day in days]
     if not known:
         return None
-    earliest, latest = min(known), max(known)
+    earliest, latest = min(known).date(), max(known).date()
     if first is None and last is None:
         return earliest, latest
     begin = max(first, earliest) if first else earliest
@@ -116,14 +116,14 @@ def build_histogram(
 
 def _sums_between(counts: Iterable[DayCount], bounds: Sequence[date]) -> list[tuple[int, int]]:
     """What the days from each bound to the next add up to, those of the last bound among the last ones."""
-    listed = list(counts)
-    days = np.array([item.moment.toordinal() for item in listed], np.int64)
+    moments, every, within = list(zip(*counts, strict=True)) or ((), (), ())
+    days = np.array(list(map(date.toordinal, moments)), np.int64)
     edges = [*(bound.toordinal() for bound in bounds[:-1]), bounds[-1].toordinal() + 1]
     # Days before the first bound fall into the first of these, days after the last one into the last.
     places = np.searchsorted(edges, days, "right")
     sums = np.zeros((2, len(edges) + 1), np.int64)
-    np.add.at(sums[0], places, [item.all for item in listed])
-    np.add.at(sums[1], places, [item.inside for item in listed])
+    np.add.at(sums[0], places, np.array(every, np.int64))
+    np.add.at(sums[1], places, np.array(within, np.int64))
     return list(zip(*sums[:, 1:-1].tolist(), strict=True))
 
 
