@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from search.analysis import index_terms, placed_terms, to_tsvector
+from search.analysis import index_terms, to_tsvector
+from search.placing import placed_terms
 
 # So many rows are worked on at once.
 _BLOCK = 2_000

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from search.analysis import PlacedTerms, index_terms, placed_terms, to_tsvector
+from search.analysis import index_terms, to_tsvector
+from search.placing import PlacedTerms, placed_terms
 
 # Postgres holds at most 1 MiB of terms and positions for a document.
 _MAX_VECTOR_BYTES = 1_000_000
@@ -35,8 +36,8 @@ def memory_placed(text: MemoryText) -> PlacedTerms:
         (" ".join(part for part in (text.summary, text.external_id, *text.link_targets) if part), "C"),
         (text.content, "D"),
     ]
-    if len(text.content) + len(text.summary) > _SURELY_FITS:
-        return PlacedTerms(to_tsvector(_fitting(index_terms(fields, text.language))), None, 0)
+    if sum(len(field) for field, _ in fields) > _SURELY_FITS:
+        return PlacedTerms(to_tsvector(_fitting(index_terms(fields, text.language))), None)
     return placed_terms(fields, text.language)
 
 

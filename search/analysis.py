@@ -6,7 +6,6 @@ is kept whole beside its parts, at the position of its first part.
 
 import re
 import unicodedata
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -31,7 +30,6 @@ TOKEN = re.compile(
     rf"{_WORD}(?:(?:[.\-:/@\\]|::|['\u2019])(?={_WORD}){_WORD})*(?:\+\+|\#(?!\w))?"
 )
 _PARTS = re.compile(r"[^\W_]+")
-_SYMBOLS = re.compile(r"[\W_]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINTS = re.compile(r"::|[./:@\\]")
 _APOSTROPHES = re.compile(r"['\u2019]")
@@ -102,20 +100,31 @@ def _stem(word: str, language: str) -> str:
 def _analyse_word(word: str, language: str) -> tuple[str, str, tuple[str, ...]]:
     """A plain word folded, its stem as one word, and the stems of its humps: the same words are in many tokens."""
     folded = fold(word)
-    humps = [hump for hump in _CAMEL.split(word) if hump]
     stem = _stem(folded, language)[:MAX_TERM_LENGTH]
+    if _has_no_humps(word):
+        return folded, stem, (stem,)
+    humps = [hump for hump in _CAMEL.split(word) if hump]
     if len(humps) == 1:
         return folded, stem, (stem,)
     return folded, stem, tuple(_stem(fold(hump), language)[:MAX_TERM_LENGTH] for hump in humps)
 
 
+def _has_no_humps(word: str) -> bool:
+    return word.islower() or word.isdigit() or (word[1:].isalpha() and word[1:].islower())
+
+
+def single_term(raw: str, language: str) -> str:
+    """The term of a token that is one plain word without humps, as most are; empty for any other."""
+    if raw.isalnum() and _has_no_humps(raw):
+        return _stem(fold(raw), language)[:MAX_TERM_LENGTH]
+    return ""
+
+
 @lru_cache(maxsize=20_000)
 def analyse_token(raw: str, language: str) -> RawToken:
     """The terms of one raw token as `TOKEN` finds it."""
-    if raw.isalnum() and (raw.islower() or raw.isdigit() or (raw[1:].isalpha() and raw[1:].islower())):
-        # Most tokens: one plain word without humps.
-        _, stem, _ = _analyse_word(raw, language)
-        return RawToken(((stem, 0),), 1, (stem,), "", False)
+    if term := single_term(raw, language):
+        return RawToken(((term, 0),), 1, (term,), "", False)
     plain = _APOSTROPHES.sub("", raw)
     words = [_analyse_word(word, language) for word in _PARTS.findall(plain)]
     # `MatTooltip` and `mattooltip` must meet: a word in mixed case is also one word.
@@ -129,7 +138,7 @@ def analyse_token(raw: str, language: str) -> RawToken:
             parts.append(hump)
     folded = fold(plain)
     symbols = folded != "".join(word[0] for word in words)
-    hyphenated = symbols and "-" in raw and raw[0] != "-" and set(_SYMBOLS.findall(plain)) == {"-"}
+    hyphenated = symbols and "-" in raw and raw[0] != "-" and plain.replace("-", "").isalnum()
     whole = ""
     if symbols:
         whole = folded[:MAX_TERM_LENGTH]
@@ -203,84 +212,6 @@ def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dic
             position += raw.width if raw.terms else 0
         position += 2
     return positions
-
-
-# What comes later has no place of its own, and is not in here.
-_PLACES = {weight: [f"{at}{weight}" for at in range(MAX_POSITION)] for weight in "ABCD"}
-
-
-# For a token its first term, as tsvector literals write it and as it is; how many positions it spans; and its other
-# terms in the order of their offsets, with those.
-_PlacedToken = tuple[str, str, int, tuple[tuple[str, str, int], ...]]
-_MOST_TOKENS = 400_000
-
-
-@cache
-def _placed_tokens(language: str) -> dict[str, _PlacedToken | None]:
-    """The tokens of a language that were met, None for those without a term: a plain dictionary, since one is asked
-    for every word of an import.
-    """
-    return {}
-
-
-def _place_token(raw: str, language: str, known: dict[str, _PlacedToken | None]) -> _PlacedToken | None:
-    token = analyse_token(raw, language)
-    placed: _PlacedToken | None = None
-    if token.terms:
-        (first, _), *others = sorted(token.terms, key=_offset)
-        placed = (quote_term(first), first, token.width, tuple((quote_term(t), t, at) for t, at in others))
-    if len(known) >= _MOST_TOKENS:
-        known.clear()
-    known[raw] = placed
-    return placed
-
-
-def _offset(term: tuple[str, int]) -> int:
-    return term[1]
-
-
-class PlacedTerms(NamedTuple):
-    """The terms of a document: as the literal of its tsvector, and one by one in the order of their positions."""
-
-    vector: str
-    placed: list[tuple[str, int]] | None
-    """None where Postgres cannot hold all of them: then what there is stands in the literal alone."""
-    first: int
-    """How many of them are of the first field."""
-
-
-def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> PlacedTerms:
-    """`index_terms` and `to_tsvector` at once, for the many documents of an import."""
-    known = _placed_tokens(language)
-    vector: defaultdict[str, list[str]] = defaultdict(list)
-    placed: list[tuple[str, int]] = []
-    firsts = -1
-    position = 1
-    try:
-        for text, weight in fields:
-            places = _PLACES[weight]
-            for found in TOKEN.findall(text):
-                token = known[found] if found in known else _place_token(found, language, known)
-                if token is None:
-                    continue
-                quoted, term, width, others = token
-                vector[quoted].append(places[position])
-                placed.append((term, position))
-                for quoted, term, offset in others:
-                    vector[quoted].append(places[position + offset])
-                    placed.append((term, position + offset))
-                position += width
-            position += 2
-            if firsts < 0:
-                firsts = len(placed)
-    except IndexError:
-        return PlacedTerms(to_tsvector(index_terms(fields, language)), None, 0)
-    if len(placed) > MAX_POSITIONS_PER_TERM and (
-        len(vector) > MAX_DISTINCT_TERMS or max(map(len, vector.values())) > MAX_POSITIONS_PER_TERM
-    ):
-        return PlacedTerms(to_tsvector(index_terms(fields, language)), None, 0)
-    literal = " ".join([term + ":" + ",".join(at) for term, at in vector.items()])
-    return PlacedTerms(literal, placed, max(firsts, 0))
 
 
 def to_tsvector(positions: dict[str, list[tuple[int, str]]]) -> str:

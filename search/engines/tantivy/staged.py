@@ -23,7 +23,6 @@ from typing import IO
 import numpy as np
 from django.conf import settings
 
-from search.analysis import PlacedTerms
 from search.engines.arrays import DamagedError
 from search.engines.tantivy import outbox, rows, store, words
 from search.engines.tantivy.database import consistent
@@ -31,6 +30,7 @@ from search.engines.tantivy.parts import Part, PartBuilder, Row
 from search.engines.tantivy.steps import step
 from search.engines.tantivy.store import Manifest, NoIndexError
 from search.engines.tantivy.writer import PART_ROWS, Writer
+from search.placing import PlacedTerms
 
 logger = logging.getLogger(__name__)
 
@@ -178,10 +178,10 @@ class StageWriter:
     def add(self, ids: Sequence[int], terms: Sequence[PlacedTerms]) -> None:
         documents = self._writer.documents
         for memory_id, one in zip(ids, terms, strict=True):
-            if one.placed is None:
+            if one.fields is None:
                 document = words.document(self._slots, one.vector)
             else:
-                document = words.placed_document(self._slots, one.placed, one.first)
+                document = words.placed_document(self._slots, one.fields)
             documents.add_document(document)
             self._expected.append(memory_id)
             self._slots += 1

@@ -19,6 +19,7 @@ import tantivy
 
 from search.analysis import Pattern
 from search.engines.base import LanguageText
+from search.placing import FieldTerms
 
 SLOT = "slot"
 WORDS = "words"
@@ -134,14 +135,23 @@ def document(slot: int, terms: str) -> tantivy.Document:
     return made
 
 
-def placed_document(slot: int, placed: Sequence[tuple[str, int]], first: int) -> tantivy.Document:
-    """The same document from terms in the order of their positions, the `first` of which are the title's."""
-    token = tantivy.Token
-    tokens = [token(term, position, 0, 0) for term, position in placed]
+def placed_document(slot: int, fields: Sequence[FieldTerms]) -> tantivy.Document:
+    """The same document from the terms of its fields, of which the first is the title.
+
+    Between values tantivy leaves a gap, as there is one between fields. Where it finds the words of a text itself, each
+    at the next position, that takes a third of the time of tokens that come one by one.
+    """
     made = tantivy.Document()
     made.add_unsigned(SLOT, slot)
-    made.add_pre_tokenized_text(WORDS, tantivy.PreTokenizedString("", tokens))
-    made.add_pre_tokenized_text(TITLE, tantivy.PreTokenizedString("", tokens[:first]))
+    for number, terms in enumerate(fields):
+        names = (WORDS,) if number else (WORDS, TITLE)
+        if not isinstance(terms, str):
+            tokens = [tantivy.Token(term, position, 0, 0) for term, position in terms]
+            for name in names:
+                made.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
+        elif terms:
+            for name in names:
+                made.add_text(name, terms)
     return made
 
 

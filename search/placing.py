@@ -1,0 +1,147 @@
+"""The terms of many documents, as an import needs them: what `search.analysis` finds, ready for Postgres and tantivy.
+
+Most of a text was met before. So it is looked up by what stands between blanks: no token has a blank in it, or depends
+on what lies beyond one.
+"""
+
+import re
+from collections import Counter
+from functools import cache
+from operator import add, itemgetter
+from typing import NamedTuple
+
+from search.analysis import (
+    MAX_DISTINCT_TERMS,
+    MAX_POSITION,
+    MAX_POSITIONS_PER_TERM,
+    TOKEN,
+    analyse_token,
+    index_terms,
+    quote_term,
+    single_term,
+    to_tsvector,
+)
+
+# What the literal of a tsvector has after a term. What comes later has no place of its own, and is not in here.
+_PLACES = {weight: [f"':{at}{weight}" for at in range(MAX_POSITION)] for weight in "ABCD"}
+
+# What may end a piece and is no part of a token there.
+_ENDS = ".,;:!?)"
+
+# Of what may come again so much is kept. Ids hardly do, nor does what scripts without blanks write in a row.
+_MOST = 400_000
+_LONGEST = 60
+_NUMBER = re.compile(r"\d{4}")
+
+FieldTerms = str | list[tuple[str, int]]
+"""The terms of one field: a text where they are words with one position each, else each with its position."""
+
+
+class PlacedTerms(NamedTuple):
+    """The terms of a document: as the literal of its tsvector, and of each field with their positions within it."""
+
+    vector: str
+    fields: list[FieldTerms] | None
+    """None where Postgres cannot hold all of them: then what there is stands in the literal alone."""
+
+
+class _Piece(NamedTuple):
+    """What stands between blanks: each term, how a literal begins it, and its position, in the order of these."""
+
+    terms: tuple[tuple[str, str, int], ...]
+    width: int
+    are_words: bool
+    """Each position has one term, and that is a word."""
+
+
+@cache
+def _met(language: str) -> tuple[dict[str, str], dict[str, _Piece]]:
+    """What was met: the terms of what is one word, empty where there is none, and of all else that may come again.
+    Plain dictionaries, since they are asked for every word of an import.
+    """
+    return {}, {}
+
+
+def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> PlacedTerms:
+    """`index_terms` and `to_tsvector` at once. A term has an entry for each of its positions: Postgres joins them."""
+    known, _ = _met(language)
+    entries: list[str] = []
+    placed: list[FieldTerms] = []
+    position = 1
+    try:
+        for text, weight in fields:
+            pieces = text.split()
+            words = list(map(known.get, pieces))
+            terms: FieldTerms
+            if None in words:
+                terms, width = _mixed(pieces, words, language, _PLACES[weight], position, entries)
+            else:
+                found = list(filter(None, words))
+                terms, width = " ".join(found), len(found)
+                entries += map(add, found, _PLACES[weight][position : position + width])
+            placed.append(terms)
+            position += width + 2
+    except IndexError:
+        position = MAX_POSITION + 3
+    if position > MAX_POSITION + 2 or (len(entries) > MAX_POSITIONS_PER_TERM and _are_too_many(entries)):
+        return PlacedTerms(to_tsvector(index_terms(fields, language)), None)
+    return PlacedTerms("'" + " '".join(entries) if entries else "", placed)
+
+
+def _are_too_many(entries: list[str]) -> bool:
+    """Whether these are more different terms than are kept of a document, or more positions of one."""
+    often = Counter(entry.rpartition(":")[0] for entry in entries)
+    return len(often) > MAX_DISTINCT_TERMS or max(often.values()) > MAX_POSITIONS_PER_TERM
+
+
+def _mixed(
+    pieces: list[str], words: list[str | None], language: str, places: list[str], position: int, entries: list[str]
+) -> tuple[FieldTerms, int]:
+    """The terms of a field where not all is words that were met, and how many positions it has. Adds to the entries;
+    raises IndexError where there is no place for one.
+    """
+    _, others = _met(language)
+    terms: list[tuple[str, int]] = []
+    width = 0
+    are_words = True
+    for text, word in zip(pieces, words, strict=True):
+        if word is None:
+            piece = others.get(text) or _learnt(text, language)
+            for term, quoted, at in piece.terms:
+                terms.append((term, width + at))
+                entries.append(quoted + places[position + width + at])
+            width += piece.width
+            are_words = are_words and piece.are_words
+        elif word:
+            terms.append((word, width))
+            entries.append(word + places[position + width])
+            width += 1
+    return " ".join([term for term, _ in terms]) if are_words else terms, width
+
+
+def _learnt(text: str, language: str) -> _Piece:
+    """What was not met so far."""
+    words, others = _met(language)
+    if len(words) + len(others) >= _MOST:
+        words.clear()
+        others.clear()
+    if (term := single_term(text.rstrip(_ENDS), language)).isalnum():
+        words[text] = term
+        return _Piece(((term, term, 0),), 1, True)
+    piece = _analysed(text, language)
+    if piece.are_words and piece.width < 2:
+        words[text] = piece.terms[0][0] if piece.terms else ""
+    elif len(text) <= _LONGEST and not _NUMBER.search(text):
+        others[text] = piece
+    return piece
+
+
+def _analysed(text: str, language: str) -> _Piece:
+    terms: list[tuple[str, str, int]] = []
+    width = 0
+    for found in TOKEN.findall(text):
+        raw = analyse_token(found, language)
+        if raw.terms:
+            terms += [(term, quote_term(term)[1:-1], width + at) for term, at in sorted(raw.terms, key=itemgetter(1))]
+            width += raw.width
+    return _Piece(tuple(terms), width, len(terms) == width and all(term.isalnum() for term, _, _ in terms))
