@@ -31,10 +31,14 @@ class CategoryPath:
         return "/".join(self.names)
 
 
+def is_clean(name: str) -> bool:
+    """Whether a name is plain ASCII with single blanks already, as almost all are."""
+    return name.isascii() and name.isprintable() and "  " not in name
+
+
 def clean_name(name: str) -> str:
     """A name on one line: composed, single blanks, nothing that cannot be printed."""
-    # Almost all names are plain ASCII with single blanks already.
-    if name.isascii() and name.isprintable() and "  " not in name:
+    if is_clean(name):
         return name.strip()
     text = unicodedata.normalize("NFC", _WHITESPACE.sub(" ", name))
     return "".join(character for character in text if character.isprintable()).strip()

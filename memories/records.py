@@ -8,6 +8,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -18,12 +19,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationError,
     ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from categories.paths import PathError, clean_name, parse_path
+from categories.paths import PathError, clean_name, is_clean, parse_path
 
 MAX_CONTENT = 1_000_000
 MAX_SUMMARY = 100_000
@@ -95,6 +97,8 @@ def _limited(text: str, limit: int) -> str:
 
 def _line(limit: int) -> BeforeValidator:
     def one_line(value: object) -> str:
+        if isinstance(value, str) and len(value) <= limit and is_clean(value):
+            return value.strip()
         return _limited(clean_name(_text(value)), limit)
 
     return BeforeValidator(one_line)
@@ -135,7 +139,8 @@ def parse_moment(value: object) -> datetime | None:
         raise refuse(f"must be a date, not {kind_of(value)}: write ISO 8601, such as 2026-08-05T14:30:00+02:00")
     if isinstance(value, str):
         text = value.strip()
-        if _NUMBER.fullmatch(text):
+        # A year and a dash are no number, nor is most else.
+        if text[4:5] != "-" and _NUMBER.fullmatch(text):
             return _moment_of_number(float(text) if "." in text else int(text), value)
         try:
             moment = datetime.fromisoformat(text)
@@ -168,6 +173,8 @@ _FURTHEST_OFFSET = timedelta(hours=16)
 
 
 def _in_range(moment: datetime, value: object) -> datetime:
+    if moment.tzinfo is UTC:
+        return moment
     try:
         in_utc = moment.astimezone(UTC)
     except OverflowError:
@@ -246,9 +253,14 @@ def _category(item: object) -> str | None:
     if not isinstance(item, str):
         raise refuse(f"{shown(item)} is not a category: write its path, such as Backend/Database, not {kind_of(item)}")
     try:
-        path = parse_path(item)
+        return _category_written(item)
     except PathError as error:
         raise refuse(str(error)) from None
+
+
+@lru_cache(maxsize=65_536)
+def _category_written(text: str) -> str | None:
+    path = parse_path(text)
     return str(path) if path else None
 
 
@@ -365,6 +377,25 @@ def entity_of_text(text: str) -> dict[str, str]:
     return {"name": text}
 
 
+def _entities(value: object) -> list[Any]:
+    return [_entity(item) for item in _whole_items(value)]
+
+
+def _entity(item: Any) -> Any:
+    """An entity that was met: a source names the same ones again and again. What is wrong is left as it is."""
+    if isinstance(item, dict):
+        name, kind = item.get("name"), item.get("type")
+        if isinstance(name, str) and isinstance(kind, str):
+            with suppress(ValidationError):
+                return _entity_named(name, kind)
+    return item
+
+
+@lru_cache(maxsize=65_536)
+def _entity_named(name: str, kind: str) -> EntityName:
+    return EntityName(name=name, type=kind)
+
+
 class ConceptName(BaseModel):
     """A concept as a record names it."""
 
@@ -377,6 +408,23 @@ class ConceptName(BaseModel):
     @classmethod
     def _from_text(cls, data: Any) -> Any:
         return {"name": data} if isinstance(data, str) else data
+
+
+def _concepts(value: object) -> list[Any]:
+    return [_concept(item) for item in _items(value)]
+
+
+def _concept(item: Any) -> Any:
+    """As `_entity`, for those that are plain names."""
+    if isinstance(item, str):
+        with suppress(ValidationError):
+            return _concept_named(item)
+    return item
+
+
+@lru_cache(maxsize=65_536)
+def _concept_named(name: str) -> ConceptName:
+    return ConceptName(name=name)
 
 
 class LinkName(BaseModel):
@@ -427,8 +475,8 @@ class MemoryRecord(Record):
     content: Annotated[str, BeforeValidator(_content)] = Field(validation_alias=AliasChoices("content", "text", "body"))
     tags: Annotated[tuple[str, ...], BeforeValidator(_tags)] = ()
     categories: CategoryPaths = Field((), validation_alias=AliasChoices("categories", "category"))
-    concepts: Annotated[tuple[ConceptName, ...], BeforeValidator(_items)] = ()
-    entities: Annotated[tuple[EntityName, ...], BeforeValidator(_whole_items)] = ()
+    concepts: Annotated[tuple[ConceptName, ...], BeforeValidator(_concepts)] = ()
+    entities: Annotated[tuple[EntityName, ...], BeforeValidator(_entities)] = ()
     links: Annotated[tuple[LinkName, ...], BeforeValidator(_whole_items)] = ()
     created_at: Moment = None
     updated_at: Moment = None
