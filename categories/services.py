@@ -46,7 +46,7 @@ class Vocabulary:
     concepts: dict[str, int] = field(default_factory=dict)
     entities: dict[EntityKey, int] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
-    """Tags that are another name of one, and the one that each means."""
+    """Tags that were asked for, and the one that each means: mostly itself."""
     made: dict[str, int] = field(default_factory=dict)
     """How many were made, by kind."""
 
@@ -71,7 +71,8 @@ def vocabulary_share() -> None:
 
 def tags_ensure(*, tags: Iterable[str], vocabulary: Vocabulary) -> None:
     """Look up which tags are another name of one."""
-    vocabulary.tags.update(tags_now(set(tags)))
+    unknown = set(tags) - vocabulary.tags.keys()
+    vocabulary.tags.update({tag: tag for tag in unknown} | tags_now(unknown))
 
 
 def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:

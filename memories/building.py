@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from django.db import connection
 
@@ -22,7 +23,12 @@ def names_ensure(records: Sequence[MemoryRecord], vocabulary: Vocabulary) -> Non
     tags_ensure(tags=(tag for record in records for tag in record.tags), vocabulary=vocabulary)
     categories_ensure(paths={path for record in records for path in record.categories}, vocabulary=vocabulary)
     concepts_ensure(
-        concepts=(ConceptKey(concept.name, concept.type) for record in records for concept in record.concepts),
+        concepts=(
+            ConceptKey(concept.name, concept.type)
+            for record in records
+            for concept in record.concepts
+            if concept.name not in vocabulary.concepts
+        ),
         vocabulary=vocabulary,
     )
     entities_ensure(
@@ -119,9 +125,16 @@ def record_image(
     )
 
 
+@lru_cache(maxsize=65_536)
+def _ref(target_id: int, made_by: str, weight: float = 1.0) -> Ref:
+    """Many memories have the same."""
+    return Ref(target_id, made_by, weight)
+
+
 def category_refs(paths: Sequence[str], vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
     ids = {vocabulary.categories[parsed.path][-1] for path in paths if (parsed := parse_path(path))}
-    return tuple(Ref(category_id, made_by.value) for category_id in sorted(ids))
+    maker = made_by.value
+    return tuple([_ref(category_id, maker) for category_id in sorted(ids)])
 
 
 def concept_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
@@ -130,12 +143,14 @@ def concept_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy) 
         concept_id = vocabulary.concepts[concept.name]
         weight = 1.0 if concept.weight is None else concept.weight
         weights[concept_id] = max(weight, weights.get(concept_id, 0.0))
-    return tuple(Ref(concept_id, made_by.value, weight) for concept_id, weight in sorted(weights.items()))
+    maker = made_by.value
+    return tuple([_ref(concept_id, maker, weight) for concept_id, weight in sorted(weights.items())])
 
 
 def entity_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
     ids = {vocabulary.entities[entity.type, entity.name] for entity in record.entities}
-    return tuple(Ref(entity_id, made_by.value) for entity_id in sorted(ids))
+    maker = made_by.value
+    return tuple([_ref(entity_id, maker) for entity_id in sorted(ids)])
 
 
 def named_links(record: MemoryRecord) -> tuple[NamedLink, ...]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
+from types import NoneType
 from typing import Any
 
-from memories.images import MemoryImage, Ref, content_hash_of
+from memories.images import MemoryImage, Ref
 
 LINKED = ("categories", "concepts", "entities", "links")
 SCALARS = tuple(field.name for field in fields(MemoryImage) if field.name not in LINKED)
@@ -16,8 +17,9 @@ LINK_TABLES = {
     "concepts": ("categories_conceptlink", "concept_id", "concept_ids"),
     "entities": ("categories_entitylink", "entity_id", "entity_ids"),
 }
-_DERIVED = ("content_hash", "terms", "category_ids", "category_path_ids", "concept_ids", "entity_ids")
-COPY_MEMORIES = f"COPY memories_memory ({', '.join((*SCALARS, *_DERIVED))}) FROM STDIN"
+_FACET_COLUMNS = ("category_ids", "category_path_ids", "concept_ids", "entity_ids")
+COPY_MEMORIES = f"COPY memories_memory ({', '.join((*SCALARS, 'content_hash', 'terms', *_FACET_COLUMNS))}) FROM STDIN"
+_NULL = "\\N"
 _COPY_LINKS = "COPY memories_memorylink (memory_id, ordinal, rel, target, url, target_memory_id) FROM STDIN"
 
 
@@ -37,6 +39,8 @@ class InsertBlock:
 
     images: list[MemoryImage]
     terms: Sequence[str]
+    hashes: Sequence[str]
+    """Of their contents."""
     columns: list[dict[str, list[int]]]
     """The facet columns."""
     lines: list[str]
@@ -45,52 +49,72 @@ class InsertBlock:
 
 
 def insert_block(
-    images: Sequence[MemoryImage], terms: Sequence[str], lineages: Mapping[int, tuple[int, ...]]
+    images: Sequence[MemoryImage],
+    terms: Sequence[str],
+    hashes: Sequence[str],
+    lineages: Mapping[int, tuple[int, ...]],
 ) -> InsertBlock:
     """What can be made ready without the database, so that an import makes one block ready while it stores another."""
     columns = [link_columns(image, lineages) for image in images]
     return InsertBlock(
         list(images),
         terms,
+        hashes,
         columns,
-        [copy_line(*one) for one in zip(images, terms, columns, strict=True)],
+        copy_lines(images, terms, hashes, columns),
         {kind: ref_lines((image.id, ref) for image in images for ref in getattr(image, kind)) for kind in LINK_TABLES},
     )
 
 
-def copy_line(image: MemoryImage, vector: str, columns: Mapping[str, list[int]]) -> str:
-    """A memory as a line of COPY. Written here: adapting thirty values one by one costs as much as storing them."""
-    values = [_copy_value(value) for value in _SCALAR_VALUES(image)]
-    values.append(content_hash_of(image.title, image.content))
-    values.append(_escaped(vector))
-    values.extend("{" + ",".join(map(str, ids)) + "}" for ids in columns.values())
-    return "\t".join(values) + "\n"
+def copy_lines(
+    images: Sequence[MemoryImage],
+    terms: Sequence[str],
+    hashes: Sequence[str],
+    columns: Sequence[Mapping[str, list[int]]],
+) -> list[str]:
+    """Memories as lines of COPY, made column by column: value by value it takes as long as storing them."""
+    scalars = [_copied(values) for values in zip(*map(_SCALAR_VALUES, images), strict=True)]
+    numbers = [_copied_numbers([one[name] for one in columns]) for name in _FACET_COLUMNS]
+    rows = zip(*scalars, hashes, _escaped_each(terms), *numbers, strict=True)
+    return ["\t".join(row) + "\n" for row in rows]
+
+
+def _copied(values: Sequence[Any]) -> list[str]:
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return _escaped_each(values)
+    if kinds == {tuple}:
+        return _escaped_each([_array(items) for items in values])
+    if kinds == {NoneType}:
+        return [_NULL] * len(values)
+    # Numbers and moments need no escaping.
+    return [_copy_value(value) for value in values] if kinds & {str, NoneType} else list(map(str, values))
 
 
 def _copy_value(value: Any) -> str:
     if value is None:
-        return "\\N"
-    if isinstance(value, str):
-        return _escaped(value)
-    if isinstance(value, tuple):
-        return _escaped("{" + ",".join(map(_array_item, value)) + "}") if value else "{}"
-    return str(value)
+        return _NULL
+    return _escaped(value) if isinstance(value, str) else str(value)
+
+
+def _escaped_each(texts: Sequence[str]) -> list[str]:
+    """All at once: no text that can be stored holds a NUL."""
+    return _escaped("\0".join(texts)).split("\0")
 
 
 def _escaped(text: str) -> str:
-    if "\\" in text:
-        text = text.replace("\\", "\\\\")
-    if "\n" in text:
-        text = text.replace("\n", "\\n")
-    if "\t" in text:
-        text = text.replace("\t", "\\t")
-    if "\r" in text:
-        text = text.replace("\r", "\\r")
-    return text
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
-def _array_item(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _array(items: Sequence[str]) -> str:
+    if not items:
+        return "{}"
+    text = "\0".join(items).replace("\\", "\\\\").replace('"', '\\"')
+    return '{"' + text.replace("\0", '","') + '"}'
+
+
+def _copied_numbers(lists: Sequence[list[int]]) -> list[str]:
+    return "\0".join(map(str, lists)).replace("[", "{").replace("]", "}").split("\0")
 
 
 def ref_lines(rows: Iterable[tuple[int, Ref]]) -> str:

@@ -13,14 +13,17 @@ _MANY = 100
 
 
 @contextmanager
-def references_proven(cursor: Any, images: Sequence[MemoryImage]) -> Iterator[None]:
+def references_proven(
+    cursor: Any, images: Sequence[MemoryImage], proven: dict[str, set[int]] | None = None
+) -> Iterator[None]:
     """Prove the references of many new memories at once, so that Postgres need not look each of them up again.
+    `proven` are those that this transaction has proven already, by table; what comes is added.
 
     Row by row its checks take a third of the time that the rows themselves take. What they would lock is locked here
     all the same, in one statement a table. Only a superuser may leave them out; for any other role, and where an id
     is not there, they do their work and say what is wrong. Triggers that must see every row are `ENABLE ALWAYS`.
     """
-    if len(images) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, images):
+    if len(images) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, images, proven):
         yield
         return
     cursor.execute("SET LOCAL session_replication_role = replica")
@@ -44,8 +47,8 @@ def _may_skip_checks(cursor: Any) -> bool:
     return bool(cursor.fetchone() == ("on", "origin", 0))
 
 
-def _references_locked(cursor: Any, images: Sequence[MemoryImage]) -> bool:
-    """Whether every row that the images refer to is there, each now locked against deletion."""
+def _references_locked(cursor: Any, images: Sequence[MemoryImage], proven: dict[str, set[int]] | None) -> bool:
+    """Whether every row that the images refer to is there, each now locked against deletion until this is over."""
     named: dict[str, set[int | None]] = {
         "memories_project": {image.project_id for image in images},
         "memories_session": {image.session_id for image in images},
@@ -55,9 +58,11 @@ def _references_locked(cursor: Any, images: Sequence[MemoryImage]) -> bool:
         "categories_entity": {ref.id for image in images for ref in image.entities},
     }
     for table, ids in named.items():
-        wanted = sorted(found for found in ids if found is not None)
+        known = proven.setdefault(table, set()) if proven is not None else set()
+        wanted = sorted(found for found in ids - known if found is not None)
         if wanted:
             cursor.execute(f"SELECT id FROM {table} WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", [wanted])
             if len(cursor.fetchall()) != len(wanted):
                 return False
+            known.update(wanted)
     return True

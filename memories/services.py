@@ -96,7 +96,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
         title=title,
     )
     terms = memory_terms(memory_text(image, project.language))
-    images_insert(insert_block([image], [terms], vocabulary.lineages), viewer)
+    images_insert(insert_block([image], [terms], [content_hash], vocabulary.lineages), viewer)
     memory_audit(viewer, "create", None, image)
     corpus_bump()
     return Memory.objects.get(pk=image.id)

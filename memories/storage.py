@@ -22,7 +22,7 @@ from memories.copying import (
     LINKED,
     SCALARS,
     InsertBlock,
-    copy_line,
+    copy_lines,
     link_columns,
     links_copy,
     ref_lines,
@@ -90,19 +90,21 @@ def languages_of(project_ids: Iterable[int]) -> dict[int, str]:
     return dict(Project.objects.filter(pk__in=set(project_ids)).values_list("id", "language"))
 
 
-def images_insert(block: InsertBlock, viewer: Viewer, *, of_batch: bool = False) -> None:
+def images_insert(
+    block: InsertBlock, viewer: Viewer, *, of_batch: bool = False, proven: dict[str, set[int]] | None = None
+) -> None:
     """Store new memories, their links, and the links that others had to them before they came.
 
     `of_batch`: they are not written down for the derived index one by one; whoever calls this does that at the end,
-    by `batch_write_down`.
+    by `batch_write_down`. `proven` is for `references_proven`.
     """
     images, lines = block.images, block.lines
     targets = _targets_of(images)
     for at, image in enumerate(images):
         if (linked := _superseded_by_link(image, targets)) is not image:
             images[at] = linked
-            lines[at] = copy_line(linked, block.terms[at], block.columns[at])
-    with connection.cursor() as cursor, references_proven(cursor, images):
+            lines[at : at + 1] = copy_lines([linked], [block.terms[at]], [block.hashes[at]], [block.columns[at]])
+    with connection.cursor() as cursor, references_proven(cursor, images, proven):
         if of_batch:
             cursor.execute("SET LOCAL mnemoscope.batch = 'on'")
         with cursor.copy(COPY_MEMORIES) as copy:

@@ -64,6 +64,8 @@ class ImportRun:
     """Hash of (project, id) -> hash of the record, for those met earlier in this import."""
     used: set[int] = field(default_factory=set)
     """The projects that memories of this import are in."""
+    proven: dict[str, set[int]] = field(default_factory=dict)
+    """The rows that memories of this import refer to and that are locked, by table."""
     analyze_at: int = ANALYZE_FROM
     stage: Staging | None = None
     """Where it goes into the search index as well; None for a dry run."""

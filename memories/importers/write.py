@@ -109,16 +109,20 @@ def records_write(
         if stage:
             stack.callback(stage.close)
         pool = stack.enter_context(analysers())
-        writer = stack.enter_context(_thread("import-writer"))
+        builder, writer = (stack.enter_context(_thread(f"import-{name}")) for name in ("builder", "writer"))
         for block, fraction in stack.enter_context(_blocks(reading)):
             run.met += len(block)
-            if images := _block_match(run, block):
-                staged = _goes_into_index(run, len(images) / len(block), fraction)
-                terms = _analyse(run, images, stage if staged and stage else pool)
-                waiting.append((writer.submit(_ready, images, terms, run.vocabulary.lineages), staged))
+            built: Future[_Built] | None = None
+            if new := _block_match(run, block):
+                staged = _goes_into_index(run, len(new) / len(block), fraction)
+                built = builder.submit(_built, run, new, stage if staged and stage else pool)
+                waiting.append((writer.submit(_ready, built, run.vocabulary.lineages), staged))
             # One in, one out: whoever analyses always finds another block waiting.
             if len(waiting) >= AHEAD:
                 _block_insert(run, *waiting.popleft())
+            # What names mean is that of its own block: the vocabulary of the next one may change it.
+            if built:
+                built.result()
             progress(run.tally, fraction)
         while waiting:
             _block_insert(run, *waiting.popleft())
@@ -190,21 +194,31 @@ def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bo
     return run.stage is not None and run.stage.is_open(share * (expected - run.met + BLOCK))
 
 
-def _analyse(run: ImportRun, images: list[MemoryImage], whom: Analysers | Staging) -> "Future[list[str]]":
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """New memories of a block as they will be stored, and their terms, which another process makes."""
+
+    images: list[MemoryImage]
+    hashes: list[str]
+    terms: "Future[list[str]]"
+
+
+def _built(run: ImportRun, new: list[tuple[Incoming, int]], whom: Analysers | Staging) -> _Built:
     language = {project.id: project.language for project in run.projects.values()}
+    images = [_image(run, one, memory_id) for one, memory_id in new]
     texts = [memory_text(image, language[image.project_id]) for image in images]
-    return whom.submit([image.id for image in images], texts)
+    terms = whom.submit([image.id for image in images], texts)
+    return _Built(images, [one.content_hash for one, _ in new], terms)
 
 
-def _ready(
-    images: list[MemoryImage], terms: "Future[list[str]]", lineages: Mapping[int, tuple[int, ...]]
-) -> InsertBlock:
-    return insert_block(images, terms.result(), lineages)
+def _ready(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> InsertBlock:
+    block = built.result()
+    return insert_block(block.images, block.terms.result(), block.hashes, lineages)
 
 
 def _block_insert(run: ImportRun, ready: "Future[InsertBlock]", staged: bool) -> None:
     block = ready.result()
-    images_insert(block, run.viewer, of_batch=True)
+    images_insert(block, run.viewer, of_batch=True, proven=run.proven)
     if staged and run.stage:
         run.stage.confirm(block)
     run.tally.created += len(block.images)
@@ -220,8 +234,8 @@ def _analyze(tables: str) -> None:
         cursor.execute(f"ANALYZE {tables}")
 
 
-def _block_match(run: ImportRun, block: list[Item]) -> list[MemoryImage]:
-    """What of a block is new, as it will be stored. Changed ones are updated here, the others only counted."""
+def _block_match(run: ImportRun, block: list[Item]) -> list[tuple[Incoming, int]]:
+    """What of a block is new, with the ids it gets. Changed ones are updated here, the others only counted."""
     incoming: list[Incoming] = []
     for item in block:
         match item:
@@ -238,8 +252,7 @@ def _block_match(run: ImportRun, block: list[Item]) -> list[MemoryImage]:
     new, changed = _compared(run, incoming)
     _names_ensure(run, [*new, *(one for one, _ in changed)])
     _changed_update(run, changed)
-    ids = memory_ids_draw(len(new)) if new else []
-    return [_image(run, one, memory_id) for one, memory_id in zip(new, ids, strict=True)]
+    return list(zip(new, memory_ids_draw(len(new)), strict=True)) if new else []
 
 
 def _validated(found: Found) -> Incoming | Refusal:
