@@ -1,6 +1,6 @@
 """The weighted terms of a memory for its `tsvector` column and the index. Pure: other processes may run it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from search.analysis import index_terms, to_tsvector
 from search.placing import PlacedTerms, placed_terms
@@ -11,9 +11,8 @@ _MAX_VECTOR_BYTES = 1_000_000
 _SURELY_FITS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryText:
-    """What of a memory is searched for words."""
+class MemoryText(NamedTuple):
+    """What of a memory is searched for words. A tuple: they go to another process by the thousand."""
 
     title: str
     tags: tuple[str, ...]

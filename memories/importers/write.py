@@ -80,6 +80,9 @@ class Incoming:
     volatile: frozenset[str]
 
 
+# Its project, whether it has an id, and that or the hash of its text.
+Key = tuple[int, bool, str]
+
 # What a block holds once it is read: memories, vocabulary yet to be looked at, and what cannot be read.
 Item = Incoming | Found | Refusal
 
@@ -247,9 +250,8 @@ def _block_match(run: ImportRun, block: list[Item]) -> list[tuple[Incoming, int]
                 vocabulary_take(run, item)
     run.tally.valid += len(incoming)
     projects_ensure(run, {_project_of(run, one.record) for one in incoming})
-    incoming = [one for one in incoming if _may_write(run, one)]
-    incoming = [one for one in incoming if _is_first(run, one)]
-    new, changed = _compared(run, incoming)
+    keyed = [(_key_of(run, one), one) for one in incoming if _may_write(run, one)]
+    new, changed = _compared(run, [(key, one) for key, one in keyed if _is_first(run, key, one)])
     _names_ensure(run, [*new, *(one for one, _ in changed)])
     _changed_update(run, changed)
     return list(zip(new, memory_ids_draw(len(new)), strict=True)) if new else []
@@ -306,17 +308,17 @@ def _may_write(run: ImportRun, one: Incoming) -> bool:
     return False
 
 
-def _key_of(run: ImportRun, one: Incoming) -> tuple[int, bool, str]:
+def _key_of(run: ImportRun, one: Incoming) -> Key:
     """What makes a memory the same as another: its id within its project, else its text."""
     project_id = run.projects[_project_of(run, one.record)].id
     return (project_id, bool(one.record.id), one.record.id or one.content_hash)
 
 
-def _is_first(run: ImportRun, one: Incoming) -> bool:
-    key, record_hash = hash(_key_of(run, one)), hash(one.record_hash)
-    if (earlier := run.seen.get(key)) is None:
-        run.seen[key] = record_hash
-        run.used.add(run.projects[_project_of(run, one.record)].id)
+def _is_first(run: ImportRun, key: Key, one: Incoming) -> bool:
+    known_as, record_hash = hash(key), hash(one.record_hash)
+    if (earlier := run.seen.get(known_as)) is None:
+        run.seen[known_as] = record_hash
+        run.used.add(key[0])
         return True
     if earlier == record_hash:
         run.tally.unchanged += 1
@@ -327,13 +329,15 @@ def _is_first(run: ImportRun, one: Incoming) -> bool:
     return False
 
 
-def _compared(run: ImportRun, incoming: list[Incoming]) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
+def _compared(
+    run: ImportRun, incoming: list[tuple[Key, Incoming]]
+) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
     """The new ones, and the changed ones with the id of the memory that each changes."""
-    stored = _stored(run, incoming)
+    stored = _stored([key for key, _ in incoming])
     new: list[Incoming] = []
     changed: list[tuple[Incoming, int]] = []
-    for one in incoming:
-        known = stored.get(_key_of(run, one))
+    for key, one in incoming:
+        known = stored.get(key)
         if known is None:
             new.append(one)
         elif known[1] == one.record_hash:
@@ -353,11 +357,11 @@ def _compared(run: ImportRun, incoming: list[Incoming]) -> tuple[list[Incoming],
     return new, changed
 
 
-def _stored(run: ImportRun, incoming: list[Incoming]) -> dict[tuple[int, bool, str], tuple[int, str]]:
+def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:
     """What is stored under the same keys: id and record hash. The oldest counts where several are the same."""
-    stored: dict[tuple[int, bool, str], tuple[int, str]] = {}
+    stored: dict[Key, tuple[int, str]] = {}
     for column, named in (("external_id", True), ("content_hash", False)):
-        keys = [key for key in (_key_of(run, one) for one in incoming) if key[1] is named]
+        keys = [key for key in wanted if key[1] is named]
         if not keys:
             continue
         with connection.cursor() as cursor:
