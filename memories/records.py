@@ -8,7 +8,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -213,6 +212,7 @@ def _whole_items(value: object) -> list[Any]:
     return _items(value)
 
 
+@lru_cache(maxsize=65_536)
 def normalise_tag(text: str) -> str:
     """A tag as it is stored: composed, case folded, no blanks."""
     if text.isascii():
@@ -386,8 +386,10 @@ def _entity(item: Any) -> Any:
     if isinstance(item, dict):
         name, kind = item.get("name"), item.get("type")
         if isinstance(name, str) and isinstance(kind, str):
-            with suppress(ValidationError):
+            try:
                 return _entity_named(name, kind)
+            except ValidationError:
+                return item
     return item
 
 
@@ -417,8 +419,10 @@ def _concepts(value: object) -> list[Any]:
 def _concept(item: Any) -> Any:
     """As `_entity`, for those that are plain names."""
     if isinstance(item, str):
-        with suppress(ValidationError):
+        try:
             return _concept_named(item)
+        except ValidationError:
+            return item
     return item
 
 
