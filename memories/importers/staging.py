@@ -31,6 +31,7 @@ class Staging:
         self._kept = kept
         self._refused = False
         self._pool: ProcessPoolExecutor | None = None
+        self._ended: Future[None] | None = None
 
     def is_open(self, expected: float) -> bool:
         """Whether memories go into the index, for an import that will have so many new ones from here on."""
@@ -58,10 +59,15 @@ class Staging:
         self._pool.submit(stage_process.confirm, lines)
         step("block stored")
 
+    def end(self) -> None:
+        """Say that nothing more comes."""
+        if self._pool is not None:
+            self._ended = self._pool.submit(stage_process.finish)
+
     def finish(self) -> None:
         """Wait until all of it is on the disk."""
-        if self._pool is not None:
-            self._pool.submit(stage_process.finish).result()
+        if self._ended is not None:
+            self._ended.result()
             self.close()
             step("stage written")
 

@@ -130,14 +130,16 @@ def records_write(
         while waiting:
             _block_insert(run, *waiting.popleft())
             progress(run.tally, 1.0)
+        if stage:
+            stage.end()
         deferred_write(run)
+        if run.tally.created:
+            batch_write_down(batch_id)
+        # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
+        if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
+            _analyze(_SEARCHED)
         if stage:
             stage.finish()
-    if run.tally.created:
-        batch_write_down(batch_id)
-    # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
-    if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
-        _analyze(_SEARCHED)
     run.tally.made = dict(run.vocabulary.made)
     return run.tally
 
