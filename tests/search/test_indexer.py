@@ -232,7 +232,8 @@ def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
 @contextmanager
 def other_follower():
     """Another session that follows this database, as a process on another machine does."""
-    with connection.get_new_connection(connection.get_connection_params()) as other:
+    # Not of the pool, whose connections commit each statement by itself: the lock would be gone at once.
+    with connection.Database.connect(**connection.get_connection_params()) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [database.FOLLOW_LOCK])
         yield other
 
