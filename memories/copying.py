@@ -84,7 +84,7 @@ def _copied(values: Sequence[Any]) -> list[str]:
     if kinds == {str}:
         return _escaped_each(values)
     if kinds == {tuple}:
-        return _escaped_each([_array(items) for items in values])
+        return _escaped_each([array_literal(items) for items in values])
     if kinds == {NoneType}:
         return [_NULL] * len(values)
     # Numbers and moments need no escaping.
@@ -106,7 +106,8 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
-def _array(items: Sequence[str]) -> str:
+def array_literal(items: Sequence[str]) -> str:
+    """An array as Postgres reads it: written at once, where a parameter is written item by item."""
     if not items:
         return "{}"
     text = "\0".join(items).replace("\\", "\\\\").replace('"', '\\"')

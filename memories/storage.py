@@ -22,6 +22,7 @@ from memories.copying import (
     LINKED,
     SCALARS,
     InsertBlock,
+    array_literal,
     copy_lines,
     link_columns,
     links_copy,
@@ -186,8 +187,8 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
         cursor.execute(
             "SELECT link.memory_id, link.ordinal, link.rel, link.target, memory.project_id"
             " FROM memories_memorylink link JOIN memories_memory memory ON memory.id = link.memory_id"
-            " WHERE link.target_memory_id IS NULL AND link.target = ANY(%s)",
-            [list({name for _, name in arrived})],
+            " WHERE link.target_memory_id IS NULL AND link.target = ANY(%s::text[])",
+            [array_literal(list({name for _, name in arrived}))],
         )
         found = [
             (memory_id, ordinal, rel, arrived[project_id, target])

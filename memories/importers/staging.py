@@ -78,6 +78,9 @@ class Staging:
 
 def _line(image: MemoryImage, columns: dict[str, list[int]], stored: rows.Stored) -> tuple[Any, ...]:
     """In the order of `Row`."""
+    created = (image.created_at - _EPOCH) // _MICROSECOND
+    # Most were never changed.
+    updated = created if image.updated_at is image.created_at else (image.updated_at - _EPOCH) // _MICROSECOND
     return (
         image.id,
         (image.project_id, image.memory_type, image.agent, image.source, stored.state),
@@ -89,8 +92,8 @@ def _line(image: MemoryImage, columns: dict[str, list[int]], stored: rows.Stored
             columns["entity_ids"],
             image.authors,
         ),
-        (image.created_at - _EPOCH) // _MICROSECOND,
-        (image.updated_at - _EPOCH) // _MICROSECOND,
+        created,
+        updated,
         stored.title,
         stored.digest,
     )

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.utils import timezone
@@ -24,7 +24,7 @@ from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.building import names_ensure, record_image, sessions_ensure
-from memories.copying import InsertBlock, insert_block
+from memories.copying import InsertBlock, array_literal, insert_block
 from memories.images import MemoryImage, content_hash_of
 from memories.importers.analysers import Analysers, analysers
 from memories.importers.base import Found, Reading, Refusal
@@ -67,8 +67,7 @@ _SEARCHED = (
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False).encode
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """A valid record with what it is known by. `raw` is its canonical JSON text."""
 
     location: str
@@ -370,8 +369,8 @@ def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:
             # Through memory_external_idx and memory_content_hash_idx.
             cursor.execute(
                 f"SELECT project_id, {column}, id, record_hash FROM memories_memory"
-                f" WHERE project_id = ANY(%s) AND {column} = ANY(%s) ORDER BY id DESC",
-                [list({key[0] for key in keys}), [key[2] for key in keys]],
+                f" WHERE project_id = ANY(%s) AND {column} = ANY(%s::text[]) ORDER BY id DESC",
+                [list({key[0] for key in keys}), array_literal([key[2] for key in keys])],
             )
             for project_id, name, memory_id, record_hash in cursor.fetchall():
                 stored[project_id, named, name] = (memory_id, record_hash)
