@@ -20,7 +20,8 @@ from config.version import VERSION
 from memories.health import database_answers
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
-from memories.records import MemoryChanges, StrictMemoryRecord, refuse, unstorable
+from memories.records import MemoryChanges, StrictMemoryRecord, unstorable
+from memories.refusals import refuse
 from memories.services import MemoryNotFound, memory_create, memory_delete, memory_restore, memory_update
 from memories.status import SiteStatus, site_status
 from search.engines.health import index_health

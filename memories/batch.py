@@ -12,7 +12,7 @@ from access.viewer import Viewer
 from config.errors import GUARDED, errors
 from memories.api import MemoryReply, memory_reply, only_parameters
 from memories.queries import MemoryDetail, memory_details
-from memories.records import refuse
+from memories.refusals import refuse
 from search.query import SORT_ALIASES
 
 MOST_IDS = 100

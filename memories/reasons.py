@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from memories.records import MemoryRecord, kind_of, shown
+from memories.records import MemoryRecord
+from memories.refusals import kind_of, shown
 
 
 def reasons(error: ValidationError, model: type[BaseModel] = MemoryRecord) -> list[str]:

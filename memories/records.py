@@ -8,7 +8,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -22,9 +22,10 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from categories.paths import PathError, clean_name, is_clean, parse_path
+from memories.moments import parse_moment
+from memories.refusals import kind_of, refuse, shown
 
 MAX_CONTENT = 1_000_000
 MAX_SUMMARY = 100_000
@@ -39,43 +40,11 @@ DEFAULT_ENTITY_TYPE = "thing"
 DEFAULT_REL = "links-to"
 SUPERSEDED_BY_REL = "superseded-by"
 
-# From here on a number is milliseconds: as seconds it would be the year 5138.
-MILLISECONDS_FROM = 10**11
-
 _WHITESPACE = re.compile(r"\s+")
 # `person:Ann` has a type; `std::vector`, `https://…`, `C:\x` and `Note: this` do not.
 _TYPED_NAME = re.compile(r"(?P<type>[^\W\d_][\w-]+):(?P<name>[^\s:/\\].*)", re.DOTALL)
 _HEADING = re.compile(r"^ {0,3}#{1,6}\s+(?P<title>.*?)\s*#*\s*$", re.MULTILINE)
 _SENTENCE = re.compile(r".+?[.!?。](?=\s|$)", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?\d{9,}(?:\.\d+)?|[+-]?\d+\.\d+")
-
-
-def refuse(reason: str) -> PydanticCustomError:
-    """A reason of our own, shown to people as it is."""
-    return PydanticCustomError("refused", "{reason}", {"reason": reason})
-
-
-def shown(value: object) -> str:
-    """A value as a reason quotes it: short, on one line."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…" + text[0]
-
-
-def kind_of(value: object) -> str:
-    """The JSON kind of a value, in words."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, list | tuple):
-        return "a list"
-    return "a date" if isinstance(value, date) else type(value).__name__
 
 
 def _text(value: object) -> str:
@@ -128,58 +97,6 @@ def _content(value: object) -> str:
     if not text.strip():
         raise refuse("is empty; a memory needs a text")
     return _limited(text, MAX_CONTENT)
-
-
-def parse_moment(value: object) -> datetime | None:
-    """A point in time from ISO 8601, a date, float seconds or integer milliseconds. Without an offset it is UTC."""
-    if value is None or value == "":
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float | date):
-        raise refuse(f"must be a date, not {kind_of(value)}: write ISO 8601, such as 2026-08-05T14:30:00+02:00")
-    if isinstance(value, str):
-        text = value.strip()
-        # A year and a dash are no number, nor is most else.
-        if text[4:5] != "-" and _NUMBER.fullmatch(text):
-            return _moment_of_number(float(text) if "." in text else int(text), value)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise refuse(
-                f"{shown(value)} is not a date: write ISO 8601, such as 2026-08-05 or 2026-08-05T14:30:00+02:00, "
-                "or seconds since 1970"
-            ) from None
-    elif isinstance(value, datetime):
-        moment = value
-    elif isinstance(value, date):
-        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    else:
-        return _moment_of_number(value, value)
-    return _in_range(moment if moment.tzinfo else moment.replace(tzinfo=UTC), value)
-
-
-def _moment_of_number(number: float, value: object) -> datetime:
-    if not math.isfinite(number):
-        raise refuse(f"{shown(value)} is not a date")
-    seconds = number / 1000 if abs(number) >= MILLISECONDS_FROM else number
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    except OverflowError:
-        raise refuse(f"{shown(value)} is not a date between the years 1 and 9999") from None
-    return _in_range(moment, value)
-
-
-_FURTHEST_OFFSET = timedelta(hours=16)
-
-
-def _in_range(moment: datetime, value: object) -> datetime:
-    if moment.tzinfo is UTC:
-        return moment
-    try:
-        in_utc = moment.astimezone(UTC)
-    except OverflowError:
-        raise refuse(f"{shown(value)} is not a date between the years 1 and 9999") from None
-    # Postgres reads no further offset.
-    return moment if abs(moment.utcoffset() or timedelta()) < _FURTHEST_OFFSET else in_utc
 
 
 def _items(value: object) -> list[Any]:

@@ -24,9 +24,8 @@ from memories.records import (
     Slug100,
     Text,
     Weight,
-    refuse,
-    shown,
 )
+from memories.refusals import refuse, shown
 
 
 class ProjectRecord(Record):

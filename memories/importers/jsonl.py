@@ -11,7 +11,8 @@ from typing import IO, Any, cast
 from pydantic_core import from_json
 
 from memories.importers.base import Found, Importer, ImportFailed, Options, Reading, Refusal
-from memories.records import kind_of, unstorable
+from memories.records import unstorable
+from memories.refusals import kind_of
 
 MAX_LINE = 20 * 1024 * 1024
 _GZIP = b"\x1f\x8b"

@@ -15,7 +15,8 @@ import yaml
 from categories.paths import MAX_DEPTH
 from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
 from memories.reasons import field_names
-from memories.records import MAX_CONTENT, MemoryRecord, shown
+from memories.records import MAX_CONTENT, MemoryRecord
+from memories.refusals import shown
 
 SUFFIXES = (".md", ".markdown")
 # No memory's text is longer, even in characters of four bytes; with room for the front matter.
