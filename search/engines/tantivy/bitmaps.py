@@ -19,8 +19,9 @@ _SHARED = 150
 # Where up to one place in sixteen is in a set, a roaring bitmap lists them, and two sets take a step for each of the
 # smaller one. From one in fifty on it takes less time to count with all others, which are a bit for every place.
 _LISTED, _LONG_LIST = 16, 50
-# Of so many places of a value it is looked at first whether one of them is in a set: of most values one is.
-_WITNESSES = 24
+# Of so many places of a value it is looked at whether one of them is in a set, before all are: of most values one is,
+# and mostly one of the first.
+_WITNESSES, _FIRST_WITNESSES = 64, 16
 # Values with fewer places than these are looked at place by place.
 _FEWEST = 16
 
@@ -89,7 +90,9 @@ class Bitmaps:
 
     def witnessed(self, mask: Mask) -> Mask:
         """Of which of the codes it is plain that some of the mask have it; others may have it too."""
-        found: Mask = np.logical_or.reduce(mask.take(self._witnesses), axis=0)
+        found: Mask = np.logical_or.reduce(mask.take(self._witnesses[:_FIRST_WITNESSES]), axis=0)
+        left = np.flatnonzero(~found)
+        found[left] = np.logical_or.reduce(mask.take(self._witnesses[_FIRST_WITNESSES:, left]), axis=0)
         return found
 
 
@@ -148,8 +151,9 @@ class Rare:
 
 
 def _witnesses(starts: Array, lengths: Array, places: Array, number: int = _WITNESSES) -> Array:
-    """Of each value some of its places, as rows: the first of each, and so on."""
-    return places[starts + lengths * np.arange(number)[:, None] // number]
+    """Of each value some of its places, as rows. Rows next to each other are of places far apart."""
+    rows = np.arange(number) * 37 % number
+    return places[starts + lengths * rows[:, None] // number]
 
 
 def is_shared(starts: Array) -> bool:

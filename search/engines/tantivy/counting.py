@@ -66,7 +66,7 @@ class Counting:
         mask = self._matches.of(plan, without_includes=key)
         if (counted := self._no_values.get((id(mask), key))) is not None:
             return counted
-        return int(np.count_nonzero(self._matches.none(key).take(self._matches.slots(mask))))
+        return int(np.count_nonzero(self._matches.none(key) & mask))
 
     def facet(self, plan: Plan, request: FacetRequest) -> FacetCounts:
         mask = self._matches.of(plan, without_includes=request.key)
@@ -108,12 +108,18 @@ class Counting:
 
     def buckets(self, mask: Mask, now: datetime) -> tuple[int, ...]:
         moments = [days.microseconds_of(now - timedelta(days=n)) for n in BUCKET_DAYS]
-        quarters = self._quarters_of(mask)
+        first = moments[-1] // (QUARTER * 1_000_000)
         # Most memories are older than the longest bucket.
-        some = np.flatnonzero(quarters >= moments[-1] // (QUARTER * 1_000_000))
-        found = values_at(self._view, "created", self._matches.slots(mask)[some])
+        if (quarters := self._quarters.get(id(mask))) is not None:
+            recent = self._matches.slots(mask)[np.flatnonzero(quarters >= first)]
+        else:
+            late = np.zeros(len(mask), np.bool_)
+            for part in self._view.parts:
+                late[part.slots] = part.arrays["quarter"] >= first
+            recent = np.flatnonzero(late & mask)
+        found = values_at(self._view, "created", recent)
         since = [int(np.count_nonzero(found >= moment)) for moment in moments]
-        return (*since, len(quarters) - since[-1])
+        return (*since, self._matches.count(mask) - since[-1])
 
     def _quarters_of(self, mask: Mask) -> Array:
         if (known := self._quarters.get(id(mask))) is None:
