@@ -49,6 +49,7 @@ def engine(request, settings, index, monkeypatch):
     settings.SEARCH_ENGINE = request.param.removesuffix("-large")
     if request.param == "tantivy-large":
         monkeypatch.setattr("search.engines.tantivy.counting._WORTH_BITMAPS", -1)
+        monkeypatch.setattr("search.engines.tantivy.counting._WORTH_LEFT", -1)
         monkeypatch.setattr("search.engines.tantivy.counting._LARGE_PART", 0)
         monkeypatch.setattr("search.engines.tantivy.counting._LARGE_SHARE", 0)
         # Values of one memory are counted with the others that few have.

@@ -27,6 +27,7 @@ def test_bitmaps_are_made_before_a_large_set_is_counted(memories, monkeypatch):
     # Not for a handful of memories.
     assert not made.is_set()
     monkeypatch.setattr("search.engines.tantivy.counting._WORTH_BITMAPS", 1)
+    monkeypatch.setattr("search.engines.tantivy.counting._WORTH_LEFT", 1)
     monkeypatch.setattr("search.engines.tantivy.counting._LARGE_PART", 0)
     TantivyEngine().make_ready()
     assert made.wait(10)

@@ -20,9 +20,10 @@ from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
 from search.histogram import DayCount
 
-# From so many memories on, up to all but so many, values are counted by bitmaps in those parts that are as large and
-# of which they are such a share.
-_WORTH_BITMAPS = 60_000
+# From so many memories on, and where at least so many are left, values are counted by bitmaps in those parts that are
+# as large and of which they are such a share.
+_WORTH_BITMAPS = 90_000
+_WORTH_LEFT = 60_000
 _LARGE_PART = 50_000
 _LARGE_SHARE = 0.05
 # For so many plans their days are kept.
@@ -149,14 +150,14 @@ class Counting:
 
     def make_ready(self) -> None:
         """Have the bitmaps made that large sets are counted by, where there can be such sets."""
-        if self._view.manifest.memories > 2 * _WORTH_BITMAPS:
+        if self._view.manifest.memories > _WORTH_BITMAPS + _WORTH_LEFT:
             for part in self._view.parts:
                 if part.size >= _LARGE_PART:
                     part.bitmaps(MULTIPLE[0])
 
     def _counter(self, column: str, mask: Mask) -> Counter:
         hits = self._matches.count(mask)
-        if not _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_BITMAPS:
+        if not _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_LEFT:
             return _Counted(self._count(column, mask))
         length = self._view.sizes[column]
         rest = np.zeros(length, np.int64)
