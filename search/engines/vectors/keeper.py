@@ -8,6 +8,7 @@ Changes are taken in by these steps, in this order; killed between any two of th
 """
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -235,7 +236,7 @@ def drop() -> None:
     files.discard()
     with transaction.atomic():
         changes.write_down_for("")
-    files.remove_others([])
+    shutil.rmtree(files.folder(), ignore_errors=True)
 
 
 @contextmanager
