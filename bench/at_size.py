@@ -25,6 +25,7 @@ from bench.peers.base import Peer, PeerUnavailableError
 from bench.peers.engines import PostgresPeer, forget_index, indexer
 from bench.query_log import SAMPLED_RECORDS, QueryLog, build_query_log
 from bench.telling import Teller
+from config.serving import steady_memory
 from memories.models import Memory
 from memories.records import MemoryChanges
 from memories.services import memory_update
@@ -108,6 +109,8 @@ class _Measuring:
             peers = self.load_peers(open_peers, database_loaded=loaded)
             subject = next((peer for name in ("tantivy", "postgres") for peer in peers if peer.name == name), peers[0])
             busy = [machine_load()]
+            # For all of them alike: the search for cycles is the process's.
+            steady_memory()
             with self.bar(f"{len(log.entries)} queries, {len(peers)} participants", len(log.entries)) as advance:
                 runs = run_log(log, self.choices.seed, peers, subject.name, self.choices.budget, advance)
             busy.append(machine_load())

@@ -78,10 +78,12 @@ def _answer_all(place: Place, queries: Sequence[Sequence[tuple[str, str]]], send
     import psutil
 
     from access.viewer import command_viewer
+    from config.serving import steady_memory
     from search.query import SearchQuery
     from search.run import run
 
     viewer = command_viewer()
+    steady_memory()
     for pairs in queries:
         result = run(SearchQuery.from_pairs(pairs).model_copy(update={"include_facets": True}), viewer)
         if result.engine != place.engine:

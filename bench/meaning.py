@@ -29,6 +29,7 @@ from bench.telling import Teller
 from bench.vectors import write_block
 from categories.terms import ENTITIES, RELATIONSHIPS, Searched, terms_catch_up
 from categories.vectors import WaitingRow, vectors_write
+from config.serving import steady_memory
 from memories import embeddings
 from memories.embedders import EmbedderUnavailable, HashedWords, load_embedder
 from memories.models import Corpus as Revision
@@ -122,6 +123,7 @@ def _measure(size: int, choices: Choices, teller: Teller, work: Path) -> Meaning
     queries = [entry.query for entry in log.entries if entry.kind in KEYWORDS or entry.kind == "word_and_filter"]
     teller.say(f"{len(queries)} queries, in each mode once")
     busy = [machine_load()]
+    steady_memory()
     with peer.turn():
         found, left_out = _latencies(queries)
     busy.append(machine_load())
