@@ -207,7 +207,7 @@ def _latencies(queries: Sequence[SearchQuery]) -> tuple[dict[str, Spread], int]:
         for mode in (Mode.KEYWORD, Mode.HYBRID, Mode.UNIFIED):
             asked = query.model_copy(update={"mode": mode, "include_facets": True})
             # What another mode has read of the vectors is not to be had for nothing.
-            nearest.forget()
+            nearest.forget_readings()
             begin = time.perf_counter()
             if mode == Mode.UNIFIED:
                 answer = unified(asked, viewer)

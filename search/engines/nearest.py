@@ -203,11 +203,16 @@ def _vector(meaning: Meaning) -> npt.NDArray[np.float32]:
     return np.frombuffer(meaning.vector, np.float32)
 
 
-def forget() -> None:
-    """Drop what is kept. For tests, whose transactions take the revision back."""
-    global _sample
+def forget_readings() -> None:
+    """Drop what was read for questions that may come again."""
     with _lock:
         _readings.clear()
+
+
+def forget() -> None:
+    """Drop all that is kept. For tests, whose transactions take the revision back."""
+    global _sample
+    forget_readings()
     _sample = ((), np.empty((0, 0), np.float32))
 
 
