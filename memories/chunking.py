@@ -60,11 +60,15 @@ def windows(text: str, offsets: Offsets, size: int, overlap: int = OVERLAP) -> l
         return [Window(0, len(text))]
     breaks = _breaks(text, offsets)
     found: list[Window] = []
-    begin = 0
+    begin = end = 0
     while count - begin > size:
         cut = _even_cut(breaks, begin, count, size, overlap)
+        if cut <= end:
+            # A long word comes next, and with an overlap it does not fit.
+            begin = end
+            continue
         found.append(_window(text, offsets, begin, cut))
-        begin = _next_begin(breaks, begin, cut, overlap)
+        begin, end = _next_begin(breaks, begin, cut, overlap), cut
     found.append(_window(text, offsets, begin, count))
     return found
 

@@ -43,6 +43,10 @@ def test_windows_cover_the_text_and_fit(text, tokenizer, size_and_overlap):
         assert not text[before.end : after.start].strip()
 
 
+def test_a_word_that_leaves_no_room_for_an_overlap_begins_a_window():
+    assert windows("a a a.", spans_of("a a a.", PIECES), 2, 1) == [Window(0, 3), Window(4, 6)]
+
+
 @given(texts, tokenizers, sizes_and_overlaps())
 def test_windows_cut_no_word_that_fits(text, tokenizer, size_and_overlap):
     size, overlap = size_and_overlap
