@@ -23,7 +23,7 @@ from search.engines.arrays import DamagedError
 from search.engines.tantivy import outbox, rows, staged, store
 from search.engines.tantivy.database import consistent, writing
 from search.engines.tantivy.parts import Row
-from search.engines.tantivy.pauses import POLL_SECONDS, retry_seconds, wait
+from search.engines.tantivy.pauses import POLL_SECONDS, retry_seconds, wait, wait_to_retry
 from search.engines.tantivy.steps import step
 from search.engines.tantivy.store import NoIndexError
 from search.engines.tantivy.writer import PART_ROWS, Writer
@@ -290,11 +290,8 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
             store.report_damage(str(error))
             wait(retry_seconds(0), stop)
         except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
-            pause = retry_seconds(failures)
+            wait_to_retry("The search index could not be brought up to date", failures, stop)
             failures += 1
-            logger.exception("The search index could not be brought up to date; trying again in %s s.", pause)
-            connection.close()
-            wait(pause, stop)
 
 
 def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int], None]) -> None:

@@ -1,7 +1,12 @@
 """How long who follows the database waits: for the next change, and after a failure."""
 
+import logging
 import time
 from collections.abc import Callable
+
+from django.db import connection
+
+logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
 _RETRY_SECONDS = (1, 2, 5, 15, 30)
@@ -10,6 +15,14 @@ _RETRY_SECONDS = (1, 2, 5, 15, 30)
 def retry_seconds(failures: int) -> int:
     """How long to wait after one failure more than these in a row."""
     return _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
+
+
+def wait_to_retry(failed: str, failures: int, stop: Callable[[], bool]) -> None:
+    """Log the error that is handled, and wait on a new connection; the longer, the more failures there were before."""
+    seconds = retry_seconds(failures)
+    logger.exception("%s; trying again in %s s.", failed, seconds)
+    connection.close()
+    wait(seconds, stop)
 
 
 def wait(seconds: float, stop: Callable[[], bool]) -> None:

@@ -21,7 +21,7 @@ from memories.vectors import serving_id
 from search.engines.arrays import DamagedError, Mask, bits_write
 from search.engines.base import Ids
 from search.engines.tantivy.database import consistent
-from search.engines.tantivy.pauses import POLL_SECONDS, retry_seconds, wait
+from search.engines.tantivy.pauses import POLL_SECONDS, wait, wait_to_retry
 from search.engines.tantivy.steps import step
 from search.engines.vectors import changes, files
 from search.engines.vectors.files import Manifest, Rows, Segment
@@ -131,9 +131,7 @@ def _merged(segments: Sequence[Segment], live: Mask) -> Segment:
     return files.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
 
 
-def keep_up(
-    progress: Callable[[int, int], None] = lambda done, total: None, stop: Callable[[], bool] = lambda: False
-) -> bool:
+def keep_up(stop: Callable[[], bool] = lambda: False) -> bool:
     """Bring the replica up to date with the vectors; says whether there was anything to do. Raises StoppedError."""
     model_id = serving_id()
     manifest = files.read_manifest()
@@ -149,7 +147,7 @@ def keep_up(
         or manifest.model_id != model_id
         or not now.follows(manifest.name, manifest.revision)
     ):
-        build(progress, stop)
+        build(stop)
         return True
     if now.revision == manifest.revision:
         return False
@@ -157,10 +155,10 @@ def keep_up(
         keeping = _Keeping.open(manifest)
     except DamagedError as error:
         logger.warning("The replica of the vectors is made anew: %s.", error)
-        build(progress, stop)
+        build(stop)
         return True
     if keeping.is_wasteful or len(now.memory_ids) > _MOST_TAKEN:
-        build(progress, stop)
+        build(stop)
         return True
     _take_in(keeping)
     return True
@@ -179,9 +177,7 @@ def _take_in(keeping: _Keeping) -> None:
     step("changes of vectors forgotten")
 
 
-def build(
-    progress: Callable[[int, int], None] = lambda done, total: None, stop: Callable[[], bool] = lambda: False
-) -> Manifest:
+def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
     """Make a new replica of all vectors of the model that serves. Raises StoppedError."""
     _anew.clear()
     files.folder().mkdir(parents=True, exist_ok=True)
@@ -202,7 +198,6 @@ def build(
                     raise StoppedError
                 made.append((f"{name}-{len(made) + 1:06d}.rows", len(ids)))
                 files.write_segment(made[-1][0], files.segment_of(ids, vectors))
-                progress(sum(size for _, size in made), now.chunks)
     except BaseException:
         # Half a replica is of no use to anybody either.
         files.remove_others([])
@@ -262,11 +257,8 @@ def _follow(stop: Callable[[], bool]) -> None:
             except StoppedError:
                 return
             except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
-                pause = retry_seconds(failures)
+                wait_to_retry("The replica of the vectors could not be brought up to date", failures, stop)
                 failures += 1
-                logger.exception("The replica of the vectors is not brought up to date; trying again in %s s.", pause)
-                connection.close()
-                wait(pause, stop)
                 continue
             if not done:
                 wait(POLL_SECONDS, stop)
