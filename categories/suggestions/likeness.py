@@ -1,6 +1,7 @@
 """Memories that say nearly the same, and memories whose place a newer one may have taken; each within its project."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,16 +9,18 @@ from typing import Any
 
 import numpy as np
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 
 from categories.suggestions.cues import REPLACED_RELS, REPLACING_RELS, find_cue
 from categories.suggestions.proposals import Kind, Proposal
 from memories.models import MemoryLink
 from search.analysis import STOPWORDS
+from search.engines.vectors.table import from_the_index
 from search.relevance import Vector, chunks_of
 
 # Of the nearest chunks of all memories so many are looked at; those of other projects are left out then.
 _NEAREST = 12
+_LOOKED_AT = 40
 # Below, two memories are of one subject at most.
 _LEAST_SIMILARITY = 0.75
 # Of all their terms, so many must be in both.
@@ -34,15 +37,17 @@ _CODE = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+|_\w+)\w*")
 _LONG_WORDS = re.compile(r"\w[\w./-]{3,}\w")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
-# chunk_embedding_hnsw, once for each memory.
 _PAIRS = """
-SELECT own.memory_id, near.memory_id, 1 - (near.embedding <=> own.embedding)
+SELECT own.memory_id, near.memory_id, near.similarity
 FROM memories_chunk own CROSS JOIN LATERAL (
-    SELECT other.memory_id, other.embedding FROM memories_chunk other WHERE other.model_id = %(model)s
-    ORDER BY other.embedding <=> own.embedding LIMIT %(limit)s
+    SELECT other.memory_id, 1 - (other.embedding <=> own.embedding) AS similarity
+    FROM memories_chunk other WHERE other.model_id = %(model)s ORDER BY {distance} LIMIT %(limit)s
 ) near
-WHERE own.memory_id = ANY(%(ids)s) AND own.model_id = %(model)s AND own.ordinal = 0
-  AND near.memory_id <> own.memory_id"""
+WHERE own.memory_id = ANY(%(ids)s) AND own.model_id = %(model)s AND own.ordinal = 0"""
+# chunk_embedding_hnsw, once for each memory.
+_BY_INDEX = _PAIRS.format(distance="other.embedding <=> own.embedding")
+# Every vector, once for each memory: no index is ordered by a sum. What is no number comes last.
+_BY_ALL = _PAIRS.format(distance="(other.embedding <=> own.embedding) + 0")
 # By the primary key.
 _TEXTS = """
 SELECT id, project_id, title, content, content_hash, created_at, importance, pinned, cardinality(category_ids)
@@ -127,18 +132,28 @@ def likeness_proposals(memory_ids: Sequence[int], model_id: int, kinds: Collecti
 
 
 def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int], float]:
-    with transaction.atomic(), connection.cursor() as cursor:
-        # Of so few the planner may think that reading all chunks for each of them is cheaper.
-        cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute(_PAIRS, {"model": model_id, "ids": list(memory_ids), "limit": _NEAREST})
-        rows = cursor.fetchall()
-        cursor.execute("SET LOCAL enable_seqscan = on")
+    # Of so few the planner may think that reading all chunks for each of them is cheaper.
+    with from_the_index(_LOOKED_AT):
+        rows = _nearest(_BY_INDEX, memory_ids, model_id)
+    # Where many rows of one vector were deleted and not yet vacuumed, the index does not get past them: that there are
+    # so few is not to be learnt from it.
+    given = Counter(one for one, _, _ in rows)
+    if few := [pk for pk in memory_ids if given[pk] < _NEAREST]:
+        rows += _nearest(_BY_ALL, few, model_id)
     found: dict[tuple[int, int], float] = {}
     for one, other, similarity in rows:
-        pair = (min(one, other), max(one, other))
-        if similarity >= _LEAST_SIMILARITY:
+        if one != other and similarity >= _LEAST_SIMILARITY:
+            pair = (min(one, other), max(one, other))
             found[pair] = max(min(1.0, similarity), found.get(pair, 0.0))
     return found
+
+
+def _nearest(statement: str, memory_ids: Sequence[int], model_id: int) -> list[tuple[int, int, float]]:
+    """Memory, the one of a chunk near its first, and how near."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"model": model_id, "ids": list(memory_ids), "limit": _NEAREST})
+        rows: list[tuple[int, int, float]] = cursor.fetchall()
+    return rows
 
 
 def _read(ids: Collection[int]) -> dict[int, _Text]:

@@ -1,6 +1,7 @@
 """The vectors as pgvector has them: read by memory, all of them, or the nearest first from the HNSW index."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -62,14 +63,25 @@ def some(meaning: Meaning, ids: Iterable[int]) -> tuple[Ids, Similarities]:
     return found, similarities
 
 
-def first(meaning: Meaning, chunks: int) -> tuple[Ids, Similarities, bool]:
-    """What the index gives of so many chunks, and whether these went down to the least similarity."""
+@contextmanager
+def from_the_index(looked_at: int) -> Iterator[None]:
+    """Within, the nearest are read from the HNSW index, which looks at so many at once, and on until there are enough.
+
+    Without that, rows that were deleted or changed and not yet vacuumed, and those of another model, which stand in the
+    index too, may hide all that there is.
+    """
     with transaction.atomic(savepoint=False):
         with connection.cursor() as cursor:
-            cursor.execute(_INDEX_SETTINGS, [str(at_once(chunks)), str(_MOST_SCANNED)])
-        ids, similarities, read = _read(_FIRST, meaning, chunks=chunks)
+            cursor.execute(_INDEX_SETTINGS, [str(looked_at), str(_MOST_SCANNED)])
+        yield
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
+
+
+def first(meaning: Meaning, chunks: int) -> tuple[Ids, Similarities, bool]:
+    """What the index gives of so many chunks, and whether these went down to the least similarity."""
+    with from_the_index(at_once(chunks)):
+        ids, similarities, read = _read(_FIRST, meaning, chunks=chunks)
     return ids, similarities, read < chunks
 
 

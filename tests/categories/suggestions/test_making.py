@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 
 from access.models import AuditEvent
 from categories.models import Category, CategoryLink, Concept
@@ -170,6 +170,30 @@ def test_tags_are_compared_as_they_stand(db):
 # --- memories --------------------------------------------------------------------------------------------------------
 
 FIRE = "Fire the oven with beech wood for two hours before the first loaves go in, and keep the door shut meanwhile."
+
+
+def test_rows_that_are_gone_hide_none_that_are_there(db):
+    remember("mill", "Fire the oven", FIRE, id="one")
+    remember("mill", "Fire the oven", f"{FIRE} Sweep.", id="other")
+    embedded()
+    with connection.cursor() as cursor:
+        # Of a transaction that came to nothing the index keeps its entries, as of what was deleted, until a vacuum.
+        with transaction.atomic():
+            cursor.execute(
+                """INSERT INTO memories_chunk (memory_id, model_id, ordinal, "start", "end", embedding)
+                SELECT memory_id, model_id, n, 0, 1, embedding FROM memories_chunk, generate_series(1, 800) n"""
+            )
+            transaction.set_rollback(True)
+        # Nor do vectors without a direction, which are near to nothing.
+        cursor.execute(
+            """INSERT INTO memories_chunk (memory_id, model_id, ordinal, "start", "end", embedding)
+            SELECT memory_id, model_id, n, 0, 1, array_fill(0, ARRAY[384])::halfvec
+            FROM memories_chunk, generate_series(1, 20) n"""
+        )
+        # Of so few memories it would not read the index.
+        cursor.execute("SET LOCAL enable_sort = off")
+    made(Kind.MEMORY_DUPLICATE)
+    assert Suggestion.objects.filter(kind=Kind.MEMORY_DUPLICATE).count() == 1
 
 
 def test_memories_that_say_the_same_are_near_duplicates(db):
