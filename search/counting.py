@@ -22,7 +22,7 @@ from search.engines.base import (
     ValueCount,
 )
 from search.facets import FACET, FACETS, DateBuckets, Facet, FacetSpec, FacetValue, Kind
-from search.histogram import Histogram, build_histogram, effective_interval, histogram_domain
+from search.histogram import Histogram, build_histogram, build_hours, effective_interval, histogram_domain
 from search.labels import local_time
 from search.planning import Planned, visible_ids
 from search.query import Interval, SearchQuery
@@ -345,6 +345,6 @@ def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Cou
         hours = engine.hours(plan, zone=zone)
         # Where only the day is known, every memory of it stands at midnight: hours would say nothing.
         if query.bucket != Interval.AUTO or len(hours) > 1:
-            return build_histogram(hours, domain, query.bucket)
+            return build_hours(hours, domain)
         return build_histogram(counts.days, domain, Interval.DAY)
     return build_histogram(counts.days, domain, query.bucket)

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from search.labels import MONTHS, day_text
 from search.query import Interval
@@ -16,10 +17,36 @@ _YEAR_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _ORDER = (Interval.HOUR, Interval.DAY, Interval.WEEK, Interval.MONTH, Interval.QUARTER, Interval.YEAR)
 
 
-class DayCount(NamedTuple):
-    """Memories of one calendar day, or one hour of it: all that pass without the date filter, and with it. Cheap to
-    make: eight years are three thousand.
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DayCounts:
+    """Memories by calendar day, of the days that have any, in order: all that pass without the date filter, and with
+    it. Arrays of one length, since eight years are three thousand days, which are told by their ordinals.
     """
+
+    days: Numbers
+    all: Numbers
+    inside: Numbers
+
+    @staticmethod
+    def of(rows: Iterable[tuple[date, int, int]]) -> "DayCounts":
+        """Days with their two counts, in any order."""
+        table = np.array(sorted((day.toordinal(), n, inside) for day, n, inside in rows), np.int64).reshape(-1, 3)
+        return DayCounts(*table.T)
+
+    def listed(self) -> list[tuple[date, int, int]]:
+        """The same row by row."""
+        days = map(date.fromordinal, self.days.tolist())
+        return list(zip(days, self.all.tolist(), self.inside.tolist(), strict=True))
+
+
+NO_DAYS = DayCounts.of(())
+
+
+class HourCount(NamedTuple):
+    """Memories of one hour: all that pass without the date filter, and with it."""
 
     moment: datetime
     all: int
@@ -60,12 +87,11 @@ class Histogram:
         return max(self.bars, key=lambda bar: bar.count, default=None)
 
 
-def histogram_domain(days: Iterable[DayCount], first: date | None, last: date | None) -> tuple[date, date] | None:
+def histogram_domain(counts: DayCounts, first: date | None, last: date | None) -> tuple[date, date] | None:
     """The days to draw: all there are, or around the dates asked for with half as much again on either side."""
-    known = [day.moment for day in days]
-    if not known:
+    if not len(counts.days):
         return None
-    earliest, latest = min(known).date(), max(known).date()
+    earliest, latest = (date.fromordinal(int(counts.days[at])) for at in (0, -1))
     if first is None and last is None:
         return earliest, latest
     begin = max(first, earliest) if first else earliest
@@ -100,30 +126,31 @@ def effective_interval(asked: Interval, first: date, last: date) -> tuple[Interv
     return asked, step if asked == finest == Interval.YEAR else 1
 
 
-def build_histogram(
-    counts: Iterable[DayCount], domain: tuple[date, date], asked: Interval = Interval.AUTO
-) -> Histogram:
-    """Disjoint calendar bars over the domain. `counts` are by day, or by hour where the interval is the hour."""
+def build_histogram(counts: DayCounts, domain: tuple[date, date], asked: Interval = Interval.AUTO) -> Histogram:
+    """Disjoint calendar bars of days and more over the domain."""
     interval, step = effective_interval(asked, *domain)
-    coarsened = asked if asked not in {Interval.AUTO, interval} else None
     if interval == Interval.HOUR:
-        return Histogram(interval, tuple(_hour_bars(counts, domain)), coarsened)
+        interval = Interval.DAY
+    coarsened = asked if asked not in {Interval.AUTO, interval} else None
     starts = list(_every_start(domain, interval, step))
     sums = _sums_between(counts, [*starts, bucket_end(starts[-1], interval, step)])
     bars = tuple(_bar(start, interval, step, *pair) for start, pair in zip(starts, sums, strict=True))
     return Histogram(interval, bars, coarsened, step)
 
 
-def _sums_between(counts: Iterable[DayCount], bounds: Sequence[date]) -> list[tuple[int, int]]:
+def build_hours(hours: Iterable[HourCount], domain: tuple[date, date]) -> Histogram:
+    """A bar for every hour of the domain."""
+    return Histogram(Interval.HOUR, tuple(_hour_bars(hours, domain)))
+
+
+def _sums_between(counts: DayCounts, bounds: Sequence[date]) -> list[tuple[int, int]]:
     """What the days from each bound to the next add up to, those of the last bound among the last ones."""
-    moments, every, within = list(zip(*counts, strict=True)) or ((), (), ())
-    days = np.array(list(map(date.toordinal, moments)), np.int64)
     edges = [*(bound.toordinal() for bound in bounds[:-1]), bounds[-1].toordinal() + 1]
     # Days before the first bound fall into the first of these, days after the last one into the last.
-    places = np.searchsorted(edges, days, "right")
+    places = np.searchsorted(edges, counts.days, "right")
     sums = np.zeros((2, len(edges) + 1), np.int64)
-    np.add.at(sums[0], places, np.array(every, np.int64))
-    np.add.at(sums[1], places, np.array(within, np.int64))
+    np.add.at(sums[0], places, counts.all)
+    np.add.at(sums[1], places, counts.inside)
     return list(zip(*sums[:, 1:-1].tolist(), strict=True))
 
 
@@ -184,7 +211,7 @@ def _every_start(domain: tuple[date, date], interval: Interval, step: int) -> It
         start = end + timedelta(days=1)
 
 
-def _hour_bars(counts: Iterable[DayCount], domain: tuple[date, date]) -> Iterable[Bar]:
+def _hour_bars(counts: Iterable[HourCount], domain: tuple[date, date]) -> Iterable[Bar]:
     """A bar an hour, stepping in absolute time: a clock set forward or back leaves none out and draws none twice."""
     hours = {item.moment.astimezone(UTC): item for item in counts}
     zone = next((item.moment.tzinfo for item in hours.values()), UTC)

@@ -6,6 +6,7 @@ on what lies beyond one.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from operator import add, itemgetter
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from search.analysis import (
     TOKEN,
     analyse_token,
     index_terms,
+    is_hyphenated,
+    needs_no_place,
     quote_term,
     single_term,
     to_tsvector,
@@ -33,8 +36,10 @@ _MOST = 400_000
 _LONGEST = 60
 _NUMBER = re.compile(r"\d{4}")
 
-FieldTerms = str | list[tuple[str, int]]
-"""The terms of one field: a text where they are words with one position each, else each with its position."""
+FieldTerms = tuple[str, str] | list[tuple[str, int]]
+"""The terms of one field: where they are words with one position each, a text of them and another of what hyphens hold
+together, where nobody can ask for its place; else each with its position.
+"""
 
 
 class PlacedTerms(NamedTuple):
@@ -50,8 +55,8 @@ class _Piece(NamedTuple):
 
     terms: tuple[tuple[str, str, int], ...]
     width: int
-    are_words: bool
-    """Each position has one term, and that is a word."""
+    texts: tuple[str, str] | None
+    """As in `FieldTerms`."""
 
 
 @cache
@@ -77,7 +82,7 @@ def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> Pl
                 terms, width = _mixed(pieces, words, language, _PLACES[weight], position, entries)
             else:
                 found = list(filter(None, words))
-                terms, width = " ".join(found), len(found)
+                terms, width = (" ".join(found), ""), len(found)
                 entries += map(add, found, _PLACES[weight][position : position + width])
             placed.append(terms)
             position += width + 2
@@ -101,22 +106,47 @@ def _mixed(
     raises IndexError where there is no place for one.
     """
     _, others = _met(language)
-    terms: list[tuple[str, int]] = []
+    found: list[str | _Piece] = []
     width = 0
-    are_words = True
     for text, word in zip(pieces, words, strict=True):
         if word is None:
             piece = others.get(text) or _learnt(text, language)
-            for term, quoted, at in piece.terms:
-                terms.append((term, width + at))
-                entries.append(quoted + places[position + width + at])
+            entries += [quoted + places[position + width + at] for _, quoted, at in piece.terms]
+            found.append(piece)
             width += piece.width
-            are_words = are_words and piece.are_words
         elif word:
-            terms.append((word, width))
             entries.append(word + places[position + width])
+            found.append(word)
             width += 1
-    return " ".join([term for term, _ in terms]) if are_words else terms, width
+    return _texts(found) or _each_placed(found), width
+
+
+def _texts(found: Sequence[str | _Piece]) -> tuple[str, str] | None:
+    in_a_row: list[str] = []
+    apart: list[str] = []
+    for one in found:
+        if isinstance(one, str):
+            in_a_row.append(one)
+        elif one.texts is None:
+            return None
+        else:
+            in_a_row.append(one.texts[0])
+            if one.texts[1]:
+                apart.append(one.texts[1])
+    return " ".join(in_a_row), " ".join(apart)
+
+
+def _each_placed(found: Sequence[str | _Piece]) -> list[tuple[str, int]]:
+    terms: list[tuple[str, int]] = []
+    width = 0
+    for one in found:
+        if isinstance(one, str):
+            terms.append((one, width))
+            width += 1
+        else:
+            terms += [(term, width + at) for term, _, at in one.terms]
+            width += one.width
+    return terms
 
 
 def _learnt(text: str, language: str) -> _Piece:
@@ -127,9 +157,9 @@ def _learnt(text: str, language: str) -> _Piece:
         others.clear()
     if (term := single_term(text.rstrip(_ENDS), language)).isalnum():
         words[text] = term
-        return _Piece(((term, term, 0),), 1, True)
+        return _Piece(((term, term, 0),), 1, (term, ""))
     piece = _analysed(text, language)
-    if piece.are_words and piece.width < 2:
+    if piece.texts and len(piece.terms) < 2:
         words[text] = piece.terms[0][0] if piece.terms else ""
     elif len(text) <= _LONGEST and not _NUMBER.search(text):
         others[text] = piece
@@ -138,10 +168,15 @@ def _learnt(text: str, language: str) -> _Piece:
 
 def _analysed(text: str, language: str) -> _Piece:
     terms: list[tuple[str, str, int]] = []
+    apart: list[str] = []
     width = 0
     for found in TOKEN.findall(text):
         raw = analyse_token(found, language)
         if raw.terms:
             terms += [(term, quote_term(term)[1:-1], width + at) for term, at in sorted(raw.terms, key=itemgetter(1))]
             width += raw.width
-    return _Piece(tuple(terms), width, len(terms) == width and all(term.isalnum() for term, _, _ in terms))
+            if raw.hyphenated and needs_no_place(raw.whole, raw.parts[0]):
+                apart.append(raw.whole)
+    in_a_row = [term for term, _, _ in terms if not (apart and is_hyphenated(term))]
+    are_words = len(in_a_row) == width == len(terms) - len(apart) and "".join(in_a_row).isalnum()
+    return _Piece(tuple(terms), width, (" ".join(in_a_row), " ".join(apart)) if are_words or not width else None)

@@ -113,8 +113,7 @@ def _profile(look: Look, plan: Plan) -> Profile:
         counts = look.engine.counts(plan, requests, zone=look.planned.zone, now=look.planned.now)
     except EngineTimeoutError:
         return Profile(unavailable="Counting took too long.")
-    days = [day for day in counts.days if day.all]
-    domain = histogram_domain(days, None, None)
+    domain = histogram_domain(counts.days, None, None)
     categories = _counted(counts, "category")
     nodes = look.planned.names.category_nodes([pk for pk, _ in categories])
     others = _counted(counts, other.key)
@@ -123,7 +122,7 @@ def _profile(look: Look, plan: Plan) -> Profile:
         memories=counts.summary.total,
         first=domain[0] if domain else None,
         last=domain[1] if domain else None,
-        histogram=build_histogram(days, domain, Interval.MONTH) if domain else Histogram(),
+        histogram=build_histogram(counts.days, domain, Interval.MONTH) if domain else Histogram(),
         categories=tuple((nodes[pk], count) for pk, count in categories if pk in nodes),
         tags=tuple((str(v.value), v.count) for v in counts.facets["tag"].values if v.count),
         others=tuple((terms[pk], count) for pk, count in others if pk in terms),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from search.histogram import DayCount
+from search.histogram import DayCounts, HourCount
 from search.query import Sort
 from search.words import TextQuery
 
@@ -178,7 +178,7 @@ class Counts:
 
     summary: Summary
     facets: dict[str, FacetCounts]
-    days: tuple[DayCount, ...]
+    days: DayCounts
     buckets: tuple[int, ...]
     buckets_without_dates: tuple[int, ...]
     # Whether the days, which are counted without the dates, are capped; see FacetCounts.
@@ -231,7 +231,7 @@ class Engine(Protocol):
     ) -> Counts:
         """Facet counts by the counting rules; raises EngineTimeoutError where the time runs out."""
 
-    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
+    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[HourCount, ...]:
         """As `days`, by the hour."""
 
     def near_terms(self, plan: Plan, term: str) -> list[str]:

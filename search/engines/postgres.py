@@ -8,7 +8,7 @@ are composed from the constants below and the conditions of `search.engines.cond
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from search.engines.filing import Filing
 from search.engines.nearest import nearest_passing, similarities_of
 from search.engines.packed import packed_filing
 from search.facets import FACET, FACETS, FacetSpec, Kind
-from search.histogram import DayCount
+from search.histogram import NO_DAYS, DayCounts, HourCount
 from search.query import Sort
 
 _ORDERS = {
@@ -243,12 +243,12 @@ class PostgresEngine:
             )
             selects.append(_BUCKETS.format(k=_BUCKETS_KEY, buckets=buckets, where=where, rows=rows))
         if not selects:
-            return Counts(Summary(0), {}, (), (), ())
+            return Counts(Summary(0), {}, NO_DAYS, (), ())
         with _time_limit():
             found = self._rows(gathered + " UNION ALL ".join(selects), sql)
-        return self._told(self._gather(found, plan, requests, zone), plan)
+        return self._told(self._gather(found, plan, requests), plan)
 
-    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
+    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[HourCount, ...]:
         sql = self._sql()
         inside = " AND ".join(sql.inside(plan)) or "true"
         where = sql.where(plan, without_dates=True)
@@ -258,7 +258,7 @@ class PostgresEngine:
         if plan.end is not None:
             where += f" AND m.created_at < {sql.bind(plan.end)}::timestamptz + interval '3 days'"
         rows = self._rows(_HOURS.format(moment=_MOMENT, zone=sql.bind(str(zone)), inside=inside, where=where), sql)
-        return tuple(DayCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
+        return tuple(HourCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
 
     def near_terms(self, plan: Plan, term: str) -> list[str]:
         # There is no list of all terms; those of the newest memories are gathered from their rows.
@@ -314,14 +314,14 @@ class PostgresEngine:
         return [*spans, f"m.created_at < {sql.bind(now - timedelta(days=BUCKET_DAYS[-1]))}"]
 
     @staticmethod
-    def _gather(rows: list[Any], plan: Plan, requests: Sequence[FacetRequest], zone: tzinfo) -> Counts:
+    def _gather(rows: list[Any], plan: Plan, requests: Sequence[FacetRequest]) -> Counts:
         values: dict[int, list[ValueCount]] = {k: [] for k in range(len(requests))}
         distinct: dict[int, int] = {}
-        days: list[DayCount] = []
+        days: list[tuple[date, int, int]] = []
         buckets = [0] * 10
         for k, value, a, b, c in rows:
             if k == _DAYS_KEY:
-                days.append(DayCount(datetime.fromisoformat(value).replace(tzinfo=zone), a, b))
+                days.append((date.fromisoformat(value), a, b))
             elif k == _BUCKETS_KEY:
                 buckets = _numbers(value)
             elif k >= 0:
@@ -332,10 +332,9 @@ class PostgresEngine:
             request.key: FacetCounts(tuple(sorted(values[k], key=lambda v: (-v.count, v.value))), distinct.get(k, 0))
             for k, request in enumerate(requests)
         }
-        days.sort(key=lambda day: day.moment)
         summed = any(row[0] == _SUMMARY_KEY for row in rows)
         summary = _read_summary(rows, plan, no_values=True) if summed else Summary(0)
-        return Counts(summary, facets, tuple(days), tuple(buckets[:5]), tuple(buckets[5:]))
+        return Counts(summary, facets, DayCounts.of(days), tuple(buckets[:5]), tuple(buckets[5:]))
 
     def _sql(self) -> Sql:
         return Sql(self._near)

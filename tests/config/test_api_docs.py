@@ -16,7 +16,7 @@ from config.api import api
 from memories.reasons import field_names
 from memories.records import StrictMemoryRecord
 from search.facets import FACETS
-from search.histogram import build_histogram
+from search.histogram import NO_DAYS, build_histogram
 from search.query import ALIASES, Interval, SearchQuery
 
 TEXT = (settings.BASE_DIR / "docs" / "api.md").read_text()
@@ -55,7 +55,7 @@ def test_every_facet_scope_address_and_error_is_named():
 def test_bar_of_the_histogram_is_called_what_it_is_called():
     shown = re.search(r'"first": "(\S+)", "last": "(\S+)", "label": "([^"]+)"', TEXT).groups()
     first, last = map(date.fromisoformat, shown[:2])
-    (bar,) = build_histogram((), (first, last), Interval.MONTH).bars
+    (bar,) = build_histogram(NO_DAYS, (first, last), Interval.MONTH).bars
     assert shown == (bar.first, bar.last, bar.label)
 
 

@@ -88,7 +88,7 @@ def days_between(first, last):
     query = SearchQuery(date_from=first, date_to=last)
     plan = build_plan(engine, query, command_viewer(), NOW).plan
     counted = engine.counts(plan, [], zone=UTC, now=NOW)
-    return [(day.moment.day, day.all, day.inside) for day in counted.days]
+    return [(day.day, every, inside) for day, every, inside in counted.days.listed()]
 
 
 def test_days_are_those_of_the_dates_asked_for_now(three_days):

@@ -7,10 +7,13 @@ from hypothesis import strategies as st
 
 from search.histogram import (
     MAX_BARS,
-    DayCount,
+    NO_DAYS,
+    DayCounts,
+    HourCount,
     bucket_end,
     bucket_start,
     build_histogram,
+    build_hours,
     choose_interval,
     histogram_domain,
 )
@@ -20,7 +23,7 @@ INTERVALS = [Interval.DAY, Interval.WEEK, Interval.MONTH, Interval.QUARTER, Inte
 
 
 def days(*counts):
-    return [DayCount(datetime(*day, tzinfo=UTC), n, n) for day, n in counts]
+    return DayCounts.of((date(*day), n, n) for day, n in counts)
 
 
 @pytest.mark.parametrize(
@@ -41,11 +44,10 @@ def test_finest_interval_that_fits_is_chosen(first, last, interval):
 @given(st.dates(), st.dates(), st.sampled_from(list(Interval)))
 def test_never_more_bars_than_fit(first, last, asked):
     first, last = sorted((first, last))
-    counts = [DayCount(datetime(d.year, d.month, d.day, tzinfo=UTC), 1, 1) for d in {first, last}]
+    counts = DayCounts.of((day, 1, 1) for day in {first, last})
     histogram = build_histogram(counts, (first, last), asked)
-    if histogram.interval != Interval.HOUR:
-        assert 1 <= len(histogram.bars) <= MAX_BARS
-        assert sum(bar.all for bar in histogram.bars) == len(counts)
+    assert 1 <= len(histogram.bars) <= MAX_BARS
+    assert sum(bar.all for bar in histogram.bars) == len(counts.days)
 
 
 @given(st.dates(), st.sampled_from(INTERVALS))
@@ -79,7 +81,7 @@ def test_too_fine_an_interval_is_coarsened_and_says_so():
 def test_hours_follow_the_clock_through_a_change_of_time():
     zone = ZoneInfo("Europe/Berlin")
     hour = datetime(2025, 10, 26, 0, 30, tzinfo=UTC).replace(minute=0).astimezone(zone)
-    histogram = build_histogram([DayCount(hour, 1, 1)], (hour.date(), hour.date()), Interval.HOUR)
+    histogram = build_hours([HourCount(hour, 1, 1)], (hour.date(), hour.date()))
     assert len(histogram.bars) == 25
     assert len({bar.first for bar in histogram.bars}) == 25
     assert sum(bar.all for bar in histogram.bars) == 1
@@ -92,4 +94,4 @@ def test_domain_is_the_period_with_half_as_much_again_on_either_side():
 
 
 def test_no_days_no_domain():
-    assert histogram_domain([], None, None) is None
+    assert histogram_domain(NO_DAYS, None, None) is None

@@ -1,7 +1,7 @@
 """Every number of a match set: facet values from the columns, days, and the buckets by date."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from itertools import chain
@@ -18,7 +18,7 @@ from search.engines.tantivy.match import Matches
 from search.engines.tantivy.parts import MULTIPLE, QUARTER, Part
 from search.engines.tantivy.store import View
 from search.facets import FACET, Kind
-from search.histogram import DayCount
+from search.histogram import DayCounts, HourCount
 
 # From so many memories on, and where at least so many are left, values are counted by bitmaps in those parts that are
 # as large and of which they are such a share.
@@ -83,29 +83,36 @@ class Counting:
         capped = self._matches.near(plan, without_includes=request.key).capped
         return FacetCounts(tuple(rows), counter.distinct(), capped)
 
-    def spans(self, mask: Mask, inside: Mask | None, zone: tzinfo, *, hours: bool = False) -> tuple[DayCount, ...]:
-        """By local day or hour: how many of the mask, and how many of those inside."""
-        slots = self._matches.slots(mask)
-        return days.count_spans(
-            self._quarters_of(mask),
-            lambda some: values_at(self._view, "created", slots[some]),
-            None if inside is None else inside[slots],
-            zone,
-            hours=hours,
-        )
+    def days(self, mask: Mask, inside: Mask | None, zone: tzinfo) -> DayCounts:
+        """By local day: how many of the mask, and how many of those inside."""
+        return days.count_days(*self._moments(mask, inside), zone)
 
-    def spans_around(self, dateless: Plan, inside: Mask, zone: tzinfo) -> tuple[DayCount, ...]:
+    def hours(self, mask: Mask, inside: Mask | None, zone: tzinfo) -> tuple[HourCount, ...]:
+        """As `days`, by the hour."""
+        return days.count_hours(*self._moments(mask, inside), zone)
+
+    def _moments(self, mask: Mask, inside: Mask | None) -> tuple[Array, Callable[[Array], Array], Array | None]:
+        slots = self._matches.slots(mask)
+
+        def created(some: Array) -> Array:
+            return values_at(self._view, "created", slots[some])
+
+        return self._quarters_of(mask), created, None if inside is None else inside[slots]
+
+    def days_around(self, dateless: Plan, inside: Mask, zone: tzinfo) -> DayCounts:
         """By local day: how many a plan without dates has, and how many of those inside. Dates are moved about while
         all else stays, so the former are kept for the next dates.
         """
-        kept: dict[object, tuple[DayCount, ...]] = self._view.kept.setdefault("days", {})  # type: ignore[assignment]
+        kept: dict[object, DayCounts] = self._view.kept.setdefault("days", {})  # type: ignore[assignment]
         if (every := kept.get((dateless, zone))) is None:
-            every = self.spans(self._matches.of(dateless), None, zone)
+            every = self.days(self._matches.of(dateless), None, zone)
             if len(kept) >= _KEPT_DAYS:
                 kept.clear()
             kept[dateless, zone] = every
-        within = {day.moment: day.all for day in self.spans(inside, None, zone)}
-        return tuple(DayCount(moment, n, within.get(moment, 0)) for moment, n, _ in every)
+        within = self.days(inside, None, zone)
+        counts = np.zeros(len(every.days), np.int64)
+        counts[np.searchsorted(every.days, within.days)] = within.all
+        return DayCounts(every.days, every.all, counts)
 
     def buckets(self, mask: Mask, now: datetime) -> tuple[int, ...]:
         moments = [days.microseconds_of(now - timedelta(days=n)) for n in BUCKET_DAYS]

@@ -19,7 +19,8 @@ _COLUMNS = (
     f" m.concept_ids, m.entity_ids, m.authors, {_CREATED}, {_UPDATED}, lower(m.title)"
 )
 _TERMS = "coalesce(m.terms::text, '')"
-_DIGEST = f"hashtextextended(row({_COLUMNS}, {_TERMS})::text, {{version}})"
+# Of the values themselves: writing them out as text first takes twice as long.
+_DIGEST = f"hash_record_extended(row({_COLUMNS}, tsvectorsend(m.terms)), {{version}})"
 _FETCH = 2_000
 
 
