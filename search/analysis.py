@@ -125,8 +125,17 @@ def analyse_token(raw: str, language: str) -> RawToken:
     """The terms of one raw token as `TOKEN` finds it."""
     if term := single_term(raw, language):
         return RawToken(((term, 0),), 1, (term,), "", False)
+    if "-" in raw and all(joined := tuple([single_term(part, language) for part in raw.split("-")])):
+        # Such as `brew-00042`: ids that come once each, so that nothing is known of them.
+        placed = [(part, at) for at, part in enumerate(joined)]
+        name = fold(raw)[:MAX_TERM_LENGTH]
+        # Cut, it may be its own first part.
+        return RawToken(tuple(dict.fromkeys((*placed, (name, 0)))), len(joined), joined, name, True)
     plain = _APOSTROPHES.sub("", raw)
-    words = [_analyse_word(word, language) for word in _PARTS.findall(plain)]
+    # Some marks of Japanese are letters to Python that fold to nothing.
+    words = [word for part in _PARTS.findall(plain) if (word := _analyse_word(part, language))[1]]
+    if not words:
+        return RawToken((), 1, (), "", False)
     # `MatTooltip` and `mattooltip` must meet: a word in mixed case is also one word.
     parts: list[str] = []
     terms: dict[tuple[str, int], None] = {}
@@ -138,7 +147,7 @@ def analyse_token(raw: str, language: str) -> RawToken:
             parts.append(hump)
     folded = fold(plain)
     symbols = folded != "".join(word[0] for word in words)
-    hyphenated = symbols and "-" in raw and raw[0] != "-" and plain.replace("-", "").isalnum()
+    hyphenated = symbols and is_hyphenated(plain)
     whole = ""
     if symbols:
         whole = folded[:MAX_TERM_LENGTH]
@@ -161,6 +170,22 @@ def _subpaths(name: str) -> Iterator[str]:
             yield name[:start]
         if not name[end:].isalnum():
             yield name[end:]
+
+
+def is_hyphenated(term: str) -> bool:
+    """Whether a term is words that hyphens alone hold together. A query asks for such words in a row, never for this
+    whole.
+    """
+    return "-" in term and term[0] != "-" and term.replace("-", "").isalnum()
+
+
+def needs_no_place(whole: str, first: str) -> bool:
+    """Whether no query can ask where a hyphenated whole stands, given the term of its first word.
+
+    A phrase that ends in a prefix can, where that term is shorter than the word: `"the connecti*"` finds the whole of
+    `connection-pool` alone. What was cut may have been held together by more than hyphens.
+    """
+    return is_hyphenated(whole) and len(whole) < MAX_TERM_LENGTH and whole.partition("-")[0] == first
 
 
 def tokens(text: str, language: str = "english", start_position: int = 0) -> Iterator[Token]:
@@ -264,7 +289,7 @@ def prefix_term(text: str, language: str) -> str:
     It is what the folded word and its stem begin with alike: `connections*` finds *connect*, and `memory*`, whose stem
     is *memori*, finds that. One letter alone would find nearly everything.
     """
-    *_, last = TOKEN.findall(text)
+    *_, last = (token for token in TOKEN.findall(text) if analyse_token(token, language).terms)
     # No word is stemmed in the language `simple`.
     folded, stem = (phrase_pattern([analyse_token(last, name)]).terms[-1] for name in ("simple", language))
     alike = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(folded, stem, strict=False)))

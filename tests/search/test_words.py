@@ -196,3 +196,18 @@ def test_description_says_what_was_needed():
 def test_positive_patterns_are_what_a_match_may_show():
     assert Pattern(("milk",)) not in parse_text("tea -milk").positive
     assert parse_text("tea tea").positive == (Pattern(("tea",)),)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("\uff9e", id="alone"),
+        pytest.param("tea \uff9e*", id="a prefix"),
+        pytest.param("-\uff9e", id="excluded"),
+        pytest.param('"\uff9e"', id="a phrase"),
+        pytest.param("tea \uff9e-\uff9e*", id="with a hyphen"),
+    ],
+)
+def test_a_mark_that_folds_to_nothing_is_no_word(query):
+    assert index_terms([("a \uff9e b", "D")]).keys() == {"a", "b"}
+    assert all(term for pattern in parse_text(query).positive for term in pattern.terms)

@@ -24,7 +24,7 @@ from search.engines.tantivy.counting import Counting
 from search.engines.tantivy.match import Matches
 from search.engines.tantivy.store import NoIndexError, View
 from search.facets import FACETS
-from search.histogram import DayCount
+from search.histogram import NO_DAYS, HourCount
 from search.query import Sort
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class TantivyEngine:
             matches, counting = self._matches, self._counting
             facets = {request.key: counting.facet(plan, request) for request in requests}
             if not days:
-                return Counts(Summary(0), facets, (), (), ())
+                return Counts(Summary(0), facets, NO_DAYS, (), ())
             # After the facets, which count who has no value by the way.
             summary = self.summary(plan, no_values=True)
             dateless = replace(plan, start=None, end=None)
@@ -151,14 +151,14 @@ class TantivyEngine:
                 # With the dates others are the nearest, and they match without them too.
                 without = without | inside
             if inside is None or plan.meaning is not None:
-                spans = counting.spans(without, inside, zone)
+                by_day = counting.days(without, inside, zone)
             else:
-                spans = counting.spans_around(dateless, inside, zone)
+                by_day = counting.days_around(dateless, inside, zone)
             ever = counting.buckets(without, now)
             within = ever if inside is None else counting.buckets(inside, now)
-            return Counts(summary, facets, spans, within, ever, capped)
+            return Counts(summary, facets, by_day, within, ever, capped)
 
-    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[DayCount, ...]:
+    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[HourCount, ...]:
         with _failures_told(self._view):
             near = replace(
                 plan,
@@ -167,7 +167,7 @@ class TantivyEngine:
             )
             inside = self._matches.of(plan) if plan.start is not None or plan.end is not None else None
             around = self._matches.of(near)
-            return self._counting.spans(around if inside is None else around | inside, inside, zone, hours=True)
+            return self._counting.hours(around if inside is None else around | inside, inside, zone)
 
     def near_terms(self, plan: Plan, term: str) -> list[str]:
         with _failures_told(self._view):

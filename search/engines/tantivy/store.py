@@ -33,7 +33,7 @@ from search.engines.tantivy import outbox, words
 from search.engines.tantivy.parts import Dictionary, Part
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
-SCHEMA = 2
+SCHEMA = 3
 
 # A reader that is overtaken by the writer starts over so many times.
 _TRIES = 5

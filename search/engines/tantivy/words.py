@@ -4,20 +4,22 @@ The document of a memory has its terms with their positions, once for all fields
 that its columns stand in. Nothing is parsed here: terms come from `search.analysis`, on both sides.
 """
 
+import itertools
 import json
 import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tantivy
 
-from search.analysis import Pattern
+from search.analysis import Pattern, is_hyphenated, needs_no_place
 from search.engines.base import LanguageText
 from search.placing import FieldTerms
 
@@ -109,54 +111,78 @@ def index_writer(index: tantivy.Index) -> tantivy.IndexWriter:
     return index.writer(_HEAP_BYTES, 1)
 
 
+@cache
+def _place(written: str) -> tuple[int, int]:
+    """A position of a tsvector, and which field it is of by its weight, of which Postgres does not write the last."""
+    weight = written[-1:]
+    return (int(written[:-1]), "ABCD".index(weight)) if weight > "9" else (int(written or 1), 3)
+
+
 def document(slot: int, terms: str) -> tantivy.Document:
-    """A memory's document from its tsvector as Postgres writes it."""
-    words: list[Any] = []
-    title: list[Any] = []
-    token = tantivy.Token
+    """A memory's document from its tsvector, as Postgres writes it or `search.analysis`."""
+    fields: tuple[list[tuple[int, str]], ...] = ([], [], [], [])
     for lexeme, places in _LEXEME.findall(terms):
         if "''" in lexeme or "\\" in lexeme:
             lexeme = lexeme.replace("''", "'").replace("\\\\", "\\")
-        for place in places.split(",") if places else ("1",):
-            if place[-1] <= "9":
-                words.append(token(lexeme, int(place), 0, 0))
-            elif place[-1] == "A":
-                one = token(lexeme, int(place[:-1]), 0, 0)
-                words.append(one)
-                title.append(one)
-            else:
-                words.append(token(lexeme, int(place[:-1]), 0, 0))
-    made = tantivy.Document()
-    made.add_unsigned(SLOT, slot)
-    words.sort(key=_position)
-    title.sort(key=_position)
-    made.add_pre_tokenized_text(WORDS, tantivy.PreTokenizedString("", words))
-    made.add_pre_tokenized_text(TITLE, tantivy.PreTokenizedString("", title))
+        for written in places.split(","):
+            position, field = _place(written)
+            fields[field].append((position, lexeme))
+    for placed in fields:
+        placed.sort()
+    if all(map(_is_gapless, fields)):
+        return placed_document(slot, [_field_terms(placed) for placed in fields])
+    # Postgres has no place for some terms: the others keep theirs, so that none come together that were apart.
+    made = _of_slot(slot)
+    every = sorted(itertools.chain.from_iterable(fields))
+    _add(made, (WORDS,), [(term, at) for at, term in every])
+    _add(made, (TITLE,), [(term, at) for at, term in fields[0]])
     return made
+
+
+def _is_gapless(placed: Sequence[tuple[int, str]]) -> bool:
+    return not placed or placed[-1][0] - placed[0][0] + 1 == len(set(map(itemgetter(0), placed)))
+
+
+def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
+    """The terms of a field without gaps, in order."""
+    first, last = (placed[0][0], placed[-1][0]) if placed else (0, -1)
+    in_a_row = [one for one in placed if "-" not in one[1] or not is_hyphenated(one[1])]
+    joined = [one for one in placed if "-" in one[1] and is_hyphenated(one[1])]
+    words = [term for _, term in in_a_row]
+    each_once = len(words) == last - first + 1 == len({at for at, _ in in_a_row})
+    are_words = each_once and (not words or "".join(words).isalnum())
+    if are_words and all(needs_no_place(whole, words[at - first]) for at, whole in joined):
+        return " ".join(words), " ".join([whole for _, whole in joined])
+    return [(term, at - first) for at, term in placed]
 
 
 def placed_document(slot: int, fields: Sequence[FieldTerms]) -> tantivy.Document:
-    """The same document from the terms of its fields, of which the first is the title.
+    """A memory's document from the terms of its fields, of which the first is the title.
 
     Between values tantivy leaves a gap, as there is one between fields. Where it finds the words of a text itself, each
-    at the next position, that takes a third of the time of tokens that come one by one.
+    at the next position, that takes a sixth of the time of tokens that come one by one.
     """
-    made = tantivy.Document()
-    made.add_unsigned(SLOT, slot)
+    made = _of_slot(slot)
     for number, terms in enumerate(fields):
-        names = (WORDS,) if number else (WORDS, TITLE)
-        if not isinstance(terms, str):
-            tokens = [tantivy.Token(term, position, 0, 0) for term, position in terms]
-            for name in names:
-                made.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
-        elif terms:
-            for name in names:
-                made.add_text(name, terms)
+        _add(made, (WORDS,) if number else (WORDS, TITLE), terms)
     return made
 
 
-def _position(token: Any) -> int:
-    return int(token.position)
+def _of_slot(slot: int) -> tantivy.Document:
+    made = tantivy.Document()
+    made.add_unsigned(SLOT, slot)
+    return made
+
+
+def _add(made: tantivy.Document, names: Sequence[str], terms: FieldTerms) -> None:
+    if isinstance(terms, list):
+        tokens = [tantivy.Token(term, position, 0, 0) for term, position in terms]
+        for name in names:
+            made.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
+    else:
+        for text in filter(None, terms):
+            for name in names:
+                made.add_text(name, text)
 
 
 def pattern_query(pattern: Pattern) -> tantivy.Query:
