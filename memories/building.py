@@ -2,15 +2,25 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import starmap
 
 from django.db import connection
 
 from categories.models import MadeBy
 from categories.paths import parse_path
-from categories.services import ConceptKey, Vocabulary, categories_ensure, concepts_ensure, entities_ensure, tags_ensure
+from categories.services import (
+    ConceptKey,
+    EntityKey,
+    Vocabulary,
+    categories_ensure,
+    concepts_ensure,
+    entities_ensure,
+    tags_ensure,
+)
 from memories.images import MemoryImage, NamedLink, Ref
 from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
@@ -18,23 +28,34 @@ from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@\[\]]+)")
 
 
-def names_ensure(records: Sequence[MemoryRecord], vocabulary: Vocabulary) -> None:
-    """Make or match the categories, concepts and entities that records name, and what their tags are called now."""
-    tags_ensure(tags=(tag for record in records for tag in record.tags), vocabulary=vocabulary)
-    categories_ensure(paths={path for record in records for path in record.categories}, vocabulary=vocabulary)
-    concepts_ensure(
-        concepts=(
-            ConceptKey(concept.name, concept.type)
-            for record in records
-            for concept in record.concepts
-            if concept.name not in vocabulary.concepts
-        ),
-        vocabulary=vocabulary,
-    )
-    entities_ensure(
+@dataclass(frozen=True, slots=True)
+class RecordNames:
+    """What records name, each once."""
+
+    tags: Set[str]
+    paths: Set[str]
+    """Of categories."""
+    concepts: Mapping[str, str]
+    """Name -> the type that the last of them gives it."""
+    entities: Set[EntityKey]
+
+
+def names_of(records: Sequence[MemoryRecord]) -> RecordNames:
+    """Made without the database, so that an import gathers those of one block while it stores another."""
+    return RecordNames(
+        tags=set().union(*[record.tags for record in records]),
+        paths=set().union(*[record.categories for record in records]),
+        concepts={concept.name: concept.type for record in records for concept in record.concepts},
         entities={(entity.type, entity.name) for record in records for entity in record.entities},
-        vocabulary=vocabulary,
     )
+
+
+def names_ensure(names: RecordNames, vocabulary: Vocabulary) -> None:
+    """Make or match the categories, concepts and entities that records name, and what their tags are called now."""
+    tags_ensure(tags=names.tags, vocabulary=vocabulary)
+    categories_ensure(paths=names.paths, vocabulary=vocabulary)
+    concepts_ensure(concepts=starmap(ConceptKey, names.concepts.items()), vocabulary=vocabulary)
+    entities_ensure(entities=names.entities, vocabulary=vocabulary)
 
 
 def projects_make(slugs: Iterable[str], vocabulary: Vocabulary) -> None:

@@ -1,21 +1,19 @@
 """The references of many new memories proven at once, and the checks that this saves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.db import DatabaseError
 
-from memories.images import MemoryImage
+from memories.copying import InsertBlock
 
 # From so many new memories on, their references are proven together.
 _MANY = 100
 
 
 @contextmanager
-def references_proven(
-    cursor: Any, images: Sequence[MemoryImage], proven: dict[str, set[int]] | None = None
-) -> Iterator[None]:
+def references_proven(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None = None) -> Iterator[None]:
     """Prove the references of many new memories at once, so that Postgres need not look each of them up again.
     `proven` are those that this transaction has proven already, by table; what comes is added.
 
@@ -23,7 +21,7 @@ def references_proven(
     all the same, in one statement a table. Only a superuser may leave them out; for any other role, and where an id
     is not there, they do their work and say what is wrong. Triggers that must see every row are `ENABLE ALWAYS`.
     """
-    if len(images) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, images, proven):
+    if len(block.images) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, block, proven):
         yield
         return
     cursor.execute("SET LOCAL session_replication_role = replica")
@@ -47,15 +45,15 @@ def _may_skip_checks(cursor: Any) -> bool:
     return bool(cursor.fetchone() == ("on", "origin", 0))
 
 
-def _references_locked(cursor: Any, images: Sequence[MemoryImage], proven: dict[str, set[int]] | None) -> bool:
+def _references_locked(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None) -> bool:
     """Whether every row that the images refer to is there, each now locked against deletion until this is over."""
     named: dict[str, set[int | None]] = {
-        "memories_project": {image.project_id for image in images},
-        "memories_session": {image.session_id for image in images},
-        "memories_importbatch": {image.batch_id for image in images},
-        "categories_category": {ref.id for image in images for ref in image.categories},
-        "categories_concept": {ref.id for image in images for ref in image.concepts},
-        "categories_entity": {ref.id for image in images for ref in image.entities},
+        "memories_project": {image.project_id for image in block.images},
+        "memories_session": {image.session_id for image in block.images},
+        "memories_importbatch": {image.batch_id for image in block.images},
+        "categories_category": set().union(*[columns["category_ids"] for columns in block.columns]),
+        "categories_concept": set().union(*[columns["concept_ids"] for columns in block.columns]),
+        "categories_entity": set().union(*[columns["entity_ids"] for columns in block.columns]),
     }
     for table, ids in named.items():
         known = proven.setdefault(table, set()) if proven is not None else set()

@@ -18,6 +18,7 @@ from memories.building import (
     entity_refs,
     named_links,
     names_ensure,
+    names_of,
     projects_make,
     record_as_json,
     record_image,
@@ -82,7 +83,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     title = record.title or derived_title(record.content)
     content_hash = content_hash_of(title, record.content)
     _refuse_repeat(project, record, content_hash)
-    names_ensure([record], vocabulary)
+    names_ensure(names_of([record]), vocabulary)
     image = record_image(
         record=record,
         memory_id=memory_ids_draw(1)[0],
@@ -189,7 +190,7 @@ def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, rea
     """Change what is set in `changes`, and nothing else."""
     before = _writable(memory_id, viewer)
     vocabulary = Vocabulary(viewer)
-    names_ensure([changes], vocabulary)
+    names_ensure(names_of([changes]), vocabulary)
     after = _changed(before, changes, vocabulary, viewer)
     if image_changes(before, after):
         given = "updated_at" in changes.model_fields_set and changes.updated_at

@@ -102,10 +102,10 @@ def images_insert(
     images, lines = block.images, block.lines
     targets = _targets_of(images)
     for at, image in enumerate(images):
-        if (linked := _superseded_by_link(image, targets)) is not image:
+        if image.links and (linked := _superseded_by_link(image, targets)) is not image:
             images[at] = linked
             lines[at : at + 1] = copy_lines([linked], [block.terms[at]], [block.hashes[at]], [block.columns[at]])
-    with connection.cursor() as cursor, references_proven(cursor, images, proven):
+    with connection.cursor() as cursor, references_proven(cursor, block, proven):
         if of_batch:
             cursor.execute("SET LOCAL mnemoscope.batch = 'on'")
         with cursor.copy(COPY_MEMORIES) as copy:
@@ -126,7 +126,7 @@ def _column(value: object) -> object:
 
 def _targets_of(images: Sequence[MemoryImage]) -> dict[tuple[int, str], int]:
     """(project, target) -> the memory that links of these memories name, among themselves or stored before."""
-    names = {(image.project_id, link.target) for image in images for link in image.links}
+    names = {(image.project_id, link.target) for image in images if image.links for link in image.links}
     found = targets_resolve(names)
     for image in images:
         if image.external_id:

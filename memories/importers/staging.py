@@ -19,6 +19,8 @@ from search.engines.tantivy.steps import step
 
 # From so many new memories on: a new generation is more for readers to open than a part that is added.
 STAGE_FROM = 20_000
+# From so many on where they are half of the index or more, which then is as little to open.
+STAGE_HALF_FROM = 2_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -35,13 +37,15 @@ class Staging:
 
     def is_open(self, expected: float) -> bool:
         """Whether memories go into the index, for an import that will have so many new ones from here on."""
-        if self._pool is None and not self._refused and expected >= STAGE_FROM:
+        if self._pool is None and not self._refused and _is_worth_it(expected):
             stage = self._kept.enter_context(staged.reserved(self._batch_id))
             self._refused = stage is None
             if stage is not None:
                 # Never a fork: the database connection and its threads are this process's own.
                 context = multiprocessing.get_context("spawn")
                 self._pool = ProcessPoolExecutor(1, context, initializer=stage_process.begin, initargs=(stage,))
+                # The process starts with the first that it is asked for.
+                self._pool.submit(stage_process.add, [], [])
         return self._pool is not None
 
     def submit(self, ids: list[int], texts: list[MemoryText]) -> "Future[list[str]]":
@@ -74,6 +78,10 @@ class Staging:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _is_worth_it(expected: float) -> bool:
+    return expected >= STAGE_FROM or (expected >= STAGE_HALF_FROM and expected >= staged.memories())
 
 
 def _line(image: MemoryImage, columns: dict[str, list[int]], stored: rows.Stored) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from categories.curation.successors import ids_now
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from categories.queries import tags_now
 from categories.services import VOCABULARY_LOCK
+from categories.suggestions.making import withdraw
 from categories.terms import terms_catch_up
 from memories.importers.write import IMPORT_LOCK
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
@@ -58,6 +59,7 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
         _memories_remove(made[start : start + _BLOCK])
     _vocabulary_restore(events)
     _vocabulary_remove(batch, undone)
+    withdraw()
     terms_catch_up()
     batch.state = ImportBatch.State.UNDONE
     batch.finished_at = timezone.now()
@@ -201,7 +203,8 @@ def _vocabulary_remove(batch: ImportBatch, undone: Undone) -> None:
     batches = [batch.pk, *ImportBatch.objects.filter(state=ImportBatch.State.UNDONE).values_list("pk", flat=True)]
 
     def remove(kind: str, query: models.QuerySet[Any]) -> int:
-        count = query.delete()[0]
+        # What goes with them, such as suggestions about a project, is not counted.
+        count = query.delete()[1].get(query.model._meta.label, 0)
         if count:
             undone.vocabulary[kind] = undone.vocabulary.get(kind, 0) + count
         return count

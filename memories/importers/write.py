@@ -23,7 +23,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
-from memories.building import names_ensure, record_image, sessions_ensure
+from memories.building import RecordNames, names_ensure, names_of, record_image, sessions_ensure
 from memories.copying import InsertBlock, array_literal, insert_block
 from memories.images import MemoryImage, content_hash_of
 from memories.importers.analysers import Analysers, analysers
@@ -86,6 +86,15 @@ Key = tuple[int, bool, str]
 Item = Incoming | Found | Refusal
 
 
+class Block(NamedTuple):
+    """Some of the source, in its order, and all that its records name."""
+
+    items: list[Item]
+    names: RecordNames
+    fraction: float | None
+    """How much of the source has been read with it, where that is known."""
+
+
 def records_write(
     *,
     reading: Reading,
@@ -112,11 +121,13 @@ def records_write(
             stack.callback(stage.close)
         pool = stack.enter_context(analysers())
         builder, writer = (stack.enter_context(_thread(f"import-{name}")) for name in ("builder", "writer"))
-        for block, fraction in stack.enter_context(_blocks(reading)):
-            run.met += len(block)
+        for block in stack.enter_context(_blocks(reading)):
+            run.met += len(block.items)
             built: Future[_Built] | None = None
-            if new := _block_match(run, block):
-                staged = _goes_into_index(run, len(new) / len(block), fraction)
+            unknown, changed = _block_match(run, block)
+            # Before names are looked up: its process takes a second to start.
+            staged = bool(unknown) and _goes_into_index(run, len(unknown) / len(block.items), block.fraction)
+            if new := _names_settle(run, block, unknown, changed):
                 built = builder.submit(_built, run, new, stage if staged and stage else pool)
                 waiting.append((writer.submit(_ready, built, run.vocabulary.lineages), staged))
             # One in, one out: whoever analyses always finds another block waiting.
@@ -125,7 +136,7 @@ def records_write(
             # What names mean is that of its own block: the vocabulary of the next one may change it.
             if built:
                 built.result()
-            progress(run.tally, fraction)
+            progress(run.tally, block.fraction)
         while waiting:
             _block_insert(run, *waiting.popleft())
             progress(run.tally, 1.0)
@@ -159,14 +170,17 @@ def _interpreter_at_work() -> Iterator[None]:
 
 
 @contextmanager
-def _blocks(reading: Reading) -> Iterator[Iterator[tuple[list[Item], float | None]]]:
+def _blocks(reading: Reading) -> Iterator[Iterator[Block]]:
     """The source in blocks, read and validated by another thread while this one waits for the database."""
 
-    def following() -> tuple[list[Item], float | None] | None:
-        found = list(islice(reading.records, BLOCK))
-        return ([_read(item) for item in found], reading.fraction()) if found else None
+    def following() -> Block | None:
+        if not (found := list(islice(reading.records, BLOCK))):
+            return None
+        items = [_read(item) for item in found]
+        names = names_of([item.record for item in items if isinstance(item, Incoming)])
+        return Block(items, names, reading.fraction())
 
-    def blocks(thread: ThreadPoolExecutor) -> Iterator[tuple[list[Item], float | None]]:
+    def blocks(thread: ThreadPoolExecutor) -> Iterator[Block]:
         coming = deque(thread.submit(following) for _ in range(AHEAD))
         while block := coming.popleft().result():
             coming.append(thread.submit(following))
@@ -238,10 +252,10 @@ def _analyze(tables: str) -> None:
         cursor.execute(f"ANALYZE {tables}")
 
 
-def _block_match(run: ImportRun, block: list[Item]) -> list[tuple[Incoming, int]]:
-    """What of a block is new, with the ids it gets. Changed ones are updated here, the others only counted."""
+def _block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
+    """What of a block is new and, with the ids of their memories, what is changed. The others are only counted."""
     incoming: list[Incoming] = []
-    for item in block:
+    for item in block.items:
         match item:
             case Incoming():
                 incoming.append(item)
@@ -252,8 +266,21 @@ def _block_match(run: ImportRun, block: list[Item]) -> list[tuple[Incoming, int]
     run.tally.valid += len(incoming)
     projects_ensure(run, {_project_of(run, one.record) for one in incoming})
     keyed = [(_key_of(run, one), one) for one in incoming if _may_write(run, one)]
-    new, changed = _compared(run, [(key, one) for key, one in keyed if _is_first(run, key, one)])
-    _names_ensure(run, [*new, *(one for one, _ in changed)])
+    return _compared(run, [(key, one) for key, one in keyed if _is_first(run, key, one)])
+
+
+def _names_settle(
+    run: ImportRun, block: Block, new: list[Incoming], changed: list[tuple[Incoming, int]]
+) -> list[tuple[Incoming, int]]:
+    """Make or match what they name, and update what is changed; gives the new ones with the ids they get."""
+    written = [*new, *(one for one, _ in changed)]
+    names = block.names
+    if len(written) < len(block.items):
+        # Nothing is made for a record that is refused or stored as it is.
+        kept = set(map(id, written))
+        names = names_of([one.record for one in block.items if isinstance(one, Incoming) and id(one) in kept])
+    names_ensure(names, run.vocabulary)
+    _sessions_ensure(run, written)
     _changed_update(run, changed)
     return list(zip(new, memory_ids_draw(len(new)), strict=True)) if new else []
 
@@ -398,9 +425,7 @@ def _edited_since_import(memory_ids: Sequence[int]) -> dict[int, str]:
 _DOORS = {"page": "the page", "api": "the API", "mcp": "an agent", "admin": "the admin", "command": "a command"}
 
 
-def _names_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
-    """Make or match all that the records of a block name."""
-    names_ensure([one.record for one in incoming], run.vocabulary)
+def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
     sessions: dict[tuple[int, str], str] = {}
     for one in incoming:
         if one.record.session:

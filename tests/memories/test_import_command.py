@@ -1,114 +1,36 @@
 import gzip
-import io
 import json
 import os
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.models import Count
 from django.utils import timezone
 
 from access.models import AuditEvent
-from access.viewer import Viewer, command_viewer
+from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from memories.importers import analysers, batches, write
 from memories.importers.base import Found, Reading
 from memories.importers.batches import ImportChoices, import_path
 from memories.importers.registry import importer_for
-from memories.models import Chunk, Corpus, ImportBatch, Memory, MemoryLink, Project, Session
+from memories.models import Corpus, ImportBatch, Memory, MemoryLink, Project
 from memories.records import MemoryChanges
 from memories.services import memory_delete, memory_update
+from tests.memories.imports import (
+    EVERYTHING,
+    LINKED,
+    VOCABULARY,
+    batch_counts,
+    counts,
+    failing,
+    last_batch,
+    memories,
+    run,
+)
 
 pytestmark = pytest.mark.django_db
-CONTENT_TABLES = (
-    Memory,
-    MemoryLink,
-    Chunk,
-    Project,
-    Session,
-    Category,
-    CategoryLink,
-    Concept,
-    ConceptLink,
-    Entity,
-    EntityLink,
-    Relationship,
-)
-EVERYTHING = command_viewer()
-
-
-def run(*args, **options):
-    out = io.StringIO()
-    call_command("import_memories", *map(str, args), stdout=out, **options)
-    return out.getvalue()
-
-
-def failing(*args, **options):
-    with pytest.raises(CommandError) as caught:
-        run(*args, **options)
-    return str(caught.value)
-
-
-def counts():
-    return {model.__name__: model.objects.count() for model in CONTENT_TABLES}
-
-
-def last_batch():
-    return ImportBatch.objects.latest("id")
-
-
-def batch_counts(batch):
-    return (batch.read, batch.created, batch.updated, batch.unchanged, batch.refused)
-
-
-@pytest.fixture
-def jsonl(tmp_path):
-    def write_lines(*lines, name="memories.jsonl"):
-        path = tmp_path / name
-        text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-        path.write_text(text + "\n", encoding="utf-8")
-        return path
-
-    return write_lines
-
-
-def memories(count, **fields):
-    return [
-        {"id": f"m{n}", "project": "alpha", "content": f"Memory number {n}.", "tags": [f"t{n % 7}"], **fields}
-        for n in range(count)
-    ]
-
-
-VOCABULARY = [
-    {"record": "project", "slug": "alpha", "name": "Alpha", "description": "The first.", "language": "german"},
-    {"record": "category", "path": "Data/Redis", "aliases": ["cache"], "description": "Fast.", "related": ["Ops"]},
-    {"record": "concept", "name": "caching", "aliases": ["memoisation"], "broader": ["speed"], "weight": 2},
-    {"record": "entity", "name": "Ann Lee", "type": "person", "aliases": ["Ann"]},
-    {
-        "record": "relationship",
-        "source": {"name": "Ann", "type": "person"},
-        "type": "maintains",
-        "target": "tool:Redis",
-        "fact": "Since 2020.",
-        "evidence": ["m1", "gone"],
-    },
-]
-LINKED = [
-    {
-        "id": "m1",
-        "project": "alpha",
-        "content": "Zwei Häuser.",
-        "categories": ["Cache", "Ops/Night"],
-        "concepts": ["Memoisation"],
-        "entities": ["person:ann"],
-        "links": ["m2"],
-        "superseded_by": "m2",
-        "session": "s1",
-    },
-    {"id": "m2", "project": "alpha", "content": "Drei.", "links": [{"rel": "replaces", "target": "m1"}, "later"]},
-]
 
 
 def test_a_file_is_imported_and_reported(jsonl):
@@ -135,6 +57,28 @@ def test_the_same_file_again_changes_nothing(jsonl):
         Corpus.objects.get(pk=1).revision,
         AuditEvent.objects.filter(subject_type="memory").count(),
     )
+
+
+def test_nothing_is_made_for_a_record_that_stays_as_it_is(jsonl):
+    named = {"id": "m1", "content": "Glaze at dusk.", "categories": ["Kiln"], "concepts": ["glaze"], "tags": ["ash"]}
+    named |= {"entities": ["tool:Kiln"]}
+    run(jsonl(named))
+    for model in (CategoryLink, ConceptLink, EntityLink, Category, Concept, Entity):
+        model.objects.all().delete()
+    run(jsonl(named, {"id": "m2", "content": "Fire at dawn.", "concepts": ["fire"]}))
+    assert batch_counts(last_batch()) == (2, 1, 0, 1, 0)
+    assert list(Concept.objects.values_list("name", flat=True)) == ["fire"]
+    assert not Category.objects.exists()
+    assert not Entity.objects.exists()
+
+
+@pytest.mark.parametrize("others", [[], ['{"broken']], ids=["alone", "beside one that is refused"])
+def test_a_new_concept_has_the_type_that_the_last_record_gives_it(jsonl, others):
+    run(jsonl({"id": "m1", "content": "Glaze."}))
+    first = {"id": "m1", "content": "Glaze at dusk.", "concepts": [{"name": "glaze", "type": "tool"}]}
+    last = {"id": "m2", "content": "Glaze at dawn.", "concepts": [{"name": "glaze", "type": "art"}]}
+    run(jsonl(last, first, *others))
+    assert Concept.objects.get().concept_type == "tool"
 
 
 def test_three_broken_lines_among_thousands_are_refused_with_their_reasons(jsonl, tmp_path):
@@ -287,99 +231,6 @@ def test_many_blocks_go_through_other_processes(jsonl, monkeypatch):
     run(jsonl(*memories(500)))
     assert last_batch().created == 500
     assert Memory.objects.extra(where=["terms @@ '''number'' & ''421'''"]).get().external_id == "m421"
-
-
-def test_undo_leaves_nothing_behind(jsonl):
-    before = counts()
-    run(jsonl(*VOCABULARY, *LINKED, *memories(20)[3:]))
-    batch = last_batch()
-    said = run(undo=batch.pk)
-    assert f"Batch {batch.pk} is undone: 19 memories, 4 categories, 2 concepts, 2 entities" in said
-    assert counts() == before
-    batch.refresh_from_db()
-    assert batch.state == "undone"
-    assert f"Batch {batch.pk} was undone already" in failing(undo=batch.pk)
-
-
-def test_undo_puts_back_what_the_batch_changed(jsonl):
-    run(jsonl(*VOCABULARY, *LINKED, *memories(4)[3:]))
-
-    def everything():
-        rows = []
-        for model in CONTENT_TABLES:
-            names = [field.attname for field in model._meta.concrete_fields if field.attname != "updated_at"]
-            # Links are made anew: what they are counts, not when they were made.
-            names = [name for name in names if not (name == "created_at" and model.__name__.endswith("Link"))]
-            rows.append(sorted(map(repr, model.objects.values_list(*names))))
-        return rows
-
-    before = everything()
-    run(
-        jsonl(
-            {"record": "category", "path": "data/redis", "aliases": ["kv"], "related": ["New"]},
-            {"record": "concept", "name": "Caching", "aliases": ["memo"], "narrower": ["lru"]},
-            {"record": "entity", "name": "ann", "type": "person", "description": "Here."},
-            {
-                "record": "relationship",
-                "source": "person:Ann",
-                "type": "maintains",
-                "target": "tool:redis",
-                "evidence": ["m3"],
-            },
-            {"record": "project", "slug": "alpha", "description": "Other."},
-            {**LINKED[1], "content": "Changed.", "categories": ["New/Deep"], "concepts": ["lru"]},
-            {"id": "later", "project": "alpha", "content": "Arrives.", "session": "s1"},
-        )
-    )
-    batch = last_batch()
-    assert batch_counts(batch) == (2, 1, 1, 0, 0)
-    assert everything() != before
-    assert "1 memories put back as they were" in run(undo=batch.pk)
-    assert everything() == before
-
-
-def test_undo_names_what_was_edited_since_and_force_undoes_it(jsonl):
-    before = counts()
-    run(jsonl(*memories(2)))
-    batch = last_batch()
-    memory = Memory.objects.get(external_id="m1")
-    memory_update(memory_id=memory.pk, changes=MemoryChanges(pinned=True), viewer=EVERYTHING)
-    said = failing(undo=batch.pk)
-    assert f"1 memories were changed since batch {batch.pk} brought them: #{memory.pk}. Nothing was undone." in said
-    assert Memory.objects.count() == 2
-    run(undo=batch.pk, force=True)
-    assert counts() == before
-
-
-def test_batches_are_undone_in_reverse_order_without_force(jsonl):
-    before = counts()
-    run(jsonl({"id": "m1", "content": "First words."}, name="one.jsonl"))
-    first = last_batch()
-    run(jsonl({"id": "m1", "content": "Second words."}, name="two.jsonl"))
-    run(undo=str(last_batch().pk))
-    assert Memory.objects.get(external_id="m1").content == "First words."
-    run(undo=str(first.pk))
-    assert counts() == before
-
-
-def test_undo_keeps_what_others_use_until_they_are_undone_too(jsonl):
-    before = counts()
-    run(jsonl({"id": "a", "project": "alpha", "content": "A.", "categories": ["X/Y"], "entities": ["tool:T"]}))
-    first = last_batch()
-    run(jsonl({"id": "b", "project": "alpha", "content": "B.", "categories": ["X/Y"], "links": ["a"]}))
-    second = last_batch()
-    said = run(undo=first.pk)
-    assert "kept because others use them: 2 categories, 1 projects" in said
-    assert (Category.objects.count(), Entity.objects.count()) == (2, 0)
-    assert MemoryLink.objects.get().target_memory_id is None
-    run(undo=second.pk)
-    assert counts() == before
-
-
-def test_undo_of_what_cannot_be_undone_says_why(jsonl):
-    assert "There is no batch 0." in failing(undo=0)
-    failing(jsonl('{"broken'))
-    assert "is failed: it wrote nothing" in failing(undo=last_batch().pk)
 
 
 def test_a_file_of_which_nothing_can_be_read_fails(jsonl):

@@ -26,8 +26,9 @@ from search.engines.tantivy.check import compare
 from search.placing import placed_terms
 from search.query import SearchQuery
 from search.run import run
+from search.words import parse_text
 from tests.corpus import RECORDS
-from tests.search.test_indexer import assert_true_to_the_database
+from tests.search.indexed import assert_true_to_the_database
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -120,6 +121,18 @@ def test_an_import_is_in_the_index_without_being_read_again(tantivy, tmp_path, m
     assert indexer.catch_up() >= MEMORIES
     assert_true_to_the_database()
     assert [path.name for path in tantivy.iterdir() if path.is_dir()] == [store.current_generation().name]
+
+
+def test_a_smaller_import_writes_the_index_where_it_is_half_of_it(tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(staging, "STAGE_FROM", 1_000)
+    monkeypatch.setattr(staging, "STAGE_HALF_FROM", 3)
+    bring_in(lines(tmp_path / "most.jsonl", RECORDS[:-4]))
+    assert list(tantivy.glob("import-*"))
+    indexer.catch_up()
+    bring_in(lines(tmp_path / "rest.jsonl", RECORDS[-4:]))
+    assert not list(tantivy.glob("import-*"))
+    indexer.catch_up()
+    assert_true_to_the_database()
 
 
 def test_what_is_changed_while_it_runs_and_before_it_is_taken_in_is_there_as_well(tantivy, tmp_path, monkeypatch):
@@ -278,6 +291,7 @@ def test_an_unfit_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
     "text",
     [
         pytest.param("See `MisubZalorag` and foo_bar.baz, C++ or --dry-run in src/x.py twice: src/x.py.", id="joined"),
+        pytest.param("a state-of-the-art vault, see brew-00042 (or pre-war MatTooltip-x)", id="hyphens"),
         pytest.param("it's a 'quoted' back\\slash c:\\temp\\x", id="quotes"),
         pytest.param("Grüße aus Köln, 緑茶を飲む, ไทย", id="scripts"),
         pytest.param("tea " * 300, id="often"),
@@ -293,26 +307,53 @@ def test_terms_of_an_import_are_those_that_postgres_gives_back(tmp_path, text):
         stored, slowly = cursor.fetchone()
     assert stored == slowly
     assert (made.fields is None) == (len(text) > 255 * 4 and text.startswith("tea"))
+    documents = [words.document(1, stored)]
     if made.fields is not None:
-        one, other = words.placed_document(1, made.fields), words.document(2, stored)
-        assert_found_alike(tmp_path / "words", one, other, index_terms(fields))
+        documents.append(words.placed_document(2, made.fields))
+    else:
+        documents.append(words.document(2, made.vector))
+    assert_found_where_they_are(tmp_path / "words", documents, index_terms(fields))
 
 
-def assert_found_alike(path, one, other, terms):
-    """By every two terms in a row, in the title and anywhere."""
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        pytest.param("the connection-pool", '"the connecti*"', id="a prefix longer than the stem"),
+        pytest.param("a brew-00042", '"a bre*"', id="a prefix of a word that is its stem"),
+        pytest.param("the brew-00042-x now", '"brew 00042 x now"', id="words in a row"),
+        pytest.param(f"the {'abcde-' * 40}x.y now", f'"the {"abcde-" * 40}x.y now"', id="a name that was cut"),
+        pytest.param(f"the {'a' * 250}-b now", f'"the {"a" * 250}-b now"', id="cut within its first word"),
+    ],
+)
+def test_phrases_find_what_hyphens_join_by_import_and_by_rebuild(tmp_path, text, query):
+    fields = [("A Title", "A"), ("", "B"), ("", "C"), (text, "D")]
+    made = placed_terms(fields)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT %s::tsvector::text", [made.vector])
+        documents = [words.document(1, cursor.fetchone()[0]), words.placed_document(2, made.fields or [])]
+    (pattern,) = parse_text(query).positive
+    assert words.slots_having(searcher_of(tmp_path / "words", documents), pattern, 0, 10).tolist() == [1, 2]
+
+
+def searcher_of(path, documents):
     index = words.make_index(path)
     writer = words.index_writer(index)
-    writer.add_document(one)
-    writer.add_document(other)
+    for document in documents:
+        writer.add_document(document)
     writer.commit()
     index.reload()
-    searcher = index.searcher()
-    rows = 0
-    for field in (words.WORDS, words.TITLE):
+    return index.searcher()
+
+
+def assert_found_where_they_are(path, documents, terms):
+    """By every two terms in a row, in the title and anywhere."""
+    searcher = searcher_of(path, documents)
+    slots = list(range(1, len(documents) + 1))
+    for field, weights in ((words.WORDS, "ABCD"), (words.TITLE, "A")):
         for first, second in itertools.pairwise(terms):
+            starts = {at for at, weight in terms[first] if weight in weights}
+            ends = {at for at, weight in terms[second] if weight in weights}
             for gap in (0, 1):
                 query = Query.phrase_query(words.schema(), field, [(0, first), (gap, second)])
-                found = words.slots_of(searcher, query, 0, 9).tolist()
-                assert found in ([], [1, 2]), (field, first, second, gap)
-                rows += len(found) // 2
-        assert rows > 3
+                expected = slots if any(start + gap in ends for start in starts) else []
+                assert words.slots_of(searcher, query, 0, 9).tolist() == expected, (field, first, second, gap)

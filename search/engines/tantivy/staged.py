@@ -75,6 +75,13 @@ def reserved(batch_id: int) -> Iterator[Path | None]:
             shutil.rmtree(stage, ignore_errors=True)
 
 
+def memories() -> int:
+    """How many memories the index has that is read; none where there is no such index."""
+    with contextlib.suppress(NoIndexError, DamagedError):
+        return store.read_manifest(store.current_generation()).memories
+    return 0
+
+
 def _held(stage: Path, held: contextlib.ExitStack) -> bool:
     """Make a stage and hold its lock until the transaction is over, so that nobody takes it for one that was left
     behind; says whether that could be done.

@@ -109,6 +109,13 @@ def test_a_name_that_no_term_can_have_is_not_found(page, kind):
     assert page.get(f"/curate/merge/{kind}/o%00ven/?target=x").status_code == 404
 
 
+def test_more_than_was_meant_is_not_offered_to_be_retagged(page):
+    assert "Retag all 2<" in page.get("/explore/?tag=kettle&from=2001-02-28").content.decode()
+    shown = page.get("/explore/?tag=kettle&from=2026-02-30").content.decode()
+    assert "2026-02-30" in shown
+    assert "Retag all" not in shown
+
+
 def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
     explore = page.get("/explore/?tag=kettle").content.decode()
     address = re.search(r'href="(/curate/retag/[^"]+)">Retag all 2<', explore)[1].replace("&amp;", "&")
