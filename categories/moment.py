@@ -1,6 +1,7 @@
 """Which moment of the database is read: what anything that is kept of it is kept under."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection
 
@@ -35,6 +36,20 @@ def moment_now() -> Moment:
     """That of the snapshot that the database is read by."""
     with connection.cursor() as cursor:
         cursor.execute(_NOW, [EmbeddingModel.State.SERVING])
-        found = cursor.fetchone() or (0, 0, 0, False)
+        return _moment(cursor.fetchone())
+
+
+def moment_beside(statement: str) -> tuple[Moment, list[tuple[Any, ...]]]:
+    """The same, and the rows of a statement that has no parameters and no percent sign: asked for together, in one text
+    whose parameters are written into it, they are waited for once.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"{statement};{_NOW}", [EmbeddingModel.State.SERVING])
+        rows = cursor.fetchall()
+        cursor.nextset()
+        return _moment(cursor.fetchone()), rows
+
+
+def _moment(found: tuple[int, int, int, bool] | None) -> Moment:
     settings = connection.settings_dict
-    return Moment((settings["HOST"], settings["PORT"], settings["NAME"]), *found)
+    return Moment((settings["HOST"], settings["PORT"], settings["NAME"]), *(found or (0, 0, 0, False)))

@@ -7,11 +7,10 @@ from datetime import datetime, tzinfo
 from typing import TypeVar
 
 from django.conf import settings
-from django.db import connection
 
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity
-from categories.moment import moment_now
+from categories.moment import Moment, moment_beside
 from categories.names import Names, names_at
 from categories.queries import (
     CategoryNode,
@@ -33,6 +32,9 @@ from search.query import Mode, SearchQuery
 from search.result import SearchWarning
 from search.words import parse_text, plain_text_of
 
+# By hand: every answer begins with it, and to put it together from a queryset takes longer than to read it.
+_PROJECTS = "SELECT id, slug, name, language FROM memories_project ORDER BY slug"
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectRow:
@@ -50,6 +52,7 @@ class Planned:
     now: datetime
     zone: tzinfo
     projects: dict[int, ProjectRow]
+    moment: Moment
     names: Names
     warnings: list[SearchWarning] = field(default_factory=list)
     # Chosen names that mean nothing, by facet.
@@ -68,14 +71,15 @@ class Planned:
 
 
 def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> Planned:
-    """Resolve a query for a viewer: one statement for the projects, one for the revision that names are kept under, and
-    a few for each vocabulary chosen from.
+    """Resolve a query for a viewer: one statement for the projects and the revision that names are kept under, and a
+    few for each vocabulary chosen from.
     """
     zone = query.zone(viewer.timezone)
-    projects = _visible_projects(viewer)
+    moment, rows = moment_beside(_PROJECTS)
+    projects = {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
     project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
     planned = Planned(
-        Plan(project_ids=project_ids), now, zone, projects, names_at(moment_now()), said=plain_text_of(query.text)
+        Plan(project_ids=project_ids), now, zone, projects, moment, names_at(moment), said=plain_text_of(query.text)
     )
     start, end = query.period(zone, now)
     if start and end and start >= end:
@@ -96,14 +100,6 @@ def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime
         subcategories=query.subcategories,
     )
     return planned
-
-
-def _visible_projects(viewer: Viewer) -> dict[int, ProjectRow]:
-    with connection.cursor() as cursor:
-        # By hand: every answer begins with it, and to put it together from a queryset takes longer than to read it.
-        cursor.execute("SELECT id, slug, name, language FROM memories_project ORDER BY slug")
-        rows = cursor.fetchall()
-    return {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
 
 
 def _texts(query: SearchQuery, planned: Planned) -> tuple[LanguageText, ...]:

@@ -2,19 +2,48 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
+import psycopg
 from django.db import connection, transaction
 
 
 @contextmanager
 def snapshot(most_ms: int = 0) -> Iterator[None]:
     """A write in between cannot make numbers and rows differ. A statement that takes longer than said is cut off."""
-    outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        if outermost:
+    if connection.in_atomic_block:
+        with transaction.atomic():
+            yield
+        return
+    with _as_it_is_now(), transaction.atomic():
+        settings = ["SET LOCAL jit = off"] if _compiles(connection.alias) else []
+        settings += [f"SET LOCAL statement_timeout = {most_ms:d}"] if most_ms else []
+        if settings:
             with connection.cursor() as cursor:
-                # Compiling a facet statement takes longer than running it.
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off")
-                if most_ms:
-                    cursor.execute(f"SET LOCAL statement_timeout = {most_ms:d}")
+                cursor.execute("; ".join(settings))
         yield
+
+
+@contextmanager
+def _as_it_is_now() -> Iterator[None]:
+    """Transactions read one moment and write nothing. Said as they begin: a statement of its own is waited for."""
+    connection.ensure_connection()
+    raw: psycopg.Connection[object] = connection.connection
+    with connection.wrap_database_errors:
+        raw.isolation_level, raw.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
+    try:
+        yield
+    finally:
+        if connection.connection is not raw:
+            # It was given back to the pool meanwhile: nobody else is to read what was before, or to write in vain.
+            raw.close()
+        elif not raw.closed:
+            raw.isolation_level = raw.read_only = None
+
+
+@cache
+def _compiles(alias: str) -> bool:
+    """Whether this server compiles large statements, which takes longer than to run those of facets. Asked once."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW jit")
+        return bool(cursor.fetchone() == ("on",))

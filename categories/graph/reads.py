@@ -18,7 +18,6 @@ from django.db.models import BigIntegerField, F, Func
 from access.viewer import Viewer, visible_to
 from categories.graph.kinds import CONCEPT, ENTITY, Kind
 from categories.graph.network import Ints
-from categories.moment import moment_now
 from categories.queries import Term, resolve_concepts, resolve_entities
 from memories.queries import MemoryTitle
 from memories.records import unstorable
@@ -93,7 +92,7 @@ class NameAmbiguousError(LookupError):
 def look_at(kind: Kind, engine: Engine, viewer: Viewer) -> Look:
     """With nothing asked for but what the default states leave."""
     planned = build_plan(engine, SearchQuery(), viewer, datetime.now(UTC))
-    return Look(engine, planned, viewer, kind, moment_now().kept_under)
+    return Look(engine, planned, viewer, kind, planned.moment.kept_under)
 
 
 def in_any_state(planned: Planned) -> Planned:

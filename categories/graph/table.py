@@ -54,7 +54,7 @@ class Table:
 
 
 def table_of(kind: Kind, asked: TableRequest, viewer: Viewer) -> Table:
-    """Five statements where all of it is kept, besides one for a search; four more where it is not."""
+    """Two statements where all of it is kept, besides one for a search; four more where it is not."""
     return answered(lambda engine: _table(kind, asked, viewer, engine), viewer)
 
 
