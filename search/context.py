@@ -3,7 +3,7 @@
 No database and no request: whatever a page shows is computed here, and can be tested here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
@@ -129,14 +129,16 @@ def build_context(
     query: SearchQuery,
     result: SearchResult,
     corpus: CorpusCounts,
-    notices: Iterable[Notice] = (),
+    problems: Sequence[Notice] = (),
     *,
     together: UnifiedResult | None = None,
     may_curate: bool = False,
     zone: tzinfo = UTC,
     now: datetime | None = None,
 ) -> ExplorerContext:
-    """What the explore page says about an answer. `together` is the results of all kinds, where asked for."""
+    """What the explore page says about an answer. `problems` tell of parameters that were left out, `together` is the
+    results of all kinds, where asked for.
+    """
     zone = query.zone(zone)
     pages = together.pages if together else result.pages
     panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
@@ -157,7 +159,7 @@ def build_context(
         matched=_matched(result, together),
         url=explore_url(query),
         hidden_note=_hidden_note(query, result),
-        notices=(*notices, *(_warning_notice(query, pages, warning) for warning in result.warnings)),
+        notices=(*problems, *(_warning_notice(query, pages, warning) for warning in result.warnings)),
         chips=chips,
         clear_url=explore_url(query.without_filters()),
         panels=panels,
@@ -169,7 +171,8 @@ def build_context(
         hits=build_cards(query, result, zone) if together is None else (),
         results=build_result_cards(query, together, zone) if together else (),
         pager=_pager(query, result, together),
-        retag=_retag(query, result) if may_curate else None,
+        # Where a filter could not be read, more is shown than was meant.
+        retag=_retag(query, result) if may_curate and not problems else None,
         empty=_empty(query, result, corpus) if not (together.found if together else result.total) else None,
         pairs=form_pairs(query),
     )
@@ -261,7 +264,7 @@ def _matched(result: SearchResult, together: UnifiedResult | None) -> str:
 
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
     """Of what is only known to be at least so many, nobody could say what would be changed."""
-    return None if result.at_least else Link(f"Retag all {number(result.total)}", retag_url(query))
+    return None if result.at_least or not result.total else Link(f"Retag all {number(result.total)}", retag_url(query))
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:

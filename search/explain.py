@@ -62,14 +62,15 @@ def _meaning(why: Ranked, least: float) -> str:
 
 
 def _standing(why: Ranked) -> str:
+    by = "words" if why.similarity is None else "words and meaning"
     if why.parts is not None:
-        return _sum(why.score, why.parts)
+        return _sum(why.score, why.parts, by)
     if why.relevance is not None:
-        return f"{why.relevance:.2f} by words and meaning; only the first {WINDOW} are weighed further"
+        return f"{why.relevance:.2f} by {by}; only the first {WINDOW} are weighed further"
     return ""
 
 
-def _sum(score: float | None, parts: Parts) -> str:
+def _sum(score: float | None, parts: Parts, by: str) -> str:
     """What the score is made of; for who may not know it, what was added to it."""
     added = [
         (parts.quality, "quality (importance, confidence, pinned)"),
@@ -77,10 +78,10 @@ def _sum(score: float | None, parts: Parts) -> str:
         (parts.source, "source"),
     ]
     if score is None or parts.relevance is None:
-        return f"{listed([f'{value:.3f} for {name}' for value, name in added])}, added to words and meaning"
+        return f"{listed([f'{value:.3f} for {name}' for value, name in added])}, added to {by}"
     return " + ".join(
         [
-            f"{score:.3f} = {parts.relevance:.3f} for words and meaning",
+            f"{score:.3f} = {parts.relevance:.3f} for {by}",
             *(f"{value:.3f} {name}" for value, name in added),
         ]
     )

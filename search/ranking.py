@@ -91,6 +91,11 @@ class Fused(Sequence[Ranked]):
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def without_vector(self) -> int:
+        """How many have none: most of them have yet to be embedded."""
+        return int(np.count_nonzero(np.isnan(self._similarities)))
+
     @overload
     def __getitem__(self, at: int) -> Ranked: ...
     @overload
@@ -117,7 +122,9 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
     """All candidates by a convex sum of their scores, each leg brought to 0…1 between its least and its best.
 
     A candidate should have a score in both, where it has one at all: to have matched by one leg only says little of
-    the other. What is missing counts as the least, and who has none of the words, a score of 0, has no rank by them.
+    the other. One without a similarity has no vector: it is taken to be as near as its words are good, or a corpus
+    of which a part is embedded would show nothing but that. Who has none of the words has a score of 0, and no rank by
+    them.
 
     Of equal sums the nearer in meaning is first, then the one with the higher id.
     """
@@ -125,7 +132,8 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
     ids = np.array(every, np.int64)
     by_words = np.array([words.get(pk, math.nan) for pk in every], np.float64)
     by_meaning = np.array([similarities.get(pk, math.nan) for pk in every], np.float64)
-    sums = weight * _shares(by_meaning) + (1 - weight) * _shares(by_words)
+    word_shares = _shares(by_words)
+    sums = np.where(np.isnan(by_meaning), word_shares, weight * _shares(by_meaning) + (1 - weight) * word_shares)
     order = np.lexsort((-ids, -np.nan_to_num(by_meaning), -sums))
     return Fused(ids[order], sums[order], by_words[order], by_meaning[order])
 

@@ -41,10 +41,14 @@ SELECT m.id, m.title, coalesce(near.passage, left(m.content, 2000)) FROM memorie
 
 @dataclass(frozen=True, slots=True)
 class RankedPage:
-    """A page of the match set by relevance. `not_reread` says why a cross-encoder that is set had no part in it."""
+    """A page of the match set by relevance. `not_reread` says why a cross-encoder that is set had no part in it, and
+    `without_vector` how many of the candidates have no vector; with `at_least` there may be more beyond them.
+    """
 
     hits: list[Ranked]
     not_reread: str = ""
+    without_vector: int = 0
+    at_least: bool = False
 
 
 def ranked_page(engine: Engine, plan: Plan, said: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
@@ -52,15 +56,15 @@ def ranked_page(engine: Engine, plan: Plan, said: str, *, limit: int, offset: in
     if plan.meaning is None:
         found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
         return RankedPage([Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)])
-    fused, not_reread = _fused(engine, plan, plan.meaning, said)
+    candidates, are_cut = _fused(engine, plan, plan.meaning)
+    fused, not_reread = _reread(candidates, plan.meaning, said)
     page: list[Ranked] = []
     if offset < WINDOW:
         page = _reranked(fused[:WINDOW], plan.meaning, now)[offset : offset + limit]
     page += fused[max(WINDOW, offset) : offset + limit]
     if len(page) < limit and not plan.meaning.alone:
-        known = fused.ids if isinstance(fused, Fused) else [one.id for one in fused]
-        page += _by_words_alone(engine, plan, set(known), limit=limit - len(page), offset=offset)
-    return RankedPage(page, not_reread)
+        page += _by_words_alone(engine, plan, set(candidates.ids), limit=limit - len(page), offset=offset)
+    return RankedPage(page, not_reread, candidates.without_vector, at_least=are_cut)
 
 
 def _by_words_alone(engine: Engine, plan: Plan, known: Set[int], *, limit: int, offset: int) -> list[Ranked]:
@@ -73,21 +77,22 @@ def _by_words_alone(engine: Engine, plan: Plan, known: Set[int], *, limit: int, 
     return [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
 
 
-def _fused(engine: Engine, plan: Plan, meaning: Meaning, said: str) -> tuple[Sequence[Ranked], str]:
+def _fused(engine: Engine, plan: Plan, meaning: Meaning) -> tuple[Fused, bool]:
     """All that match by meaning and the best by words, by relevance. Each is scored by both, however it matched.
 
-    And why no cross-encoder read them, where one should have.
+    And whether more may match by words.
     """
     near = engine.near(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
+    are_cut = False
     if not meaning.alone:
         best = engine.hits(replace(plan, meaning=None), Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
+        are_cut = len(best) >= WORD_CANDIDATES
         words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)
         words |= engine.word_scores(plan, list(words))
         similarities |= engine.similarities(meaning, [pk for pk, _ in best if pk not in similarities])
-    fused = fuse(words, similarities, settings.SEARCH_MEANING_WEIGHT)
-    return _reread(fused, meaning, said)
+    return fuse(words, similarities, settings.SEARCH_MEANING_WEIGHT), are_cut
 
 
 def _reranked(window: Sequence[Ranked], meaning: Meaning, now: datetime) -> list[Ranked]:

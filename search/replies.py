@@ -40,7 +40,9 @@ class HitWhy(BaseModel):
     similarity: float | None = Field(description="To the text; null where the memory is not embedded yet.")
     reread_rank: int | None = Field(description="By the cross-encoder; null where none is set, or it did not read it.")
     reread_score: float | None
-    relevance: float | None = Field(description="Words and meaning together, from 0 to 1; or the second reading.")
+    relevance: float | None = Field(
+        description="By words and meaning, or words alone where it has no vector, from 0 to 1; or the second reading."
+    )
     traits: RankTraits | None = Field(description="Null beyond the candidates that are weighed further.")
     parts: RankParts | None
     found: dict[str, list[str]] = Field(description="By field (title, tags, summary, text): the words as they stand.")

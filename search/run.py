@@ -27,6 +27,7 @@ from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, 
 from search.engines.tantivy.outbox import backlog
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
+from search.labels import memories
 from search.planning import Planned, build_plan, visible_ids
 from search.query import SearchQuery, Sort
 from search.ranking import Ranked
@@ -189,6 +190,10 @@ def _find(engine: Engine, planned: Planned, query: SearchQuery, total: int) -> l
     if found.not_reread:
         reason = f"The results are in the order of words and meaning, without the cross-encoder: {found.not_reread}."
         planned.warnings.append(SearchWarning(reason, "rerank"))
+    if found.without_vector:
+        some = memories(found.without_vector, at_least=found.at_least)
+        waiting = f"Found by words, and without a vector to rank by: {some}. More may match once they are embedded."
+        planned.warnings.append(SearchWarning(waiting, "mode"))
     # How rare a word is among all memories shows in a score: it is for who may see them all.
     return found.hits if plan.project_ids is None else [one.without_scores() for one in found.hits]
 

@@ -1,6 +1,7 @@
 """Why a hit is where it is, in words, and what is folded under what: from hand-made hits, no database."""
 
 from dataclasses import replace
+from datetime import UTC
 
 import pytest
 
@@ -9,7 +10,7 @@ from search.explain import explain
 from search.labels import listed, ordinal
 from search.ranking import Parts, Ranked, Traits
 from search.result import Found
-from tests.search.test_context import UTC, answer, hit, query_of
+from tests.search.contexts import answer, hit, query_of
 
 RANKED = Ranked(
     7,

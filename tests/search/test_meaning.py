@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models import F
 from django.test import Client
 
 from access.keys import make_key
@@ -19,7 +20,7 @@ from search.facets import FACET, FACETS, STATES
 from search.query import SearchQuery
 from search.run import run
 from tests.oracle import facet_counts, load_documents, matching
-from tests.search.test_run import EVERYTHING, facet
+from tests.search.queries import EVERYTHING, facet
 from tests.vectors import embed_everything, similarity
 
 
@@ -164,6 +165,42 @@ def test_without_vectors_hybrid_answers_by_words_and_says_so(corpus, everyone, q
     assert ids(result) == ids(ask("q=green tea&mode=keyword", everyone))
     assert result.matched_by.endswith("; by words alone: no memory has been embedded yet")
     assert result.warnings == ()
+
+
+def test_what_is_not_embedded_yet_stands_where_its_words_put_it_and_is_told(embedded, everyone):
+    best = ids(ask("q=green tea&mode=keyword", everyone))[0]
+    assert ask("q=green tea", everyone).warnings == ()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [best])
+    Corpus.objects.update(vectors=F("vectors") + 1)
+    nearest.forget()
+    result = ask("q=green tea", everyone)
+    assert ids(result)[0] == best
+    assert [(warning.message, warning.parameter) for warning in result.warnings] == [
+        (
+            "Found by words, and without a vector to rank by: 1 memory. More may match once they are embedded.",
+            "mode",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        pytest.param(0, "1+ memories", id="there may be more beyond the candidates"),
+        pytest.param(1, "1 memory", id="all with the words are candidates, and as many again are near"),
+    ],
+)
+def test_how_many_are_not_embedded_is_told_as_well_as_it_is_known(embedded, everyone, monkeypatch, more, told):
+    by_words = ask("q=green tea&mode=keyword", everyone)
+    assert by_words.total + 1 <= ask("q=green tea", everyone).total
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [ids(by_words)[0]])
+    Corpus.objects.update(vectors=F("vectors") + 1)
+    nearest.forget()
+    monkeypatch.setattr("search.relevance.WORD_CANDIDATES", by_words.total + more)
+    (warning,) = ask("q=green tea", everyone).warnings
+    assert f"to rank by: {told}." in warning.message
 
 
 def test_without_vectors_semantic_warns_that_words_answered(corpus, everyone, query_model):

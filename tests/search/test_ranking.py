@@ -10,14 +10,19 @@ def ids(ranked):
 
 
 def test_fusion_adds_the_shares_of_both_legs():
-    fused = fuse({1: 10.0, 2: 5.0, 3: 0.0}, {2: 0.9, 3: 0.6, 4: 0.3}, 0.6)
+    fused = fuse({1: 10.0, 2: 5.0, 3: 0.0, 4: 0.0}, {1: 0.3, 2: 0.9, 3: 0.6, 4: 0.3}, 0.6)
     assert [(one.id, round(one.relevance, 3)) for one in fused] == [(2, 0.8), (1, 0.4), (3, 0.3), (4, 0.0)]
 
 
+def test_what_has_no_vector_yet_is_as_near_as_its_words_are_good():
+    fused = fuse({1: 10.0, 2: 8.0, 3: 5.0, 4: 0.0}, {2: 0.9, 4: 0.3}, 0.6)
+    assert [(one.id, round(one.relevance, 3)) for one in fused] == [(1, 1.0), (2, 0.92), (3, 0.5), (4, 0.0)]
+
+
 def test_fusion_tells_the_place_in_each_leg():
-    second = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 4: 0.3}, 0.6)[1]
-    assert second == Ranked(
-        1, score=0.4, word_rank=1, word_score=10.0, meaning_rank=None, similarity=None, relevance=0.4
+    first = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 4: 0.3}, 0.6)[0]
+    assert first == Ranked(
+        1, score=1.0, word_rank=1, word_score=10.0, meaning_rank=None, similarity=None, relevance=1.0
     )
 
 

@@ -16,8 +16,8 @@ from memories.models import Chunk, Memory, Project
 from search.query import QueryError, SearchQuery
 from search.run import run
 from search.why_not import take_id, why_not
+from tests.search.queries import queries
 from tests.search.test_meaning import by_meaning
-from tests.search.test_run import queries
 
 SLOWLY = hypothesis_settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
