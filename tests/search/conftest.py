@@ -119,3 +119,9 @@ def mill(db, engine, query_model, tmp_path, monkeypatch):
 def miller(mill):
     """A viewer who may see one of the two projects."""
     return Viewer(frozenset([Project.objects.get(slug="mill").pk]), frozenset(["read"]))
+
+
+@pytest.fixture
+def tantivy(settings, index):
+    settings.SEARCH_ENGINE = "tantivy"
+    return index

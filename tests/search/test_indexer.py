@@ -1,7 +1,5 @@
 """The one writer: killed at every step it has, rebuilt, compared; and readers beside it."""
 
-import dataclasses
-import json
 import os
 import random
 import signal
@@ -10,19 +8,14 @@ import sys
 import textwrap
 import threading
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 from django.conf import settings as configured
-from django.core.management import call_command
 from django.db import connection
-from django.db.models.functions import Now
 
 from access.viewer import command_viewer
-from memories.models import Corpus, Memory, OutboxEntry, Project
-from memories.records import MemoryRecord
-from memories.services import memory_create
+from memories.models import Memory
 from search.engines import engine_named
 from search.engines.arrays import arrays_verify
 from search.engines.tantivy import check, database, indexer, outbox, steps, store
@@ -31,12 +24,9 @@ from search.engines.tantivy.bitmaps import bitmap_of
 from search.engines.tantivy.check import compare
 from search.engines.tantivy.engine import TantivyEngine
 from search.engines.tantivy.parts import Dictionary, Part, PartBuilder, Row, merged
-from search.facets import FACETS
-from search.planning import build_plan
 from search.query import SearchQuery
 from search.run import run
-from tests.corpus import RECORDS
-from tests.oracle import facet_counts, load_documents, matching
+from tests.search.indexed import assert_true_to_the_database, change_much, load
 
 STEPS = [
     "documents added",
@@ -80,46 +70,6 @@ def run_until(step, index, *, verb="catch_up", n=1):
     done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     return done.returncode == -signal.SIGKILL
-
-
-def load(tmp_path, records=RECORDS):
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    call_command("import_memories", str(path), verbosity=0)
-
-
-def assert_true_to_the_database():
-    """Every memory's digest, every file, and what searches find and count."""
-    assert compare().agrees, compare()
-    documents = load_documents()
-    for arguments in ({}, {"q": "tea"}, {"q": '"green tea" or crane'}, {"tag": "tea"}, {"category": "kitchen"}):
-        query = SearchQuery.from_mapping({**arguments, "include_facets": True})
-        result = run(query, command_viewer(), facet_limit=1_000)
-        assert result.engine == "tantivy"
-        assert {hit.id for hit in result.hits} == {document.id for document in matching(documents, query)}
-        for spec, found in zip(FACETS, result.facets, strict=True):
-            values, _ = facet_counts(documents, query, spec.key)
-            assert {v.value: v.count for v in found.values if v.count} == values, spec.key
-
-
-def change_much():
-    """A memory more, one changed, one deleted, one hard removed."""
-    memory_create(
-        record=MemoryRecord(content="Another green tea, with crane", tags=("tea", "new"), project="tea"),
-        viewer=command_viewer(),
-    )
-    first, second, *_ = Memory.objects.order_by("id").values_list("pk", flat=True)
-    Memory.objects.filter(pk=first).update(memory_type="changed")
-    Memory.objects.filter(pk=second).update(state="deleted")
-    with connection.cursor() as cursor:
-        last = Memory.objects.filter(external_id="t4").get().pk
-        cursor.execute("DELETE FROM memories_memory WHERE id = %s", [last])
-
-
-@pytest.fixture
-def tantivy(settings, index):
-    settings.SEARCH_ENGINE = "tantivy"
-    return index
 
 
 @pytest.mark.django_db(transaction=True)
@@ -409,111 +359,3 @@ def test_the_follower_starts_over_when_its_index_is_not_kept(db, tantivy, tmp_pa
     indexer.follow(stop)
     assert store.current_generation() != before
     assert compare().agrees
-
-
-# --- what readers may not be told, and may not be misled by ---------------------------------------------------------
-
-
-def test_an_index_of_another_database_is_not_read(db, tantivy, tmp_path):
-    load(tmp_path)
-    indexer.catch_up()
-    outbox.follow_for("g-000001-of-another")
-    assert run(SearchQuery(), command_viewer()).engine == "postgres"
-    indexer.catch_up()
-    assert run(SearchQuery(), command_viewer()).engine == "tantivy"
-
-
-def test_an_index_of_a_later_past_is_not_read(db, tantivy, tmp_path):
-    """The database was put back to what it was before."""
-    load(tmp_path)
-    indexer.catch_up()
-    Corpus.objects.update(revision=0)
-    assert run(SearchQuery(), command_viewer()).engine == "postgres"
-    indexer.catch_up()
-    assert run(SearchQuery(), command_viewer()).engine == "tantivy"
-
-
-def test_a_prefix_of_very_many_words_ends_a_phrase(db, tantivy, tmp_path):
-    records = [
-        {"id": f"r{n}", "content": "commit " + " ".join(f"ab{n:03}{m:03}" for m in range(200))} for n in range(100)
-    ]
-    load(tmp_path, records)
-    indexer.catch_up()
-    result = run(SearchQuery(text='"commit ab*"'), command_viewer())
-    assert (result.total, result.engine, store.damage_reported()) == (100, "tantivy", "")
-
-
-def test_a_score_says_nothing_to_who_may_not_see_all(db, tantivy, tmp_path):
-    load(tmp_path)
-    indexer.catch_up()
-    tea = frozenset({Project.objects.get(slug="tea").pk})
-    restricted = dataclasses.replace(command_viewer(), project_ids=tea)
-    assert all(hit.score is None for hit in run(SearchQuery(text="tea"), restricted).hits)
-    assert all(hit.score for hit in run(SearchQuery(text="tea"), command_viewer()).hits)
-
-
-def test_how_much_waits_is_told_to_who_may_see_all(db, tantivy, tmp_path):
-    load(tmp_path)
-    indexer.catch_up()
-    Memory.objects.update(memory_type="changed")
-    OutboxEntry.objects.update(at=Now() - timedelta(seconds=5))
-    restricted = dataclasses.replace(command_viewer(), project_ids=frozenset({Project.objects.get(slug="boat").pk}))
-    assert [w.message[:2] for w in run(SearchQuery(), command_viewer()).warnings] == ["16"]
-    assert [w.message[:4] for w in run(SearchQuery(), restricted).warnings] == ["Some"]
-    OutboxEntry.objects.update(at=Now() - timedelta(minutes=1))
-    assert run(SearchQuery(), restricted).engine == "postgres"
-
-
-def test_what_was_deleted_meanwhile_is_not_shown(db, tantivy, tmp_path):
-    load(tmp_path)
-    indexer.catch_up()
-    Memory.objects.filter(external_id="t1").update(state="deleted")
-    assert "t1" not in {hit.external_id for hit in run(SearchQuery(), command_viewer()).hits}
-
-
-def test_who_matches_by_an_exclusion_alone_is_listed_too(db, tantivy, tmp_path):
-    """In German "was" is a word to look for; in English it is not counted, and only the exclusion is left."""
-    load(tmp_path)
-    Project.objects.filter(slug="boat").update(language="german")
-    indexer.catch_up()
-    result = run(SearchQuery(text="was -sugar", page_size=100), command_viewer())
-    assert result.engine == "tantivy"
-    assert len(result.hits) == result.total > 5
-
-
-@pytest.mark.parametrize("array", ["places", "keys", "starts", "values", "offsets"])
-def test_damaged_columns_are_found_out_and_made_anew(db, tantivy, tmp_path, array):
-    load(tmp_path)
-    indexer.catch_up()
-    (path,) = store.current_generation().glob("*.part")
-    data = bytearray(path.read_bytes())
-    length = int.from_bytes(data[8:16], "little")
-    head = json.loads(data[24 : 24 + length])
-    begin = -(-(24 + length) // 64) * 64 + head["arrays"][f"tag.{array}"][2]
-    data[begin : begin + 12] = b"\xff\xff\xff\x7f" * 3
-    path.write_bytes(data)
-    store.forget_view()
-    query = SearchQuery.from_mapping({"tag": "tea", "include_facets": True})
-    first = run(query, command_viewer())
-    if first.engine == "postgres":
-        assert store.damage_reported()
-    assert not compare().agrees
-    store.report_damage("it differs")
-    assert run(query, command_viewer()).engine == "postgres"
-    indexer.catch_up()
-    assert run(query, command_viewer()).engine == "tantivy"
-    assert_true_to_the_database()
-
-
-def test_words_are_kept_for_the_view_they_were_found_in(db, tantivy, tmp_path):
-    load(tmp_path)
-    indexer.catch_up()
-    older = TantivyEngine()
-    plan = build_plan(older, SearchQuery(text="oolong"), command_viewer(), datetime.now(UTC)).plan
-    total = Memory.objects.filter(content__contains="oolong").count()
-    for memory in Memory.objects.filter(content__contains="oolong"):
-        memory.memory_type = "changed"
-        memory.save()
-    indexer.catch_up()
-    assert TantivyEngine().totals([plan]) == [total]
-    assert older.totals([plan]) == [total]

@@ -1,4 +1,4 @@
-"""run() against the corpus by hand and against the naive counter."""
+"""run() against the corpus by hand."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -7,17 +7,12 @@ from urllib.parse import parse_qsl
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from memories.models import Memory
 from search.engines.postgres import PostgresEngine
-from search.facets import FACET, FACETS, STATES, Kind
 from search.query import SearchQuery, Sort
 from search.run import FacetListing, Rows, facet_page, run
-from tests.oracle import date_counts, facet_counts, matching
-
-EVERYTHING = 10_000
+from tests.search.queries import EVERYTHING, facet
 
 
 def ask(querystring, viewer, **options):
@@ -26,10 +21,6 @@ def ask(querystring, viewer, **options):
 
 def titles(result):
     return [hit.title_text for hit in result.hits]
-
-
-def facet(result, key):
-    return next(facet for facet in result.facets if facet.key == key)
 
 
 def counts(result, key):
@@ -327,131 +318,6 @@ def test_children_of_a_category_are_listed(corpus, everyone):
     page = values_page("category", "", everyone, parent="yard")
     assert [(v.value, v.count) for v in page.facet.values] == [("yard/dock", 3), ("yard/wood", 1)]
     assert [v.has_children for v in page.facet.values] == [True, False]
-
-
-# --- against the naive counter ------------------------------------------------------------------------------------
-
-WORDS = [
-    "tea",
-    "kettle",
-    "boat",
-    "crane",
-    "the",
-    "guests",
-    "C++",
-    "rm -rf",
-    "asyncio.run",
-    "foo_bar",
-    '"green tea"',
-    "or",
-]
-WORDS += [
-    "-tea",
-    "+boat",
-    "東京",
-    "cafe",
-    "state-of-the-art",
-    "dock",
-    "wet",
-    "motor.ts",
-    '-"the dock"',
-    "wood",
-    "Check",
-    "3.8",
-]
-WORDS += [
-    "te*",
-    "gu*",
-    "the*",
-    "c*",
-    "-cr*",
-    "+bo*",
-    '"the do*"',
-    "kettle.va*",
-    "title:tea",
-    "title:te*",
-    "title:guests",
-    "+title:boat",
-    "-title:dock",
-    'title:"green tea"',
-    '-title:"on the bo*"',
-    "title:",
-]
-
-
-def queries(documents):
-    """Any query over what the corpus has, and now and then over what it does not."""
-
-    def some(options, most=2):
-        return st.lists(st.sampled_from(options), max_size=most, unique=True)
-
-    known = {spec.key: sorted({v for d in documents for v in d.values[spec.key]} or {""}) for spec in FACETS}
-    known["state"] = list(STATES)
-    shape = {spec.key: some(known[spec.key]) for spec in FACETS}
-    shape |= {f"-{spec.key}": some(known[spec.key], 1) for spec in FACETS}
-    shape |= {
-        "q": st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join),
-        "has": some(list(FACET), 1),
-        "no": some(list(FACET), 1),
-        "tag.all": st.booleans(),
-        "concept.all": st.booleans(),
-        "entity.all": st.booleans(),
-        "subcategories": st.booleans(),
-        "from": st.sampled_from(["2024-01-05", "2024-02-29", "2025-03-01"]),
-        "to": st.sampled_from(["2024-02-29", "2024-12-31", "2025-06-01"]),
-    }
-    keys = st.lists(st.sampled_from(sorted(shape)), max_size=4, unique=True)
-    return keys.flatmap(lambda chosen: st.fixed_dictionaries({key: shape[key] for key in chosen}))
-
-
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-@given(data=st.data())
-def test_any_query_equals_the_naive_counter(corpus, everyone, data):
-    query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True, "page_size": 100})
-    result = run(query, everyone, facet_limit=EVERYTHING)
-    expected = matching(corpus, query)
-    assert result.total == len(expected)
-    assert {hit.id for hit in result.hits} == {document.id for document in expected}
-    for spec in FACETS:
-        values, no_value = facet_counts(corpus, query, spec.key)
-        found = facet(result, spec.key)
-        shown = {v.value: v.count for v in found.values if not v.excluded and v.count}
-        excluded = set(query.selection(spec.key).exclude)
-        assert shown == {value: n for value, n in values.items() if value not in excluded}, spec.key
-        assert found.no_value == no_value, spec.key
-        if spec.exclusive and not query.selection(spec.key).restricts and spec.key != "state":
-            assert sum(shown.values()) + found.no_value == result.total
-        for value in found.values:
-            # With no state left to leave out, the default states stand again.
-            if value.excluded and spec.key != "state":
-                back = run(query.toggle_exclusion(spec.key, value.value), everyone)
-                assert back.total - result.total == value.count
-    days = date_counts(corpus, query)
-    assert sum(bar.all for bar in result.histogram.bars) == sum(days.values()) or query.has_dates
-    sidebar = run(query, everyone)
-    for spec in FACETS:
-        full = {v.value: v.count for v in facet(result, spec.key).values}
-        for value in facet(sidebar, spec.key).values:
-            assert full.get(value.value, 0) == value.count, (spec.key, value)
-
-
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-@given(data=st.data())
-def test_ticking_a_value_gives_exactly_the_number_it_showed(corpus, everyone, data):
-    query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True})
-    key = data.draw(st.sampled_from(sorted(FACET)))
-    alone = query.model_copy(update={key: (), "no": tuple(k for k in query.no if k != key)})
-    result = run(alone, everyone, facet_limit=EVERYTHING)
-    found = facet(result, key)
-    for value in found.values:
-        if not (value.excluded or value.selected):
-            assert run(alone.toggle(key, value.value), everyone).total == value.count
-    if FACET[key].kind != Kind.PROJECT and not found.requires_all:
-        assert run(alone.toggle_presence("no", key), everyone).total == found.no_value
 
 
 # --- what a visitor may try ---------------------------------------------------------------------------------------

@@ -1,0 +1,51 @@
+"""A small corpus behind the derived index, changed, and compared with the database."""
+
+import json
+
+from django.core.management import call_command
+from django.db import connection
+
+from access.viewer import command_viewer
+from memories.models import Memory
+from memories.records import MemoryRecord
+from memories.services import memory_create
+from search.engines.tantivy.check import compare
+from search.facets import FACETS
+from search.query import SearchQuery
+from search.run import run
+from tests.corpus import RECORDS
+from tests.oracle import facet_counts, load_documents, matching
+
+
+def load(tmp_path, records=RECORDS):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    call_command("import_memories", str(path), verbosity=0)
+
+
+def assert_true_to_the_database():
+    """Every memory's digest, every file, and what searches find and count."""
+    assert compare().agrees, compare()
+    documents = load_documents()
+    for arguments in ({}, {"q": "tea"}, {"q": '"green tea" or crane'}, {"tag": "tea"}, {"category": "kitchen"}):
+        query = SearchQuery.from_mapping({**arguments, "include_facets": True})
+        result = run(query, command_viewer(), facet_limit=1_000)
+        assert result.engine == "tantivy"
+        assert {hit.id for hit in result.hits} == {document.id for document in matching(documents, query)}
+        for spec, found in zip(FACETS, result.facets, strict=True):
+            values, _ = facet_counts(documents, query, spec.key)
+            assert {v.value: v.count for v in found.values if v.count} == values, spec.key
+
+
+def change_much():
+    """A memory more, one changed, one deleted, one hard removed."""
+    memory_create(
+        record=MemoryRecord(content="Another green tea, with crane", tags=("tea", "new"), project="tea"),
+        viewer=command_viewer(),
+    )
+    first, second, *_ = Memory.objects.order_by("id").values_list("pk", flat=True)
+    Memory.objects.filter(pk=first).update(memory_type="changed")
+    Memory.objects.filter(pk=second).update(state="deleted")
+    with connection.cursor() as cursor:
+        last = Memory.objects.filter(external_id="t4").get().pk
+        cursor.execute("DELETE FROM memories_memory WHERE id = %s", [last])

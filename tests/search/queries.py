@@ -1,0 +1,84 @@
+"""Any query over the corpus by hand, and what is read of its answer."""
+
+from hypothesis import strategies as st
+
+from search.facets import FACET, FACETS, STATES
+
+# More values than any facet has.
+EVERYTHING = 10_000
+
+WORDS = [
+    "tea",
+    "kettle",
+    "boat",
+    "crane",
+    "the",
+    "guests",
+    "C++",
+    "rm -rf",
+    "asyncio.run",
+    "foo_bar",
+    '"green tea"',
+    "or",
+]
+WORDS += [
+    "-tea",
+    "+boat",
+    "東京",
+    "cafe",
+    "state-of-the-art",
+    "dock",
+    "wet",
+    "motor.ts",
+    '-"the dock"',
+    "wood",
+    "Check",
+    "3.8",
+]
+WORDS += [
+    "te*",
+    "gu*",
+    "the*",
+    "c*",
+    "-cr*",
+    "+bo*",
+    '"the do*"',
+    "kettle.va*",
+    "title:tea",
+    "title:te*",
+    "title:guests",
+    "+title:boat",
+    "-title:dock",
+    'title:"green tea"',
+    '-title:"on the bo*"',
+    "title:",
+]
+
+
+def facet(result, key):
+    return next(facet for facet in result.facets if facet.key == key)
+
+
+def queries(documents):
+    """Any query over what the corpus has, and now and then over what it does not."""
+
+    def some(options, most=2):
+        return st.lists(st.sampled_from(options), max_size=most, unique=True)
+
+    known = {spec.key: sorted({v for d in documents for v in d.values[spec.key]} or {""}) for spec in FACETS}
+    known["state"] = list(STATES)
+    shape = {spec.key: some(known[spec.key]) for spec in FACETS}
+    shape |= {f"-{spec.key}": some(known[spec.key], 1) for spec in FACETS}
+    shape |= {
+        "q": st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join),
+        "has": some(list(FACET), 1),
+        "no": some(list(FACET), 1),
+        "tag.all": st.booleans(),
+        "concept.all": st.booleans(),
+        "entity.all": st.booleans(),
+        "subcategories": st.booleans(),
+        "from": st.sampled_from(["2024-01-05", "2024-02-29", "2025-03-01"]),
+        "to": st.sampled_from(["2024-02-29", "2024-12-31", "2025-06-01"]),
+    }
+    keys = st.lists(st.sampled_from(sorted(shape)), max_size=4, unique=True)
+    return keys.flatmap(lambda chosen: st.fixed_dictionaries({key: shape[key] for key in chosen}))

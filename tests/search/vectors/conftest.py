@@ -1,0 +1,27 @@
+"""Memories with vectors."""
+
+import json
+
+import pytest
+from django.core.management import call_command
+
+from memories.models import EmbeddingModel, Memory
+from search.engines import nearest
+from tests.corpus import RECORDS
+from tests.search.vectors.drawn import DIMENSIONS, write
+
+
+@pytest.fixture
+def stored(index, settings, tmp_path):
+    """The hand-written memories with vectors drawn by chance, one to three each, under a model that serves."""
+    settings.SEARCH_ENGINE = "tantivy"
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    call_command("import_memories", str(path), verbosity=0)
+    EmbeddingModel.objects.create(
+        id=1, name="drawn", source="drawn", dimensions=DIMENSIONS, min_similarity=0.1, state="serving"
+    )
+    write(Memory.objects.values_list("pk", flat=True), seed=0)
+    nearest.forget()
+    yield sorted(Memory.objects.values_list("pk", flat=True))
+    nearest.forget()

@@ -1,0 +1,96 @@
+"""Vectors drawn by chance, written as the worker does, and what is asked of a replica of them."""
+
+import threading
+
+import numpy as np
+import pytest
+from django.db import connection
+
+from memories import vectors as tables
+from memories.chunking import Window
+from memories.models import Chunk, Memory
+from memories.vectors import EmbeddedText, WaitingText
+from search.engines import nearest
+from search.engines.base import Meaning
+from search.engines.vectors import check, keeper, replica, table
+
+DIMENSIONS = 384
+
+
+class Everyone:
+    """All memories pass."""
+
+    def among(self, ids):
+        return np.ones(len(ids), bool)
+
+    def count(self, most=None):
+        return Memory.objects.count()
+
+    def ids(self):
+        return np.array(sorted(Memory.objects.values_list("pk", flat=True)), np.int64)
+
+
+def write(ids, *, seed, model_id=1):
+    """Write vectors as the worker does."""
+    chance = np.random.default_rng(seed)
+    found = []
+    for memory_id in ids:
+        vectors = chance.standard_normal((int(chance.integers(1, 4)), DIMENSIONS)).astype(np.float32)
+        windows = [Window(n, n + 1) for n in range(len(vectors))]
+        found.append(EmbeddedText(WaitingText(memory_id, "", "text", f"{seed}"), windows, vectors))
+    tables.vectors_write(model_id, found)
+
+
+def keep_up():
+    """How often something was done."""
+    done = 0
+    while keeper.keep_up():
+        done += 1
+    return done
+
+
+def closing_connection(done):
+    """To do in another thread, with a connection of its own."""
+
+    def run():
+        try:
+            done()
+        finally:
+            connection.close()
+
+    return run
+
+
+def elsewhere(done):
+    thread = threading.Thread(target=closing_connection(done))
+    thread.start()
+    thread.join()
+
+
+def question(seed=7, least=0.02, limit=1_000):
+    vector = np.random.default_rng(seed).standard_normal(DIMENSIONS).astype(np.float32)
+    return Meaning(1, vector.tobytes(), least, limit)
+
+
+def assert_true_to_the_database():
+    """What is near, as pgvector has it: in whole, and of some."""
+    nearest.forget()
+    for seed in range(5):
+        asked = question(seed)
+        expected = dict(zip(*map(np.ndarray.tolist, table.every(asked)), strict=True))
+        near = nearest.nearest_passing(asked, Everyone(), replicated=True)
+        assert dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True)) == pytest.approx(
+            expected, abs=1e-6
+        )
+        assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
+
+
+def is_used():
+    """Whether an answer of now would be read from the replica."""
+    replica.forget()
+    return nearest._vectors(question(), True).replica is not None
+
+
+def same_as_the_database():
+    found = check.compare_vectors()
+    return found is not None and found.agrees and found.vectors == Chunk.objects.count()

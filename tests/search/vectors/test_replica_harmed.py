@@ -1,0 +1,272 @@
+"""The replica of the vectors killed, damaged, or of another past: nothing untrue is answered, and it heals."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+from django.conf import settings as configured
+from django.db import connection, transaction
+
+from memories import vectors as tables
+from memories.models import Chunk, Corpus
+from search.engines import nearest
+from search.engines.vectors import changes, check, files, keeper
+from tests.search.vectors.drawn import (
+    DIMENSIONS,
+    assert_true_to_the_database,
+    closing_connection,
+    is_used,
+    keep_up,
+    question,
+    same_as_the_database,
+    write,
+)
+
+# A process of its own that ends as if the power failed when it comes to a step.
+KILLED = textwrap.dedent(
+    """
+    import os, signal, sys
+    import django
+    name, index, step, verb = sys.argv[1:]
+    import tests.settings
+    tests.settings.DATABASES["default"]["NAME"] = name
+    tests.settings.SEARCH_INDEX = index
+    django.setup()
+    from search.engines.tantivy import steps
+    from search.engines.vectors import keeper
+    steps.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
+    getattr(keeper, verb)()
+    """
+)
+
+
+def full_disk(name, segment):
+    (files.folder() / name).write_bytes(b"half of it")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.django_db
+def test_too_many_changes_are_left_to_the_database(stored, monkeypatch):
+    monkeypatch.setattr(changes, "MOST_CHANGES", 2)
+    keep_up()
+    for n in range(3):
+        write(stored[:1], seed=n)
+    assert not is_used()
+    assert_true_to_the_database()
+    keep_up()
+    assert is_used()
+
+
+@pytest.mark.django_db
+def test_a_change_that_nobody_wrote_down_makes_it_anew(stored):
+    keep_up()
+    Chunk.objects.filter(memory_id=stored[0]).delete()
+    Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
+    assert not is_used()
+    assert_true_to_the_database()
+    before = files.read_manifest().name
+    keep_up()
+    assert files.read_manifest().name != before
+    assert same_as_the_database()
+
+
+@pytest.mark.django_db
+def test_a_database_that_was_put_back_is_not_answered_from_a_later_past(stored):
+    keep_up()
+    with transaction.atomic():
+        write(stored[:2], seed=3)
+        keep_up()
+        transaction.set_rollback(True)
+    assert files.read_manifest().revision > Corpus.objects.get().vectors
+    assert not is_used()
+    assert_true_to_the_database()
+    keep_up()
+    assert is_used()
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_column_of_another_width_leaves_no_replica(stored):
+    keep_up()
+    try:
+        tables.column_resize(3)
+        assert not is_used()
+        keep_up()
+        assert files.read_manifest() is None
+    finally:
+        tables.column_resize(DIMENSIONS)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_column_of_another_width_takes_what_writers_hold_before_what_they_wait_for(stored):
+    """Who changes the vocabulary has its vectors, and comes to the row of the corpus last."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    resizing = threading.Thread(target=closing_connection(lambda: tables.column_resize(3)))
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("DELETE FROM categories_entityvector")
+            resizing.start()
+            while not cursor.execute(waiting).fetchone()[0]:
+                pass
+            cursor.execute("UPDATE memories_corpus SET revision = revision + 1")
+        resizing.join()
+        assert tables.column_dimensions() == 3
+    finally:
+        tables.column_resize(DIMENSIONS)
+
+
+@pytest.mark.django_db
+def test_damage_is_healed_and_nothing_is_answered_from_it(stored):
+    keep_up()
+    manifest = files.read_manifest()
+    path = files.folder() / manifest.segments[0]
+    os.truncate(path, path.stat().st_size // 2)
+    assert "is cut off" in check.compare_vectors().damage[0]
+    assert not is_used()
+    assert_true_to_the_database()
+    keep_up()
+    assert is_used()
+    assert same_as_the_database()
+
+
+@pytest.mark.django_db
+def test_a_vector_that_is_another_is_told_and_made_anew(stored):
+    keep_up()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE memories_chunk SET embedding ="
+            " (SELECT embedding FROM memories_chunk WHERE memory_id = %s AND ordinal = 0)"
+            " WHERE memory_id = %s AND ordinal = 0",
+            [stored[5], stored[4]],
+        )
+    assert check.compare_vectors().different == [stored[4]]
+
+
+@pytest.mark.django_db
+def test_a_memory_whose_vectors_went_without_a_word_is_told(stored):
+    keep_up()
+    Chunk.objects.filter(memory_id=stored[3]).delete()
+    assert check.compare_vectors().different == [stored[3]]
+
+
+@pytest.mark.django_db
+def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, monkeypatch):
+    keep_up()
+    write(stored[:2], seed=1)
+    before = files.read_manifest().name
+    open_files = keeper._Keeping.open
+
+    def opened(manifest):
+        Chunk.objects.filter(memory_id=stored[3]).delete()
+        Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
+        return open_files(manifest)
+
+    monkeypatch.setattr(keeper._Keeping, "open", opened)
+    keep_up()
+    assert files.read_manifest().name != before
+    assert same_as_the_database()
+
+
+@pytest.mark.django_db
+def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
+    keep_up()
+    write(stored[:2], seed=1)
+    before = files.read_manifest().name
+    open_files = keeper._Keeping.open
+
+    def opened(manifest):
+        found = open_files(manifest)
+        keeper.discard()
+        return found
+
+    monkeypatch.setattr(keeper._Keeping, "open", opened)
+    assert keep_up() == 2
+    assert files.read_manifest().name != before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(stored, monkeypatch):
+    keep_up()
+    write(stored[:2], seed=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_segment", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            keeper.keep_up()
+        # What there was is read on, and what changed since from the database.
+        assert is_used()
+        assert_true_to_the_database()
+        with pytest.raises(OSError, match="No space left"):
+            keeper.build()
+        assert list(files.folder().iterdir()) == []
+        assert not is_used()
+        assert_true_to_the_database()
+    keep_up()
+    assert is_used()
+    assert same_as_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_told_to_stop_it_leaves_nothing_and_a_connection_that_works(stored, monkeypatch):
+    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", 2 * DIMENSIONS)
+    with pytest.raises(keeper.StoppedError):
+        keeper.build(stop=lambda: True)
+    assert list(files.folder().iterdir()) == []
+    keep_up()
+    assert same_as_the_database()
+
+
+@pytest.mark.django_db
+def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeypatch):
+    keep_up()
+
+    def starved(*arguments):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "memmap", starved)
+        assert not is_used()
+        assert_true_to_the_database()
+    assert files.read_manifest() is not None
+    assert nearest._vectors(question(), True).replica is not None
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("verb", "step"),
+    [
+        ("build", "replica filled"),
+        ("build", "replica in place"),
+        ("keep_up", "segment written"),
+        ("keep_up", "replica's manifest written"),
+        ("keep_up", "changes of vectors forgotten"),
+    ],
+)
+def test_killed_at_a_step_it_goes_on_and_nothing_is_lost(stored, index, verb, step):
+    keep_up()
+    write(stored[:4], seed=9)
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    command = [sys.executable, "-c", KILLED, connection.settings_dict["NAME"], str(index), step, verb]
+    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    # Whoever asks meanwhile gets what is true, from wherever.
+    assert_true_to_the_database()
+    write(stored[2:5], seed=10)
+    assert_true_to_the_database()
+    keep_up()
+    assert is_used()
+    assert same_as_the_database()
+    assert_true_to_the_database()
+    assert len(list(files.folder().iterdir())) <= 2 + len(files.read_manifest().segments) + 2
+
+
+def test_what_was_written_down_has_to_be_without_a_gap():
+    assert changes.Standing(revision=5, replica="a", changes=2).follows("a", 3)
+    assert not changes.Standing(revision=5, replica="a", changes=1).follows("a", 3)
+    assert not changes.Standing(revision=2, replica="a", changes=0).follows("a", 3)
+    assert not changes.Standing(revision=3, replica="b", changes=0).follows("a", 3)
