@@ -9,9 +9,11 @@ from django.conf import settings
 from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
 from search.engines.postgres import PostgresEngine
+from search.engines.tantivy.calls import wait_until_taken_in
 from search.engines.tantivy.engine import TantivyEngine
 
-# In seconds.
+# In seconds. What was stored so short a time ago is waited for; longer than that, the index is behind.
+_WAITED_FOR = 1.0
 _MOST_BEHIND = 10.0
 
 logger = logging.getLogger(__name__)
@@ -27,13 +29,17 @@ def engine_named(name: str) -> Engine:
 
 
 def engine_in_use(viewer: Viewer) -> Engine:
-    """The engine that is set; where it cannot answer now, the one that needs nothing but the database.
+    """The engine that is set; where it cannot answer now, the one that needs nothing but the database. What has just
+    been stored is found: who stores something looks for it next.
 
     Which project a memory is in decides who may see it: who may not see all is not answered from an index that lacks
     what happened longer ago than a moment.
     """
     try:
         engine = engine_named(settings.SEARCH_ENGINE)
+        if 0 < engine.seconds_behind < _WAITED_FOR:
+            wait_until_taken_in(_WAITED_FOR - engine.seconds_behind)
+            engine = engine_named(settings.SEARCH_ENGINE)
     except EngineUnavailableError as error:
         logger.debug("%s", error)
         return PostgresEngine()

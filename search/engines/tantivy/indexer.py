@@ -21,6 +21,7 @@ from django.db import connection
 
 from search.engines.arrays import DamagedError
 from search.engines.tantivy import outbox, rows, staged, store
+from search.engines.tantivy.calls import wait_until_called
 from search.engines.tantivy.database import consistent, writing
 from search.engines.tantivy.parts import Row
 from search.engines.tantivy.pauses import POLL_SECONDS, retry_seconds, wait, wait_to_retry
@@ -308,7 +309,7 @@ def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int],
                 if not taken:
                     if not _is_kept(root, writer):
                         return
-                    wait(POLL_SECONDS, stop)
+                    wait_until_called(POLL_SECONDS, stop)
     finally:
         writer.close()
 

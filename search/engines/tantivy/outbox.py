@@ -115,6 +115,20 @@ def oldest(limit: int) -> tuple[list[int], list[int]]:
     return [row[0] for row in rows], list(dict.fromkeys(row[1] for row in rows))
 
 
+def newest() -> int:
+    """The number of the change that was written down last, of those that wait; 0 where none does."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT coalesce(max(id), 0) FROM memories_outbox")
+        return int(cursor.fetchone()[0])
+
+
+def is_past(number: int) -> bool:
+    """Whether all changes up to this one are in the index, and are on the disk there."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT NOT EXISTS (SELECT FROM memories_outbox WHERE id <= %s)", [number])
+        return bool(cursor.fetchone()[0])
+
+
 def memories_of(batch_id: int, after: int, limit: int) -> list[int]:
     """The memories that a batch has brought, in the order of their ids, from after one of them on."""
     with connection.cursor() as cursor:

@@ -174,6 +174,12 @@ class _Reader:
                 return found
             raise NoIndexError("it changes faster than it can be read")
 
+    def is_up_to_date(self) -> bool:
+        """Whether a view is read, and it is of what the manifest says by now."""
+        self.view()
+        view, known = self._known
+        return view is not None and known == _stamp()
+
     def _newer(self) -> View:
         known = self._known[0]
         generation = current_generation()
@@ -269,6 +275,13 @@ def verify(view: View) -> str:
 def read_view() -> View:
     """The index as it is now. Raises NoIndexError or DamagedError."""
     return _reader.view()
+
+
+def is_up_to_date() -> bool:
+    """Whether `read_view` gives what the manifest says by now. While the writer is about to replace it, it gives what
+    was there before. Raises NoIndexError or DamagedError.
+    """
+    return _reader.is_up_to_date()
 
 
 def forget_view() -> None:
