@@ -13,7 +13,7 @@ from memories.embeddings import QueryCache, not_ready_reason, query_cache
 from memories.models import Corpus, EmbeddingModel
 from memories.vectors import pending_count
 from search.engines.health import IndexHealth, index_health
-from search.labels import plural
+from search.labels import memories, plural
 
 _REFRESH_SECONDS = 5
 # Counting what waits reads every memory: of very many it is done for at most a twentieth of the time.
@@ -162,7 +162,7 @@ def build_status(status: SiteStatus) -> StatusPage:
             )
             for one in status.models
         ),
-        meaning=f"Searches go by words alone: {status.not_ready}." if status.not_ready else "Ready.",
+        meaning=_meaning_text(status),
         meaning_is_ready=not status.not_ready,
         index=_index_text(status.index),
         index_is_ready=status.index.state in ("ready", "off"),
@@ -171,6 +171,15 @@ def build_status(status: SiteStatus) -> StatusPage:
         vocabulary=_vocabulary_text(status.pending_vocabulary),
         refresh_seconds=0 if status.is_settled and not status.not_ready else _REFRESH_SECONDS,
     )
+
+
+def _meaning_text(status: SiteStatus) -> str:
+    if status.not_ready:
+        return f"Searches go by words alone: {status.not_ready}."
+    if status.pending:
+        wait, are = ("waits", "is") if status.pending == 1 else ("wait", "are")
+        return f"Ready for what is embedded: {memories(status.pending)} {wait}, and {are} found by words alone."
+    return "Ready."
 
 
 def _vocabulary_text(pending: int | None) -> str:

@@ -19,8 +19,11 @@ from memories.records import MAX_CONTENT, MemoryRecord
 from memories.refusals import shown
 
 SUFFIXES = (".md", ".markdown")
+# Beside notes somebody may take these for imported too.
+_RECORD_SUFFIXES = (".jsonl", ".jsonl.gz")
 # No memory's text is longer, even in characters of four bytes; with room for the front matter.
 _MAX_BYTES = 5 * MAX_CONTENT
+_RECORDS_HERE = "Name files of records themselves as paths to import"
 _SKIPPED = frozenset({"node_modules"})
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAMING_LINE = re.compile(r"^(?P<field>id|permalink|title):[ \t]*(?P<value>.+)$", re.MULTILINE | re.IGNORECASE)
@@ -63,9 +66,11 @@ def knows(path: Path) -> bool:
 
 def read(path: Path, options: Options) -> Reading:
     root = path if path.is_dir() else path.parent
-    files = list(_files(path)) if path.is_dir() else [path]
+    files = list(_files(path, SUFFIXES)) if path.is_dir() else [path]
+    of_records = list(_files(path, _RECORD_SUFFIXES)) if path.is_dir() else []
     if not files:
-        raise NotReadable(f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).")
+        here = f" {_RECORDS_HERE}, such as {of_records[0]}." if of_records else ""
+        raise NotReadable(f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).{here}")
     # A folder's own name, though it be given as `.`; one file says nothing of a project.
     project = options.project or (path.resolve().name if path.is_dir() else "")
     done = 0
@@ -76,12 +81,14 @@ def read(path: Path, options: Options) -> Reading:
         for file in files:
             yield _record(file, root, project, names)
             done += 1
+        for file in of_records:
+            yield Refusal(_place(file, root), f"is not Markdown. {_RECORDS_HERE}")
 
     return Reading(records(), lambda: done / len(files))
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """The Markdown files of a folder and below, in order; nothing hidden, no link followed out of it."""
+def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """The files of a folder and below that are called so, in order; nothing hidden, no link followed out of it."""
 
     def failed(error: OSError) -> None:
         raise ImportFailed(f"{error.filename}: cannot be read: {error.strerror}.")
@@ -89,7 +96,7 @@ def _files(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root, onerror=failed):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
         for name in sorted(names):
-            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+            if name.lower().endswith(suffixes) and not name.startswith("."):
                 yield Path(folder, name)
 
 
@@ -118,9 +125,13 @@ def _names(files: list[Path], root: Path) -> dict[str, str]:
     return names
 
 
+def _place(file: Path, root: Path) -> str:
+    return file.relative_to(root).as_posix().encode(errors="replace").decode()
+
+
 def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Found | Refusal:
     relative = file.relative_to(root).as_posix()
-    location = relative.encode(errors="replace").decode()
+    location = _place(file, root)
     try:
         if not file.is_file():
             return Refusal(location, "is a link to nothing, or no plain file")

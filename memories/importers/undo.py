@@ -20,6 +20,7 @@ from categories.terms import terms_catch_up
 from memories.importers.write import IMPORT_LOCK
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
 from memories.storage import corpus_bump, image_restored, images_read, images_update, outbox_stamp
+from search.labels import memories
 
 _BLOCK = 5_000
 _NAMED = 10
@@ -108,7 +109,8 @@ def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int]) -> None:
         named = ", ".join(f"#{memory_id}" for memory_id in edited[:_NAMED])
         more = f" and {len(edited) - _NAMED:,} more" if len(edited) > _NAMED else ""
         raise UndoRefused(
-            f"{len(edited):,} memories were changed since batch {batch.pk} brought them: {named}{more}. "
+            f"{memories(len(edited))} {'was' if len(edited) == 1 else 'were'} changed since batch {batch.pk} brought "
+            f"{'it' if len(edited) == 1 else 'them'}: {named}{more}. "
             "Nothing was undone. --force undoes the batch and loses those changes."
         )
 

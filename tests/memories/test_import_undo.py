@@ -68,7 +68,7 @@ def test_undo_puts_back_what_the_batch_changed(jsonl):
     batch = last_batch()
     assert batch_counts(batch) == (2, 1, 1, 0, 0)
     assert everything() != before
-    assert "1 memories put back as they were" in run(undo=batch.pk)
+    assert "1 memory put back as it was" in run(undo=batch.pk)
     assert everything() == before
 
 
@@ -79,7 +79,7 @@ def test_undo_names_what_was_edited_since_and_force_undoes_it(jsonl):
     memory = Memory.objects.get(external_id="m1")
     memory_update(memory_id=memory.pk, changes=MemoryChanges(pinned=True), viewer=EVERYTHING)
     said = failing(undo=batch.pk)
-    assert f"1 memories were changed since batch {batch.pk} brought them: #{memory.pk}. Nothing was undone." in said
+    assert f"1 memory was changed since batch {batch.pk} brought it: #{memory.pk}. Nothing was undone." in said
     assert Memory.objects.count() == 2
     run(undo=batch.pk, force=True)
     assert counts() == before
@@ -103,7 +103,7 @@ def test_undo_keeps_what_others_use_until_they_are_undone_too(jsonl):
     run(jsonl({"id": "b", "project": "alpha", "content": "B.", "categories": ["X/Y"], "links": ["a"]}))
     second = last_batch()
     said = run(undo=first.pk)
-    assert "kept because others use them: 2 categories, 1 projects" in said
+    assert "kept because others use them: 2 categories, 1 project" in said
     assert (Category.objects.count(), Entity.objects.count()) == (2, 0)
     assert MemoryLink.objects.get().target_memory_id is None
     run(undo=second.pk)
@@ -132,5 +132,5 @@ def test_undo_takes_what_was_proposed_of_it_along(jsonl):
             fingerprint=f"c{n}",
             confidence=0.5,
         )
-    assert "1 memories, 2 entities, 1 projects removed" in run(undo=batch.pk)
+    assert "1 memory, 2 entities, 1 project removed" in run(undo=batch.pk)
     assert not Suggestion.objects.exists()

@@ -136,6 +136,23 @@ def test_a_folder_or_a_single_file_is_known(folder):
     assert read(folder.root, project="named")["a.md"].data["project"] == "named"
 
 
+def test_files_of_records_among_notes_are_not_passed_over_in_silence(folder):
+    for name in ("a.md", "below/b.jsonl", "c.jsonl.gz", ".hidden/d.jsonl", "e.txt"):
+        folder(name, "Text.")
+    found = read(folder.root)
+    assert [place for place, one in found.items() if isinstance(one, Found)] == ["a.md"]
+    refused = {place: one.reason for place, one in found.items() if isinstance(one, Refusal)}
+    assert refused == dict.fromkeys(
+        ["below/b.jsonl", "c.jsonl.gz"], "is not Markdown. Name files of records themselves as paths to import"
+    )
+
+
+def test_a_folder_with_records_alone_says_how_they_are_imported(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}")
+    with pytest.raises(NotReadable, match=r"\*\.markdown\)\. Name files of records .*, such as .*a\.jsonl\.$"):
+        markdown.read(tmp_path, Options())
+
+
 def test_a_folder_without_markdown_says_so(tmp_path):
     with pytest.raises(NotReadable, match=r"holds no Markdown files \(\*\.md, \*\.markdown\)"):
         markdown.read(tmp_path, Options())

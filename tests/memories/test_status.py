@@ -92,6 +92,11 @@ def test_page_asks_again_while_there_is_work_and_only_for_its_part(curator):
             id="a model is building",
         ),
         pytest.param(
+            {"models": (ModelStatus("a", "serving", 2, 3),)},
+            ("Ready for what is embedded: 1 memory waits, and is found by words alone.", "Up to date.", 5),
+            id="one waits",
+        ),
+        pytest.param(
             {"index": IndexHealth("ready", 1.25, 3)},
             ("Ready.", "Behind by 1.2 s, 3 changes to take in.", 0),
             id="behind",

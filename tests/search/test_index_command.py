@@ -88,7 +88,7 @@ def test_check_agrees(indexed):
 def test_check_leaves_out_what_is_on_the_way(indexed):
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     text = said(check=True)
-    assert "1 memories were changed and are on the way into it." in text
+    assert "Changed, and on the way into it: 1 memory." in text
     assert "Everything agrees" in text
 
 

@@ -23,6 +23,7 @@ from memories.importers.registry import IMPORTERS, importer_for, importer_named
 from memories.importers.run import Tally
 from memories.importers.undo import Undone, UndoRefused, batch_undo
 from memories.models import ImportBatch
+from search.labels import memories, plural
 
 SHOWN_REFUSALS = 20
 _SECONDS_BETWEEN_LINES = 5
@@ -202,15 +203,12 @@ class Command(BaseCommand):
 
 
 def _undone_text(undone: Undone) -> str:
-    removed = [f"{undone.memories:,} memories"]
-    removed += [f"{count:,} {kind}" for kind, count in sorted(undone.vocabulary.items()) if count]
+    removed = [memories(undone.memories), *_counted(undone.vocabulary)]
     text = f"Batch {undone.batch_id} is undone: {', '.join(removed)} removed"
     if undone.restored:
-        text += f", {undone.restored:,} memories put back as they were"
+        text += f", {memories(undone.restored)} put back as {'it was' if undone.restored == 1 else 'they were'}"
     if undone.kept:
-        text += (
-            f"; kept because others use them: {', '.join(f'{n:,} {kind}' for kind, n in sorted(undone.kept.items()))}"
-        )
+        text += f"; kept because others use them: {', '.join(_counted(undone.kept))}"
     return text + "."
 
 
@@ -225,3 +223,12 @@ def _report_file(name: str | None) -> Iterator["IO[str] | None"]:
         except OSError as error:
             raise CommandError(f"--report {name}: cannot be written: {error.strerror}.") from None
         yield file
+
+
+def _counted(kinds: dict[str, int]) -> list[str]:
+    """Counts by the plural of what is counted."""
+    return [
+        plural(count, kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s"), kind)
+        for kind, count in sorted(kinds.items())
+        if count
+    ]

@@ -20,6 +20,7 @@ from search.engines.tantivy.database import FollowedElsewhereError
 from search.engines.tantivy.store import NoIndexError, WriterElsewhereError
 from search.engines.vectors import files
 from search.engines.vectors.check import VectorComparison, compare_vectors
+from search.labels import memories
 
 SHOWN = 10
 ANEW = "Make it anew: manage.py index --rebuild"
@@ -88,11 +89,11 @@ class Command(BaseCommand):
         found, vectors = compare(), compare_vectors()
         self.say(f"{found.memories:,} memories in the database, {found.indexed:,} in the index.")
         if found.waiting:
-            self.say(f"{found.waiting:,} memories were changed and are on the way into it.")
+            self.say(f"Changed, and on the way into it: {memories(found.waiting)}.")
         if vectors:
             self.say(f"{vectors.vectors:,} vectors in the database, {vectors.replicated:,} in the replica.")
             if vectors.waiting:
-                self.say(f"The vectors of {vectors.waiting:,} memories were changed and are on the way into it.")
+                self.say(f"Vectors changed, and on the way into it: those of {memories(vectors.waiting)}.")
         if found.agrees and (vectors is None or vectors.agrees):
             self.say(f"Everything agrees: each memory's digest,{' each vector,' if vectors else ''} and each file.")
             return
@@ -105,12 +106,12 @@ class Command(BaseCommand):
     def rebuild(self) -> None:
         with progress_bar() as show:
             try:
-                memories = indexer.rebuild(show)
+                made = indexer.rebuild(show)
             except FollowedElsewhereError:
                 raise
             except WriterElsewhereError:
-                memories = rebuilt_by_other(show)
-        self.say(f"{memories:,} memories are in a new search index.")
+                made = rebuilt_by_other(show)
+        self.say(f"{made:,} memories are in a new search index.")
 
     def follow(self, parent: int | None) -> None:
         stopped = False
