@@ -6,6 +6,7 @@ from dataclasses import replace
 from access.viewer import Viewer
 from search.engines.base import Engine, Filter, Plan
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Kind
+from search.named import name_warnings
 from search.planning import Planned, explain_unknown, stored_as
 from search.query import SearchQuery
 from search.result import SearchWarning, WithoutFilter
@@ -84,7 +85,9 @@ def collect_warnings(
         plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
         suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
     warnings += explain_unknown(planned, engine, suspects)
-    if total == 0 and query.text:
+    named = name_warnings(engine, query, planned) if query.text else []
+    warnings += named
+    if total == 0 and query.text and not named:
         warnings += spelling_warnings(engine, query, planned, viewer)
     pages = max(1, -(-total // query.page_size))
     if query.page > pages:

@@ -279,8 +279,10 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
     """A warning, with what may have been meant as links."""
     links: tuple[Link, ...] = ()
     if warning.parameter in FACET:
+        # Of a facet that nothing is chosen in, it is the words that may have been meant so.
+        base = query if query.selection(warning.parameter).restricts else query.but(text="")
         links = tuple(
-            Link(name, explore_url(query.only(warning.parameter, name)), f"Look for {name} instead")
+            Link(name, explore_url(base.only(warning.parameter, name)), f"Look for {name} instead")
             for name in warning.did_you_mean
         )
     if warning.parameter == "q":
