@@ -41,7 +41,7 @@ def stdio(database_url, **environment):
 
 async def over_http(site, raw, talk):
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {raw}"}, timeout=30) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {raw}"}, timeout=120) as http,
         Client(streamable_http_client(f"{site}/mcp", http_client=http)) as client,
     ):
         return await talk(client)
@@ -143,7 +143,7 @@ def test_error_reaches_the_model_with_what_to_do(shared_ids, site):
 
 def test_client_of_an_older_protocol_is_answered(shared_ids, site):
     headers = {"Authorization": f"Bearer {key_for()}", "Accept": "application/json, text/event-stream"}
-    with httpx2.Client(base_url=site, headers=headers, timeout=30) as http:
+    with httpx2.Client(base_url=site, headers=headers, timeout=120) as http:
         assert http.post("/mcp", json=INITIALIZE).json()["result"]["protocolVersion"] == "2025-06-18"
         old = {"MCP-Protocol-Version": "2025-06-18"}
         call = {"name": "search", "arguments": {"query": "tea", "format": "json"}}
@@ -164,7 +164,7 @@ def test_client_of_an_older_protocol_is_answered(shared_ids, site):
 )
 def test_stranger_is_refused_at_the_door(shared_ids, site, headers, status, error):
     good = {"Authorization": f"Bearer {key_for()}"} if "Authorization" not in headers and headers else {}
-    with httpx2.Client(base_url=site, timeout=30) as http:
+    with httpx2.Client(base_url=site, timeout=120) as http:
         response = http.post("/mcp", json=INITIALIZE, headers={**good, **headers})
         assert (response.status_code, response.json()["error"]) == (status, error)
         assert response.json()["suggestion"] or error == "malformed_request"

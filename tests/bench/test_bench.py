@@ -27,7 +27,7 @@ def bench(*arguments):
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -204,7 +204,7 @@ sys.stdin.readline()
         return self
 
     def leave(self):
-        self.process.communicate("\n", timeout=30)
+        self.process.communicate("\n", timeout=120)
         assert self.process.returncode == 0
 
     def kill(self):

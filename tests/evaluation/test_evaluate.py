@@ -129,7 +129,7 @@ def test_an_interrupted_evaluation_leaves_nothing(folder):
     while not log.exists() and time.monotonic() < until and running.poll() is None:
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=120)
+    _, said = running.communicate(timeout=300)
     assert running.returncode == 130
     assert "Interrupted: there is no table." in said
     assert nothing_is_left(folder)

@@ -435,7 +435,7 @@ def test_worker_follows_until_it_is_told_to_stop(tmp_path):
         while EmbeddedMemory.objects.count() < 2 and time.monotonic() < until:
             time.sleep(0.1)
         worker.send_signal(signal.SIGTERM)
-        told, _ = worker.communicate(timeout=60)
+        told, _ = worker.communicate(timeout=120)
     finally:
         worker.kill()
         worker.wait()
