@@ -27,7 +27,7 @@ from memories.services import (
     memory_link,
     memory_update,
 )
-from search.facets import Facet
+from search.facets import FACET, Facet
 from search.layers import index_row
 from search.query import Problem, QueryError, SearchQuery
 from search.result import Hit, SearchResult, SearchWarning
@@ -298,8 +298,14 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
 
 
 def _warned(warnings: Iterable[SearchWarning]) -> dict[str, Any]:
-    told = [w.message + (f" Did you mean {' or '.join(w.did_you_mean)}?" if w.did_you_mean else "") for w in warnings]
+    told = [" ".join(filter(None, (warning.message, _meant(warning)))) for warning in warnings]
     return {"warnings": told} if told else {}
+
+
+def _meant(warning: SearchWarning) -> str:
+    # A filter is named, or its value would be taken for other words to look for.
+    of = f"{warning.parameter}=" if warning.parameter in FACET else ""
+    return f"Did you mean {' or '.join(of + name for name in warning.did_you_mean)}?" if warning.did_you_mean else ""
 
 
 def _all_facets(result: SearchResult) -> dict[str, Any]:

@@ -59,6 +59,14 @@ SELECT v.id::text, 2, v.id FROM {table} v WHERE v.id = ANY(%(ids)s::bigint[])"""
 _BY_ALIAS = """
 SELECT w.name, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {table} v
 ON EXISTS (SELECT 1 FROM unnest(v.aliases) AS a(alias) WHERE lower(a.alias) = lower(w.name))"""
+_NAMED = " UNION ALL ".join(
+    f"SELECT '{kind}', id FROM {table} WHERE lower(name) = lower(%(name)s)"
+    for kind, table in (
+        ("category", Category._meta.db_table),
+        ("concept", Concept._meta.db_table),
+        ("entity", Entity._meta.db_table),
+    )
+)
 _TYPED = """
 SELECT w.asked, v.id FROM unnest(%(asked)s::text[], %(types)s::text[], %(names)s::text[]) AS w(asked, type, name)
 JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)"""
@@ -87,6 +95,16 @@ def _resolve(table: str, names: Collection[str]) -> dict[str, list[int]]:
         for name, pk in sorted(_rows(_BY_ALIAS.format(table=table), {"names": left})):
             found.setdefault(name, []).append(pk)
     return {name: found[name] for name in names if name in found}
+
+
+def ids_named(name: str) -> dict[str, list[int]]:
+    """The categories, concepts and entities of a name, in any case of its letters: ids by `category`, `concept` and
+    `entity`. One statement, through the indexes on lower(name); aliases have none, and are not looked at.
+    """
+    found: dict[str, list[int]] = {}
+    for kind, pk in _rows(_NAMED, {"name": name}):
+        found.setdefault(kind, []).append(pk)
+    return found
 
 
 def resolve_categories(names: Collection[str]) -> dict[str, tuple[CategoryNode, ...]]:

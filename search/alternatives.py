@@ -85,7 +85,7 @@ def collect_warnings(
         plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
         suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
     warnings += explain_unknown(planned, engine, suspects)
-    named = name_warnings(engine, query, planned) if query.text else []
+    named = name_warnings(engine, query, planned, total) if query.text else []
     warnings += named
     if total == 0 and query.text and not named:
         warnings += spelling_warnings(engine, query, planned, viewer)

@@ -280,9 +280,11 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
     links: tuple[Link, ...] = ()
     if warning.parameter in FACET:
         # Of a facet that nothing is chosen in, it is the words that may have been meant so.
-        base = query if query.selection(warning.parameter).restricts else query.but(text="")
+        is_chosen = query.selection(warning.parameter).restricts
+        base = query if is_chosen else query.but(text="")
+        kind = "" if is_chosen else f"{FACET[warning.parameter].label.lower()} "
         links = tuple(
-            Link(name, explore_url(base.only(warning.parameter, name)), f"Look for {name} instead")
+            Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Look for {kind}{name} instead")
             for name in warning.did_you_mean
         )
     if warning.parameter == "q":

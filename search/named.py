@@ -1,73 +1,70 @@
-"""Words that no memory has and that are a name all the same: of an author, an entity, a category."""
+"""Words that nothing has and that are a name all the same: of an author, an entity, a category.
+
+Tags are among the words that are looked for; types, sources and states have names that are words.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from categories.queries import resolve_categories, resolve_concepts, resolve_entities
-from search.engines.base import Engine, EngineTimeoutError, Filter, Plan, Value
-from search.facets import FACET, Kind
+from categories.queries import ids_named
+from search.engines.base import Engine, Filter, Value
+from search.facets import FACET
 from search.labels import memories
 from search.planning import Planned
 from search.query import SearchQuery
 from search.result import SearchWarning
 
-# Tags are among the words that are looked for, and the rest have names that are words.
-_KEYS = ("project", "category", "concept", "entity", "author", "agent")
 # What people ask in a sentence is no name.
 _MOST_WORDS = 6
 _TOLD = 3
 
 
-def name_warnings(engine: Engine, query: SearchQuery, planned: Planned) -> list[SearchWarning]:
-    """The filters that would find what the words do not, by which most is found first.
+def name_warnings(engine: Engine, query: SearchQuery, planned: Planned, total: int) -> list[SearchWarning]:
+    """The filters that would find what the words do not, by which most is found first. `total` is of all that matches.
 
     Only what is found under the other filters is told, so that a name never tells of what the viewer may not see.
     """
     said = query.text.strip().strip('"').strip()
-    # A number would be an id.
-    if not said or said.isdigit() or len(said.split()) > _MOST_WORDS or not _has_no_words(engine, planned.plan):
+    if not said or len(said.split()) > _MOST_WORDS or not _has_no_words(engine, planned, total):
         return []
     without_text = replace(planned.plan, texts=(), meaning=None)
     meant = [one for one in _meant(said, planned) if not query.selection(one[0]).restricts]
-    plans = [without_text.with_filter(Filter(key, include=(values,))) for key, _, values in meant]
-    try:
-        counts = engine.totals(plans)
-    except EngineTimeoutError:
-        return []
+    counts = engine.totals([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in meant])
     found = sorted((count, key, name) for (key, name, _), count in zip(meant, counts, strict=True) if count)
-    return [SearchWarning(_message(said, key, count), key, (name,)) for count, key, name in reversed(found[-_TOLD:])]
+    return [
+        SearchWarning(
+            f"Nothing here has the words “{said}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
+            f"{FACET[key].label.lower()} of that name.",
+            key,
+            (name,),
+        )
+        for count, key, name in reversed(found[-_TOLD:])
+    ]
 
 
-def _message(said: str, key: str, count: int) -> str:
-    label = FACET[key].label.lower()
-    one = f"{'an' if label[0] in 'ae' else 'a'} {label} with {memories(count)}"
-    return f"“{said}” is in no text here, but is the name of {one}: filter by it instead."
-
-
-def _has_no_words(engine: Engine, plan: Plan) -> bool:
+def _has_no_words(engine: Engine, planned: Planned, total: int) -> bool:
     """Whether nothing of the match set was found by words."""
+    plan = planned.plan
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
-    return engine.summary(replace(plan, meaning=None), no_values=False).total == 0
+    if total and plan.meaning is not None:
+        total = engine.summary(replace(plan, meaning=None), no_values=False).total
+    return total == 0
 
 
 def _meant(said: str, planned: Planned) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
-    """The facets that something is called so in, what a query calls it, and what an engine does."""
-    for key in _KEYS:
-        values: tuple[Value, ...]
-        name = said
-        match FACET[key].kind:
-            case Kind.PROJECT:
-                found = [one for one in planned.projects.values() if said.lower() in (one.slug, one.name.lower())]
-                values = tuple(one.id for one in found)
-                name = found[0].slug if found else said
-            case Kind.TREE:
-                values = tuple(node.id for node in resolve_categories([said]).get(said, ()))
-            case Kind.IDS:
-                resolve = resolve_concepts if key == "concept" else resolve_entities
-                values = tuple(term.id for term in resolve([said]).get(said, ()))
-            case _:
-                yield from ((key, one, (one,)) for one in dict.fromkeys((said, said.title())))
-                continue
-        if values:
-            yield key, name, values
+    """What is called so: its facet, how a query says it, and how an engine does."""
+    for project in planned.projects.values():
+        if said.lower() in (project.slug, project.name.lower()):
+            yield "project", project.slug, (project.id,)
+    named = ids_named(said)
+    for pk, node in planned.names.category_nodes(named.get("category", ())).items():
+        yield "category", node.path, (pk,)
+    for pk, concept in planned.names.concept_terms(named.get("concept", ())).items():
+        yield "concept", concept.value, (pk,)
+    for pk, entity in planned.names.entity_terms(named.get("entity", ())).items():
+        yield "entity", entity.value, (pk,)
+    # As people write names, where they did not trouble to.
+    for name in dict.fromkeys((said, said.title())):
+        yield "author", name, (name,)
+        yield "agent", name, (name,)

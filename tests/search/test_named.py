@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from categories.models import Entity
+from categories.models import Category, Concept, Entity
 from memories.models import Project
 from search.query import SearchQuery
 from search.run import run
@@ -14,36 +14,49 @@ pytestmark = pytest.mark.usefixtures("corpus")
 
 def named(viewer, **arguments):
     warnings = run(SearchQuery.from_mapping(arguments), viewer).warnings
-    return [(w.parameter, w.did_you_mean) for w in warnings if "filter by it instead" in w.message]
+    return [(w.parameter, w.did_you_mean) for w in warnings if "of that name" in w.message]
+
+
+@pytest.fixture
+def _renamed(corpus):
+    """Names that are no words."""
+    Category.objects.filter(path="kitchen/oven").update(name="Hearthstone")
+    Concept.objects.filter(name="temperature").update(name="Zeal")
 
 
 @pytest.mark.parametrize("mode", ["keyword", "hybrid"])
 @pytest.mark.parametrize("text", ["Mio", "mio", '"Mio"', " mio "])
 def test_what_is_no_word_and_is_a_name_is_told_with_its_count(everyone, text, mode):
-    by_author = run(SearchQuery(author=("Mio",)), everyone).total
     assert named(everyone, q=text, mode=mode)[0] == ("author", ("Mio",))
+    total = run(SearchQuery(author=("Mio",)), everyone).total
     (warning, *_) = run(SearchQuery(text=text), everyone).warnings
     said = text.strip().strip('"')
-    assert warning.message == (
-        f"“{said}” is in no text here, but is the name of an author with {by_author} memories: filter by it instead."
-    )
+    assert warning.message == f"Nothing here has the words “{said}”, but {total} memories have the author of that name."
 
 
+@pytest.mark.usefixtures("_renamed")
 @pytest.mark.parametrize(
-    ("text", "key"),
-    [("stove", "category"), ("Tea house", "project"), ("claude-code", "agent"), ("person:Mio", "entity")],
+    ("text", "key", "value"),
+    [
+        ("hearthstone", "category", "kitchen/oven"),
+        ("zeal", "concept", "Zeal"),
+        ("tea HOUSE", "project", "tea"),
+        ("claude-code", "agent", "claude-code"),
+    ],
 )
-def test_every_facet_with_names_of_its_own_is_told(everyone, text, key):
-    ((found, (name,)),) = named(everyone, q=text)
-    assert found == key
-    assert run(SearchQuery.from_mapping({found: name}), everyone).total
+def test_every_facet_with_names_of_its_own_is_told_as_a_query_says_it(everyone, text, key, value):
+    assert named(everyone, q=text) == [(key, (value,))]
+    message = run(SearchQuery(text=text), everyone).warnings[0].message
+    assert f" {run(SearchQuery.from_mapping({key: value}), everyone).total} memor" in message
 
 
 def test_the_filter_that_finds_most_comes_first(everyone):
-    (first, second) = named(everyone, q="Mio")
-    assert (first[0], second[0]) == ("author", "entity")
-    counts = [run(SearchQuery.from_mapping({key: name[0]}), everyone).total for key, name in (first, second)]
-    assert counts[0] > counts[1] > 0
+    found = named(everyone, q="Mio")
+    assert found[0] == ("author", ("Mio",))
+    assert set(found[1:]) == {("entity", ("person:Mio",)), ("entity", ("boat:Mio",))}
+    counts = [run(SearchQuery.from_mapping({key: name}), everyone).total for key, (name,) in found]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[1]
 
 
 @pytest.mark.parametrize(
@@ -51,12 +64,13 @@ def test_the_filter_that_finds_most_comes_first(everyone):
     [
         pytest.param({"q": "kettle"}, id="is a word too"),
         pytest.param({"q": "Mio", "author": "Ben", "entity": "kettle"}, id="chosen in those already"),
-        pytest.param({"q": "stove", "project": "boat"}, id="of nobody under the other filters"),
+        pytest.param({"q": "Hearthstone", "project": "boat"}, id="of nobody under the other filters"),
         pytest.param({"q": "nobody"}, id="is no name"),
         pytest.param({"q": "who was it that Mio met here"}, id="a sentence"),
         pytest.param({"q": "-tea"}, id="no word to look for"),
     ],
 )
+@pytest.mark.usefixtures("_renamed")
 def test_otherwise_nothing_is_told(everyone, arguments):
     assert named(everyone, **arguments) == []
 
@@ -68,11 +82,13 @@ def test_a_number_is_not_taken_for_an_id(everyone):
 
 
 def test_a_name_tells_nothing_of_what_may_not_be_seen(everyone):
-    boat = frozenset([Project.objects.get(slug="boat").pk])
-    restricted = replace(everyone, project_ids=boat)
-    assert named(everyone, q="stove")
-    assert named(restricted, q="stove") == []
+    restricted = replace(everyone, project_ids=frozenset([Project.objects.get(slug="boat").pk]))
     assert named(restricted, q="Tea house") == []
+    assert [key for key, _ in named(restricted, q="Mio")] == ["entity"]
+    seen = run(SearchQuery(entity=("Mio",)), restricted).total
+    assert 0 < seen < run(SearchQuery(entity=("Mio",)), everyone).total
+    said = "1 memory has" if seen == 1 else f"{seen} memories have"
+    assert said in run(SearchQuery(text="Mio"), restricted).warnings[0].message
 
 
 def test_the_page_links_to_the_filter_without_the_words(client, django_user_model):
@@ -81,4 +97,5 @@ def test_the_page_links_to_the_filter_without_the_words(client, django_user_mode
     assert (
         'href="/explore/?author=Mio&amp;project=tea"' in page or 'href="/explore/?project=tea&amp;author=Mio"' in page
     )
+    assert ">author Mio</a>" in page
     assert "Nothing has the word" not in page
