@@ -1,11 +1,13 @@
 """A browser for each module of tests, a site for each test. Without one they fail: a skipped test proves nothing."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 from playwright.sync_api import sync_playwright
 
@@ -47,6 +49,23 @@ def site(live_server, tmp_path):
     return live_server
 
 
+def answers_given():
+    """Wait until the site does nothing any more: a page that was left may have asked for something that is still being
+    answered, and its locks and those of the emptying of the tables would wait for each other.
+    """
+    until = time.monotonic() + 60
+    seen_idle = 0
+    while seen_idle < 3:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type ="
+                " 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'"
+            )
+            seen_idle = 0 if cursor.fetchone()[0] else seen_idle + 1
+        assert time.monotonic() < until, "the site is busy without end"
+        time.sleep(0.05)
+
+
 @pytest.fixture
 def session(site):
     client = Client()
@@ -77,4 +96,5 @@ def open_page(browser, site, session):
     yield opened
     for context in contexts:
         context.close()
+    answers_given()
     assert complaints == []

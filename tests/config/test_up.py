@@ -59,8 +59,10 @@ class Up:
         self._reader.start()
 
     def _read(self):
-        for line in self.process.stdout:
-            self.output += line
+        # Closed meanwhile, where what a killed run has left behind still holds the other end.
+        with contextlib.suppress(ValueError):
+            for line in self.process.stdout:
+                self.output += line
 
     def link(self):
         """The link it prints, once it has."""
@@ -201,6 +203,7 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     address, _ = open_in_browser(link)
     assert address == f"http://127.0.0.1:{port}/explore/"
     assert (home / "address").read_text() == f"http://127.0.0.1:{port}"
+    eventually(lambda: first.index_state() == "ready")
 
     # Somebody pulls the plug: of the server and what runs beside it, then of the database with all in it.
     head = int((home / "postgres" / "postmaster.pid").read_text().split()[0])
