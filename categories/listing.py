@@ -56,7 +56,7 @@ def category_list(request: CategoryListRequest, viewer: Viewer) -> CategoryList:
 
 
 def _list(engine: Engine, request: CategoryListRequest, viewer: Viewer) -> CategoryList:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("categories"):
         looking = look(engine, viewer)
         tree, figures = looking.tree, looking.figures

@@ -118,7 +118,7 @@ def category_overview(request: CategoryRequest, viewer: Viewer) -> CategoryOverv
 
 
 def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> CategoryOverview:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("categories"):
             looking = look(engine, viewer)
@@ -157,7 +157,7 @@ def concepts_in(request: ConceptListRequest, viewer: Viewer) -> ConceptList:
 
 
 def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) -> ConceptList:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("categories"):
         looking = look(engine, viewer)
         node, others = looking.meant(request.name)

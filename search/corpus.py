@@ -117,7 +117,7 @@ def corpus_answer(engine: Engine, plan: Plan, requests: Sequence[FacetRequest], 
 
 def corpus_counts(viewer: Viewer) -> CorpusCounts:
     """The corpus' counts for a page to set beside those of a query."""
-    return answered(lambda engine: _corpus_counts(engine, viewer), viewer)
+    return answered(lambda engine: _corpus_counts(engine, viewer), viewer, waits=False)
 
 
 def _corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:

@@ -157,7 +157,7 @@ def _answer(leg: Leg, planned: Planned, viewer: Viewer, most_ms: int) -> LegAnsw
             return leg.ask(engine, planned, settings.UNIFIED_LEG_LIMIT)
 
     try:
-        found = answered(ask, viewer)
+        found = answered(ask, viewer, waits=False)
         return LegAnswer(leg.kind, leg.way, spent(), found=tuple(found))
     except EngineTimeoutError:
         return _late(leg, spent(), most_ms)

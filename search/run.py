@@ -66,7 +66,7 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None, r
 
 
 def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None, rows: Rows) -> SearchResult:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     counted: Counted | None = None
     with snapshot():
@@ -111,7 +111,7 @@ def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: View
 
 
 def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     spec = FACET[key]
     now = datetime.now(UTC)
     with snapshot(), watch.stage("facets"):

@@ -148,7 +148,7 @@ class _Anchor:
 
 
 def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("search"):
             anchor = _anchor(request.memory_id, viewer)

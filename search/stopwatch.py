@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Milliseconds by stage; a stage entered twice adds up."""
+    """Milliseconds by stage; a stage entered twice adds up. `waited` is how long the index was waited for before."""
 
-    def __init__(self) -> None:
-        self.timings: dict[str, float] = {}
+    def __init__(self, waited: float = 0.0) -> None:
+        self.timings: dict[str, float] = {"index": round(waited, 3)} if waited else {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -123,7 +123,7 @@ def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Ti
 
 
 def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, viewer: Viewer, anchor: int) -> Timeline:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("timeline"):
         at = visible_to(viewer).filter(pk=anchor).values_list("created_at", flat=True).first()
         if at is None:

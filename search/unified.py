@@ -98,7 +98,7 @@ def unified(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = Non
 
 
 def _unified(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None) -> UnifiedResult:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
         planned = build_plan(engine, query, viewer, now)

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 def warm() -> None:
     """Count the whole corpus, and have ready what large sets are counted by. Nothing, where the index cannot answer."""
     viewer = command_viewer()
-    engine = engine_in_use(viewer)
+    engine = engine_in_use(viewer, waits=False)
     if engine.name != settings.SEARCH_ENGINE:
         return
     engine.make_ready()

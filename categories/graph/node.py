@@ -76,7 +76,7 @@ def around_of(kind: Kind, ref: str, asked: AroundRequest, viewer: Viewer) -> tup
     """The neighbourhood alone. Raises as `node_of` does."""
 
     def ask(engine: Engine) -> tuple[Neighbourhood, dict[str, float]]:
-        watch = Stopwatch()
+        watch = Stopwatch(engine.waited_ms)
         with snapshot(), watch.stage("graph"):
             look = look_at(kind, engine, viewer)
             return neighbourhood_of(look, find(look, ref), asked), watch.timings
@@ -90,7 +90,7 @@ def fact_of(relationship_id: int, viewer: Viewer) -> Fact | None:
 
 
 def _node(kind: Kind, ref: str, asked: AroundRequest, viewer: Viewer, engine: Engine) -> Node:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("facets"):
             look = look_at(kind, engine, viewer)
@@ -134,7 +134,7 @@ def _counted(counts: Counts, key: str) -> list[tuple[int, int]]:
 
 
 def _fact(relationship_id: int, viewer: Viewer, engine: Engine) -> Fact | None:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("graph"):
         planned = look_at(ENTITY, engine, viewer).planned
         # An id is a bigint; a larger number is that of nothing.

@@ -70,7 +70,7 @@ def path_of(asked: PathRequest, viewer: Viewer) -> Path:
 
 
 def _path(asked: PathRequest, viewer: Viewer, engine: Engine) -> Path:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     over = time.monotonic() + MOST_TIME.total_seconds()
     with watch.stage("search"), snapshot():
         look = look_at(ENTITY, engine, viewer)

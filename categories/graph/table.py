@@ -59,7 +59,7 @@ def table_of(kind: Kind, asked: TableRequest, viewer: Viewer) -> Table:
 
 
 def _table(kind: Kind, asked: TableRequest, viewer: Viewer, engine: Engine) -> Table:
-    watch = Stopwatch()
+    watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("graph"):
         look = look_at(kind, engine, viewer)
         whole = whole_of(look)

@@ -1,6 +1,7 @@
 """How memories are found and counted, behind one protocol: the engine that is set, and the one that always can."""
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -28,18 +29,20 @@ def engine_named(name: str) -> Engine:
     return ENGINES[name]()
 
 
-def engine_in_use(viewer: Viewer) -> Engine:
-    """The engine that is set; where it cannot answer now, the one that needs nothing but the database. What has just
-    been stored is found: who stores something looks for it next.
+def engine_in_use(viewer: Viewer, *, waits: bool = True) -> Engine:
+    """The engine that is set; where it cannot answer now, the one that needs nothing but the database. Unless it is not
+    to wait, what has just been stored is found: who stores something looks for it next.
 
     Which project a memory is in decides who may see it: who may not see all is not answered from an index that lacks
     what happened longer ago than a moment.
     """
     try:
         engine = engine_named(settings.SEARCH_ENGINE)
-        if 0 < engine.seconds_behind < _WAITED_FOR:
+        if waits and 0 < engine.seconds_behind < _WAITED_FOR:
+            begin = time.perf_counter()
             wait_until_taken_in(_WAITED_FOR - engine.seconds_behind)
             engine = engine_named(settings.SEARCH_ENGINE)
+            engine.waited_ms = (time.perf_counter() - begin) * 1000
     except EngineUnavailableError as error:
         logger.debug("%s", error)
         return PostgresEngine()
@@ -48,9 +51,11 @@ def engine_in_use(viewer: Viewer) -> Engine:
     return engine
 
 
-def answered(ask: Callable[[Engine], Answer], viewer: Viewer) -> Answer:
-    """What the engine in use answers; if it fails on the way, what the database answers."""
-    engine = engine_in_use(viewer)
+def answered(ask: Callable[[Engine], Answer], viewer: Viewer, *, waits: bool = True) -> Answer:
+    """What the engine in use answers; if it fails on the way, what the database answers. Who asks for a part of an
+    answer that has waited for the index need not wait again.
+    """
+    engine = engine_in_use(viewer, waits=waits)
     try:
         return ask(engine)
     except EngineUnavailableError as error:

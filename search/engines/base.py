@@ -191,6 +191,8 @@ class Engine(Protocol):
     name: str
     seconds_behind: float
     """The age of the oldest change that it does not know of yet, when it was made."""
+    waited_ms: float
+    """How long was waited for it to know what had just been stored."""
 
     @property
     def revision(self) -> str:

@@ -154,6 +154,7 @@ class PostgresEngine:
 
     name = "postgres"
     seconds_behind = 0.0
+    waited_ms = 0.0
 
     @property
     def revision(self) -> str:

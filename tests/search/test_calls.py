@@ -32,7 +32,7 @@ def indexed(tantivy, tmp_path):
 @pytest.fixture
 def _kept(indexed, monkeypatch):
     """A writer follows that does not look for changes by itself."""
-    monkeypatch.setattr(indexer, "POLL_SECONDS", 3_600.0)
+    monkeypatch.setattr(indexer, "POLL_SECONDS", 600.0)
     stopped = threading.Event()
 
     def follow():
@@ -45,9 +45,10 @@ def _kept(indexed, monkeypatch):
     thread.start()
     yield
     stopped.set()
-    calls.call_writer()
-    thread.join(20)
-    assert not thread.is_alive()
+    while thread.is_alive():
+        # It may have looked whether to stop, and not yet begun to wait.
+        calls.call_writer()
+        thread.join(0.1)
 
 
 @pytest.fixture
@@ -89,10 +90,14 @@ def test_an_agent_finds_what_it_has_stored(monkeypatch):
 
 
 @pytest.mark.usefixtures("indexed")
-def test_nobody_is_waited_for_longer_than_a_moment(monkeypatch):
-    monkeypatch.setattr(engines, "_WAITED_FOR", 0.2)
+def test_nobody_is_waited_for_longer_than_said(monkeypatch):
+    looks = []
+    monkeypatch.setattr(calls.time, "sleep", looks.append)
+    monkeypatch.setattr(calls.time, "monotonic", lambda: sum(looks))
     store_one("samovar")
-    assert found("samovar") == 0
+    calls.wait_until_taken_in(1.0)
+    assert 1.0 <= sum(looks) < 1.0 + calls._LONGEST_LOOK_SECONDS
+    assert looks == sorted(looks)
 
 
 @pytest.mark.usefixtures("indexed", "_no_waiting")
@@ -131,13 +136,55 @@ def test_a_view_of_before_is_not_up_to_date_while_the_writer_replaces_the_manife
         if step == "words committed":
             # What it gives is whole, but a reader that waits for the change has yet to wait.
             store.replace_file(store.current_generation() / "manifest", manifest)
-            seen.append(store.is_up_to_date())
+            seen.append(store.is_newest(store.read_view()))
 
     manifest = (store.current_generation() / "manifest").read_text()
     monkeypatch.setattr(steps, "reached", look)
     indexer.catch_up()
     assert seen == [False]
-    assert store.is_up_to_date()
+    assert store.is_newest(store.read_view())
+
+
+@pytest.mark.usefixtures("_kept")
+def test_what_is_taken_in_while_an_engine_is_made_is_not_missed(monkeypatch):
+    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    store.read_view()
+    read = outbox.following
+
+    def overtaken():
+        monkeypatch.setattr(outbox, "following", read)
+        store_one("samovar")
+        calls.wait_until_taken_in(60.0)
+        # This process has yet to see that there is something new.
+        return read()
+
+    monkeypatch.setattr(outbox, "following", overtaken)
+    assert found("samovar") == 1
+
+
+@pytest.mark.usefixtures("_kept")
+def test_how_long_was_waited_is_told_once(monkeypatch):
+    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    store_one("samovar")
+    assert run(SearchQuery(text="samovar"), command_viewer()).timings["index"] > 0
+    assert "index" not in run(SearchQuery(text="samovar"), command_viewer()).timings
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_database_that_takes_no_calls_answers_all_the_same(monkeypatch):
+    monkeypatch.setattr(calls, "_CHANNEL", "no channel")
+    monkeypatch.setattr(engines, "_WAITED_FOR", 0.2)
+    store_one("samovar")
+    assert found("samovar") == 0
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_connection_that_is_given_back_hears_no_calls():
+    with calls.listening():
+        calls.call_writer()
+        calls.wait_until_called(600.0)
+    calls.call_writer()
+    assert list(connection.connection.notifies(timeout=0)) == []
 
 
 @pytest.mark.usefixtures("indexed", "_no_waiting")

@@ -29,6 +29,8 @@ from search.query import Sort
 
 logger = logging.getLogger(__name__)
 
+# In seconds: behind, by too little to tell.
+_A_MOMENT = 1e-6
 # Terms like another are taken from some of the memories that have one.
 _NEAR_SLOTS = 1_000
 _NEAR_MEMORIES = 50
@@ -59,15 +61,17 @@ class TantivyEngine:
         """Raises EngineUnavailableError where there is no index, or none that can be read."""
         try:
             self._view = store.read_view()
+            following = outbox.following()
         except NoIndexError as error:
             raise EngineUnavailableError(f"the search index cannot be read: {error}") from error
         except DamagedError as error:
             store.report_damage(str(error))
             raise EngineUnavailableError(f"the search index is damaged: {error}") from error
-        following = outbox.following()
         if not store.is_of_this_database(self._view.generation, self._view.manifest, following):
             raise EngineUnavailableError("the search index is not the one that follows this database")
-        self.seconds_behind = following.seconds
+        # What was taken in between the two is in neither.
+        self.seconds_behind = following.seconds or (0.0 if store.is_newest(self._view) else _A_MOMENT)
+        self.waited_ms = 0.0
         self._matches = Matches(self._view)
         self._counting = Counting(self._view, self._matches)
 

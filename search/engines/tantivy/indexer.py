@@ -21,7 +21,7 @@ from django.db import connection
 
 from search.engines.arrays import DamagedError
 from search.engines.tantivy import outbox, rows, staged, store
-from search.engines.tantivy.calls import wait_until_called
+from search.engines.tantivy.calls import listening, wait_until_called
 from search.engines.tantivy.database import consistent, writing
 from search.engines.tantivy.parts import Row
 from search.engines.tantivy.pauses import POLL_SECONDS, retry_seconds, wait, wait_to_retry
@@ -298,7 +298,8 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
 def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
     writer = opened(root, progress, stop)
     try:
-        with replica.kept_meanwhile(stop):
+        # Before the first look, so that no call is lost.
+        with listening(), replica.kept_meanwhile(stop):
             while not stop():
                 if store.damage_reported() or writer.is_wasteful:
                     writer.close()
@@ -309,7 +310,7 @@ def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int],
                 if not taken:
                     if not _is_kept(root, writer):
                         return
-                    wait_until_called(POLL_SECONDS, stop)
+                    wait_until_called(POLL_SECONDS)
     finally:
         writer.close()
 

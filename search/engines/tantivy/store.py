@@ -174,11 +174,9 @@ class _Reader:
                 return found
             raise NoIndexError("it changes faster than it can be read")
 
-    def is_up_to_date(self) -> bool:
-        """Whether a view is read, and it is of what the manifest says by now."""
-        self.view()
-        view, known = self._known
-        return view is not None and known == _stamp()
+    def is_newest(self, view: View) -> bool:
+        known, stamp = self._known
+        return known is view and stamp == _stamp()
 
     def _newer(self) -> View:
         known = self._known[0]
@@ -277,11 +275,11 @@ def read_view() -> View:
     return _reader.view()
 
 
-def is_up_to_date() -> bool:
-    """Whether `read_view` gives what the manifest says by now. While the writer is about to replace it, it gives what
-    was there before. Raises NoIndexError or DamagedError.
+def is_newest(view: View) -> bool:
+    """Whether the manifest says by now what it said when this view was read. While the writer is about to replace it,
+    `read_view` may give one of which that is not so.
     """
-    return _reader.is_up_to_date()
+    return _reader.is_newest(view)
 
 
 def forget_view() -> None:
