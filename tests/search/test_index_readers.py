@@ -4,6 +4,7 @@ import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 from django.db.models.functions import Now
 
@@ -11,6 +12,7 @@ from access.viewer import command_viewer
 from memories.models import Corpus, Memory, OutboxEntry, Project
 from search.engines.tantivy import indexer, outbox, store
 from search.engines.tantivy.check import compare
+from search.engines.tantivy.columns import ids_at, slots_of
 from search.engines.tantivy.engine import TantivyEngine
 from search.planning import build_plan
 from search.query import SearchQuery
@@ -121,3 +123,24 @@ def test_words_are_kept_for_the_view_they_were_found_in(db, tantivy, tmp_path):
     indexer.catch_up()
     assert TantivyEngine().totals([plan]) == [total]
     assert older.totals([plan]) == [total]
+
+
+def test_memories_that_were_changed_again_and_again_stand_where_they_were_written_last(db, tantivy, tmp_path):
+    """Parts that became one hold the dead slots of a memory before its live one."""
+    load(tmp_path)
+    indexer.catch_up()
+    ids = list(Memory.objects.order_by("pk").values_list("pk", flat=True))
+    for round_ in range(5):
+        Memory.objects.filter(pk__in=ids[round_:]).update(memory_type=f"type{round_}")
+        indexer.catch_up()
+    view = store.read_view()
+    assert any(len(set(part.ids.tolist())) < part.size for part in view.parts)
+    slots = slots_of(view, np.array(ids))
+    assert view.live[slots].all()
+    assert (slots >= 0).all()
+    assert ids_at(view, slots) == ids
+    assert slots_of(view, np.array([0, 10**9])).tolist() == [-1, -1]
+    engine = TantivyEngine()
+    everything = build_plan(engine, SearchQuery(), command_viewer(), datetime.now(UTC)).plan
+    total = run(SearchQuery(), command_viewer()).total
+    assert len(engine.among(everything, ids)) == total

@@ -45,11 +45,10 @@ def slots_of(view: View, ids: Ids) -> Array:
         if key not in view.kept:
             view.kept[key] = None if bool(np.all(column[1:] > column[:-1])) else np.argsort(column, kind="stable")
         order: Array | None = view.kept[key]  # type: ignore[assignment]
-        at = np.searchsorted(column, ids, sorter=order)
-        at[at == len(column)] = 0
+        # Of a memory that was changed the older slots are dead, and parts that became one hold them too.
+        at = np.maximum(np.searchsorted(column, ids, side="right", sorter=order) - 1, 0)
         at = at if order is None else order[at]
         slots = part.first + at
-        # Of a memory that was changed the older slots are dead.
         here = (column[at] == ids) & view.live[slots]
         found[here] = slots[here]
     return found
