@@ -1,6 +1,7 @@
 """A small corpus behind the derived index, changed, and compared with the database."""
 
 import json
+import threading
 
 from django.core.management import call_command
 from django.db import connection
@@ -9,6 +10,7 @@ from access.viewer import command_viewer
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
+from search.engines.tantivy import indexer
 from search.engines.tantivy.check import compare
 from search.facets import FACETS
 from search.query import SearchQuery
@@ -49,3 +51,17 @@ def change_much():
     with connection.cursor() as cursor:
         last = Memory.objects.filter(external_id="t4").get().pk
         cursor.execute("DELETE FROM memories_memory WHERE id = %s", [last])
+
+
+def follower(stop):
+    """Follow in a thread, as another process does."""
+
+    def follow():
+        try:
+            indexer.follow(stop.is_set)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    return thread

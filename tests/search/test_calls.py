@@ -18,7 +18,7 @@ from search import engines
 from search.engines.tantivy import calls, indexer, outbox, steps, store
 from search.query import SearchQuery
 from search.run import run
-from tests.search.indexed import load
+from tests.search.indexed import follower, load
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,15 +34,7 @@ def _kept(indexed, monkeypatch):
     """A writer follows that does not look for changes by itself."""
     monkeypatch.setattr(indexer, "POLL_SECONDS", 600.0)
     stopped = threading.Event()
-
-    def follow():
-        try:
-            indexer.follow(stopped.is_set)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=follow)
-    thread.start()
+    thread = follower(stopped)
     yield
     stopped.set()
     while thread.is_alive():

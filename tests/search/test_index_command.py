@@ -17,6 +17,7 @@ from search.engines.tantivy.engine import TantivyEngine
 from search.management.commands import index as command
 from search.query import SearchQuery
 from search.run import run
+from tests.search.indexed import follower
 
 MEMORIES = 16
 
@@ -168,20 +169,6 @@ def test_one_that_another_process_keeps_is_left_to_it(indexed, option):
             "Stop it first."
         )
     assert run(SearchQuery(), command_viewer()).engine == "tantivy"
-
-
-def follower(stop):
-    """Follow in a thread, as another process does."""
-
-    def follow():
-        try:
-            indexer.follow(stop.is_set)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=follow)
-    thread.start()
-    return thread
 
 
 @pytest.mark.django_db(transaction=True)
