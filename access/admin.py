@@ -16,7 +16,7 @@ from access.keys import GRACE, KeyRefusedError, key_state, make_key, revoke_key,
 from access.models import ApiKey, AuditEvent, Membership, SignInToken
 from access.services import membership_remove, membership_set
 from access.viewer import SCOPES
-from config.admin import (
+from web.admin import (
     CurationAdmin,
     ModelForm,
     OwnersOnly,

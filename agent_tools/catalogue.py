@@ -5,7 +5,7 @@ from typing import Any
 from agent_tools import category_tools, tools
 from agent_tools.rendering import DEFAULT_TOKENS
 from agent_tools.tools import Tool
-from categories.requests import CATEGORY_SORTS, CONCEPT_SORTS
+from explorer.category_requests import CATEGORY_SORTS, CONCEPT_SORTS
 from search.query import Mode
 
 _TEXT: dict[str, Any] = {"type": "string"}

@@ -4,13 +4,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
-from agent_tools.arguments import Arguments, pairs_of_arguments, split_shown
 from agent_tools.rendering import Row, rendered, rendered_tables
-from categories.listing import Listed, category_list
-from categories.looking import Child, Described
-from categories.overview import ConceptFigures, Document, category_overview, concepts_in
-from categories.passages import Passage
-from categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from agent_tools.tools import Arguments, pairs_of_arguments, split_shown
+from explorer.category_reads import (
+    ConceptFigures,
+    Document,
+    Listed,
+    Passage,
+    category_list,
+    category_overview,
+    concepts_in,
+)
+from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.visible_tree import Child, Described
 from search.result import SearchWarning
 
 

@@ -15,15 +15,15 @@ from pydantic import ValidationError
 
 from access.models import AuditEvent
 from access.viewer import Viewer
-from config.errors import ApiError, error_of, error_of_input
-from config.serving import is_loopback
-from memories.batch import Batch, batch_of
+from explorer.batch_api import Batch, batch_of
+from explorer.timeline_api import index_row
 from memories.queries import MemoryDetail
-from search.layers import index_row
 from search.query import SearchQuery
 from search.result import Hit
 from search.run import Rows, run
 from search.timeline import TimelineRequest, timeline
+from web.errors import ApiError, error_of, error_of_input
+from web.serving import is_loopback
 
 MOST_BYTES = 1_000_000
 # Whoever can open a port of this machine's own can read its database.

@@ -23,11 +23,10 @@ from mcp_types import (
 from mcp_types import Tool as OfferedTool
 
 from access.viewer import Viewer
-from agent_tools.arguments import Arguments
 from agent_tools.catalogue import TOOL, TOOLS
-from agent_tools.tools import WORKFLOW, Tool, ToolRefusedError, call
-from config.errors import close_to
-from config.version import VERSION
+from agent_tools.tools import WORKFLOW, Arguments, Tool, ToolRefusedError, call
+from web.errors import close_to
+from web.version import VERSION
 
 logger = logging.getLogger("mnemoscope.mcp")
 

@@ -1,20 +1,18 @@
 """The tools that agents call: each builds a query, asks, and renders flat rows. Knows nothing of transports."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
-from agent_tools.arguments import Arguments, items_of, pairs_of_arguments, read_model, split_shown
-from agent_tools.kinds import kinds_head, kinds_rows
-from agent_tools.rendering import Cell, encoded, rendered, same_columns
-from categories.looking import CategoryNotFoundError
-from config.errors import ApiError, error_of
-from config.middleware import is_outage
-from memories.batch import Batch, MemoryId, batch_of
+from agent_tools.rendering import Cell, Shown, encoded, kinds_head, kinds_rows, rendered, same_columns
+from explorer.batch_api import Batch, MemoryId, batch_of
+from explorer.timeline_api import index_row
+from explorer.visible_tree import CategoryNotFoundError
 from memories.models import Memory
 from memories.queries import MemoryDetail
 from memories.records import MemoryChanges, Slug100, StrictMemoryRecord
@@ -28,12 +26,63 @@ from memories.services import (
     memory_update,
 )
 from search.facets import FACET, Facet
-from search.layers import index_row
 from search.query import Problem, QueryError, SearchQuery
 from search.result import Hit, SearchResult, SearchWarning
 from search.run import Rows, run
 from search.timeline import TimelineRequest, timeline
-from search.unified import is_unified, unified
+from search.unified.service import is_unified, unified
+from text.formatting import legible
+from web.errors import ApiError, error_of, error_of_input
+from web.middleware import is_outage
+
+Arguments = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_model(model: type[Model], arguments: Arguments) -> Model:
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        raise error_of_input(error, model, below=0) from error
+
+
+def split_shown(arguments: Arguments) -> tuple[Shown, Arguments]:
+    """How to show the answer, and the rest of the arguments."""
+    own = {key: value for key, value in arguments.items() if key in Shown.model_fields and value is not None}
+    return read_model(Shown, own), {key: value for key, value in arguments.items() if key not in Shown.model_fields}
+
+
+def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
+    """Arguments as the pairs of a query string: what is said to one door means the same at every other."""
+    pairs: list[tuple[str, str]] = []
+    problems: list[Problem] = []
+    for key, value in arguments.items():
+        for item in items_of(value):
+            if isinstance(item, bool):
+                pairs.append((key, "1" if item else "0"))
+            elif isinstance(item, str | int | float):
+                # To JSON 10.0 is the number 10.
+                whole = isinstance(item, float) and item.is_integer()
+                pairs.append((key, str(int(item) if whole else item)))
+            else:
+                problems.append(Problem(legible(key), "is not a text, a number, a switch or a list of these"))
+    if problems:
+        raise QueryError(problems)
+    return pairs
+
+
+def items_of(value: Any) -> Iterator[Any]:
+    if value is None:
+        return
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+        # Some clients send every list as the text of one.
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            yield value
+            return
+    yield from value if isinstance(value, list) else [value]
+
 
 INDEX_SIZE = 20
 # As many values of a facet as an answer lists; a note says where there are more.

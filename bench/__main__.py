@@ -119,7 +119,7 @@ def main() -> int:
     from bench.tables import report_lines
     from bench.telling import Teller
     from bench.vectors import measure_vectors
-    from memories.embedders import EmbedderUnavailable
+    from memories.embedding.models import EmbedderUnavailable
 
     # Whoever ends the bench politely must not find its database left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -25,11 +25,11 @@ from bench.peers.base import Peer, PeerUnavailableError
 from bench.peers.engines import PostgresPeer, forget_index, indexer
 from bench.query_log import SAMPLED_RECORDS, QueryLog, build_query_log
 from bench.telling import Teller
-from config.serving import steady_memory
 from memories.models import Memory
 from memories.records import MemoryChanges
 from memories.services import memory_update
 from search.query import SearchQuery
+from web.serving import steady_memory
 
 _EDITS = 10
 _EDIT_PATIENCE_SECONDS = 60

@@ -24,17 +24,23 @@ from bench.figures import CategoryFigures, CategoryRead, Spread, spread
 from bench.machine import machine_load
 from bench.peers.engines import PostgresPeer, TantivyPeer, forget_index, indexer
 from bench.telling import Teller
-from categories import figures, names, tree
-from categories.listing import category_list
-from categories.looking import look
+from categories import names, vocabulary_cache
 from categories.models import Category
-from categories.overview import category_overview, concepts_in
-from categories.requests import CATEGORY_SORTS, CONCEPT_SORTS, CategoryListRequest, CategoryRequest, ConceptListRequest
-from config.serving import steady_memory
+from explorer.category_reads import category_list, category_overview, concepts_in
+from explorer.category_requests import (
+    CATEGORY_SORTS,
+    CONCEPT_SORTS,
+    CategoryListRequest,
+    CategoryRequest,
+    ConceptListRequest,
+)
+from explorer.visible_tree import look
 from memories.models import EmbeddingModel, Memory, Project
 from memories.records import MemoryChanges
 from memories.services import memory_update
-from search.engines import engine_in_use, packed
+from search import category_counts
+from search.engines import engine_in_use, postgres_columns
+from web.serving import steady_memory
 
 _QUERIES = 300
 # Of each read; of the engine that reads everything anew after each of them, fewer.
@@ -210,7 +216,7 @@ def _cold(viewer: Viewer) -> float:
 
 
 def _forget() -> None:
-    for kept in (figures, tree, names, packed):
+    for kept in (category_counts, vocabulary_cache, names, postgres_columns):
         kept.forget()
 
 
@@ -265,6 +271,6 @@ def _compare(viewer: Viewer) -> None:
         raise RuntimeError(f"{len(wrong)} categories are counted otherwise by SQL, {wrong[0]} first")
 
 
-def _differences(stated: dict[int, tuple[int, ...]], counted: figures.Figures, ids: Sequence[int]) -> list[int]:
+def _differences(stated: dict[int, tuple[int, ...]], counted: category_counts.Figures, ids: Sequence[int]) -> list[int]:
     found = {pk: counted.numbers(pk) for pk in ids}
     return [pk for pk, n in found.items() if (n.memories, n.chunks, n.concepts) != stated.get(pk, (0, 0, 0))]

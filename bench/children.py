@@ -78,9 +78,9 @@ def _answer_all(place: Place, queries: Sequence[Sequence[tuple[str, str]]], send
     import psutil
 
     from access.viewer import command_viewer
-    from config.serving import steady_memory
     from search.query import SearchQuery
     from search.run import run
+    from web.serving import steady_memory
 
     viewer = command_viewer()
     steady_memory()
@@ -94,7 +94,7 @@ def _answer_all(place: Place, queries: Sequence[Sequence[tuple[str, str]]], send
 
 def _follow(place: Place, stop: Event, ready: Event) -> None:
     _set_up(place)
-    from search.engines.tantivy import indexer
+    from search.engines.index import follower as indexer
 
     # It holds the index open a moment after this; the first change may find it on its way.
     ready.set()

@@ -20,10 +20,10 @@ from bench.database import bench_database, tidy_database
 from bench.figures import EmbeddingFigures, EmbeddingRound
 from bench.machine import machine_load
 from bench.telling import Teller
-from memories.chunking import embedded_text
-from memories.embedders import Embedder, load_embedder
+from memories.embedding.chunking import embedded_text
+from memories.embedding.models import Embedder, load_embedder
+from memories.embedding.worker import Worker, lanes_for
 from memories.models import Chunk, EmbeddedMemory, EmbeddingModel, Memory
-from memories.worker import Worker, lanes_for
 
 _ROUNDS = 5
 # Of each round: more say no more.

@@ -27,20 +27,20 @@ from bench.peers.engines import PostgresPeer, TantivyPeer, forget_index
 from bench.query_log import KEYWORDS, SAMPLED_RECORDS, build_query_log
 from bench.telling import Teller
 from bench.vectors import write_block
-from categories.terms import ENTITIES, RELATIONSHIPS, Searched, terms_catch_up
-from categories.vectors import WaitingRow, vectors_write
-from config.serving import steady_memory
-from memories import embeddings
-from memories.embedders import EmbedderUnavailable, HashedWords, load_embedder
+from categories.searched_terms import ENTITIES, RELATIONSHIPS, Searched, terms_catch_up
+from memories.embedding import query as embeddings
+from memories.embedding.models import EmbedderUnavailable, HashedWords, load_embedder
+from memories.embedding.vectors import column_dimensions
+from memories.embedding.vocabulary import WaitingRow, vectors_write
 from memories.models import Corpus as Revision
 from memories.models import EmbeddingModel
-from memories.vectors import column_dimensions
-from search.engines import nearest
-from search.engines.vectors import keeper
-from search.legs import LegState
+from search.engines import knn
+from search.engines.vectors import writer
 from search.query import Mode, SearchQuery
 from search.run import run
-from search.unified import unified
+from search.unified.legs import LegState
+from search.unified.service import unified
+from web.serving import steady_memory
 
 _MODEL = 1
 _LEAST = 0.3
@@ -91,7 +91,7 @@ def measure_meaning(size: int, choices: Choices, teller: Teller) -> MeaningFigur
             return _measure(size, choices, teller, work)
     finally:
         embeddings.forget()
-        nearest.forget()
+        knn.forget()
         forget_index()
         rmtree(work, ignore_errors=True)
 
@@ -116,9 +116,9 @@ def _measure(size: int, choices: Choices, teller: Teller, work: Path) -> Meaning
         _write_vocabulary(searched, space)
     Revision.objects.update(vectors=1)
     tidy_database()
-    keeper.keep_up()
+    writer.keep_up()
     embeddings.answer_with(_GivenVectors(space.queries(1_009)))
-    nearest.forget()
+    knn.forget()
     log = build_query_log(corpus, sample, choices.queries, choices.seed)
     queries = [entry.query for entry in log.entries if entry.kind in KEYWORDS or entry.kind == "word_and_filter"]
     teller.say(f"{len(queries)} queries, in each mode once")
@@ -207,7 +207,7 @@ def _latencies(queries: Sequence[SearchQuery]) -> tuple[dict[str, Spread], int]:
         for mode in (Mode.KEYWORD, Mode.HYBRID, Mode.UNIFIED):
             asked = query.model_copy(update={"mode": mode, "include_facets": True})
             # What another mode has read of the vectors is not to be had for nothing.
-            nearest.forget_readings()
+            knn.forget_readings()
             begin = time.perf_counter()
             if mode == Mode.UNIFIED:
                 answer = unified(asked, viewer)

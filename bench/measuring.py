@@ -15,8 +15,8 @@ from bench.figures import Agreement, Latency, Ratio, Samples, Spread, spread
 from bench.peers.base import Answer, Peer
 from bench.peers.engines import PostgresPeer
 from bench.query_log import AFTER_CHANGE, FILTER_ONLY, KEYWORDS, KINDS, LogEntry, QueryLog
-from config.serving import steady_memory
 from search.query import SearchQuery, Sort
+from web.serving import steady_memory
 
 # Rendering is measured on every so-manieth query: it repeats all that explore does.
 _PAGE_EVERY = 4
@@ -188,7 +188,7 @@ def equal_counts(mine: Answer, other: Answer) -> tuple[int, int]:
 
 def _page(client: Client, query: SearchQuery) -> float:
     begin = time.perf_counter()
-    response = client.get(reverse("search:explore"), query.parameters())
+    response = client.get(reverse("explorer:explore"), query.parameters())
     if response.status_code != 200:
         raise RuntimeError(f"{query.querystring()} gave the status {response.status_code}")
     return time.perf_counter() - begin

@@ -23,12 +23,12 @@ from bench.likeness import Block, Likeness, Numbers, Vectors
 from bench.machine import machine_load
 from bench.peers.base import folder_bytes
 from bench.telling import Teller
-from memories.chunking import Window
+from memories.embedding.chunking import Window
+from memories.embedding.vectors import EmbeddedText, WaitingText, binary_rows, column_dimensions
 from memories.models import Corpus, EmbeddingModel
-from memories.vectors import EmbeddedText, WaitingText, binary_rows, column_dimensions
-from search.engines import nearest
+from search.engines import knn
 from search.engines.base import Ids, Meaning
-from search.engines.vectors import files, keeper
+from search.engines.vectors import files, writer
 
 # By name, how many of the memories a filter keeps: of all, or as a number.
 SHARES: dict[str, float] = {"all": 1.0, "50 %": 0.5, "5 %": 0.05, "0.5 %": 0.005, "ten": 10}
@@ -82,7 +82,7 @@ def measure_vectors(chunks: int, seed: int, teller: Teller, *, keep: bool) -> Ve
         limits = (_TOP, settings.SEARCH_SEMANTIC_LIMIT)
         with tempfile.TemporaryDirectory() as folder, override_settings(SEARCH_INDEX=Path(folder)):
             begin = time.perf_counter()
-            keeper.build()
+            writer.build()
             replica_seconds = time.perf_counter() - begin
             replica_bytes = folder_bytes(files.folder())
             busy = [machine_load()]
@@ -95,7 +95,7 @@ def measure_vectors(chunks: int, seed: int, teller: Teller, *, keep: bool) -> Ve
                         found += [_measure(read, one, limit, queries, similarities) for read in (REPLICA, TABLE)]
                         advance()
             busy.append(machine_load())
-            keeper.drop()
+            writer.drop()
         index_bytes = _index_bytes()
     return VectorFigures(
         chunks=chunks,
@@ -201,10 +201,10 @@ def _measure(read: str, one: _Filter, limit: int, queries: Vectors, similarities
         meaning = Meaning(_MODEL, query.tobytes(), _LEAST if limit > _TOP else -1.0, limit)
         # Once to warm, as everything is measured; no reading is kept from one time to the next.
         for _ in range(2):
-            nearest.forget_readings()
+            knn.forget_readings()
             begin = time.perf_counter()
             with transaction.atomic():
-                near = nearest.nearest_passing(meaning, passing, replicated=read == REPLICA)
+                near = knn.nearest_passing(meaning, passing, replicated=read == REPLICA)
             spent = time.perf_counter() - begin
         seconds.append(spent)
         there = np.flatnonzero(one.mask & (similar >= meaning.least))

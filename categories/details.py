@@ -10,8 +10,8 @@ from datetime import datetime
 from access.models import AuditEvent
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import slug_of
+from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
 from categories.services import ConceptKey, EntityKey, Vocabulary, categories_ensure, concepts_ensure, entities_ensure
-from categories.terms import ENTITIES, RELATIONSHIPS, terms_refresh
 
 
 @dataclass(frozen=True, slots=True)

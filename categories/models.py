@@ -314,4 +314,4 @@ class CurationChange(models.Model):
 
 
 # Django looks for an app's models here.
-from categories.suggestions.models import Suggestion, SuggestionPolicy  # noqa: E402, F401
+from curation.suggestions.models import Suggestion, SuggestionPolicy  # noqa: E402, F401

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from threading import Lock
 from typing import TypeVar
 
-from categories.moment import Moment
 from categories.queries import (
     CategoryNode,
     Term,
@@ -21,6 +20,7 @@ from categories.queries import (
     entity_terms,
     ids_by_path,
 )
+from categories.revision import Moment
 
 # Of each kind. Past so many it starts over: a page needs a few dozen.
 _MOST_KEPT = 10_000

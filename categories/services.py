@@ -13,7 +13,7 @@ from access.viewer import Viewer
 from categories.models import Category
 from categories.paths import CategoryPath, parse_path, slug_of
 from categories.queries import tags_now
-from categories.terms import ENTITIES, terms_refresh
+from categories.searched_terms import ENTITIES, terms_refresh
 
 EntityKey = tuple[str, str]
 """An entity's type and name."""

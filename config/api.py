@@ -14,8 +14,8 @@ from ninja.parser import Parser
 from ninja.renderers import JSONRenderer
 
 from access.keys import DOORS
-from config.errors import ApiError, answer, close_to, error_of_input
-from config.version import VERSION
+from web.errors import ApiError, answer, close_to, error_of_input
+from web.version import VERSION
 
 DESCRIPTION = """\
 Search, facet counts and memories, as the pages show them: the same query gives the same ids, totals and counts.
@@ -149,13 +149,13 @@ api = Api(
 for _kind in (Exception, Http404, HttpError, ValidationError):
     api.add_exception_handler(_kind, answer)
 
-api.add_router("", "memories.api.health_router", tags=["health"])
-api.add_router("", "search.api.router", tags=["search"])
-api.add_router("", "search.layers.router", tags=["search"])
-api.add_router("", "categories.api.router", tags=["categories"])
-api.add_router("", "memories.batch.router", tags=["memories"])
-api.add_router("", "memories.similar.router", tags=["memories"])
-api.add_router("", "memories.api.router", tags=["memories"])
-api.add_router("", "categories.curation.api.router", tags=["curation"])
-api.add_router("", "categories.graph.api.router", tags=["entities"])
-api.add_router("", "categories.suggestions.api.router", tags=["suggestions"])
+api.add_router("", "explorer.memory_api.health_router", tags=["health"])
+api.add_router("", "explorer.api.router", tags=["search"])
+api.add_router("", "explorer.timeline_api.router", tags=["search"])
+api.add_router("", "explorer.category_api.router", tags=["categories"])
+api.add_router("", "explorer.batch_api.router", tags=["memories"])
+api.add_router("", "explorer.similar_api.router", tags=["memories"])
+api.add_router("", "explorer.memory_api.router", tags=["memories"])
+api.add_router("", "curation.api.router", tags=["curation"])
+api.add_router("", "explorer.graph.api.router", tags=["entities"])
+api.add_router("", "curation.suggestions.api.router", tags=["suggestions"])

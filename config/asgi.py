@@ -7,11 +7,11 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 site = get_asgi_application()
 
-from agent_tools.door import AgentDoor  # noqa: E402 - they read the settings
-from config.serving import steady_memory  # noqa: E402
-from memories.embeddings import load_in_background  # noqa: E402
-from search.rereading import load_in_background as load_cross_encoder  # noqa: E402
-from search.warming import warm_in_background  # noqa: E402
+from agent_tools.asgi import AgentDoor  # noqa: E402 - they read the settings
+from memories.embedding.query import load_in_background  # noqa: E402
+from search.cross_encoder import load_in_background as load_cross_encoder  # noqa: E402
+from search.warmup import warm_in_background  # noqa: E402
+from web.serving import steady_memory  # noqa: E402
 
 application = AgentDoor(site)
 steady_memory()

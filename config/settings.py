@@ -148,9 +148,9 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "config.middleware.StaticFiles",
-    "config.middleware.policy_headers",
-    "config.middleware.database_outage",
+    "web.middleware.StaticFiles",
+    "web.middleware.policy_headers",
+    "web.middleware.database_outage",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -159,7 +159,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     # Last, and synchronous: all of Django's own middleware then runs in the thread of the view, without hops between.
-    "config.middleware.sign_in_redirect_for_htmx",
+    "web.middleware.sign_in_redirect_for_htmx",
 ]
 
 # Where `up` listens.
@@ -178,7 +178,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "search.pages.menu",
+                "explorer.http.menu",
             ],
         },
     }
@@ -191,7 +191,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "access:sign_in"
-LOGIN_REDIRECT_URL = "search:explore"
+LOGIN_REDIRECT_URL = "explorer:explore"
 LOGOUT_REDIRECT_URL = "access:sign_in"
 
 LANGUAGE_CODE = "en-us"

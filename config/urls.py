@@ -15,15 +15,15 @@ def favicon(request: HttpRequest) -> HttpResponseRedirect:
 
 
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="search:explore", query_string=True), name="home"),
+    path("", RedirectView.as_view(pattern_name="explorer:explore", query_string=True), name="home"),
     path("favicon.ico", favicon),
     path("", include("access.urls")),
-    path("", include("search.urls")),
-    path("", include("memories.urls")),
-    path("", include("categories.urls")),
-    path("", include("categories.curation.urls")),
-    path("", include("categories.graph.urls")),
-    path("", include("categories.suggestions.urls")),
+    path("", include("explorer.urls")),
+    path("", include("explorer.memory_urls")),
+    path("", include("explorer.category_urls")),
+    path("", include("curation.urls")),
+    path("", include("explorer.graph.urls")),
+    path("", include("curation.suggestions.urls")),
     path("api/", api.urls),
     path("admin/", admin.site.urls),
 ]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from django.conf import settings
 
 from evaluation.collection import Collection
-from memories.embedders import Embedder, EmbedderUnavailable, Vectors, load_embedder, model_name
+from memories.embedding.models import Embedder, EmbedderUnavailable, Vectors, load_embedder, model_name
 
 BM25, COSINE, FUSION = "bm25", "cosine", "fusion"
 BASELINES = (BM25, COSINE, FUSION)

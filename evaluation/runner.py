@@ -36,9 +36,9 @@ from evaluation.collection import Collection, read_collection
 from evaluation.metrics import DEPTH, mean_scores, scores_of
 from evaluation.place import EvaluationError, Place, evaluation_place, place_name
 from evaluation.report import Report, Row
-from memories.embeddings import serving_model
+from memories.embedding.query import serving_model
+from memories.embedding.vectors import pending_count
 from memories.models import Memory
-from memories.vectors import pending_count
 from search.query import Mode
 
 _REFUSED = "refused.jsonl"

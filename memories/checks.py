@@ -1,6 +1,8 @@
 """System checks of the database: can it be reached, has it what the schema needs? See `check --database default`."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLate
 from typing import Any
 
 import psycopg
@@ -8,12 +10,12 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError
 
-from memories.embedders import HASHED, dimensions_of, model_name
-from memories.vectors import column_dimensions
+from memories.embedding.models import HASHED, dimensions_of, model_name
+from memories.embedding.vectors import column_dimensions
 
 LEAST_SERVER = 16
 LEAST_VECTOR = (0, 7)  # the first with halfvec
@@ -188,3 +190,31 @@ def vector_is_too_old(available: str, installed: str | None) -> list[Error]:
 def version_numbers(version: str) -> tuple[int, ...]:
     """'0.8.0' -> (0, 8, 0). What is not a number counts as nought."""
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
+
+
+# Whoever asks about health wants an answer now; waiting for a free connection may take far longer.
+DEADLINE = 1.0
+
+# One thread: however many ask while the database hangs, one waits for it and the others stop waiting at their deadline.
+_probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="health")
+
+
+def database_answers(within: float = DEADLINE) -> bool:
+    """Whether the database answers a statement before the deadline, in seconds."""
+    probe = _probes.submit(_ask_database)
+    try:
+        probe.result(within)
+    except (Error, psycopg.Error, TooLate):
+        # One that has not begun need not begin.
+        probe.cancel()
+        return False
+    return True
+
+
+def _ask_database() -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    finally:
+        # The thread lives on; its connection goes back to the pool.
+        connection.close()

@@ -9,7 +9,7 @@ from access.viewer import Viewer
 from memories.models import Project
 from memories.services import AlreadyExists, ChangeRefused, NotAllowed
 from memories.storage import corpus_bump
-from search.analysis import languages
+from text.analysis import languages
 
 LANGUAGE_IS_KEPT = "It cannot change once the project has memories: their terms are made by it."
 

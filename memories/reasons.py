@@ -7,7 +7,7 @@ from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from memories.records import MemoryRecord
-from memories.refusals import kind_of, shown
+from memories.validation import kind_of, shown
 
 
 def reasons(error: ValidationError, model: type[BaseModel] = MemoryRecord) -> list[str]:

@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from categories.paths import PathError, clean_name, is_clean, parse_path
-from memories.moments import parse_moment
-from memories.refusals import kind_of, refuse, shown
+from memories.timestamps import parse_moment
+from memories.validation import kind_of, refuse, shown
 
 MAX_CONTENT = 1_000_000
 MAX_SUMMARY = 100_000

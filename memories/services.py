@@ -12,7 +12,10 @@ from access.models import AuditEvent
 from access.viewer import Viewer, visible_to
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_share
-from memories.building import (
+from memories.bulk_copy import insert_block
+from memories.models import Memory, Project
+from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
+from memories.resolve import (
     category_refs,
     concept_refs,
     entity_refs,
@@ -24,10 +27,7 @@ from memories.building import (
     record_image,
     sessions_ensure,
 )
-from memories.copying import insert_block
-from memories.images import MemoryImage, NamedLink, Ref, content_hash_of
-from memories.models import Memory, Project
-from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
+from memories.snapshot import MemoryImage, NamedLink, Ref, content_hash_of
 from memories.storage import (
     corpus_bump,
     dangling_links_resolve,

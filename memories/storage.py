@@ -16,7 +16,7 @@ from access.viewer import Viewer
 from categories.models import CategoryLink, ConceptLink, EntityLink
 from categories.paths import clean_name
 from categories.services import category_lineages
-from memories.copying import (
+from memories.bulk_copy import (
     COPY_MEMORIES,
     LINK_TABLES,
     LINKED,
@@ -29,10 +29,10 @@ from memories.copying import (
     ref_lines,
     refs_copy,
 )
-from memories.images import MemoryImage, NamedLink, Ref, content_hash_of
+from memories.foreign_keys import references_proven
 from memories.models import Corpus, Memory, MemoryLink, Project
 from memories.records import SUPERSEDED_BY_REL
-from memories.references import references_proven
+from memories.snapshot import MemoryImage, NamedLink, Ref, content_hash_of
 from memories.terms import MemoryText, memories_terms
 
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")

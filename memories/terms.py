@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from search.analysis import index_terms, to_tsvector
-from search.placing import PlacedTerms, placed_terms
+from text.analysis import index_terms, to_tsvector
+from text.bulk_terms import PlacedTerms, placed_terms
 
 # Postgres holds at most 1 MiB of terms and positions for a document.
 _MAX_VECTOR_BYTES = 1_000_000

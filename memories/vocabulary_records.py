@@ -25,7 +25,7 @@ from memories.records import (
     Text,
     Weight,
 )
-from memories.refusals import refuse, shown
+from memories.validation import refuse, shown
 
 
 class ProjectRecord(Record):

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from search.labels import listed, ordinal
 from search.query import Mode, SearchQuery, Sort
 from search.ranking import WINDOW, Parts, Ranked
 from search.result import Found, Hit
+from text.formatting import listed, ordinal
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from search.labels import MONTHS, day_text
 from search.query import Interval
+from text.formatting import MONTHS, day_text
 
 MAX_BARS = 60
 # Spans of years where even one bar a year would be too many: one memory with a date in the year 1 is enough.

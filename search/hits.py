@@ -8,12 +8,12 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.queries import CategoryNode
-from search.analysis import Pattern, fold
 from search.engines.base import Plan
-from search.planning import Planned
+from search.plan import Planned
 from search.ranking import Ranked
 from search.result import CategoryRef, Found, Hit, Rows
-from search.snippets import Segment, matched_spans, plain_text, segments, snippet
+from text.analysis import Pattern, fold
+from text.highlight import Segment, matched_spans, plain_text, segments, snippet
 
 # How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
 _SNIPPET_SCOPE = 20_000

@@ -15,9 +15,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from search.dates import check_date, check_since, check_zone, instant, since_span, zone_names
 from search.facets import DATE_KEY, FACET, FACET_KEYS, FACETS
 from search.spellings import ALIASES, SORT_ALIASES, Problem, QueryError, gather, pairs_of, problem_of
+from text.dates import check_date, check_since, check_zone, instant, since_span, zone_names
 
 MAX_TEXT_LENGTH = 1_000
 MAX_VALUE_LENGTH = 1_600

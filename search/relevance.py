@@ -12,13 +12,13 @@ import numpy.typing as npt
 from django.conf import settings
 from django.db import connection
 
-from memories.chunking import embedded_text
+from memories.embedding.chunking import embedded_text
 from memories.models import Memory
+from search.cross_encoder import NotReread, reread
 from search.engines.base import Engine, Meaning, Plan
-from search.engines.vectors.table import vector_text
+from search.engines.vectors.pgvector import vector_text
 from search.query import Sort
 from search.ranking import WINDOW, WORD_CANDIDATES, Fused, Ranked, Traits, Weights, fold, fuse, reorder, rerank
-from search.rereading import NotReread, reread
 
 Vector = npt.NDArray[np.float32]
 

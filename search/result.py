@@ -9,7 +9,7 @@ from search.facets import DateBuckets, Facet
 from search.histogram import Histogram
 from search.query import Problem, SearchQuery
 from search.ranking import Ranked
-from search.snippets import Segment
+from text.highlight import Segment
 
 
 class Rows(Enum):

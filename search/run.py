@@ -10,9 +10,10 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from categories.queries import resolve_categories
-from search.alternatives import collect_warnings, count_alternatives
-from search.analysis import fold
-from search.counting import (
+from search.engines import answered
+from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
+from search.engines.index.outbox import backlog
+from search.facet_counts import (
     Counted,
     build_facet,
     count_facets,
@@ -22,20 +23,19 @@ from search.counting import (
     value_rows,
     value_terms,
 )
-from search.engines import answered
-from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
-from search.engines.tantivy.outbox import backlog
 from search.facets import FACET, Facet, Kind
 from search.hits import hydrate
-from search.labels import memories
-from search.planning import Planned, build_plan, visible_ids
+from search.plan import Planned, build_plan, visible_ids
 from search.query import SearchQuery, Sort
 from search.ranking import Ranked
 from search.relevance import ranked_page
 from search.result import CategoryRef, FacetListing, FacetPage, Hit, Rows, SearchResult, SearchWarning, WithoutFilter
 from search.snapshots import snapshot
-from search.stopwatch import Stopwatch
-from search.words import plain_text_of
+from search.zero_results import collect_warnings, count_alternatives
+from text.analysis import fold
+from text.formatting import memories
+from text.query_syntax import plain_text_of
+from web.timing import Stopwatch
 
 __all__ = [
     "CategoryRef",

@@ -16,20 +16,20 @@ from django.conf import settings
 
 from access.viewer import Viewer, visible_to
 from categories.queries import Term
-from memories.embeddings import ServingModel, serving_model
+from memories.embedding.query import ServingModel, serving_model
 from memories.models import EmbeddedMemory
 from memories.services import MemoryNotFound
 from search.engines import answered
 from search.engines.base import Engine, Meaning
 from search.hits import hydrate
-from search.planning import Planned, build_plan, explain_unknown
+from search.plan import Planned, build_plan, explain_unknown
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery
 from search.ranking import Ranked
 from search.relevance import Vector, chunks_of
 from search.result import CategoryRef, Hit, SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
-from search.stopwatch import Stopwatch
+from web.timing import Stopwatch
 
 DEFAULT_LIMIT = 10
 MAX_LIMIT = 100

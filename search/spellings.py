@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils.datastructures import MultiValueDict
 
-from search.labels import legible
+from text.formatting import legible
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 

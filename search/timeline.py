@@ -16,13 +16,13 @@ from memories.services import MemoryNotFound
 from search.engines import answered
 from search.engines.base import Engine, Plan
 from search.hits import hydrate
-from search.planning import build_plan, explain_unknown
+from search.plan import build_plan, explain_unknown
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery, Sort
 from search.ranking import Ranked
 from search.result import Hit, SearchWarning
 from search.run import Rows, engine_notices, run
 from search.snapshots import snapshot
-from search.stopwatch import Stopwatch
+from web.timing import Stopwatch
 
 DEFAULT_DEPTH = 3
 MAX_DEPTH = 100

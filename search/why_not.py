@@ -13,18 +13,18 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from access.viewer import Viewer, visible_to
+from explorer.chips import dates_label
 from memories.models import Memory
-from search.analysis import Pattern
-from search.chips import dates_label
 from search.engines import answered
 from search.engines.base import Engine, Filter, LanguageText, Meaning, Plan
 from search.facets import DEFAULT_STATES, FACET, Kind
-from search.labels import legible, listed, moment_label, with_article
-from search.planning import Planned, build_plan
+from search.plan import Planned, build_plan
 from search.query import Problem, QueryError, SearchQuery, Sort
 from search.relevance import ranked_page
 from search.snapshots import snapshot
-from search.words import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
+from text.analysis import Pattern
+from text.formatting import legible, listed, moment_label, with_article
+from text.query_syntax import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 
 # How far down a memory's place is looked for.
 MOST_PLACES = 10_000

@@ -3,21 +3,21 @@
 import pytest
 
 from access.limits import buckets
-from categories import figures, names, tree
-from categories.graph import whole
-from memories import embeddings
-from search import corpus
-from search.engines import packed
+from categories import names, vocabulary_cache
+from explorer.graph import cache
+from memories.embedding import query
+from search import baseline_counts, category_counts
+from search.engines import postgres_columns
 
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
     """A test's transaction is rolled back, and with it the revision that counts and names are kept under."""
-    corpus.forget()
+    baseline_counts.forget()
     names.forget()
-    tree.forget()
-    figures.forget()
-    packed.forget()
-    whole.forget()
-    embeddings.forget()
+    vocabulary_cache.forget()
+    category_counts.forget()
+    postgres_columns.forget()
+    cache.forget()
+    query.forget()
     buckets.forget()

@@ -1,6 +1,6 @@
 """Memories made findable by meaning, in a test's own transaction."""
 
-from memories.worker import Worker
+from memories.embedding.worker import Worker
 
 
 def embed_all(source="hashed-words", **options):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from categories.models import CategoryLink, ConceptLink, EntityLink
-from memories.embedders import HASHED, min_similarity
+from memories.embedding.models import HASHED, min_similarity
 from memories.models import Memory, MemoryLink
-from search.analysis import index_terms
 from search.facets import DEFAULT_STATES, FACETS
-from search.words import parse_text, plain_text_of
 from tests.vectors import similarity
+from text.analysis import index_terms
+from text.query_syntax import parse_text, plain_text_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future
 
 from django.core.management import call_command
 
-from categories.embedding import Refused, vocabulary_embed
+from memories.embedding.worker import Refused, vocabulary_embed
 from memories.models import EmbeddingModel
 from tests.vectors import MODEL, embed_everything
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from memories.chunking import embedded_text, windows
-from memories.embedders import HASHED, HashedWords, min_similarity
+from memories.embedding.chunking import embedded_text, windows
+from memories.embedding.models import HASHED, HashedWords, min_similarity
 from memories.models import Chunk, Corpus, EmbeddingModel, Memory
 
 MODEL = HashedWords()

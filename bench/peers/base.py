@@ -7,9 +7,9 @@ from typing import Protocol
 
 from bench.corpus import Record
 from categories.paths import parse_path
-from search.analysis import STOPWORDS, analyse_token
 from search.query import SearchQuery
-from search.words import words_needed
+from text.analysis import STOPWORDS, analyse_token
+from text.query_syntax import words_needed
 
 FacetValues = dict[str, dict[str, int]]
 

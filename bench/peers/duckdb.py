@@ -25,9 +25,9 @@ from bench.peers.base import (
     values_of,
     words_of,
 )
-from search.analysis import index_terms
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET
 from search.query import SearchQuery, Sort
+from text.analysis import index_terms
 
 _MEMORY = {
     "id": "INTEGER", "external_id": "VARCHAR", "title": "VARCHAR", "content": "VARCHAR",

@@ -17,15 +17,15 @@ from bench.database import database_sizes
 from bench.peers.base import Answer, PeerUnavailableError, folder_bytes
 from categories import names
 from memories.models import Memory
-from search import corpus as kept_counts
+from search import baseline_counts as kept_counts
 from search.engines import engine_named
 from search.engines.base import EngineUnavailableError, FacetRequest
 from search.facets import FACETS, STATES
-from search.planning import Planned, build_plan
+from search.plan import Planned, build_plan
 from search.query import SearchQuery
 from search.result import SearchResult
 from search.run import run
-from search.warming import warm
+from search.warmup import warm
 
 
 class PostgresPeer:
@@ -160,7 +160,7 @@ class TantivyEnginePeer:
 def indexer() -> Any:
     """What keeps the derived index. Raises PeerUnavailableError where this version has none."""
     try:
-        return importlib.import_module("search.engines.tantivy.indexer")
+        return importlib.import_module("search.engines.index.follower")
     except ImportError as error:
         raise PeerUnavailableError(f"the tantivy engine is not available: {error}") from error
 
@@ -168,8 +168,8 @@ def indexer() -> Any:
 def forget_index() -> None:
     """Let go of the index that this process reads, so that the next one is not taken for it."""
     try:
-        store: Any = importlib.import_module("search.engines.tantivy.store")
-        words: Any = importlib.import_module("search.engines.tantivy.word_sets")
+        store: Any = importlib.import_module("search.engines.index.store")
+        words: Any = importlib.import_module("search.engines.index.match")
     except ImportError:
         return
     store.forget_view()

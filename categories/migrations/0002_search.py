@@ -8,7 +8,7 @@ from django.apps.registry import Apps
 from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
-from categories.terms import terms_catch_up
+from categories.searched_terms import terms_catch_up
 
 # As with the chunks of a memory: what is derived goes with what it is derived from, by whatever door that goes.
 OWNERS = [("entity", "Entity"), ("relationship", "Relationship")]

@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
                 ('memory_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), null=True, size=None)),
                 ('before', models.JSONField(default=list)),
                 ('after', models.JSONField(default=list)),
-                ('curation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='changes', to='categories.curation')),
+                ('curation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='changes', to='curation')),
             ],
             options={
                 'ordering': ['id'],

@@ -14,11 +14,11 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from memories.importers.base import Importer, ImportFailed, Options, Refusal
 from memories.importers.run import Tally, WriteOptions
-from memories.importers.staging import Staging
 from memories.importers.write import records_write
 from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump, outbox_stamp
+from search.engines.index.import_sink import Staging
 
 # As many refusals as a batch keeps; all of them are told to whoever runs the import.
 MAX_REPORTED = 1_000

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from memories.importers.base import Found, Importer, ImportFailed, Options, Reading, Refusal
 from memories.records import unstorable
-from memories.refusals import kind_of
+from memories.validation import kind_of
 
 MAX_LINE = 20 * 1024 * 1024
 _GZIP = b"\x1f\x8b"

@@ -16,7 +16,7 @@ from categories.paths import MAX_DEPTH
 from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
 from memories.reasons import field_names
 from memories.records import MAX_CONTENT, MemoryRecord
-from memories.refusals import shown
+from memories.validation import shown
 
 SUFFIXES = (".md", ".markdown")
 # Beside notes somebody may take these for imported too.

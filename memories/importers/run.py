@@ -6,10 +6,10 @@ from datetime import datetime
 
 from access.viewer import Viewer
 from categories.services import Vocabulary
-from memories.building import projects_make
-from memories.importers.staging import Staging
 from memories.models import Project
+from memories.resolve import projects_make
 from memories.vocabulary_records import VocabularyRecord
+from search.engines.index.import_sink import Staging
 
 # The planner is told how full the tables are at so many new rows, and again at each sixteen times as many.
 ANALYZE_FROM = 5_000

@@ -29,7 +29,7 @@ from memories.vocabulary_records import (
     RelationshipRecord,
     parse_vocabulary,
 )
-from search.analysis import languages
+from text.analysis import languages
 
 
 def vocabulary_take(run: ImportRun, found: Found) -> None:

@@ -23,18 +23,17 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
-from memories.building import RecordNames, names_ensure, names_of, record_image, sessions_ensure
-from memories.copying import InsertBlock, array_literal, insert_block
-from memories.images import MemoryImage, content_hash_of
+from memories.bulk_copy import InsertBlock, array_literal, insert_block
 from memories.importers.analysers import Analysers, analysers
 from memories.importers.base import Found, Reading, Refusal
 from memories.importers.run import ANALYZE_FROM, ImportRun, Tally, WriteOptions, projects_ensure
-from memories.importers.staging import Staging
 from memories.importers.vocabulary import deferred_write, vocabulary_take
 from memories.models import Memory
 from memories.reasons import reasons
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, unstorable
+from memories.resolve import RecordNames, names_ensure, names_of, record_image, sessions_ensure
 from memories.services import DEFAULT_PROJECT
+from memories.snapshot import MemoryImage, content_hash_of
 from memories.storage import (
     batch_write_down,
     image_as_json,
@@ -46,6 +45,7 @@ from memories.storage import (
     memory_text,
 )
 from memories.vocabulary_records import is_vocabulary
+from search.engines.index.import_sink import Staging
 
 BLOCK = 4_000
 # Blocks whose terms are being worked out while the next are read and the last are written.

@@ -9,9 +9,9 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
+from search.engines.index.engine import TantivyEngine
+from search.engines.index.freshness import wait_until_taken_in
 from search.engines.postgres import PostgresEngine
-from search.engines.tantivy.calls import wait_until_taken_in
-from search.engines.tantivy.engine import TantivyEngine
 
 # In seconds. What was stored so short a time ago is waited for; longer than that, the index is behind.
 _WAITED_FOR = 1.0

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from search.histogram import DayCounts, HourCount
 from search.query import Sort
-from search.words import TextQuery
+from text.query_syntax import TextQuery
 
 if TYPE_CHECKING:
-    from search.engines.filing import Filing
+    from search.engines.column_snapshot import Filing
 
 Value = int | str
 Ids = npt.NDArray[np.int64]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from access.viewer import Viewer
-from search.engines.arrays import DamagedError
+from search.engines.array_files import DamagedError
 from search.engines.base import EngineUnavailableError
-from search.engines.tantivy import store
-from search.engines.tantivy.engine import TantivyEngine
-from search.engines.tantivy.outbox import backlog
-from search.engines.tantivy.store import NoIndexError
+from search.engines.index import store
+from search.engines.index.engine import TantivyEngine
+from search.engines.index.outbox import backlog
+from search.engines.index.store import NoIndexError
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,10 @@ from search.engines.base import (
     Value,
     ValueCount,
 )
-from search.engines.conditions import Sql, no_value_sql
-from search.engines.filing import Filing
-from search.engines.nearest import nearest_passing, similarities_of
-from search.engines.packed import packed_filing
+from search.engines.column_snapshot import Filing
+from search.engines.knn import nearest_passing, similarities_of
+from search.engines.postgres_columns import packed_filing
+from search.engines.sql import Sql, no_value_sql
 from search.facets import FACET, FACETS, FacetSpec, Kind
 from search.histogram import NO_DAYS, DayCounts, HourCount
 from search.query import Sort

@@ -9,10 +9,10 @@ from django.db import connection, connections
 
 from access.keys import make_key
 from access.viewer import command_viewer
-from agent_tools import door
-from config.serving import listen
+from agent_tools import asgi
 from memories.models import Memory, Project
 from tests.corpus import RECORDS
+from web.serving import listen
 
 
 def bring_in(folder):
@@ -52,7 +52,7 @@ def database_url(transactional_db):
 @pytest.fixture
 def worker(site):
     """The address that claude-mem's readers ask."""
-    return f"http://127.0.0.1:{door.worker_port}"
+    return f"http://127.0.0.1:{asgi.worker_port}"
 
 
 class QuietServer(uvicorn.Server):
@@ -66,7 +66,7 @@ class QuietServer(uvicorn.Server):
 def site(monkeypatch):
     """The address of the real ASGI application, served as `manage.py up` serves it, beside claude-mem's port."""
     with listen("127.0.0.1", 0) as listener, listen("127.0.0.1", 0) as extra:
-        monkeypatch.setattr("agent_tools.door.worker_port", extra.getsockname()[1])
+        monkeypatch.setattr("agent_tools.asgi.worker_port", extra.getsockname()[1])
         config = uvicorn.Config("config.asgi:application", lifespan="on", log_config=None, timeout_graceful_shutdown=2)
         server = QuietServer(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener, extra]}, daemon=True)

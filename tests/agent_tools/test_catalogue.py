@@ -6,7 +6,7 @@ from agent_tools.catalogue import TOOL, TOOLS
 from agent_tools.rendering import Shown
 from agent_tools.server import offered
 from agent_tools.tools import WORKFLOW
-from memories.batch import Batch
+from explorer.batch_api import Batch
 from memories.reasons import field_names
 from memories.records import MemoryChanges, StrictMemoryRecord
 from search.query import ALIASES, SearchQuery

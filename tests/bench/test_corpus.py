@@ -9,7 +9,7 @@ import pytest
 
 from bench.corpus import DEPTH, Corpus, read_records, write_records
 from memories.records import StrictMemoryRecord
-from search.analysis import analyse_token, index_terms
+from text.analysis import analyse_token, index_terms
 
 SIZE = 3_000
 

@@ -16,7 +16,7 @@ from bench.peers.base import PeerUnavailableError, words_of
 from bench.peers.duckdb import DuckdbPeer
 from bench.peers.engines import PostgresPeer
 from bench.query_log import build_query_log
-from search.engines.tantivy import store
+from search.engines.index import store
 from search.facets import FACET
 from search.query import Sort
 

@@ -6,8 +6,8 @@ import pytest
 
 from bench.corpus import Corpus
 from bench.query_log import KINDS, LOG_SIZE, SHARES, build_query_log
-from search.analysis import index_terms
-from search.words import parse_text
+from text.analysis import index_terms
+from text.query_syntax import parse_text
 
 SIZE = 3_000
 

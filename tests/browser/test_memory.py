@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from memories.models import Memory
-from search.engines import nearest
+from search.engines import knn
 from tests.browser.test_explore import address
 from tests.vectors import embed_everything
 
@@ -20,7 +20,7 @@ new PerformanceObserver((list) => { for (const entry of list.getEntries()) windo
 def kettle(site):
     """A memory that has some like it."""
     embed_everything()
-    nearest.forget()
+    knn.forget()
     return Memory.objects.get(external_id="t1").pk
 
 

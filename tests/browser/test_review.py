@@ -5,10 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from categories.suggestions.making import suggest
-from categories.suggestions.models import Suggestion
-from categories.suggestions.proposals import Kind
-from tests.categories.suggestions.conftest import EVERYTHING, remember
+from curation.suggestions.generate import suggest
+from curation.suggestions.models import Suggestion
+from curation.suggestions.proposals import Kind
+from tests.curation.suggestions.conftest import EVERYTHING, remember
 
 
 @pytest.fixture

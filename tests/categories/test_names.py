@@ -5,8 +5,8 @@ from django.db import connection, transaction
 
 from access.viewer import command_viewer
 from categories.models import Category, Concept
-from categories.moment import moment_now
 from categories.names import names_at
+from categories.revision import moment_now
 from memories.models import Corpus
 from memories.records import MemoryRecord
 from memories.services import memory_create

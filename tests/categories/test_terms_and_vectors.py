@@ -6,17 +6,16 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from categories.details import EntityDetails, RelationshipDetails, entity_enrich, relationship_enrich
-from categories.editing import entity_describe, relationship_describe
-from categories.embedding import Refused, vocabulary_embed
 from categories.models import Entity, EntityVector, Relationship, RelationshipVector
+from categories.searched_terms import ENTITIES, terms_catch_up, terms_refresh
 from categories.services import Vocabulary
-from categories.terms import ENTITIES, terms_catch_up, terms_refresh
-from categories.vectors import claim, columns_resize, vocabulary_pending, waiting_rows
-from memories.embedders import HASHED, HashedWords
+from curation.text_edits import entity_describe, relationship_describe
+from memories.embedding.models import HASHED, HashedWords
+from memories.embedding.vocabulary import claim, columns_resize, vocabulary_pending, waiting_rows
+from memories.embedding.worker import Refused, Worker, vocabulary_embed
 from memories.models import EmbeddingModel, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from memories.worker import Worker
 
 pytestmark = pytest.mark.django_db
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from categories.models import Category, FormerPath
-from categories.moment import moment_now
-from categories.tree import Node, Tree, tree_at
+from categories.revision import moment_now
+from categories.vocabulary_cache import Node, Tree, tree_at
 from memories.storage import corpus_bump
 
 

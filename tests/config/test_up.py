@@ -23,10 +23,11 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
-from config import serving
-from memories.management.commands import up
+from config.management.commands import up
 from memories.models import Memory, OutboxEntry, Project
-from search.engines.tantivy import indexer, outbox, store
+from search.engines.index import follower as indexer
+from search.engines.index import outbox, store
+from web import serving
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LINK = re.compile(r"http://\S+/sign-in/\?token=\S+")

@@ -7,7 +7,7 @@ import pytest
 from evaluation import baselines
 from evaluation.baselines import bm25_rankings, cosine_rankings, fused_rankings
 from evaluation.collection import read_collection
-from memories.embedders import HashedWords
+from memories.embedding.models import HashedWords
 
 OURS = Path(__file__).parent / "collection"
 

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memories.chunking import Window, as_offsets, chunk_text, embedded_text, spans_of, title_that_fits, windows
+from memories.embedding.chunking import (
+    Window,
+    as_offsets,
+    chunk_text,
+    embedded_text,
+    spans_of,
+    title_that_fits,
+    windows,
+)
 
 PIECES = re.compile(r"\w{1,4}|[^\w\s]")
 SPACED = re.compile(r"\s*\S{1,3}|\s+")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from access.viewer import command_viewer
-from memories import embeddings, vectors
-from memories.embedders import (
+from memories.embedding import query, vectors
+from memories.embedding.models import (
     EmbedderUnavailable,
     HashedWords,
     dimensions_of,
@@ -17,7 +17,7 @@ from memories.embedders import (
     model_folder,
     model_name,
 )
-from memories.embeddings import EmbedderNotReady, QueryEmbedder, query_vector
+from memories.embedding.query import EmbedderNotReady, QueryEmbedder, query_vector
 from memories.models import Chunk, EmbeddingModel
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -140,7 +140,7 @@ def test_repeated_queries_are_kept_and_the_oldest_forgotten(queries, loader, emb
     loader.may_go_on.set()
     reason(queries)
     until_loaded()
-    monkeypatch.setattr(embeddings, "_KEPT_QUERIES", 2)
+    monkeypatch.setattr(query, "_KEPT_QUERIES", 2)
     first = queries.vector("tea").vector
     assert queries.vector("tea").vector is first
     queries.vector("coffee")
@@ -199,11 +199,11 @@ def test_other_model_in_the_same_place_is_refused(clock, embedded):
 
 def test_one_that_is_loaded_at_the_start_is_there_at_the_first_query(embedded):
     loaded = threading.Event()
-    embeddings.load_in_background(loaded.set)
+    query.load_in_background(loaded.set)
     assert loaded.wait(20)
     until_loaded()
     assert query_vector("tea").model == "hashed-words"
-    assert embeddings.not_ready_reason() == ""
+    assert query.not_ready_reason() == ""
 
 
 # --- which model --------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_similarity_of_other_models_is_set(settings):
 
 
 def test_missing_package_is_told(monkeypatch):
-    monkeypatch.setattr("memories.embedders.find_spec", lambda name: None)
+    monkeypatch.setattr("memories.embedding.models.find_spec", lambda name: None)
     assert missing_packages("") == "torch is not installed"
     assert missing_packages("hashed-words") == ""
     with pytest.raises(EmbedderUnavailable, match="torch is not installed"):

@@ -15,14 +15,14 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from access.viewer import command_viewer
-from memories import vectors
-from memories.chunking import chunk_text
-from memories.embedders import EmbedderUnavailable, HashedWords
-from memories.lanes import slices
+from memories.embedding import vectors
+from memories.embedding.chunking import chunk_text
+from memories.embedding.models import EmbedderUnavailable, HashedWords
+from memories.embedding.pending import slices
+from memories.embedding.worker import Worker
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
-from memories.worker import Worker
 from tests.embedding import embed_all
 
 pytestmark = pytest.mark.django_db

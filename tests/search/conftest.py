@@ -5,14 +5,15 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import Viewer, command_viewer
-from memories import embeddings
+from memories.embedding import query
 from memories.models import Project
-from search import engines, legs
-from search.engines import nearest
-from search.engines.tantivy import indexer, outbox, store
-from search.engines.tantivy.engine import TantivyEngine
-from search.engines.tantivy.parts import Part
-from search.engines.vectors import keeper
+from search import engines
+from search.engines import knn
+from search.engines.index import follower, outbox, store
+from search.engines.index.engine import TantivyEngine
+from search.engines.index.segments import Part
+from search.engines.vectors import writer
+from search.unified import legs
 from tests.corpus import RECORDS
 from tests.oracle import load_documents
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
@@ -22,8 +23,8 @@ from tests.vectors import MODEL, embed_everything
 def following_engine():
     """The derived index once it has taken in all that a test did before it asked."""
     if not outbox.is_followed() or outbox.backlog().changes or not (store.index_dir() / "current").exists():
-        indexer.catch_up()
-    while keeper.keep_up():
+        follower.catch_up()
+    while writer.keep_up():
         pass
     return TantivyEngine()
 
@@ -48,12 +49,12 @@ def engine(request, settings, index, monkeypatch):
     """Every engine in turn: what is asked of one is asked of the others. Large sets are counted in another way."""
     settings.SEARCH_ENGINE = request.param.removesuffix("-large")
     if request.param == "tantivy-large":
-        monkeypatch.setattr("search.engines.tantivy.counting._WORTH_BITMAPS", -1)
-        monkeypatch.setattr("search.engines.tantivy.counting._WORTH_LEFT", -1)
-        monkeypatch.setattr("search.engines.tantivy.counting._LARGE_PART", 0)
-        monkeypatch.setattr("search.engines.tantivy.counting._LARGE_SHARE", 0)
+        monkeypatch.setattr("search.engines.index.counts._WORTH_BITMAPS", -1)
+        monkeypatch.setattr("search.engines.index.counts._WORTH_LEFT", -1)
+        monkeypatch.setattr("search.engines.index.counts._LARGE_PART", 0)
+        monkeypatch.setattr("search.engines.index.counts._LARGE_SHARE", 0)
         # Values of one memory are counted with the others that few have.
-        monkeypatch.setattr("search.engines.tantivy.bitmaps._SHARED", 2)
+        monkeypatch.setattr("search.engines.index.bitmaps._SHARED", 2)
         monkeypatch.setattr(Part, "bitmaps", bitmaps_now)
     monkeypatch.setitem(engines.ENGINES, "tantivy", following_engine)
     return request.param
@@ -88,16 +89,16 @@ def memories(db, index, settings, tmp_path):
 @pytest.fixture
 def query_model():
     """The small model, there from the start and not loaded beside the test."""
-    embeddings.answer_with(MODEL)
+    query.answer_with(MODEL)
     yield
-    embeddings.forget()
+    query.forget()
 
 
 @pytest.fixture
 def embedded(corpus, query_model):
     """The hand-written memories with their vectors, as the naive counter sees them."""
     vectors = embed_everything()
-    nearest.forget()
+    knn.forget()
     return [replace(document, vectors=vectors[document.id]) for document in corpus]
 
 
@@ -112,7 +113,7 @@ def mill(db, engine, query_model, tmp_path, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
     bring_in_mill(tmp_path)
     embed_all()
-    nearest.forget()
+    knn.forget()
 
 
 @pytest.fixture

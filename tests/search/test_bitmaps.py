@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from search.engines.tantivy.bitmaps import Bitmaps, Places, by_value
+from search.engines.index.bitmaps import Bitmaps, Places, by_value
 
 SIZE = 70_000
 # Of how many places each value is: looked at all at once, with witnesses, listed, kept as what it lacks, as bits.

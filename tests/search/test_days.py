@@ -4,8 +4,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from search.engines.tantivy.days import count_days, count_hours, microseconds_of
-from search.engines.tantivy.parts import QUARTER
+from search.engines.index.days import count_days, count_hours, microseconds_of
+from search.engines.index.segments import QUARTER
 
 
 def counted(count, moments, zone):

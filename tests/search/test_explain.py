@@ -5,12 +5,12 @@ from datetime import UTC
 
 import pytest
 
-from search.cards import build_cards
+from explorer.cards import build_cards
 from search.explain import explain
-from search.labels import listed, ordinal
 from search.ranking import Parts, Ranked, Traits
 from search.result import Found
-from tests.search.contexts import answer, hit, query_of
+from tests.explorer.contexts import answer, hit, query_of
+from text.formatting import listed, ordinal
 
 RANKED = Ranked(
     7,

@@ -11,8 +11,8 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Memory
-from search.engines.tantivy import indexer, store
-from search.engines.tantivy.check import compare
+from search.engines.index import follower, store
+from search.engines.index.check import compare
 from search.query import SearchQuery
 from search.result import FacetListing
 from search.run import facet_page, run
@@ -24,7 +24,7 @@ QUESTIONS = [({}, 14), ({"q": "tea"}, 6), ({"q": '"green tea"'}, 1), ({"q": "ket
 
 @pytest.fixture
 def indexed(memories):
-    indexer.catch_up()
+    follower.catch_up()
     assert_tantivy_answers()
 
 
@@ -158,7 +158,7 @@ def test_damage_is_answered_around_reported_and_made_good(indexed, browser, call
     assert (page.status_code, "6 memories" in page.text) == (200, True)
     assert caller.get("/api/search?q=tea&include_facets=1").json()["total"] == 6
 
-    indexer.catch_up()
+    follower.catch_up()
     assert not store.damage_reported()
     assert compare().agrees
     assert_tantivy_answers()
@@ -176,11 +176,11 @@ def test_damage_that_shows_at_once_is_told(indexed, damage):
 def test_damage_under_a_reader_is_found_when_there_is_something_newer(indexed):
     """What is mapped stays what it was; a reader looks again once the writer has written."""
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
-    indexer.catch_up()
+    follower.catch_up()
     (generation() / "words" / "meta.json").write_text("{")
     assert ask(type="changed").total == 1
     assert store.damage_reported()
-    indexer.catch_up()
+    follower.catch_up()
     result = ask(type="changed")
     assert (result.total, result.engine) == (1, "tantivy")
 
@@ -191,7 +191,7 @@ def test_no_index_is_answered_around_and_nothing_is_wrong(memories):
     assert engines == {"postgres"}
     assert notices == [[NOT_READY]] * len(QUESTIONS)
     assert not store.damage_reported()
-    indexer.catch_up()
+    follower.catch_up()
     assert_tantivy_answers()
 
 
@@ -202,7 +202,7 @@ def test_index_of_another_version_is_answered_around_and_made_anew(indexed):
     store.forget_view()
     assert answers() == (expected, {"postgres"}, [[NOT_READY]] * len(QUESTIONS))
     assert not store.damage_reported()
-    indexer.catch_up()
+    follower.catch_up()
     assert_tantivy_answers()
 
 
@@ -213,7 +213,7 @@ def test_reader_overtaken_by_a_new_generation_starts_over(indexed, monkeypatch):
     def overtaken(path, known):
         if not rounds:
             rounds.append(path)
-            indexer.rebuild()
+            follower.rebuild()
         return opened(path, known)
 
     monkeypatch.setattr(store, "_open_view", overtaken)
@@ -237,7 +237,7 @@ def test_every_door_says_that_the_database_answers(memories, browser, caller):
     for address in ("/api/facets?q=tea", "/api/facets/tag?q=tea"):
         assert NOT_READY in [warning["message"] for warning in caller.get(address).json()["warnings"]]
 
-    indexer.catch_up()
+    follower.catch_up()
     for address in ("/explore/?q=tea", "/facets/tag/?q=tea"):
         assert NOT_READY not in browser.get(address).text
     reply = caller.get("/api/search?q=tea").json()
@@ -271,7 +271,7 @@ def test_changes_that_wait_long_are_told(indexed, browser, caller):
     assert (reply["engine"], [warning["message"] for warning in reply["warnings"]]) == ("tantivy", [told])
     page = facet_page(SearchQuery(), "tag", FacetListing(), command_viewer())
     assert [warning.message for warning in page.warnings] == [told]
-    indexer.catch_up()
+    follower.catch_up()
     assert engine_warnings(ask()) == []
 
 

@@ -12,8 +12,9 @@ from django.db import connection
 from access.viewer import command_viewer
 from memories.models import Memory
 from search.engines.base import EngineUnavailableError
-from search.engines.tantivy import indexer, outbox, store
-from search.engines.tantivy.engine import TantivyEngine
+from search.engines.index import follower as indexer
+from search.engines.index import outbox, store
+from search.engines.index.engine import TantivyEngine
 from search.management.commands import index as command
 from search.query import SearchQuery
 from search.run import run

@@ -10,11 +10,11 @@ from django.db.models.functions import Now
 
 from access.viewer import command_viewer
 from memories.models import Corpus, Memory, OutboxEntry, Project
-from search.engines.tantivy import indexer, outbox, store
-from search.engines.tantivy.check import compare
-from search.engines.tantivy.columns import ids_at, slots_of
-from search.engines.tantivy.engine import TantivyEngine
-from search.planning import build_plan
+from search.engines.index import follower, outbox, store
+from search.engines.index.check import compare
+from search.engines.index.engine import TantivyEngine
+from search.engines.index.store import ids_at, slots_of
+from search.plan import build_plan
 from search.query import SearchQuery
 from search.run import run
 from tests.search.indexed import assert_true_to_the_database, load
@@ -22,20 +22,20 @@ from tests.search.indexed import assert_true_to_the_database, load
 
 def test_an_index_of_another_database_is_not_read(db, tantivy, tmp_path):
     load(tmp_path)
-    indexer.catch_up()
+    follower.catch_up()
     outbox.follow_for("g-000001-of-another")
     assert run(SearchQuery(), command_viewer()).engine == "postgres"
-    indexer.catch_up()
+    follower.catch_up()
     assert run(SearchQuery(), command_viewer()).engine == "tantivy"
 
 
 def test_an_index_of_a_later_past_is_not_read(db, tantivy, tmp_path):
     """The database was put back to what it was before."""
     load(tmp_path)
-    indexer.catch_up()
+    follower.catch_up()
     Corpus.objects.update(revision=0)
     assert run(SearchQuery(), command_viewer()).engine == "postgres"
-    indexer.catch_up()
+    follower.catch_up()
     assert run(SearchQuery(), command_viewer()).engine == "tantivy"
 
 
@@ -44,14 +44,14 @@ def test_a_prefix_of_very_many_words_ends_a_phrase(db, tantivy, tmp_path):
         {"id": f"r{n}", "content": "commit " + " ".join(f"ab{n:03}{m:03}" for m in range(200))} for n in range(100)
     ]
     load(tmp_path, records)
-    indexer.catch_up()
+    follower.catch_up()
     result = run(SearchQuery(text='"commit ab*"'), command_viewer())
     assert (result.total, result.engine, store.damage_reported()) == (100, "tantivy", "")
 
 
 def test_a_score_says_nothing_to_who_may_not_see_all(db, tantivy, tmp_path):
     load(tmp_path)
-    indexer.catch_up()
+    follower.catch_up()
     tea = frozenset({Project.objects.get(slug="tea").pk})
     restricted = dataclasses.replace(command_viewer(), project_ids=tea)
     assert all(hit.score is None for hit in run(SearchQuery(text="tea"), restricted).hits)
@@ -60,7 +60,7 @@ def test_a_score_says_nothing_to_who_may_not_see_all(db, tantivy, tmp_path):
 
 def test_how_much_waits_is_told_to_who_may_see_all(db, tantivy, tmp_path):
     load(tmp_path)
-    indexer.catch_up()
+    follower.catch_up()
     Memory.objects.update(memory_type="changed")
     OutboxEntry.objects.update(at=Now() - timedelta(seconds=5))
     restricted = dataclasses.replace(command_viewer(), project_ids=frozenset({Project.objects.get(slug="boat").pk}))
@@ -72,7 +72,7 @@ def test_how_much_waits_is_told_to_who_may_see_all(db, tantivy, tmp_path):
 
 def test_what_was_deleted_meanwhile_is_not_shown(db, tantivy, tmp_path):
     load(tmp_path)
-    indexer.catch_up()
+    follower.catch_up()
     Memory.objects.filter(external_id="t1").update(state="deleted")
     assert "t1" not in {hit.external_id for hit in run(SearchQuery(), command_viewer()).hits}
 
@@ -81,7 +81,7 @@ def test_who_matches_by_an_exclusion_alone_is_listed_too(db, tantivy, tmp_path):
     """In German "was" is a word to look for; in English it is not counted, and only the exclusion is left."""
     load(tmp_path)
     Project.objects.filter(slug="boat").update(language="german")
-    indexer.catch_up()
+    follower.catch_up()
     result = run(SearchQuery(text="was -sugar", page_size=100), command_viewer())
     assert result.engine == "tantivy"
     assert len(result.hits) == result.total > 5
@@ -90,7 +90,7 @@ def test_who_matches_by_an_exclusion_alone_is_listed_too(db, tantivy, tmp_path):
 @pytest.mark.parametrize("array", ["places", "keys", "starts", "values", "offsets"])
 def test_damaged_columns_are_found_out_and_made_anew(db, tantivy, tmp_path, array):
     load(tmp_path)
-    indexer.catch_up()
+    follower.catch_up()
     (path,) = store.current_generation().glob("*.part")
     data = bytearray(path.read_bytes())
     length = int.from_bytes(data[8:16], "little")
@@ -106,21 +106,21 @@ def test_damaged_columns_are_found_out_and_made_anew(db, tantivy, tmp_path, arra
     assert not compare().agrees
     store.report_damage("it differs")
     assert run(query, command_viewer()).engine == "postgres"
-    indexer.catch_up()
+    follower.catch_up()
     assert run(query, command_viewer()).engine == "tantivy"
     assert_true_to_the_database()
 
 
 def test_words_are_kept_for_the_view_they_were_found_in(db, tantivy, tmp_path):
     load(tmp_path)
-    indexer.catch_up()
+    follower.catch_up()
     older = TantivyEngine()
     plan = build_plan(older, SearchQuery(text="oolong"), command_viewer(), datetime.now(UTC)).plan
     total = Memory.objects.filter(content__contains="oolong").count()
     for memory in Memory.objects.filter(content__contains="oolong"):
         memory.memory_type = "changed"
         memory.save()
-    indexer.catch_up()
+    follower.catch_up()
     assert TantivyEngine().totals([plan]) == [total]
     assert older.totals([plan]) == [total]
 
@@ -128,11 +128,11 @@ def test_words_are_kept_for_the_view_they_were_found_in(db, tantivy, tmp_path):
 def test_memories_that_were_changed_again_and_again_stand_where_they_were_written_last(db, tantivy, tmp_path):
     """Parts that became one hold the dead slots of a memory before its live one."""
     load(tmp_path)
-    indexer.catch_up()
+    follower.catch_up()
     ids = list(Memory.objects.order_by("pk").values_list("pk", flat=True))
     for round_ in range(5):
         Memory.objects.filter(pk__in=ids[round_:]).update(memory_type=f"type{round_}")
-        indexer.catch_up()
+        follower.catch_up()
     view = store.read_view()
     assert any(len(set(part.ids.tolist())) < part.size for part in view.parts)
     slots = slots_of(view, np.array(ids))

@@ -19,7 +19,7 @@ from categories.models import Category, Concept, Entity, Relationship
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create, memory_delete, memory_supersede
-from search import corpus as corpus_cache
+from search import baseline_counts as corpus_cache
 
 EVERYTHING = command_viewer()
 # Names of the other projects, some of them nearly what the tea house says.

@@ -12,9 +12,9 @@ from django.db.models import F
 from django.test import Client
 
 from access.keys import make_key
-from memories.embedders import HASHED
+from memories.embedding.models import HASHED
 from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
-from search.engines import nearest
+from search.engines import knn
 from search.engines.base import Meaning
 from search.facets import FACET, FACETS, STATES
 from search.query import SearchQuery
@@ -123,7 +123,7 @@ def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embed
     copy = Memory.objects.get(external_id="t2")
     Memory.objects.filter(pk=copy.pk).update(title=twin.title, content=twin.content)
     embed_everything()
-    nearest.forget()
+    knn.forget()
     result = ask("q=green tea", everyone)
     alike = [hit for hit in result.hits if hit.why.similar_to]
     assert [(hit.id, hit.why.similar_to) for hit in alike] in ([(copy.pk, twin.pk)], [(twin.pk, copy.pk)])
@@ -173,7 +173,7 @@ def test_what_is_not_embedded_yet_stands_where_its_words_put_it_and_is_told(embe
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [best])
     Corpus.objects.update(vectors=F("vectors") + 1)
-    nearest.forget()
+    knn.forget()
     result = ask("q=green tea", everyone)
     assert ids(result)[0] == best
     assert [(warning.message, warning.parameter) for warning in result.warnings] == [
@@ -197,7 +197,7 @@ def test_how_many_are_not_embedded_is_told_as_well_as_it_is_known(embedded, ever
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [ids(by_words)[0]])
     Corpus.objects.update(vectors=F("vectors") + 1)
-    nearest.forget()
+    knn.forget()
     monkeypatch.setattr("search.relevance.WORD_CANDIDATES", by_words.total + more)
     (warning,) = ask("q=green tea", everyone).warnings
     assert f"to rank by: {told}." in warning.message
@@ -338,7 +338,7 @@ def many(db, query_model):
     with connection.cursor() as cursor:
         cursor.execute(index)
         cursor.execute("ANALYZE memories_chunk")
-    nearest.forget()
+    knn.forget()
     return vectors
 
 
@@ -362,13 +362,13 @@ WAYS = {
 @pytest.mark.parametrize(("least", "limit"), [pytest.param(-1.0, 10, id="ten"), pytest.param(0.2, 100, id="near")])
 def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way, kept, least, limit):
     for name, cost in WAYS[way].items():
-        monkeypatch.setattr(nearest, name, cost)
+        monkeypatch.setattr(knn, name, cost)
     passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())
     query = many[11] + 0.5 * many[501]
     expected, there_are = exact(many, query, passing, least, limit)
     meaning = Meaning(1, query.astype(np.float32).tobytes(), least, limit)
     with transaction.atomic():
-        near = nearest.nearest_passing(meaning, Some(passing))
+        near = knn.nearest_passing(meaning, Some(passing))
     assert len(near.ids) == len(expected)
     assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
     # From the index alone it is not known whether there are more than it was asked for.
@@ -383,7 +383,7 @@ def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way
 def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kept, least, limit):
     # Over many queries: the index is drawn by chance, and of one query alone it may miss one of ten.
     for name, cost in WAYS["index"].items():
-        monkeypatch.setattr(nearest, name, cost)
+        monkeypatch.setattr(knn, name, cost)
     passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())
     found = there_are = 0
     for n in range(10):
@@ -391,7 +391,7 @@ def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kep
         expected, _ = exact(many, query, passing, least, limit)
         meaning = Meaning(1, query.astype(np.float32).tobytes(), least, limit)
         with transaction.atomic():
-            near = nearest.nearest_passing(meaning, Some(passing))
+            near = knn.nearest_passing(meaning, Some(passing))
         found += len(set(near.ids.tolist()) & set(expected))
         there_are += len(expected)
     assert found >= 0.95 * there_are
@@ -400,11 +400,11 @@ def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kep
 def test_a_change_of_vectors_is_seen_at_once(many):
     meaning = Meaning(1, many[0].tobytes(), 0.2, 50)
     with transaction.atomic():
-        before = nearest.nearest_passing(meaning, Some(range(1_500)))
+        before = knn.nearest_passing(meaning, Some(range(1_500)))
     Chunk.objects.filter(memory_id=0).delete()
     Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
     with transaction.atomic():
-        after = nearest.nearest_passing(meaning, Some(range(1_500)))
+        after = knn.nearest_passing(meaning, Some(range(1_500)))
     assert before.ids[0] == 0
     assert 0 not in after.ids
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from search.ranking import Ranked, Traits, Weights, fold, fuse, rerank
-from search.words import parse_text, plain_text_of
+from text.query_syntax import parse_text, plain_text_of
 
 
 def ids(ranked):

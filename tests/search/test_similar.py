@@ -8,10 +8,10 @@ from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
 from memories.services import MemoryNotFound
-from search.engines import nearest
+from search.engines import knn
 from search.query import QueryError
 from search.similar import SimilarRequest, similar_memories
-from tests.memories.test_detail import make
+from tests.explorer.memory.test_memory_page import make
 from tests.vectors import MODEL, embed_everything
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 def vectors(corpus):
     """The hand-written memories with their vectors, by external id."""
     kept = embed_everything()
-    nearest.forget()
+    knn.forget()
     return kept
 
 
@@ -46,7 +46,7 @@ def seen_by(*slugs):
 
 def reembedded():
     embed_everything()
-    nearest.forget()
+    knn.forget()
 
 
 def exact(vectors, anchor, passing, least):

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from access.viewer import Viewer, command_viewer
 from categories.models import Entity, Relationship
-from memories import embeddings
+from memories.embedding import query as embeddings
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search import legs
-from search.analysis import index_terms, raw_tokens
-from search.legs import LEGS, LegState, ResultKind, Way
 from search.query import Mode, QueryError, SearchQuery
 from search.run import run
-from search.unified import is_unified, unified
-from search.words import parse_text, plain_text_of
+from search.unified import legs
+from search.unified.legs import LEGS, LegState, ResultKind, Way
+from search.unified.service import is_unified, unified
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
+from text.analysis import index_terms, raw_tokens
+from text.query_syntax import parse_text, plain_text_of
 
 SLOWLY = hypothesis_settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from access.owner import owner_to_sign_in, sign_in_link
-from config.serving import running_site, site_address
+from web.serving import running_site, site_address
 
 
 class Command(BaseCommand):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memories.vectors import MOST_DIMENSIONS, column_dimensions, column_resize, vectors_count
+from memories.embedding.vectors import MOST_DIMENSIONS, column_dimensions, column_resize, vectors_count
 
 
 class Command(BaseCommand):

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from memories.embedders import EmbedderUnavailable, model_name
-from memories.vectors import WrongDimensionsError
-from memories.worker import Worker
+from memories.embedding.models import EmbedderUnavailable, model_name
+from memories.embedding.vectors import WrongDimensionsError
+from memories.embedding.worker import Worker
 
 # Whoever serves pages comes first.
 _NICE = 10

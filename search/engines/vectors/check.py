@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from memories.embedding.vectors import serving_id
 from memories.models import Memory
-from memories.vectors import serving_id
-from search.engines.arrays import DamagedError, arrays_verify
+from search.engines.array_files import DamagedError, arrays_verify
 from search.engines.base import Ids
-from search.engines.tantivy.database import consistent
-from search.engines.vectors import changes, files, keeper
+from search.engines.index.transactions import consistent
+from search.engines.vectors import change_log, files, writer
 from search.engines.vectors.files import Manifest, Rows
 
 
@@ -38,7 +38,7 @@ def compare_vectors() -> VectorComparison | None:
         if manifest is None:
             return None
         with consistent():
-            now = changes.standing(manifest.revision, manifest.model_id, keeper.MOST_WAITING)
+            now = change_log.standing(manifest.revision, manifest.model_id, writer.MOST_WAITING)
             if manifest.model_id != serving_id() or not now.follows(manifest.name, manifest.revision):
                 found = VectorComparison(damage=["the replica is of other vectors, and will be made anew"])
             else:
@@ -65,7 +65,7 @@ def _compared(manifest: Manifest, waiting: Ids) -> VectorComparison:
         found.damage.append(str(error))
         return found
     expected: dict[int, int] = {}
-    for ids, vectors in keeper.stored_rows(manifest.model_id, manifest.dimensions):
+    for ids, vectors in writer.stored_rows(manifest.model_id, manifest.dimensions):
         found.vectors += len(ids)
         _add(expected, ids, vectors)
     wrong = {memory_id for memory_id, digest in expected.items() if digests.get(memory_id) != digest}

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from search.engines.arrays import Array, DamagedError, Mask, arrays_map, arrays_write, bits_read
+from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write, bits_read
 from search.engines.base import Ids
-from search.engines.tantivy import store
+from search.engines.index import store
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
 SCHEMA = 1

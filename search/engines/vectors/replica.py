@@ -13,12 +13,12 @@ import numkong
 import numpy as np
 import numpy.typing as npt
 
-from search.engines.arrays import DamagedError, Mask, is_starved
+from search.engines.array_files import DamagedError, Mask, is_starved
 from search.engines.base import Ids, Similarities
-from search.engines.vectors import changes, files
-from search.engines.vectors.changes import Standing
+from search.engines.vectors import change_log, files
+from search.engines.vectors.change_log import Standing
 from search.engines.vectors.files import Manifest, Rows, Segment
-from search.engines.vectors.table import by_memory
+from search.engines.vectors.pgvector import by_memory
 
 logger = logging.getLogger(__name__)
 
@@ -136,13 +136,13 @@ def standing(model_id: int) -> tuple[Replica | None, Standing]:
     # It may have been brought up to date since this transaction began, or between two looks.
     while left := [replica for replica in opened() if replica not in tried]:
         manifest = left[0].manifest
-        now = changes.standing(manifest.revision, model_id)
-        if now.follows(manifest.name, manifest.revision) and now.changes <= changes.MOST_CHANGES:
+        now = change_log.standing(manifest.revision, model_id)
+        if now.follows(manifest.name, manifest.revision) and now.changes <= change_log.MOST_CHANGES:
             return (left[0] if manifest.model_id == model_id else None), now
         tried.append(left[0])
         if len(tried) == _TRIES:
             break
-    return None, now or changes.standing()
+    return None, now or change_log.standing()
 
 
 def forget() -> None:

@@ -10,12 +10,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bench.database import DatabaseTakenError
 from bench.telling import Teller
-from config.serving import stop_signals
 from evaluation.baselines import BASELINES
 from evaluation.collection import LAYOUT, CollectionError
 from evaluation.place import EvaluationError
 from evaluation.report import Report, report_lines
 from evaluation.runner import Choices, evaluate, ranked_modes
+from web.serving import stop_signals
 
 
 class Command(BaseCommand):

@@ -13,14 +13,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from search.engines.arrays import DamagedError
-from search.engines.tantivy import indexer, outbox, store
-from search.engines.tantivy.check import Comparison, compare
-from search.engines.tantivy.database import FollowedElsewhereError
-from search.engines.tantivy.store import NoIndexError, WriterElsewhereError
+from search.engines.array_files import DamagedError
+from search.engines.index import follower, outbox, store
+from search.engines.index.check import Comparison, compare
+from search.engines.index.store import NoIndexError, WriterElsewhereError
+from search.engines.index.transactions import FollowedElsewhereError
 from search.engines.vectors import files
 from search.engines.vectors.check import VectorComparison, compare_vectors
-from search.labels import memories
+from text.formatting import memories
 
 SHOWN = 10
 ANEW = "Make it anew: manage.py index --rebuild"
@@ -46,11 +46,11 @@ class Command(BaseCommand):
             elif options["rebuild"]:
                 self.rebuild()
             elif options["catch_up"]:
-                self.say(f"{indexer.catch_up():,} changes taken in.")
+                self.say(f"{follower.catch_up():,} changes taken in.")
             elif options["follow"]:
                 self.follow(options["with_parent"])
             elif options["drop"]:
-                indexer.drop()
+                follower.drop()
                 self.say("The search index is removed. SEARCH_ENGINE=postgres answers without one.")
             else:
                 self.show()
@@ -106,7 +106,7 @@ class Command(BaseCommand):
     def rebuild(self) -> None:
         with progress_bar() as show:
             try:
-                made = indexer.rebuild(show)
+                made = follower.rebuild(show)
             except FollowedElsewhereError:
                 raise
             except WriterElsewhereError:
@@ -123,7 +123,7 @@ class Command(BaseCommand):
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         # Told, not asked for: the parent may be gone before this process has come so far.
-        indexer.follow(lambda: stopped or (parent is not None and os.getppid() != parent))
+        follower.follow(lambda: stopped or (parent is not None and os.getppid() != parent))
 
     def say(self, text: str) -> None:
         self.stdout.write(text)
@@ -162,7 +162,7 @@ def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
     store.ask_for_rebuild("a new one was asked for")
     while store.damage_reported():
         with contextlib.suppress(WriterElsewhereError):
-            return indexer.rebuild(show)  # it has ended meanwhile
+            return follower.rebuild(show)  # it has ended meanwhile
         with contextlib.suppress(NoIndexError, DamagedError):
             coming = [path for path in sorted(root.glob("g-*")) if path not in before]
             show(store.read_manifest(coming[-1]).memories if coming else 0, 0)

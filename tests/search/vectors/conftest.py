@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 
 from memories.models import EmbeddingModel, Memory
-from search.engines import nearest
+from search.engines import knn
 from tests.corpus import RECORDS
 from tests.search.vectors.drawn import DIMENSIONS, write
 
@@ -22,6 +22,6 @@ def stored(index, settings, tmp_path):
         id=1, name="drawn", source="drawn", dimensions=DIMENSIONS, min_similarity=0.1, state="serving"
     )
     write(Memory.objects.values_list("pk", flat=True), seed=0)
-    nearest.forget()
+    knn.forget()
     yield sorted(Memory.objects.values_list("pk", flat=True))
-    nearest.forget()
+    knn.forget()

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from django.db import connection
 
-from memories import vectors as tables
-from memories.chunking import Window
+from memories.embedding import vectors as tables
+from memories.embedding.chunking import Window
+from memories.embedding.vectors import EmbeddedText, WaitingText
 from memories.models import Chunk, Memory
-from memories.vectors import EmbeddedText, WaitingText
-from search.engines import nearest
+from search.engines import knn
 from search.engines.base import Meaning
-from search.engines.vectors import check, keeper, replica, table
+from search.engines.vectors import check, pgvector, replica, writer
 
 DIMENSIONS = 384
 
@@ -44,7 +44,7 @@ def write(ids, *, seed, model_id=1):
 def keep_up():
     """How often something was done."""
     done = 0
-    while keeper.keep_up():
+    while writer.keep_up():
         done += 1
     return done
 
@@ -74,11 +74,11 @@ def question(seed=7, least=0.02, limit=1_000):
 
 def assert_true_to_the_database():
     """What is near, as pgvector has it: in whole, and of some."""
-    nearest.forget()
+    knn.forget()
     for seed in range(5):
         asked = question(seed)
-        expected = dict(zip(*map(np.ndarray.tolist, table.every(asked)), strict=True))
-        near = nearest.nearest_passing(asked, Everyone(), replicated=True)
+        expected = dict(zip(*map(np.ndarray.tolist, pgvector.every(asked)), strict=True))
+        near = knn.nearest_passing(asked, Everyone(), replicated=True)
         assert dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True)) == pytest.approx(
             expected, abs=1e-6
         )
@@ -88,7 +88,7 @@ def assert_true_to_the_database():
 def is_used():
     """Whether an answer of now would be read from the replica."""
     replica.forget()
-    return nearest._vectors(question(), True).replica is not None
+    return knn._vectors(question(), True).replica is not None
 
 
 def same_as_the_database():

@@ -8,13 +8,13 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
-from memories import vectors as tables
-from memories.chunking import Window
+from memories.embedding import vectors as tables
+from memories.embedding.chunking import Window
+from memories.embedding.vectors import EmbeddedText, WaitingText
 from memories.models import Chunk, Corpus, EmbeddingModel, VectorChange
-from memories.vectors import EmbeddedText, WaitingText
-from search.engines import nearest
-from search.engines.tantivy import indexer
-from search.engines.vectors import changes, files, keeper, replica, table
+from search.engines import knn
+from search.engines.index import follower
+from search.engines.vectors import change_log, files, pgvector, replica, writer
 from tests.search.vectors.drawn import (
     DIMENSIONS,
     assert_true_to_the_database,
@@ -39,8 +39,8 @@ def test_made_of_everything_it_answers_as_the_database_does(stored):
 @pytest.mark.django_db
 @pytest.mark.parametrize("seed", range(4))
 def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch, seed):
-    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", 12 * 2 * DIMENSIONS)
-    monkeypatch.setattr(keeper, "_LEAST_ROWS", 10**9)
+    monkeypatch.setattr(writer, "_SEGMENT_BYTES", 12 * 2 * DIMENSIONS)
+    monkeypatch.setattr(writer, "_LEAST_ROWS", 10**9)
     keep_up()
     name = files.read_manifest().name
     chance = random.Random(seed)
@@ -64,7 +64,7 @@ def test_before_a_change_is_taken_in_it_is_read_from_the_database(stored):
     keep_up()
     write(stored[:3], seed=1)
     assert is_used()
-    assert nearest._vectors(question(), True).changed.tolist() == stored[:3]
+    assert knn._vectors(question(), True).changed.tolist() == stored[:3]
     assert_true_to_the_database()
 
 
@@ -73,14 +73,14 @@ def test_a_transaction_of_before_reads_what_was_then(stored):
     keep_up()
     asked = question()
     assert is_used()
-    before = dict(zip(*map(np.ndarray.tolist, table.every(asked)), strict=True))
+    before = dict(zip(*map(np.ndarray.tolist, pgvector.every(asked)), strict=True))
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        revision = changes.standing().revision
+        revision = change_log.standing().revision
         elsewhere(lambda: (write(stored[:5], seed=4), keep_up()))
         assert replica.opened()[0].manifest.revision > revision
-        found = nearest._vectors(asked, True)
+        found = knn._vectors(asked, True)
         assert (found.replica.manifest.revision, found.revision) == (revision, revision)
         ids, similarities = found.every(asked)
         assert dict(zip(ids.tolist(), similarities.tolist(), strict=True)) == pytest.approx(before, abs=1e-6)
@@ -130,11 +130,11 @@ def test_a_model_that_comes_back_is_not_answered_by_what_it_had(stored):
 
 @pytest.mark.django_db
 def test_all_memories_gone_at_once_take_the_replica_with_them(stored):
-    indexer.catch_up()
+    follower.catch_up()
     before = files.read_manifest().name
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE memories_memory CASCADE")
-    indexer.catch_up()
+    follower.catch_up()
     assert (files.read_manifest().name != before, files.read_manifest().rows) == (True, 0)
 
 
@@ -145,7 +145,7 @@ def test_the_one_before_is_kept_while_it_is_of_the_same_files(stored):
     write(stored[:2], seed=1)
     keep_up()
     assert [found.manifest.made for found in replica.opened()] == [3, 1]
-    keeper.build()
+    writer.build()
     assert len(replica.opened()) == 1
 
 
@@ -158,7 +158,7 @@ def test_a_vector_without_a_direction_is_near_to_nothing(stored):
     tables.vectors_write(1, [EmbeddedText(texts[0], [Window(0, 1)], vectors)])
     tables.vectors_write(1, [EmbeddedText(texts[1], [Window(0, 1)], same)])
     keep_up()
-    for read in (nearest._vectors(asked, True), nearest._vectors(asked, False)):
+    for read in (knn._vectors(asked, True), knn._vectors(asked, False)):
         for ids, similarities in (read.every(asked), read.some(asked, np.array(stored))):
             assert sorted(ids.tolist()) == stored[1:]
             assert similarities.max() == 1
@@ -170,14 +170,14 @@ def test_how_near_some_are_is_one_statement(stored, django_assert_num_queries):
     assert is_used()
     for replicated in (True, False):
         with django_assert_num_queries(1):
-            assert list(nearest.similarities_of(question(), stored[:2], replicated=replicated)) == stored[:2]
+            assert list(knn.similarities_of(question(), stored[:2], replicated=replicated)) == stored[:2]
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("rows", [1, 2, 5, 1_000])
 def test_lots_are_of_whole_memories_however_small(stored, monkeypatch, rows):
-    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", rows * 2 * DIMENSIONS)
-    lots = [ids.tolist() for ids, _ in keeper.stored_rows(1, DIMENSIONS)]
+    monkeypatch.setattr(writer, "_SEGMENT_BYTES", rows * 2 * DIMENSIONS)
+    lots = [ids.tolist() for ids, _ in writer.stored_rows(1, DIMENSIONS)]
     assert [memory_id for lot in lots for memory_id in lot] == sorted(Chunk.objects.values_list("memory_id", flat=True))
     assert all(before[-1] < after[0] for before, after in pairwise(lots))
     assert (len(lots) > 1) == (rows < 1_000)
@@ -185,8 +185,8 @@ def test_lots_are_of_whole_memories_however_small(stored, monkeypatch, rows):
 
 @pytest.mark.django_db
 def test_what_is_mostly_dead_is_made_anew(stored, monkeypatch):
-    monkeypatch.setattr(keeper, "_LEAST_ROWS", 0)
-    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", 2 * DIMENSIONS)
+    monkeypatch.setattr(writer, "_LEAST_ROWS", 0)
+    monkeypatch.setattr(writer, "_SEGMENT_BYTES", 2 * DIMENSIONS)
     keep_up()
     before = files.read_manifest().name
     for n in range(6):
@@ -219,7 +219,7 @@ def test_the_commands_make_it_tell_of_it_and_remove_it(stored, capsys):
 @pytest.mark.django_db
 def test_without_a_model_there_is_none(stored):
     EmbeddingModel.objects.all().delete()
-    indexer.catch_up()
+    follower.catch_up()
     assert files.read_manifest() is None
     assert keep_up() == 0
 

@@ -13,10 +13,10 @@ import pytest
 from django.conf import settings as configured
 from django.db import connection, transaction
 
-from memories import vectors as tables
+from memories.embedding import vectors as tables
 from memories.models import Chunk, Corpus
-from search.engines import nearest
-from search.engines.vectors import changes, check, files, keeper
+from search.engines import knn
+from search.engines.vectors import change_log, check, files, writer
 from tests.search.vectors.drawn import (
     DIMENSIONS,
     assert_true_to_the_database,
@@ -53,7 +53,7 @@ def full_disk(name, segment):
 
 @pytest.mark.django_db
 def test_too_many_changes_are_left_to_the_database(stored, monkeypatch):
-    monkeypatch.setattr(changes, "MOST_CHANGES", 2)
+    monkeypatch.setattr(change_log, "MOST_CHANGES", 2)
     keep_up()
     for n in range(3):
         write(stored[:1], seed=n)
@@ -160,14 +160,14 @@ def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, mon
     keep_up()
     write(stored[:2], seed=1)
     before = files.read_manifest().name
-    open_files = keeper._Keeping.open
+    open_files = writer._Keeping.open
 
     def opened(manifest):
         Chunk.objects.filter(memory_id=stored[3]).delete()
         Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
         return open_files(manifest)
 
-    monkeypatch.setattr(keeper._Keeping, "open", opened)
+    monkeypatch.setattr(writer._Keeping, "open", opened)
     keep_up()
     assert files.read_manifest().name != before
     assert same_as_the_database()
@@ -178,14 +178,14 @@ def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
     keep_up()
     write(stored[:2], seed=1)
     before = files.read_manifest().name
-    open_files = keeper._Keeping.open
+    open_files = writer._Keeping.open
 
     def opened(manifest):
         found = open_files(manifest)
-        keeper.discard()
+        writer.discard()
         return found
 
-    monkeypatch.setattr(keeper._Keeping, "open", opened)
+    monkeypatch.setattr(writer._Keeping, "open", opened)
     assert keep_up() == 2
     assert files.read_manifest().name != before
 
@@ -197,12 +197,12 @@ def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(store
     with monkeypatch.context() as patched:
         patched.setattr(files, "write_segment", full_disk)
         with pytest.raises(OSError, match="No space left"):
-            keeper.keep_up()
+            writer.keep_up()
         # What there was is read on, and what changed since from the database.
         assert is_used()
         assert_true_to_the_database()
         with pytest.raises(OSError, match="No space left"):
-            keeper.build()
+            writer.build()
         assert list(files.folder().iterdir()) == []
         assert not is_used()
         assert_true_to_the_database()
@@ -213,9 +213,9 @@ def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(store
 
 @pytest.mark.django_db(transaction=True)
 def test_told_to_stop_it_leaves_nothing_and_a_connection_that_works(stored, monkeypatch):
-    monkeypatch.setattr(keeper, "_SEGMENT_BYTES", 2 * DIMENSIONS)
-    with pytest.raises(keeper.StoppedError):
-        keeper.build(stop=lambda: True)
+    monkeypatch.setattr(writer, "_SEGMENT_BYTES", 2 * DIMENSIONS)
+    with pytest.raises(writer.StoppedError):
+        writer.build(stop=lambda: True)
     assert list(files.folder().iterdir()) == []
     keep_up()
     assert same_as_the_database()
@@ -233,7 +233,7 @@ def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeyp
         assert not is_used()
         assert_true_to_the_database()
     assert files.read_manifest() is not None
-    assert nearest._vectors(question(), True).replica is not None
+    assert knn._vectors(question(), True).replica is not None
 
 
 @pytest.mark.django_db(transaction=True)
@@ -266,7 +266,7 @@ def test_killed_at_a_step_it_goes_on_and_nothing_is_lost(stored, index, verb, st
 
 
 def test_what_was_written_down_has_to_be_without_a_gap():
-    assert changes.Standing(revision=5, replica="a", changes=2).follows("a", 3)
-    assert not changes.Standing(revision=5, replica="a", changes=1).follows("a", 3)
-    assert not changes.Standing(revision=2, replica="a", changes=0).follows("a", 3)
-    assert not changes.Standing(revision=3, replica="b", changes=0).follows("a", 3)
+    assert change_log.Standing(revision=5, replica="a", changes=2).follows("a", 3)
+    assert not change_log.Standing(revision=5, replica="a", changes=1).follows("a", 3)
+    assert not change_log.Standing(revision=2, replica="a", changes=0).follows("a", 3)
+    assert not change_log.Standing(revision=3, replica="b", changes=0).follows("a", 3)

@@ -1,0 +1,191 @@
+"""`/mcp` in the process of the site: which requests may pass to the MCP server, and the life of that server.
+
+The server needs a task of its own for as long as the process lives, which Django has no place for: this ASGI
+application stands in front of Django's, and the MCP server is loaded when it is first asked for.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
+from django.db import close_old_connections
+from django.http import HttpRequest, HttpResponse
+from django.http.request import split_domain_port, validate_host
+
+from access.keys import KeyRefusedError, viewer_of_raw
+from access.models import AuditEvent
+from access.viewer import Viewer
+from agent_tools import claude_mem
+from web.errors import ApiError, answer
+
+logger = logging.getLogger("mnemoscope.mcp")
+
+PATHS = ("/mcp", "/mcp/")
+# A tool call holds one memory at most; the same limit as the API's.
+MOST_BYTES = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+_VIEWER = "mnemoscope.viewer"
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+# The port that speaks claude-mem's protocol, where `manage.py up` was asked for one.
+worker_port: int | None = None
+
+
+def _is_for_worker(scope: Scope) -> bool:
+    return worker_port is not None and bool(scope.get("server")) and scope["server"][1] == worker_port
+
+
+class AgentDoor:
+    """An ASGI application: `/mcp` for agents, everything else for the site."""
+
+    def __init__(self, site: Application) -> None:
+        self._site = site
+        self._keeper: _Keeper | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http" and _is_for_worker(scope):
+            await claude_mem.worker(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"] in PATHS:
+            await self._enter(scope, receive, send)
+        else:
+            await self._site(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """From the start of the server to its end."""
+        await receive()
+        self._keeper = _Keeper()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._keeper.end()
+        self._keeper = None
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            viewer = await sync_to_async(admitted, thread_sensitive=False)(scope)
+            if self._keeper is None:
+                raise ApiError(
+                    503,
+                    "not_started",
+                    "The web server has not told this application that it started.",
+                    "Run it with the ASGI lifespan on (uvicorn: --lifespan on), or use manage.py mcp.",
+                )
+            manager = await self._keeper.manager()
+        except Exception as error:
+            await _send(await sync_to_async(_refusal)(error, scope), send)
+            return
+        scope[_VIEWER] = viewer
+        # The server knows the one spelling of its address.
+        await manager.handle_request({**scope, "path": PATHS[0]}, receive, send)
+
+
+class _Keeper:
+    """Keeps the MCP server running, from the first time that it is asked for."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._started: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._over = asyncio.Event()
+
+    async def manager(self) -> Any:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return await asyncio.shield(self._started)
+
+    async def end(self) -> None:
+        self._over.set()
+        if self._task is not None:
+            with contextlib.suppress(Exception):
+                await self._task
+
+    async def _run(self) -> None:
+        try:
+            manager = await asyncio.to_thread(_load)
+            async with manager.run():
+                self._started.set_result(manager)
+                await self._over.wait()
+        except Exception as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+
+def _load() -> Any:
+    """The SDK takes a second to load, which nobody has to wait for who does not use it."""
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from agent_tools.server import build_server
+
+    # Without sessions: every request carries its key, and any process may answer it. `admitted` has looked at the Host
+    # and the Origin, by the site's own settings, which know more patterns than the SDK's list does.
+    def viewer_of(context: Any) -> Viewer:
+        viewer: Viewer = context.request.scope[_VIEWER]
+        return viewer
+
+    return StreamableHTTPSessionManager(
+        build_server(viewer_of),
+        json_response=True,
+        stateless=True,
+        max_request_body_size=MOST_BYTES,
+    )
+
+
+def admitted(scope: Scope) -> Viewer:
+    """Who a request speaks for. Raises ApiError or KeyRefusedError for one that may not pass."""
+    try:
+        return _viewer_of(scope)
+    finally:
+        # Nothing of Django's tells this thread that the request is over.
+        close_old_connections()
+
+
+def _viewer_of(scope: Scope) -> Viewer:
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    host = headers.get("host", "")
+    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        raise DisallowedHost(f"This site is not called {host[:100]!r}. Add the name to ALLOWED_HOSTS, if it is.")
+    _check_origin(headers.get("origin", ""), host)
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    raw = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
+    if not raw:
+        raise KeyRefusedError("This needs a key, and the request has none.")
+    return viewer_of_raw(raw, AuditEvent.Door.MCP)
+
+
+def _check_origin(origin: str, host: str) -> None:
+    """A page of another site must not speak through somebody's browser."""
+    if not origin or origin in settings.CSRF_TRUSTED_ORIGINS or urlsplit(origin).netloc.lower() == host.lower():
+        return
+    raise ApiError(
+        403,
+        "forbidden",
+        f"A page of {origin[:100]} may not call this.",
+        "Call it without an Origin header, or add the address to CSRF_TRUSTED_ORIGINS.",
+    )
+
+
+def _refusal(error: Exception, scope: Scope) -> HttpResponse:
+    request = HttpRequest()
+    # An outage is told in the shape of the API, which is below this path.
+    request.path = request.path_info = "/api/mcp"
+    request.method = scope["method"]
+    return answer(request, error)
+
+
+async def _send(response: HttpResponse, send: Send) -> None:
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.items()]
+    length = (b"content-length", str(len(response.content)).encode())
+    await send({"type": "http.response.start", "status": response.status_code, "headers": [*headers, length]})
+    await send({"type": "http.response.body", "body": response.content})

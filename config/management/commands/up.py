@@ -1,0 +1,272 @@
+"""`manage.py up`: everything from an empty folder to a page that can be opened. What `make run` calls."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
+from django.db.migrations.executor import MigrationExecutor
+from django.urls import get_resolver
+
+from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
+from access.viewer import command_viewer
+from agent_tools import asgi
+from memories.embedding.models import missing_packages
+from memories.models import Memory
+from search.engines.index import follower as indexer
+from search.engines.index import store
+from search.engines.index.follower import follower, wait_until_readable
+from search.engines.index.outbox import backlog
+from search.query import SearchQuery
+from search.run import run
+from web.processes import KeptProcess, kept
+from web.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
+
+SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
+# As a person would type it.
+PYTHON = ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
+# How long the first page waits for the search index; without it the database answers.
+INDEX_SECONDS = 5.0
+# Whoever keeps an index takes changes in within a second, or a few minutes where there are very many.
+ABANDONED_SECONDS = 3600
+SETTING_UP = 4_711_001  # the key of the advisory lock
+
+
+class Command(BaseCommand):
+    help = "Prepare the database and the static files, and serve the explorer until Ctrl-C."
+    requires_system_checks: list[str] = []  # they are run below, with those of the database
+    asked_to_stop = threading.Event()
+    claude_mem_port: int | None = None
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+        parser.add_argument("--port", type=int, default=settings.PORT, help="the port (default: $PORT, or 8000)")
+
+        parser.add_argument(
+            "--claude-mem-port",
+            type=int,
+            help="also answer claude-mem's readers on this port: read-only, without a key, to this machine alone",
+        )
+
+    def handle(
+        self, *, host: str, port: int, claude_mem_port: int | None = None, verbosity: int, **options: Any
+    ) -> None:
+        for option, number in (("--port", port), ("--claude-mem-port", claude_mem_port)):
+            if number is not None and not 1 <= number <= 65535:
+                raise CommandError(f"{option} {number} is not a port: give a number from 1 to 65535.")
+        if port == claude_mem_port:
+            raise CommandError("--claude-mem-port must be another port than --port.")
+        self.claude_mem_port = claude_mem_port
+        with stop_signals() as self.asked_to_stop:
+            try:
+                self.up(host, port, verbosity)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                # A second Ctrl-C must not leave the database half stopped.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                self.down()
+        # From here on one may end the process by force, should something else in it hang.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        self.say("Stopped.")
+
+    def up(self, host: str, port: int, verbosity: int) -> None:
+        if not is_loopback(host):
+            refuse_open_doors_without_environment(host)
+        try:
+            listener = listen(host, port)
+        except CannotListenError as error:
+            raise CommandError(str(error)) from None
+        with listener, self.worker_listener() as extra:
+            self.check(databases=[DEFAULT_DB_ALIAS])
+            with one_at_a_time():
+                self.prepare()
+            if not is_loopback(host) and not superuser_with_password_exists():
+                raise CommandError(
+                    f"Listening on {host} lets other machines in, and nobody has a password yet. "
+                    "Make an account first: python manage.py createsuperuser (or: changepassword owner)."
+                )
+            site = site_address(host, port)
+            with kept() as start, address_file(site):
+                self.start_helpers(start)
+                serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
+
+    @contextlib.contextmanager
+    def worker_listener(self) -> Iterator[list[socket.socket]]:
+        """The listening socket for claude-mem's readers, where one was asked for: never but on this machine."""
+        if self.claude_mem_port is None:
+            yield []
+            return
+        try:
+            listener = listen("127.0.0.1", self.claude_mem_port)
+        except CannotListenError as error:
+            raise CommandError(f"--claude-mem-port: {error}") from None
+        with listener:
+            asgi.worker_port = self.claude_mem_port
+            yield [listener]
+
+    def start_helpers(self, start: Callable[[KeptProcess], None]) -> None:
+        """What runs beside the server: what keeps the search index, where it is read, and what embeds."""
+        if settings.SEARCH_ENGINE == "tantivy":
+            start(follower())
+            # The first page is waited for, and embedding is not.
+            wait_until_readable(INDEX_SECONDS)
+        else:
+            drop_unread_index()
+        if missing := missing_packages(settings.EMBEDDING_MODEL):
+            self.say(f"Searches go by words alone: {missing}. README.md says how to search by meaning too.")
+        else:
+            start(KeptProcess(["worker"], "Nothing is embedded"))
+
+    def down(self) -> None:
+        connections.close_all()
+        # Now, and not when the interpreter ends: that waits for the threads of requests, and they for the database.
+        if leave := getattr(getattr(connection, "server", None), "leave", None):
+            leave()
+
+    def prepare(self) -> None:
+        executor = MigrationExecutor(connection)
+        if pending := executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            self.say(f"Bringing the database up to date ({len(pending)} migrations) …")
+            call_command("migrate", interactive=False, verbosity=0)
+        if collect_static():
+            self.say("Collected the static files.")
+        if not Memory.objects.exists():
+            self.say("The database is empty: loading the sample …")
+            for path in sample_paths():
+                self.load_sample(path)
+        owner_ensure()
+
+    def load_sample(self, path: Path) -> None:
+        try:
+            # For the history of this repository; the others name their projects.
+            call_command("import_memories", str(path), project="mnemoscope")
+        except Exception as error:  # whatever it is, an empty explorer is better than none
+            if self.asked_to_stop.is_set():
+                raise KeyboardInterrupt from None
+            self.stderr.write(
+                self.style.WARNING(
+                    f"The sample could not be loaded: {error}\n"
+                    f"The explorer works without it. To try again: {PYTHON} manage.py import_memories {path}"
+                )
+            )
+
+    def welcome(self, host: str, site: str) -> None:
+        warm_up()
+        user = owner_to_sign_in()
+        # A link that signs in whoever opens it has no place in the logs of a server that others can reach.
+        if not is_loopback(host) or user is None:
+            self.say(f"\nMnemoscope is ready at {site}/\nStop it with Ctrl-C.")
+            if user is None:
+                self.say(f"Nobody here is a superuser. Make one: {PYTHON} manage.py createsuperuser")
+        else:
+            self.say(
+                "\nMnemoscope is ready. This link signs you in, once, within an hour:\n\n"
+                f"    {sign_in_link(user=user, site=site)}\n\n"
+                f"Stop it with Ctrl-C. For another link: {PYTHON} manage.py sign_in_link"
+            )
+        connections.close_all()
+
+    def say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()  # whoever reads this through a pipe waits for the link
+
+
+def warm_up() -> None:
+    """Load what the first page needs, so that whoever opens the link does not wait for it."""
+    with contextlib.suppress(DatabaseError):
+        get_resolver().url_patterns  # noqa: B018 - reading them imports every view
+        run(SearchQuery(include_facets=True), command_viewer())
+
+
+def drop_unread_index() -> None:
+    """Nobody would take in what is written down for the index, and what it says would soon be of the past.
+
+    One that another server keeps, of this HOME or on another machine, is left alone.
+    """
+    if (store.index_dir() / "current").exists() or backlog(1).seconds > ABANDONED_SECONDS:
+        with contextlib.suppress(store.WriterElsewhereError):
+            indexer.drop()
+
+
+def refuse_open_doors_without_environment(host: str) -> None:
+    missing = [name for name in ("SECRET_KEY", "ALLOWED_HOSTS") if not os.environ.get(name)]
+    if missing:
+        raise CommandError(
+            f"Listening on {host} lets other machines in. Set {' and '.join(missing)} in the environment first: "
+            "SECRET_KEY is a long random text that you keep, ALLOWED_HOSTS the names this server is reached by, with "
+            "commas between. A superuser with a password is needed too: python manage.py createsuperuser. "
+            "For this machine alone leave --host out."
+        )
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Two servers starting at once would migrate and load the sample into each other.
+
+    The lock belongs to a transaction on a connection of its own, so that it also holds behind a transaction pooler.
+    """
+    gate = connections.create_connection(DEFAULT_DB_ALIAS)
+    try:
+        gate.set_autocommit(False)
+        with gate.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [SETTING_UP])
+        yield
+    finally:
+        gate.rollback()
+        gate.close()
+
+
+@contextlib.contextmanager
+def address_file(site: str) -> Iterator[None]:
+    ADDRESS_FILE.parent.mkdir(parents=True, exist_ok=True)
+    ADDRESS_FILE.write_text(site)
+    try:
+        yield
+    finally:
+        # Another server of the same HOME may have come since, on another port.
+        if ADDRESS_FILE.exists() and ADDRESS_FILE.read_text() == site:
+            ADDRESS_FILE.unlink()
+
+
+def sample_paths() -> list[Path]:
+    """The invented team's memories, and the history of this repository where it has one."""
+    has_history = (settings.BASE_DIR / ".git").exists() and shutil.which("git")
+    return [SAMPLE, settings.BASE_DIR] if has_history else [SAMPLE]
+
+
+def collect_static() -> bool:
+    """Collect, hash and compress the static files, unless they are those of last time. Says whether it did."""
+    if settings.DEBUG:  # they are served from where they lie
+        return False
+    stamp = Path(settings.STATIC_ROOT) / ".collected"
+    state = static_files_state()
+    if stamp.exists() and stamp.read_text() == state:
+        return False
+    stamp.unlink(missing_ok=True)
+    # From nothing: it would keep a file that it believes to be newer than its source.
+    call_command("collectstatic", interactive=False, clear=True, verbosity=0)
+    stamp.write_text(state)
+    return True
+
+
+def static_files_state() -> str:
+    """A digest over names, sizes and times; it changes when a file or a package that brings files does."""
+    digest = hashlib.sha256(settings.STORAGES["staticfiles"]["BACKEND"].encode())
+    for finder in get_finders():
+        for name, storage in finder.list([]):
+            found = Path(storage.path(name)).stat()
+            digest.update(f"{name}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

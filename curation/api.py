@@ -1,0 +1,258 @@
+"""Curation as JSON: one address a verb, the log, and undo. Thin: requests say what may come in, services do it."""
+
+from datetime import datetime
+from typing import Any
+
+from ninja import Router
+from ninja.params.functions import Query
+from pydantic import BaseModel, Field
+
+from access.keys import ApiRequest, allowed
+from categories.models import Curation
+from curation.plan import Plan
+from curation.queries import TermNotFound, curation_seen, curations_seen, names_like, who
+from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
+from curation.services import Busy, MayNotCurate, PlanChanged, curation_apply, curation_plan, curation_undo
+from curation.undo import UndoRefused
+from curation.working_copy import CurationRefused
+from explorer.memory_api import only_parameters
+from web.errors import GUARDED, ApiError, error_of, errors
+
+router = Router()
+
+LIMIT: Any = Query(50, ge=1, le=100, description="How many.")
+BEFORE: Any = Query(None, ge=1, lt=2**63, description="Only those before the one of this id.")
+# Where the names of each kind are listed.
+_LISTED = {
+    "category": "/api/categories?filter=…",
+    "concept": "/api/concepts?search=…",
+    "entity": "/api/entities?search=…",
+    "tag": "/api/facets/tag?search=…",
+    "curation": "/api/curation",
+}
+_ERRORS = errors(400, *GUARDED, 404, 409, 411, 413, 415, 422)
+
+
+class LineReply(BaseModel):
+    """One thing that happens to the vocabulary."""
+
+    what: str
+    before: str
+    after: str
+
+
+class FigureReply(BaseModel):
+    """What happens to links of one term; a source that is empty makes links, a target that is empty removes them."""
+
+    kind: str
+    source: str
+    target: str
+    moved: int = Field(description="Links that move, are made or are removed.")
+    collapsed: int = Field(description="Memories that have both: one link is kept.")
+
+
+class ExampleReply(BaseModel):
+    id: int
+    title: str
+
+
+class PlanReply(BaseModel):
+    """What a verb would do, or did."""
+
+    verb: str
+    kind: str
+    title: str
+    refusals: list[str] = Field(description="Why it would be refused; empty where it would not.")
+    lines: list[LineReply]
+    figures: list[FigureReply]
+    memories: int = Field(description="How many memories it changes.")
+    examples: list[ExampleReply]
+    token: str = Field(description="Send it back to do exactly this, or nothing where it has become another thing.")
+
+
+class CurationReply(BaseModel):
+    """A curation that was done."""
+
+    id: int
+    verb: str
+    kind: str
+    title: str
+    memories: int
+    at: datetime
+    by: str
+    undone_at: datetime | None
+
+
+class Answer(BaseModel):
+    """The plan; and with it, unless it was a dry run, the curation that was made of it."""
+
+    plan: PlanReply
+    curation: CurationReply | None
+
+
+class Log(BaseModel):
+    """Curations, the newest first."""
+
+    curations: list[CurationReply]
+    more: bool
+
+
+@error_of.register
+def _(error: CurationRefused) -> ApiError:
+    return ApiError(409, "curation_refused", f"{error.field}: {error}" if error.field else str(error))
+
+
+@error_of.register
+def _(error: TermNotFound) -> ApiError:
+    return ApiError(404, "not_found", str(error), f"Look for it: GET {_LISTED[error.kind]}", error.near)
+
+
+@error_of.register
+def _(error: PlanChanged) -> ApiError:
+    return ApiError(409, "plan_changed", str(error), "Ask again with dry_run, and send the token of that.")
+
+
+@error_of.register
+def _(error: UndoRefused) -> ApiError:
+    return ApiError(409, "undo_refused", str(error), "Undo what came later first, or mend it by another verb.")
+
+
+@error_of.register
+def _(error: MayNotCurate) -> ApiError:
+    return ApiError(403, "forbidden", str(error), "Use a key with the scope curate.")
+
+
+@error_of.register
+def _(error: Busy) -> ApiError:
+    return ApiError(503, "busy", str(error), "Try again in a moment.", headers={"Retry-After": "5"})
+
+
+@router.post("/curation/merge", response={200: Answer, **_ERRORS}, operation_id="curation_merge")
+def merge(request: ApiRequest, asked: Merge) -> Answer:
+    """Merge a tag, concept, entity or category into another one: links, names, relations and children follow."""
+    return _done(request, asked)
+
+
+@router.post("/curation/rename", response={200: Answer, **_ERRORS}, operation_id="curation_rename")
+def rename(request: ApiRequest, asked: Rename) -> Answer:
+    """Rename a term. The old name, and old paths of a category and all below it, go on finding it."""
+    return _done(request, asked)
+
+
+@router.post("/curation/move", response={200: Answer, **_ERRORS}, operation_id="curation_move")
+def move(request: ApiRequest, asked: Move) -> Answer:
+    """Hang a category, with all that is below it, under another parent."""
+    return _done(request, asked)
+
+
+@router.post("/curation/alias", response={200: Answer, **_ERRORS}, operation_id="curation_alias")
+def alias(request: ApiRequest, asked: Alias) -> Answer:
+    """Add and remove other names of a term."""
+    return _done(request, asked)
+
+
+@router.post("/curation/split", response={200: Answer, **_ERRORS}, operation_id="curation_split")
+def split(request: ApiRequest, asked: Split) -> Answer:
+    """Make a new term of some of the memories of another one, chosen by a query or by their ids."""
+    return _done(request, asked)
+
+
+@router.post("/curation/relate", response={200: Answer, **_ERRORS}, operation_id="curation_relate")
+def relate(request: ApiRequest, asked: Relate) -> Answer:
+    """Relate two categories, concepts or entities, or end that."""
+    return _done(request, asked)
+
+
+@router.post("/curation/retag", response={200: Answer, **_ERRORS}, operation_id="curation_retag")
+def retag(request: ApiRequest, asked: Retag) -> Answer:
+    """Change tags, categories, concepts or entities of all memories that match. It needs the token of a dry run."""
+    if not (asked.dry_run or asked.token):
+        allowed(request, "curate")
+        raise ApiError(
+            422,
+            "invalid_request",
+            "token: is missing, and this changes many memories at once",
+            "Ask with dry_run first, look at how many there are, and send the token of that plan.",
+        )
+    return _done(request, asked)
+
+
+@router.get("/curation", response={200: Log, **errors(*GUARDED, 422)}, operation_id="curation_log")
+def log(
+    request: ApiRequest,
+    limit: int = LIMIT,
+    before: int | None = BEFORE,
+) -> Log:
+    """What curators did, the newest first, as far as it is about what the key may see."""
+    viewer = allowed(request, "read")
+    only_parameters(request, "limit", "before")
+    curations = curations_seen(viewer)
+    if before is not None:
+        curations = curations.filter(pk__lt=before)
+    found = list(curations[: limit + 1])
+    return Log(curations=[_reply(curation) for curation in found[:limit]], more=len(found) > limit)
+
+
+@router.get(
+    "/curation/{int:curation_id}", response={200: CurationReply, **errors(*GUARDED, 404, 422)}, operation_id="curation"
+)
+def one(request: ApiRequest, curation_id: int) -> CurationReply:
+    """One curation."""
+    viewer = allowed(request, "read")
+    only_parameters(request)
+    curation = curation_seen(curation_id, viewer)
+    if curation is None:
+        raise TermNotFound("curation", f"#{curation_id}")
+    return _reply(curation)
+
+
+@router.post(
+    "/curation/{int:curation_id}/undo",
+    response={200: CurationReply, **errors(*GUARDED, 404, 409, 411, 422)},
+    operation_id="curation_undo",
+)
+def undo(request: ApiRequest, curation_id: int) -> CurationReply:
+    """Put everything that a curation changed back as it was, unless it was changed again since."""
+    viewer = allowed(request, "curate")
+    only_parameters(request)
+    return _reply(curation_undo(curation_id=min(curation_id, 2**63 - 1), viewer=viewer))
+
+
+def _done(request: ApiRequest, asked: Asked) -> Answer:
+    viewer = allowed(request, "curate")
+    only_parameters(request)
+    try:
+        if asked.dry_run:
+            return Answer(plan=_plan(curation_plan(asked=asked, viewer=viewer)), curation=None)
+        applied = curation_apply(asked=asked, viewer=viewer)
+    except TermNotFound as error:
+        error.near = names_like(error, viewer)
+        raise
+    return Answer(plan=_plan(applied.plan), curation=_reply(applied.curation))
+
+
+def _plan(plan: Plan) -> PlanReply:
+    return PlanReply(
+        verb=plan.verb,
+        kind=plan.kind,
+        title=plan.title,
+        refusals=list(plan.refusals),
+        lines=[LineReply(what=line.label, before=line.before, after=line.after) for line in plan.lines],
+        figures=[FigureReply.model_validate(figure, from_attributes=True) for figure in plan.figures],
+        memories=plan.memories,
+        examples=[ExampleReply.model_validate(example, from_attributes=True) for example in plan.examples],
+        token=plan.token,
+    )
+
+
+def _reply(curation: Curation) -> CurationReply:
+    return CurationReply(
+        id=curation.pk,
+        verb=curation.verb,
+        kind=curation.kind,
+        title=curation.title,
+        memories=curation.memories,
+        at=curation.at,
+        by=who(curation),
+        undone_at=curation.undone_at,
+    )

@@ -1,0 +1,45 @@
+"""`manage.py judge_suggestions`: how often the right category would be proposed, on memories that have one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from curation.suggestions.evaluation import judge, judgement_lines
+from curation.suggestions.generate import NothingEmbeddedError
+from memories.embedding.models import EmbedderUnavailable, load_embedder
+from memories.embedding.query import serving_model
+
+
+class Command(BaseCommand):
+    help = "Hide the categories of some memories, ask what would be proposed, and tell how often that is right."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--memories", type=int, default=1000, metavar="N", help="how many are asked about (1000)")
+        parser.add_argument("--seed", type=int, default=7, help="what they are drawn by (7)")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        memories: int = options["memories"]
+        out: Path | None = options["json"]
+        if not 1 <= memories <= 1_000_000:
+            raise CommandError(f"--memories {memories}: give a number from 1 to 1,000,000.")
+        if out and not out.resolve().parent.is_dir():
+            raise CommandError(f"--json {out}: there is no folder {out.parent}")
+        serving = serving_model()
+        try:
+            embedder = load_embedder(serving.source) if serving else None
+        except EmbedderUnavailable as error:
+            embedder = None
+            self.stderr.write(f"Without what categories are called, since the model cannot be loaded: {error}")
+        try:
+            judgement = judge(memories, options["seed"], embedder, self.stderr.write)
+        except NothingEmbeddedError as error:
+            raise CommandError(str(error)) from None
+        if not judgement.scores:
+            raise CommandError("No project has two memories with a category: there is nothing to judge by.")
+        for line in judgement_lines(judgement):
+            self.stdout.write(line)
+        if out:
+            out.write_text(json.dumps(judgement.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,234 @@
+"""`manage.py import_memories PATH…`: memories from files, folders and repositories; and the undoing of it."""
+
+import contextlib
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import psycopg
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, OperationalError
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from access.viewer import command_viewer
+from curation.import_undo import Undone, UndoRefused, batch_undo
+from memories.importers.base import Importer, ImportFailed, Refusal
+from memories.importers.batches import ImportChoices, Outcome, import_path
+from memories.importers.registry import IMPORTERS, importer_for, importer_named
+from memories.importers.run import Tally
+from memories.models import ImportBatch
+from text.formatting import memories, plural
+
+SHOWN_REFUSALS = 20
+_SECONDS_BETWEEN_LINES = 5
+
+ProgressCall = Callable[[Tally, float | None], None]
+
+
+class Command(BaseCommand):
+    help = "Import memories from JSON lines, a folder of Markdown or a git repository; list and undo imports."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("paths", nargs="*", metavar="PATH", help="A file, a folder or a repository.")
+        parser.add_argument(
+            "--format",
+            choices=[importer.name for importer in IMPORTERS],
+            help="Read it as this, whatever it looks like.",
+        )
+        parser.add_argument("--project", default="", help="The project of memories that name none.")
+        parser.add_argument("--dry-run", action="store_true", help="Go through everything and write nothing.")
+        parser.add_argument("--overwrite", action="store_true", help="Replace memories that were edited since.")
+        parser.add_argument("--keep-going", action="store_true", help="Take what stands before damage in a file.")
+        parser.add_argument("--report", metavar="FILE", help="Write every refused record to a file, as JSON lines.")
+        parser.add_argument("--list", action="store_true", help="List the imports so far.")
+        parser.add_argument("--undo", type=int, metavar="BATCH", help="Remove all that an import brought.")
+        parser.add_argument("--force", action="store_true", help="Undo even what was edited since.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        file = cast(IO[str], self.stdout)
+        # In a file or a pipe there is no width to keep to.
+        self.console = Console(file=file, soft_wrap=True, highlight=False, width=None if file.isatty() else 200)
+        try:
+            if options["list"]:
+                self._list()
+            elif options["undo"] is not None:
+                self._undo(options["undo"], options["force"])
+            elif options["paths"]:
+                self._import(options)
+            else:
+                raise CommandError(
+                    "Say what to import: a file, a folder or a repository. --list shows the imports so far."
+                )
+        except KeyboardInterrupt:
+            raise CommandError(
+                "Interrupted: what was under way has been rolled back, nothing of it is written."
+            ) from None
+        except (DatabaseError, psycopg.Error) as error:
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            what = "does not answer" if isinstance(error, OperationalError) else "refused"
+            raise CommandError(f"The database {what}, and nothing was written: {first}") from None
+
+    def _import(self, options: dict[str, Any]) -> None:
+        choices = ImportChoices(options["project"], options["dry_run"], options["overwrite"], options["keep_going"])
+        failures: list[str] = []
+        with _report_file(options["report"]) as report:
+            for text in options["paths"]:
+                try:
+                    path = Path(text).expanduser()
+                    importer = importer_named(options["format"]) if options["format"] else importer_for(path)
+                    self._import_one(path, importer, choices, report)
+                except ImportFailed as error:
+                    failures.append(str(error))
+        if failures:
+            raise CommandError("\n".join(failures))
+
+    def _import_one(self, path: Path, importer: Importer, choices: ImportChoices, report: "IO[str] | None") -> None:
+        def refused(refusal: Refusal) -> None:
+            if report:
+                line = {"source": str(path), "location": refusal.location, "reason": refusal.reason}
+                report.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+        with self._progress(path) as progress:
+            outcome = import_path(
+                path=path,
+                importer=importer,
+                viewer=command_viewer(),
+                choices=choices,
+                refused=refused,
+                progress=progress,
+            )
+        self._show(path, importer, outcome)
+
+    @contextmanager
+    def _progress(self, path: Path) -> Iterator[ProgressCall]:
+        """A bar on a terminal; elsewhere a line every few seconds."""
+        started = time.monotonic()
+        if not self.console.is_terminal:
+            last = started
+
+            def line(tally: Tally, fraction: float | None) -> None:
+                nonlocal last
+                if (now := time.monotonic()) - last >= _SECONDS_BETWEEN_LINES:
+                    last = now
+                    done = f", {fraction:.0%}" if fraction is not None else ""
+                    self.console.print(f"{path.name}: {tally.read:,} read{done}, {tally.read / (now - started):,.0f}/s")
+
+            yield line
+            return
+        bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+        )
+        with bar:
+            task = bar.add_task(path.name or str(path), total=None, rate="")
+
+            def update(tally: Tally, fraction: float | None) -> None:
+                rate = f"{tally.read:,} read, {tally.read / max(time.monotonic() - started, 0.001):,.0f}/s"
+                bar.update(task, total=None if fraction is None else 1.0, completed=fraction or 0.0, rate=rate)
+
+            yield update
+
+    def _show(self, path: Path, importer: Importer, outcome: Outcome) -> None:
+        tally = outcome.tally
+        for refusal in outcome.refusals[:SHOWN_REFUSALS]:
+            self.console.print(f"refused {refusal.location}: {refusal.reason}", style="yellow", markup=False)
+        if tally.refused > SHOWN_REFUSALS:
+            rest = tally.refused - SHOWN_REFUSALS
+            self.console.print(f"… and {rest:,} more; --report FILE writes them all")
+        for location, note in tally.notes[:SHOWN_REFUSALS]:
+            self.console.print(f"note {location}: {note}", markup=False)
+        table = Table(title=f"{path} ({importer.name})", title_justify="left", show_header=False)
+        table.add_column()
+        table.add_column(justify="right")
+        for label, value in (
+            ("read", f"{tally.read:,}"),
+            ("new", f"{tally.created:,}"),
+            ("updated", f"{tally.updated:,}"),
+            ("unchanged", f"{tally.unchanged:,}"),
+            ("refused", f"{tally.refused:,}"),
+            *((f"{kind} made", f"{count:,}") for kind, count in sorted(tally.made.items())),
+            ("seconds", f"{outcome.seconds:.1f}"),
+            ("memories/s", f"{outcome.rate:,.0f}"),
+        ):
+            table.add_row(label, value)
+        self.console.print(table)
+        if outcome.batch_id is None:
+            self.console.print("A dry run: nothing was written.")
+        elif tally.created or tally.updated or tally.made:
+            self.console.print(
+                f"This is batch {outcome.batch_id}; undo with: manage.py import_memories --undo {outcome.batch_id}"
+            )
+        else:
+            self.console.print(f"Nothing new. This is batch {outcome.batch_id}.")
+
+    def _list(self) -> None:
+        batches = ImportBatch.objects.all()
+        if not batches:
+            self.console.print("Nothing has been imported yet.")
+            return
+        table = Table()
+        for heading in ("batch", "when", "state", "format", "new", "updated", "unchanged", "refused", "from"):
+            table.add_column(heading, overflow="fold")
+        for batch in batches:
+            table.add_row(
+                str(batch.pk),
+                f"{batch.started_at:%Y-%m-%d %H:%M}",
+                batch.state,
+                batch.format,
+                f"{batch.created:,}",
+                f"{batch.updated:,}",
+                f"{batch.unchanged:,}",
+                f"{batch.refused:,}",
+                batch.origin,
+            )
+        self.console.print(table)
+
+    def _undo(self, batch_id: int, force: bool) -> None:
+        try:
+            undone = batch_undo(batch_id=batch_id, viewer=command_viewer(), force=force)
+        except UndoRefused as error:
+            raise CommandError(str(error)) from None
+        self.console.print(_undone_text(undone))
+
+
+def _undone_text(undone: Undone) -> str:
+    removed = [memories(undone.memories), *_counted(undone.vocabulary)]
+    text = f"Batch {undone.batch_id} is undone: {', '.join(removed)} removed"
+    if undone.restored:
+        text += f", {memories(undone.restored)} put back as {'it was' if undone.restored == 1 else 'they were'}"
+    if undone.kept:
+        text += f"; kept because others use them: {', '.join(_counted(undone.kept))}"
+    return text + "."
+
+
+@contextmanager
+def _report_file(name: str | None) -> Iterator["IO[str] | None"]:
+    if not name:
+        yield None
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(Path(name).expanduser().open("w", encoding="utf-8"))
+        except OSError as error:
+            raise CommandError(f"--report {name}: cannot be written: {error.strerror}.") from None
+        yield file
+
+
+def _counted(kinds: dict[str, int]) -> list[str]:
+    """Counts by the plural of what is counted."""
+    return [
+        plural(count, kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s"), kind)
+        for kind, count in sorted(kinds.items())
+        if count
+    ]

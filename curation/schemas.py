@@ -1,0 +1,178 @@
+"""What curators ask for, one model a verb: read by the API and by the forms of the pages, and kept in the log."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from memories.records import unstorable
+from memories.validation import refuse
+
+Kind = Literal["category", "concept", "entity", "tag"]
+Linked = Literal["category", "concept", "entity"]
+
+MOST_NAMED = 1_000
+
+
+def _storable(text: str) -> str:
+    if reason := unstorable(text):
+        raise refuse(reason.removeprefix("text: "))
+    return text
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Text = Annotated[str, Field(max_length=2_000), AfterValidator(_storable)]
+Name = Annotated[str, Field(min_length=1, max_length=600), AfterValidator(_storable)]
+Ref = Annotated[
+    str,
+    BeforeValidator(_as_text),
+    Field(
+        min_length=1,
+        max_length=1_600,
+        description="`#id`, or a name, path or alias; an entity as `type:name` where the type must be said.",
+    ),
+    AfterValidator(_storable),
+]
+MemoryIds = Annotated[list[Annotated[int, Field(ge=1, lt=2**63)]], Field(max_length=10_000)]
+Query = Annotated[
+    str,
+    Field(max_length=8_000, description="A query string as the explorer has it, such as `tag=db&since=30d`."),
+    AfterValidator(_storable),
+]
+
+
+class Asked(BaseModel):
+    """What every verb is asked with."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verb: ClassVar[str]
+    dry_run: bool = Field(False, description="Only tell what would happen.")
+    token: Annotated[str, Field(max_length=100)] = Field(
+        "", description="The token of a plan: what that told is done, or nothing where it would be another thing now."
+    )
+
+    def arguments(self) -> dict[str, Any]:
+        """What was asked, for the log."""
+        return self.model_dump(mode="json", exclude={"dry_run", "token"}, exclude_defaults=True)
+
+
+class Merge(Asked):
+    """Merge one term into another of its kind."""
+
+    verb = "merge"
+    kind: Kind
+    source: Ref
+    target: Ref
+
+
+class Rename(Asked):
+    """Give a term another name."""
+
+    verb = "rename"
+    kind: Kind
+    term: Ref
+    name: Name
+
+
+class Move(Asked):
+    """Hang a category under another parent; at the root where none is named."""
+
+    verb = "move"
+    category: Ref
+    parent: Annotated[str, BeforeValidator(_as_text), AfterValidator(_storable), Field(max_length=1_600)] = Field(
+        "", description="The new parent; empty for the root."
+    )
+
+
+class Alias(Asked):
+    """Change the other names that a term is known by."""
+
+    verb = "alias"
+    kind: Kind
+    term: Ref
+    add: Annotated[list[Name], Field(max_length=MOST_NAMED)] = []
+    remove: Annotated[list[Name], Field(max_length=MOST_NAMED)] = Field(
+        [], description="Aliases, or former paths of a category."
+    )
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> "Alias":
+        if not (self.add or self.remove):
+            raise refuse("add, remove: name an alias to add or to remove")
+        return self
+
+
+class Split(Asked):
+    """Make a new term, and link some of the memories of another one to it instead."""
+
+    verb = "split"
+    kind: Kind
+    term: Ref
+    name: Name
+    query: Query = ""
+    memories: MemoryIds = []
+
+    @model_validator(mode="after")
+    def _chooses(self) -> "Split":
+        if bool(self.query) == bool(self.memories):
+            raise refuse("query, memories: choose the memories by a query or by their ids, by one of the two")
+        return self
+
+
+class Relate(Asked):
+    """Say how two terms of a kind are related, or take it back."""
+
+    verb = "relate"
+    kind: Linked
+    term: Ref
+    how: Name = Field(
+        description="`related` for categories; `broader`, `narrower` or `related` for concepts: the other is broader"
+        " than the term; the type of the relationship for entities."
+    )
+    other: Ref
+    remove: bool = False
+    fact: Text = Field("", description="Of a relationship of entities: what holds, in a sentence.")
+    evidence: MemoryIds = Field([], description="Of a relationship of entities: the memories that bear it out.")
+
+    @model_validator(mode="after")
+    def _fits_the_kind(self) -> "Relate":
+        known = {"category": ("related",), "concept": ("broader", "narrower", "related")}.get(self.kind)
+        if known and self.how not in known:
+            choices = ", ".join(known)
+            raise refuse(f"how: “{self.how[:40]}” is not how two of the kind {self.kind} are related: write {choices}")
+        if self.kind != "entity" and (self.fact or self.evidence):
+            raise refuse("fact, evidence: only relationships of entities have them")
+        return self
+
+
+class Retag(Asked):
+    """Change the tags, categories, concepts or entities of all memories that match a query."""
+
+    verb = "retag"
+    query: Query = Field(description="A query string as the explorer has it; empty means every memory.")
+    add_tags: Annotated[list[Name], Field(max_length=MOST_NAMED)] = []
+    remove_tags: Annotated[list[Name], Field(max_length=MOST_NAMED)] = []
+    set_category: Annotated[str, Field(max_length=1_600), AfterValidator(_storable)] = Field(
+        "", description="File them here, and nowhere else."
+    )
+    add_categories: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+    remove_categories: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+    add_concepts: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+    remove_concepts: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+    add_entities: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+    remove_entities: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> "Retag":
+        named = self.arguments().keys() - {"query"}
+        if not named:
+            raise refuse("add_tags: say what to add, to set or to remove")
+        if self.set_category and (self.add_categories or self.remove_categories):
+            raise refuse("set_category: leaves no other category to add or to remove")
+        return self
+
+
+VERBS: dict[str, type[Asked]] = {model.verb: model for model in (Merge, Rename, Move, Alias, Split, Relate, Retag)}

@@ -1,0 +1,87 @@
+"""Suggestions as rows, to look at, and what projects let be applied without a person."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from curation.suggestions.models import Suggestion, SuggestionPolicy
+from curation.suggestions.queries import suggestions_visible
+from curation.suggestions.services import policy_set
+from memories.services import ChangeRefused, NotAllowed
+from web.admin import Refused, ServiceAdmin, ServiceForm, ShownOnlyAdmin, admin_viewer
+
+
+@admin.register(Suggestion)
+class SuggestionAdmin(ShownOnlyAdmin):
+    """Decided at /review/, not here: this shows what became of them."""
+
+    list_display = (
+        "id",
+        "kind",
+        "project",
+        "reason",
+        "confidence",
+        "state",
+        "decided_at",
+        "decided_by",
+        "is_automatic",
+    )
+    list_select_related = ("project", "decided_by")
+    list_filter = ("kind", "state", "is_automatic")
+    search_fields = ("reason", "=subject_id", "=target_id")
+    readonly_fields = ("shown_page",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return suggestions_visible(admin_viewer(request), super().get_queryset(request))
+
+    @admin.display(description="review")
+    def shown_page(self, row: Suggestion) -> SafeString:
+        address = f"{reverse('suggestions:review')}?kind={row.kind}&item={row.pk}"
+        return format_html('<a href="{}">Look at it in the queue</a>', address)
+
+
+class PolicyForm(ServiceForm):
+    class Meta:
+        model = SuggestionPolicy
+        fields = ("project", "category_from", "concept_from")
+
+    def write(self) -> Refused:
+        row = self.instance
+        said = {"category_from": row.category_from, "concept_from": row.concept_from, "viewer": self.viewer}
+        try:
+            self.instance = policy_set(project=row.project, **said)
+        except ChangeRefused as error:
+            yield error.field, str(error).removeprefix(f"{error.field}: ")
+        except NotAllowed as error:
+            yield None, str(error)
+
+
+@admin.register(SuggestionPolicy)
+class SuggestionPolicyAdmin(ServiceAdmin):
+    form = PolicyForm
+    list_display = ("project", "category_from", "concept_from")
+    list_select_related = ("project",)
+    search_fields = ("project__slug", "project__name")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        seen = admin_viewer(request).project_ids
+        policies = super().get_queryset(request)
+        return policies if seen is None else policies.filter(project_id__in=seen)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return ("project",) if obj else ()
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        seen = admin_viewer(request).project_ids
+        if db_field.name == "project" and seen is not None:
+            kwargs["queryset"] = db_field.related_model.objects.filter(pk__in=seen)
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        # To let nothing be applied is a policy too, and audited.
+        return False

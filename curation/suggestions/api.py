@@ -1,0 +1,209 @@
+"""Suggestions as JSON: the queue, and the three things that can be done with each."""
+
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+from ninja import Router
+from ninja.params.functions import Query
+from pydantic import BaseModel, Field
+
+from access.keys import ApiRequest, allowed
+from curation.suggestions.models import Suggestion
+from curation.suggestions.params import MOST_PAGES, KindName, ReviewQuery, StateName
+from curation.suggestions.queries import (
+    PAGE,
+    Named,
+    ShownSuggestion,
+    counts_by_kind,
+    suggestion_shown,
+    suggestions_matching,
+    with_names,
+)
+from curation.suggestions.services import (
+    SuggestionNotFound,
+    SuggestionRefused,
+    suggestion_accept,
+    suggestion_reject,
+    suggestion_undo,
+)
+from explorer.memory_api import WHY, Reason, only_parameters
+from web.errors import GUARDED, ApiError, error_of, errors
+
+router = Router()
+_LISTED = ("kind", "project", "state", "min_confidence", "page", "page_size")
+
+
+KIND: Any = Query(None, description="Of one kind.")
+PROJECT: Any = Query("", max_length=100, description="About memories of one project, by its slug.")
+STATE: Any = Query("open", description="What became of them.")
+LEAST: Any = Query(0.0, ge=0, le=1, allow_inf_nan=False, description="From a confidence on.")
+PAGE_NUMBER: Any = Query(1, ge=1, le=MOST_PAGES)
+PAGE_SIZE: Any = Query(PAGE, ge=1, le=100)
+SWAP: Any = Query(False, description="Of two that are the same, keep the other one.")
+
+
+def _storable(suggestion_id: int) -> int:
+    """An id that a suggestion can have."""
+    if suggestion_id >= 2**63:
+        raise SuggestionNotFound(suggestion_id)
+    return suggestion_id
+
+
+class NamedReply(BaseModel):
+    """What is named. `id` is null for a tag, and for a concept that accepting would make."""
+
+    kind: str = Field(description="memory, category, concept, entity or tag.")
+    id: int | None
+    name: str = Field(description="Its title or name; of a category its slug path.")
+    type: str = Field(description="Of a concept or an entity.")
+
+
+class SuggestionReply(BaseModel):
+    """Something that might be done. Nothing is done before it is accepted."""
+
+    id: int
+    kind: KindName
+    state: StateName
+    project: str | None = Field(description="Of what is proposed about memories; names belong to no project.")
+    subject: NamedReply = Field(description="What it is about: the memory; of two that are the same the one to go.")
+    target: NamedReply = Field(description="What is proposed for it; of two that are the same the one to stay.")
+    confidence: float
+    reason: str
+    evidence: dict[str, Any] = Field(description="What it was made from, by kind of suggestion.")
+    made_at: datetime
+    decided_at: datetime | None
+    decided_by: str | None = Field(description="The person; null for a key, and for what a project allows.")
+    is_automatic: bool = Field(description="Accepted by what the project allows, by no person.")
+    url: str = Field(description="Its page.")
+
+
+class SuggestionsReply(BaseModel):
+    """A page of suggestions, the surest first."""
+
+    suggestions: list[SuggestionReply]
+    counts: dict[str, int] = Field(description="How many match by kind, whatever kind was asked for.")
+    total: int
+    page: int
+    page_size: int
+    has_more: bool
+
+
+@router.get("/suggestions", response={200: SuggestionsReply, **errors(*GUARDED, 422)}, operation_id="suggestions")
+def suggestions(
+    request: ApiRequest,
+    kind: KindName | None = KIND,
+    project: Reason = PROJECT,
+    state: StateName = STATE,
+    min_confidence: float = LEAST,
+    page: int = PAGE_NUMBER,
+    page_size: int = PAGE_SIZE,
+) -> SuggestionsReply:
+    """What might be tidied, of what the key may see, with how sure it is and why."""
+    viewer = allowed(request, "read")
+    only_parameters(request, *_LISTED)
+    query = ReviewQuery(kind=kind or "", project=project, state=state, confidence=min_confidence)
+    counts = counts_by_kind(viewer, query)
+    total = counts.get(query.kind, 0) if query.kind else sum(counts.values())
+    start = (page - 1) * page_size
+    rows = suggestions_matching(viewer, query)[start : start + page_size]
+    return SuggestionsReply(
+        suggestions=[_reply(one, request) for one in with_names(rows)],
+        counts=counts,
+        total=total,
+        page=page,
+        page_size=page_size,
+        has_more=start + page_size < total,
+    )
+
+
+@router.post(
+    "/suggestions/{int:suggestion_id}/accept",
+    response={200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)},
+    operation_id="suggestion_accept",
+)
+def accept(
+    request: ApiRequest,
+    suggestion_id: int,
+    swap: bool = SWAP,
+) -> SuggestionReply:
+    """Do what is proposed. It takes the scopes curate and write in the projects concerned."""
+    viewer = allowed(request, "curate")
+    only_parameters(request, "swap")
+    suggestion_accept(suggestion_id=_storable(suggestion_id), viewer=viewer, swap=swap)
+    return _one(request, suggestion_id)
+
+
+@router.post(
+    "/suggestions/{int:suggestion_id}/reject",
+    response={200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)},
+    operation_id="suggestion_reject",
+)
+def reject(
+    request: ApiRequest,
+    suggestion_id: int,
+    reason: Reason = WHY,
+) -> SuggestionReply:
+    """Say no. It is remembered: the same is never proposed again."""
+    viewer = allowed(request, "curate")
+    only_parameters(request, "reason")
+    suggestion_reject(suggestion_id=_storable(suggestion_id), viewer=viewer, reason=reason)
+    return _one(request, suggestion_id)
+
+
+@router.post(
+    "/suggestions/{int:suggestion_id}/undo",
+    response={200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)},
+    operation_id="suggestion_undo",
+)
+def undo(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
+    """Take a decision back, with all that accepting did. The suggestion is open again."""
+    viewer = allowed(request, "curate")
+    only_parameters(request)
+    suggestion_undo(suggestion_id=_storable(suggestion_id), viewer=viewer)
+    return _one(request, suggestion_id)
+
+
+def _one(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
+    found = suggestion_shown(request.viewer, suggestion_id)
+    if found is None:
+        raise SuggestionNotFound(suggestion_id)
+    return _reply(found, request)
+
+
+def _reply(one: ShownSuggestion, request: HttpRequest) -> SuggestionReply:
+    row: Suggestion = one.row
+    return SuggestionReply(
+        id=row.pk,
+        kind=row.kind,
+        state=row.state,
+        project=row.project.slug if row.project else None,
+        subject=_named(one.subject),
+        target=_named(one.target),
+        confidence=row.confidence,
+        reason=row.reason,
+        evidence=row.evidence,
+        made_at=row.made_at,
+        decided_at=row.decided_at,
+        decided_by=row.decided_by.get_username() if row.decided_by else None,
+        is_automatic=row.is_automatic,
+        url=request.build_absolute_uri(f"{reverse('suggestions:review')}?kind={row.kind}&item={row.pk}"),
+    )
+
+
+def _named(named: Named) -> NamedReply:
+    return NamedReply(kind=named.kind, id=named.id, name=named.label, type=named.type)
+
+
+# --- what may go wrong -----------------------------------------------------------------------------------------------
+
+
+@error_of.register
+def _(error: SuggestionNotFound) -> ApiError:
+    return ApiError(404, "not_found", str(error), "List them: GET /api/suggestions")
+
+
+@error_of.register
+def _(error: SuggestionRefused) -> ApiError:
+    return ApiError(409, "refused", str(error), "Look at it as it is now: GET /api/suggestions")

@@ -1,0 +1,314 @@
+"""Memories that say nearly the same, and memories whose place a newer one may have taken; each within its project."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from django.conf import settings
+from django.db import connection
+
+from curation.suggestions.proposals import Kind, Proposal
+from memories.models import MemoryLink
+from search.engines.vectors.pgvector import from_the_index
+from search.relevance import Vector, chunks_of
+from text.analysis import STOPWORDS
+
+# Of the nearest chunks of all memories so many are looked at; those of other projects are left out then.
+_NEAREST = 12
+_LOOKED_AT = 40
+# Below, two memories are of one subject at most.
+_LEAST_SIMILARITY = 0.75
+# Of all their terms, so many must be in both.
+_DUPLICATE_TERMS = 0.6
+_SUBJECT_TERMS = 0.3
+# Words such as “remove” are in every other text: they only say something where two are very near.
+_STRONG_CUE = 0.2
+_LEAST_FOR_WEAK_CUE = 0.85
+_SAME_FRAME_TERMS = 0.7
+_NAMED_TERMS = 8
+# Off the confidence of a duplicate, where the two name different things.
+_OWN_CODE = 0.3
+_CODE = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+|_\w+)\w*")
+_LONG_WORDS = re.compile(r"\w[\w./-]{3,}\w")
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+
+_PAIRS = """
+SELECT own.memory_id, near.memory_id, near.similarity
+FROM memories_chunk own CROSS JOIN LATERAL (
+    SELECT other.memory_id, 1 - (other.embedding <=> own.embedding) AS similarity
+    FROM memories_chunk other WHERE other.model_id = %(model)s ORDER BY {distance} LIMIT %(limit)s
+) near
+WHERE own.memory_id = ANY(%(ids)s) AND own.model_id = %(model)s AND own.ordinal = 0"""
+# chunk_embedding_hnsw, once for each memory.
+_BY_INDEX = _PAIRS.format(distance="other.embedding <=> own.embedding")
+# Every vector, once for each memory: no index is ordered by a sum. What is no number comes last.
+_BY_ALL = _PAIRS.format(distance="(other.embedding <=> own.embedding) + 0")
+# By the primary key.
+_TEXTS = """
+SELECT id, project_id, title, content, content_hash, created_at, importance, pinned, cardinality(category_ids)
+  + cardinality(concept_ids) + cardinality(entity_ids) + cardinality(tags), tsvector_to_array(terms)
+FROM memories_memory WHERE id = ANY(%s) AND state IN ('active', 'proposed')"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What of a memory is compared."""
+
+    id: int
+    project_id: int
+    title: str
+    content: str
+    content_hash: str
+    created_at: datetime
+    importance: float | None
+    pinned: bool
+    linked: int
+    terms: frozenset[str]
+
+    @property
+    def said(self) -> str:
+        return f"{self.title}\n{self.content}"
+
+    @property
+    def worth(self) -> tuple[Any, ...]:
+        """Which of two to keep: pinned, then saying more, then better described, then there first."""
+        return (self.pinned, len(self.content), self.linked, self.importance or 0.0, -self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two memories of a project that are near each other, the older one first."""
+
+    older: _Text
+    newer: _Text
+    similarity: float
+
+    @property
+    def shared(self) -> list[str]:
+        """Words of both, as they are written, the longest first: they say most."""
+        both = set(_LONG_WORDS.findall(self.older.said)) & set(_LONG_WORDS.findall(self.newer.said))
+        return sorted(both - STOPWORDS["english"], key=lambda word: (-len(word), word))
+
+    @property
+    def overlap(self) -> float:
+        """Of all their terms, the share of those that both have."""
+        return len(self.older.terms & self.newer.terms) / max(1, len(self.older.terms | self.newer.terms))
+
+    @property
+    def own_code(self) -> list[str]:
+        """Names from code that only one of the two has: texts made from one mould tell of different things by them."""
+        return sorted(set(_CODE.findall(self.older.said)) ^ set(_CODE.findall(self.newer.said)))
+
+    @property
+    def same_numbers(self) -> bool:
+        return _NUMBERS.findall(self.older.said) == _NUMBERS.findall(self.newer.said)
+
+
+def likeness_proposals(memory_ids: Sequence[int], model_id: int, kinds: Collection[Kind]) -> Iterator[Proposal]:
+    """What is to be asked of these memories and those near to them."""
+    near = _near_pairs(memory_ids, model_id)
+    texts = _read({pk for pair in near for pk in pair})
+    pairs = []
+    for (one, other), similarity in sorted(near.items()):
+        if one in texts and other in texts and texts[one].project_id == texts[other].project_id:
+            older, newer = sorted((texts[one], texts[other]), key=lambda text: (text.created_at, text.id))
+            pairs.append(_Pair(older, newer, similarity))
+    duplicates = _duplicates(pairs, model_id)
+    if Kind.MEMORY_DUPLICATE in kinds:
+        yield from duplicates.values()
+    if Kind.SUPERSEDED in kinds:
+        linked = _linked(memory_ids)
+        yield from linked
+        said = {(one.subject_id, one.target_id) for one in linked}
+        for pair in pairs:
+            asked = (pair.older.id, pair.newer.id)
+            if asked not in duplicates and asked not in said and (proposal := _superseded(pair)):
+                yield proposal
+
+
+def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int], float]:
+    # Of so few the planner may think that reading all chunks for each of them is cheaper.
+    with from_the_index(_LOOKED_AT):
+        rows = _nearest(_BY_INDEX, memory_ids, model_id)
+    # Where many rows of one vector were deleted and not yet vacuumed, the index does not get past them: that there are
+    # so few is not to be learnt from it.
+    given = Counter(one for one, _, _ in rows)
+    if few := [pk for pk in memory_ids if given[pk] < _NEAREST]:
+        rows += _nearest(_BY_ALL, few, model_id)
+    found: dict[tuple[int, int], float] = {}
+    for one, other, similarity in rows:
+        if one != other and similarity >= _LEAST_SIMILARITY:
+            pair = (min(one, other), max(one, other))
+            found[pair] = max(min(1.0, similarity), found.get(pair, 0.0))
+    return found
+
+
+def _nearest(statement: str, memory_ids: Sequence[int], model_id: int) -> list[tuple[int, int, float]]:
+    """Memory, the one of a chunk near its first, and how near."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"model": model_id, "ids": list(memory_ids), "limit": _NEAREST})
+        rows: list[tuple[int, int, float]] = cursor.fetchall()
+    return rows
+
+
+def _read(ids: Collection[int]) -> dict[int, _Text]:
+    with connection.cursor() as cursor:
+        cursor.execute(_TEXTS, [list(ids)])
+        rows = cursor.fetchall()
+    return {row[0]: _Text(*[*row[:9], frozenset(row[9] or ()) - STOPWORDS["english"]]) for row in rows}
+
+
+def _duplicates(pairs: Sequence[_Pair], model_id: int) -> dict[tuple[int, int], Proposal]:
+    """Texts whose wholes are as near as a fold of results asks, with the same terms and the same numbers."""
+    suspects = [pair for pair in pairs if pair.overlap >= _DUPLICATE_TERMS and pair.same_numbers]
+    chunks = chunks_of({text.id for pair in suspects for text in (pair.older, pair.newer)}, model_id)
+    found = {}
+    for pair in suspects:
+        whole = float(_mean(chunks[pair.older.id]) @ _mean(chunks[pair.newer.id]))
+        if whole >= settings.SEARCH_FOLD_SIMILARITY:
+            found[pair.older.id, pair.newer.id] = _duplicate(pair, min(1.0, whole))
+    return found
+
+
+def _mean(chunks: Sequence[Vector]) -> Vector:
+    summed = np.sum(chunks, axis=0)
+    mean: Vector = summed / max(float(np.linalg.norm(summed)), 1e-6)
+    return mean
+
+
+def _duplicate(pair: _Pair, whole: float) -> Proposal:
+    same = pair.older.content_hash == pair.newer.content_hash
+    kept, other = sorted((pair.older, pair.newer), key=lambda text: text.worth, reverse=True)
+    least = settings.SEARCH_FOLD_SIMILARITY
+    evidence = {"similarity": round(whole, 3), "terms": pair.shared[:_NAMED_TERMS], "overlap": round(pair.overlap, 3)}
+    confidence = 0.99 if same else 0.5 + 0.25 * (whole - least) / max(1e-6, 1 - least) + 0.25 * pair.overlap
+    reason = (
+        "Title and text are the same."
+        if same
+        else f"The texts are {whole:.2f} similar as wholes, and {pair.overlap:.0%} of their words are in both."
+    )
+    if named := pair.own_code:
+        confidence -= _OWN_CODE
+        reason += f" But only one of them names {', '.join(named[:2])}{' and more' if len(named) > 2 else ''}."
+    return Proposal(
+        kind=Kind.MEMORY_DUPLICATE,
+        key=(min(kept.id, other.id), max(kept.id, other.id)),
+        confidence=round(min(confidence, 0.99), 3),
+        reason=reason,
+        evidence=evidence,
+        project_id=kept.project_id,
+        subject_id=other.id,
+        target_id=kept.id,
+    )
+
+
+def _superseded(pair: _Pair) -> Proposal | None:
+    """By the same subject, a later date, and a word for replacing; or by the same sentence with other numbers."""
+    if pair.newer.created_at <= pair.older.created_at or pair.overlap < _SUBJECT_TERMS:
+        return None
+    evidence = {
+        "similarity": round(pair.similarity, 3),
+        "terms": pair.shared[:_NAMED_TERMS],
+        "overlap": round(pair.overlap, 3),
+    }
+    closeness = (pair.similarity - _LEAST_SIMILARITY) / (1 - _LEAST_SIMILARITY)
+    if pair.overlap >= _SAME_FRAME_TERMS and not pair.same_numbers:
+        reason = f"The newer one says the same with other numbers: {pair.overlap:.0%} of their words are in both."
+        return _superseded_by(pair, 0.35 + 0.25 * closeness, reason, {**evidence, "numbers": True})
+    cue = find_cue(pair.newer.said)
+    if cue is None or cue == find_cue(pair.older.said):
+        return None
+    if cue.strength < _STRONG_CUE and pair.similarity < _LEAST_FOR_WEAK_CUE:
+        return None
+    reason = f"Both are of one subject ({pair.similarity:.2f} similar), and the newer one {cue.what}: “{cue.word}”."
+    confidence = 0.2 + 0.35 * closeness + 0.2 * pair.overlap + cue.strength + 0.1 * _quotes(pair)
+    return _superseded_by(pair, min(0.85, confidence), reason, {**evidence, "sentence": cue.sentence})
+
+
+def _quotes(pair: _Pair) -> bool:
+    """Whether the newer one gives the title of the older one: it speaks of it then."""
+    return len(pair.older.title) > 15 and pair.older.title.lower() in pair.newer.said.lower()
+
+
+def _superseded_by(pair: _Pair, confidence: float, reason: str, evidence: dict[str, Any]) -> Proposal:
+    return Proposal(
+        kind=Kind.SUPERSEDED,
+        key=(pair.older.id, pair.newer.id),
+        confidence=round(confidence, 3),
+        reason=reason,
+        evidence=evidence,
+        project_id=pair.older.project_id,
+        subject_id=pair.older.id,
+        target_id=pair.newer.id,
+    )
+
+
+def _linked(memory_ids: Collection[int]) -> list[Proposal]:
+    """What a link of a record says outright, though the older memory is not marked so."""
+    links = MemoryLink.objects.filter(
+        memory_id__in=memory_ids, target_memory__isnull=False, rel__in=REPLACING_RELS | REPLACED_RELS
+    )
+    rows = [
+        (memory_id, target_id, rel) if rel in REPLACED_RELS else (target_id, memory_id, rel)
+        for memory_id, target_id, rel in links.values_list("memory_id", "target_memory_id", "rel")
+    ]
+    texts = _read({pk for older, newer, _ in rows for pk in (older, newer)})
+    return [
+        Proposal(
+            kind=Kind.SUPERSEDED,
+            key=(older, newer),
+            confidence=0.9,
+            reason=f"The record of one of them says so by a link: “{rel}”.",
+            evidence={"link": rel},
+            project_id=texts[older].project_id,
+            subject_id=older,
+            target_id=newer,
+        )
+        for older, newer, rel in sorted(set(rows))
+        if older in texts and newer in texts and texts[older].project_id == texts[newer].project_id and older != newer
+    ]
+
+
+_SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)|$)", re.MULTILINE)
+_CUES = tuple(
+    (what, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
+    for what, words in (
+        ("takes back", r"revert(?:s|ed|ing)?|roll(?:s|ed|ing)? back|back(?:s|ed)? out|undo(?:es|ne)?"),
+        ("replaces", r"supersed(?:e|es|ed|ing)|replac(?:e|es|ed|ing)|obsoletes?|in favou?r of"),
+        ("says no longer", r"no longer|not any ?more|any longer|used to be|until now"),
+        (
+            "says instead",
+            r"instead of|rather than|now uses?|switch(?:ed|es)? (?:from|back|to)|moved? (?:from|away)",
+        ),
+        ("drops", r"deprecat(?:e|es|ed)|remov(?:e|es|ed)|drop(?:s|ped)?|abandon(?:s|ed)?"),
+    )
+)
+# What was said of the other memory outright, by a link of a record.
+REPLACING_RELS = frozenset({"supersedes", "replaces", "obsoletes", "reverts"})
+REPLACED_RELS = frozenset({"superseded-by", "superseded_by", "replaced-by", "replaced_by", "obsoleted-by"})
+# In order of the above: how much a cue counts.
+_STRENGTHS = {"takes back": 0.25, "replaces": 0.25, "says no longer": 0.2, "says instead": 0.15, "drops": 0.1}
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A word that says so, and the sentence that it stands in."""
+
+    what: str
+    word: str
+    sentence: str
+    strength: float
+
+
+def find_cue(text: str) -> Cue | None:
+    """The strongest cue of a text; of equals the first."""
+    for what, pattern in _CUES:
+        if match := pattern.search(text):
+            sentences = _SENTENCE.finditer(text)
+            sentence = next((one.group() for one in sentences if one.start() <= match.start() < one.end()), "")
+            return Cue(what, match.group(), " ".join(sentence.split())[:300], _STRENGTHS[what])
+    return None

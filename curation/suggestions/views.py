@@ -1,0 +1,115 @@
+"""The pages of the queue. They read what was asked, decide through the services, and choose the frame."""
+
+from collections.abc import Callable
+from urllib.parse import parse_qsl
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import BadRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from curation.suggestions.evidence import evidence_of
+from curation.suggestions.pages import build_many, build_review, review_url
+from curation.suggestions.params import ReviewQuery
+from curation.suggestions.queries import projects_of, queue_of, suggestion_shown, suggestions_matching, with_names
+from curation.suggestions.services import (
+    MOST_AT_ONCE,
+    REFUSALS,
+    CountChanged,
+    SuggestionNotFound,
+    may_decide,
+    suggestion_accept,
+    suggestion_reject,
+    suggestion_undo,
+    suggestions_accept,
+)
+from explorer.http import page_viewer, private, request_pairs
+
+_SAMPLE = 12
+_OWN = ("item", "done")
+
+
+@require_safe
+@login_required
+def review(request: HttpRequest) -> HttpResponse:
+    viewer = page_viewer(request)
+    pairs = {name: value for name, value in request_pairs(request) if name not in _OWN}
+    query, problems = ReviewQuery.read(pairs)
+    queue = queue_of(viewer, query, _number(request, "item"))
+    done = _number(request, "done")
+    page = build_review(
+        queue,
+        evidence_of(viewer, queue.current) if queue.current else None,
+        projects_of(viewer),
+        may_decide=bool(queue.current and may_decide(queue.current.row, viewer)),
+        may_decide_many="curate" in viewer.scopes,
+        zone=viewer.timezone,
+        notices=problems,
+        done=suggestion_shown(viewer, done) if done else None,
+    )
+    return private(render(request, "review/queue.html", {"review": page}))
+
+
+@require_POST
+@login_required
+def accept(request: HttpRequest, suggestion_id: int) -> HttpResponse:
+    swap = request.POST.get("swap") == "1"
+    viewer = page_viewer(request)
+    return _decided(request, suggestion_id, lambda pk: suggestion_accept(suggestion_id=pk, viewer=viewer, swap=swap))
+
+
+@require_POST
+@login_required
+def reject(request: HttpRequest, suggestion_id: int) -> HttpResponse:
+    viewer = page_viewer(request)
+    return _decided(request, suggestion_id, lambda pk: suggestion_reject(suggestion_id=pk, viewer=viewer))
+
+
+@require_POST
+@login_required
+def undo(request: HttpRequest, suggestion_id: int) -> HttpResponse:
+    viewer = page_viewer(request)
+    return _decided(request, suggestion_id, lambda pk: suggestion_undo(suggestion_id=pk, viewer=viewer))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def accept_many(request: HttpRequest) -> HttpResponse:
+    viewer = page_viewer(request)
+    given = dict(parse_qsl(request.POST.get("query", ""))) if request.method == "POST" else dict(request_pairs(request))
+    query, problems = ReviewQuery.read(given)
+    query = query.but(state="open")
+    if not query.kind:
+        raise BadRequest("Say of which kind: open it from the queue.")
+    if request.method == "POST":
+        try:
+            done = suggestions_accept(query=query, shown=_number(request, "shown") or 0, viewer=viewer)
+        except (CountChanged, *REFUSALS) as error:
+            problems = [str(error)]
+        else:
+            messages.success(request, done.said)
+            return HttpResponseRedirect(review_url(query))
+    rows = suggestions_matching(viewer, query)
+    page = build_many(query, rows.count(), MOST_AT_ONCE, with_names(rows[:_SAMPLE]), problems)
+    return private(render(request, "review/accept_many.html", {"many": page}))
+
+
+def _decided(request: HttpRequest, suggestion_id: int, verb: Callable[[int], object]) -> HttpResponse:
+    """Decide, and go on with the next one. Only what reads as a queue is followed, so this can lead nowhere else."""
+    query, _ = ReviewQuery.read(dict(parse_qsl(request.POST.get("query", ""))))
+    try:
+        verb(suggestion_id)
+    except SuggestionNotFound as error:
+        raise Http404(str(error)) from error
+    except REFUSALS as error:
+        messages.error(request, str(error))
+        return HttpResponseRedirect(review_url(query, item=suggestion_id))
+    return HttpResponseRedirect(review_url(query, item=_number(request, "next"), done=suggestion_id))
+
+
+def _number(request: HttpRequest, name: str) -> int | None:
+    """An id or a count that a page of ours wrote; anything else is nothing."""
+    text = (request.POST if request.method == "POST" else request.GET).get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None

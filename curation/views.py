@@ -1,0 +1,129 @@
+"""The pages of curation: the log, a term with its forms, a preview that is then applied. They decide nothing."""
+
+from collections.abc import Callable
+from functools import wraps
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from access.viewer import Viewer
+from curation.forms import RetagForm, VerbForm, fits, form_take, forms_of
+from curation.pages import log_page, plan_page, ref_of, retag_page, term_page, term_url
+from curation.queries import TermNotFound, term_named, told
+from curation.services import Applied, Busy, curation_undo
+from curation.undo import UndoRefused
+from curation.working_copy import KINDS, CurationRefused
+from explorer.http import page_viewer, private
+
+View = Callable[..., HttpResponse]
+Shown = Callable[[], HttpResponse]
+
+
+def curators_only(view: View) -> View:
+    """For whoever is signed in and may curate something."""
+
+    @wraps(view)
+    @login_required
+    def guarded(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
+        viewer = page_viewer(request)
+        if "curate" not in viewer.scopes:
+            raise PermissionDenied("Only curators may change the vocabulary.")
+        try:
+            return private(view(request, viewer, *args, **kwargs))
+        except TermNotFound as error:
+            raise Http404(str(error)) from error
+        except CurationRefused as error:
+            raise BadRequest(str(error)) from error
+
+    return guarded
+
+
+@require_safe
+@curators_only
+def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
+    kind, name = request.GET.get("kind", ""), request.GET.get("name", "").strip()
+    before = request.GET.get("before", "")
+    error = ""
+    if kind in KINDS and name:
+        try:
+            return HttpResponseRedirect(term_url(kind, term_named(kind, name, viewer)))
+        except TermNotFound as missing:
+            error = told(missing, viewer)
+        except CurationRefused as refused:
+            error = str(refused)
+    number = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
+    page = log_page(viewer, before=number, kind=kind if kind in KINDS else "", name=name, error=error)
+    return render(request, "curation/log.html", {"log": page})
+
+
+@require_safe
+@curators_only
+def term(request: HttpRequest, viewer: Viewer, kind: str, ref: str) -> HttpResponse:
+    page = term_page(kind, ref_of(kind, ref, viewer), viewer)
+    return render(request, "curation/term.html", {"term": page})
+
+
+@curators_only
+def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -> HttpResponse:
+    if not fits(verb, kind):
+        raise Http404(f"There is no way to {verb} a {kind}.")
+    found = ref_of(kind, ref, viewer)
+    data = _data(request)
+    forms = forms_of(kind, ref if kind == "tag" else f"#{ref}", data, verb)
+    form = next(form for form in forms if form.verb == verb)
+    here = reverse("curation:verb", args=[verb, kind, ref])
+
+    def shown() -> HttpResponse:
+        return render(request, "curation/term.html", {"term": term_page(kind, found, viewer, forms)}, status=422)
+
+    return _taken(request, viewer, form, here, (term_url(kind, found), "Back"), shown)
+
+
+@curators_only
+def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
+    data = _data(request)
+    query = data.get("query", "")
+    form = RetagForm(data if data.keys() - {"query"} else None, "memory", query)
+    here = reverse("curation:retag")
+
+    def shown() -> HttpResponse:
+        page = retag_page(query, form, viewer)
+        return render(request, "curation/retag.html", {"retag": page}, status=422 if form.is_bound else 200)
+
+    back = (f"{reverse('explorer:explore')}?{query}", "Back to results")
+    return _taken(request, viewer, form, here, back, shown) if form.is_bound else shown()
+
+
+def _data(request: HttpRequest) -> QueryDict:
+    return request.POST if request.method == "POST" else request.GET
+
+
+def _taken(
+    request: HttpRequest, viewer: Viewer, form: VerbForm, here: str, back: tuple[str, str], shown: Shown
+) -> HttpResponse:
+    """A form that is sent shows what it would do; the preview, sent on with its token, does it."""
+    outcome = form_take(form, viewer, request.POST.get("token", "") if request.method == "POST" else None)
+    if outcome is None:
+        return shown()
+    if isinstance(outcome, Applied):
+        messages.success(request, f"{outcome.curation.title}. It can be undone here.")
+        return HttpResponseRedirect(reverse("curation:log"))
+    pairs = [(key, value) for key, values in _data(request).lists() for value in values if key != "csrfmiddlewaretoken"]
+    page = plan_page(outcome.plan, pairs, url=here, back_url=back[0], back_label=back[1], changed=outcome.changed)
+    return render(request, "curation/preview.html", {"plan": page})
+
+
+@require_POST
+@curators_only
+def undo(request: HttpRequest, viewer: Viewer, curation_id: int) -> HttpResponse:
+    try:
+        curation = curation_undo(curation_id=curation_id, viewer=viewer)
+        messages.success(request, f"Undone: {curation.title}.")
+    except (UndoRefused, Busy) as error:
+        messages.error(request, f"#{curation_id} cannot be undone. {error}")
+    return HttpResponseRedirect(reverse("curation:log"))

@@ -1,0 +1,358 @@
+"""Search and facets as JSON: the same result that the page shows, under the names that the specifications use."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from ninja import Router
+
+from access.keys import ApiRequest, allowed
+from explorer.schemas import (
+    CheckReply,
+    DateBucketCounts,
+    FacetCounts,
+    FacetNote,
+    FacetPageReply,
+    FacetReply,
+    FacetsReply,
+    FacetValueReply,
+    HistogramBar,
+    HistogramReply,
+    HitWhy,
+    MemoryHit,
+    RankParts,
+    RankTraits,
+    SearchReply,
+    UnifiedReply,
+    WhyNotReply,
+    WhyReason,
+    Without,
+    unified_parts,
+)
+from explorer.timeline_api import VIEW_PARAMETER, index_row, query_warning, read_view
+from search.explain import explain
+from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
+from search.histogram import Histogram
+from search.query import QueryError, SearchQuery, pairs_of
+from search.run import FacetListing, FacetPage, Hit, Rows, SearchResult, facet_page, run
+from search.unified.service import UnifiedResult, is_unified, unified
+from search.why_not import WhyNot, take_id, why_not
+from web.errors import GUARDED, ApiError, close_to, errors
+from web.timing import server_timing
+
+# As many values of a facet as one answer holds.
+FACET_LIMIT = 1_000
+
+router = Router()
+
+
+_LISTING: dict[str, tuple[dict[str, Any], str]] = {
+    "search": ({"type": "string", "maxLength": 200, "default": ""}, "A part of the names wanted."),
+    "sort": ({"type": "string", "enum": ["count", "name"], "default": "count"}, "The largest first, or by name."),
+    "page": ({"type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 1}, "Which page of the values."),
+    "page_size": ({"type": "integer", "minimum": 1, "maximum": FACET_LIMIT, "default": 100}, "Values of a page."),
+    "parent": ({"type": "string", "default": ""}, "Of categories: only the children of this one."),
+}
+# The listing has a sort and pages of its own, in place of the search's.
+_LISTING_PARAMETERS = [
+    *(
+        {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
+        for name, (schema, description) in _LISTING.items()
+    ),
+    *(parameter for parameter in SearchQuery.openapi_parameters() if parameter["name"] not in _LISTING),
+]
+
+
+_ID_PARAMETER = {
+    "name": "id",
+    "in": "query",
+    "required": True,
+    "schema": {"type": "integer"},
+    "description": "The number of the memory.",
+}
+
+
+# --- operations --------------------------------------------------------------------------------------------------
+
+
+@router.get(
+    "/search",
+    response={200: SearchReply | UnifiedReply, **errors(*GUARDED, 422)},
+    exclude_unset=True,
+    operation_id="search",
+    openapi_extra={"parameters": [*SearchQuery.openapi_parameters(), VIEW_PARAMETER]},
+)
+def search(request: ApiRequest, response: HttpResponse) -> SearchReply | UnifiedReply:
+    """Memories by words, filters or both; with `include_facets`, counts over the whole match set.
+
+    With `mode=unified`, entities and relationships beside them: see `results` and `legs`.
+    """
+    viewer = allowed(request, "read")
+    view, query = read_view(pairs_of(request.GET))
+    if is_unified(query):
+        together = unified(query, viewer, facet_limit=FACET_LIMIT)
+        response["Server-Timing"] = server_timing(together.timings)
+        return _unified_reply(together, request, view)
+    result = run(query, viewer, facet_limit=FACET_LIMIT, rows=Rows.FULL if view == "full" else Rows.INDEX)
+    response["Server-Timing"] = server_timing(result.timings)
+    return _search_reply(result, request, view)
+
+
+@router.get(
+    "/search/why-not",
+    response={200: WhyNotReply, **errors(*GUARDED, 404, 422)},
+    operation_id="why_not",
+    openapi_extra={"parameters": [_ID_PARAMETER, *SearchQuery.openapi_parameters()]},
+)
+def search_why_not(request: ApiRequest) -> WhyNotReply:
+    """Why one memory is not among the results of a query, or where it is."""
+    viewer = allowed(request, "read")
+    memory_id, pairs = take_id(pairs_of(request.GET))
+    found = why_not(SearchQuery.from_pairs(pairs), memory_id, viewer)
+    if found is None:
+        raise ApiError(404, "not_found", f"There is no memory {memory_id}, or none that you may open.")
+    return _why_not_reply(found, request)
+
+
+@router.get(
+    "/facets",
+    response={200: FacetsReply, **errors(*GUARDED, 422)},
+    operation_id="facets",
+    openapi_extra={"parameters": SearchQuery.openapi_parameters()},
+)
+def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
+    """Every facet of a query: how many values it has, and the largest of them."""
+    viewer = allowed(request, "read")
+    query = SearchQuery.from_pairs(pairs_of(request.GET)).but(include_facets=True, page_size=1)
+    result = run(query, viewer, rows=Rows.NONE)
+    response["Server-Timing"] = server_timing(result.timings)
+    return FacetsReply(
+        total=result.total,
+        lower_bounds=[name for name in result.lower_bounds if name in {"total", *(spec.api_name for spec in FACETS)}],
+        filters=query.applied(),
+        facets=[_facet_reply(facet) for facet in result.facets or ()],
+        warnings=[query_warning(w) for w in result.warnings],
+        took_ms=result.took_ms,
+    )
+
+
+@router.get(
+    "/facets/{facet}",
+    response={200: FacetPageReply, **errors(*GUARDED, 404, 422)},
+    operation_id="facet",
+    openapi_extra={"parameters": _LISTING_PARAMETERS},
+)
+def facet(request: ApiRequest, facet: str, response: HttpResponse) -> FacetPageReply:
+    """The values of one facet under a query: a page of them, searched and sorted."""
+    viewer = allowed(request, "read")
+    spec = _facet_named(facet)
+    listing, query = _read_listing(pairs_of(request.GET))
+    page = facet_page(query, spec.key, listing, viewer)
+    response["Server-Timing"] = server_timing(page.timings)
+    return _facet_page_reply(page, query)
+
+
+def _read_listing(pairs: list[tuple[str, str]]) -> tuple[FacetListing, SearchQuery]:
+    listing, rest, problems = FacetListing.read(pairs)
+    query, more = SearchQuery.read(rest)
+    if problems or more:
+        raise QueryError((*problems, *more))
+    return listing, query
+
+
+def _facet_named(name: str) -> FacetSpec:
+    """The facet of this name: that of the parameter, or that among the facets of a search."""
+    named = {name: spec for spec in FACETS for name in (spec.key, spec.api_name)}
+    if spec := named.get(name):
+        return spec
+    if name == DATE_KEY:
+        advice = "Counts by date are facets.histogram and facets.date_buckets of GET /api/search?include_facets=1."
+        raise ApiError(404, "not_found", "Dates have no list of values.", advice)
+    raise ApiError(
+        404,
+        "not_found",
+        f"“{name[:100]}” is not a facet.",
+        f"The facets are {', '.join(spec.key for spec in FACETS)}.",
+        close_to(name, named),
+    )
+
+
+# --- from result to reply ----------------------------------------------------------------------------------------
+
+
+def _unified_reply(together: UnifiedResult, request: HttpRequest, view: str) -> UnifiedReply:
+    """What every search answers, of the memories, and the results of all kinds."""
+    site = request.build_absolute_uri("/").rstrip("/")
+    result = together.answer
+    parts = unified_parts(together, site, lambda hit: _memory_hit(hit, result, site), in_full=view == "full")
+    return UnifiedReply(**{**_reply_fields(result, site, view), **parts})
+
+
+def _search_reply(result: SearchResult, request: HttpRequest, view: str) -> SearchReply:
+    return SearchReply(**_reply_fields(result, request.build_absolute_uri("/").rstrip("/"), view))
+
+
+def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
+    in_full = view == "full"
+    return dict(
+        memories=[_memory_hit(hit, result, site) for hit in result.hits]
+        if in_full
+        else [index_row(h) for h in result.hits],
+        page=result.page,
+        page_size=result.page_size,
+        total=result.total,
+        pages=result.pages,
+        has_more=result.has_more,
+        lower_bounds=list(result.lower_bounds),
+        filters=result.query.applied(),
+        matched_by=result.matched_by,
+        warnings=[query_warning(w) for w in result.warnings],
+        hidden=result.hidden,
+        without=[Without(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.without],
+        engine=result.engine,
+        took_ms=result.took_ms,
+        **_counted(result),
+    )
+
+
+def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
+    return MemoryHit(
+        id=hit.id,
+        title=hit.title_text,
+        snippet=hit.snippet_text,
+        project=hit.project,
+        memory_type=hit.memory_type,
+        tags=list(hit.tags),
+        categories=[category.path for category in hit.categories],
+        created_at=hit.created_at,
+        updated_at=hit.updated_at,
+        state=hit.state,
+        authors=list(hit.authors),
+        agent=hit.agent,
+        source=hit.source,
+        source_uri=hit.source_uri,
+        external_id=hit.external_id,
+        pinned=hit.pinned,
+        importance=hit.importance,
+        superseded_by=hit.superseded_by,
+        score=hit.score,
+        similar_to=hit.why.similar_to,
+        why=_why(hit, result) if result.query.text else None,
+        url=site + reverse("explorer:memory", args=[hit.id]),
+    )
+
+
+def _why(hit: Hit, result: SearchResult) -> HitWhy:
+    why = hit.why
+    return HitWhy(
+        word_rank=why.word_rank,
+        word_score=why.word_score,
+        meaning_rank=why.meaning_rank,
+        similarity=why.similarity,
+        reread_rank=why.reread_rank,
+        reread_score=why.reread_score,
+        relevance=why.relevance,
+        traits=RankTraits.model_validate(why.traits, from_attributes=True) if why.traits else None,
+        parts=RankParts.model_validate(why.parts, from_attributes=True) if why.parts else None,
+        found={found.field: list(found.words) for found in hit.found},
+        reasons=[WhyReason(label=r.label, text=r.text) for r in explain(hit, result.query, result.least_similarity)],
+    )
+
+
+def _why_not_reply(found: WhyNot, request: HttpRequest) -> WhyNotReply:
+    return WhyNotReply(
+        id=found.id,
+        title=found.title,
+        matches=found.matches,
+        verdict=found.verdict,
+        place=found.place,
+        page=found.page,
+        total=found.total,
+        lower_bounds=["total"] if found.at_least else [],
+        checks=[CheckReply.model_validate(check, from_attributes=True) for check in found.checks],
+        notes=list(found.notes),
+        filters=found.query.applied(),
+        url=request.build_absolute_uri(reverse("explorer:memory", args=[found.id])),
+    )
+
+
+def _counted(result: SearchResult) -> dict[str, Any]:
+    """The parts of a reply that are there only where facets were asked for, and of those the ones that were counted."""
+    if result.facets is None:
+        return {}
+    counted = [facet for facet in result.facets if not facet.unavailable]
+    counts: dict[str, Any] = {facet.spec.api_name: _value_counts(facet) for facet in counted}
+    if result.date_buckets:
+        counts["date_buckets"] = DateBucketCounts.model_validate(result.date_buckets, from_attributes=True)
+    if result.histogram and not result.histogram.unavailable:
+        counts["histogram"] = _histogram_reply(result.histogram)
+    return {
+        "facets": FacetCounts(**counts),
+        "no_value": {facet.spec.api_name: facet.no_value for facet in counted},
+        "facet_notes": {facet.spec.api_name: _note(facet) for facet in counted if facet.has_more},
+        "unavailable": dict(_missing(result)),
+    }
+
+
+def _value_counts(facet: Facet) -> dict[str, int]:
+    """Values that have a memory, and those that were chosen, whether they have one or not."""
+    shown = (v for v in facet.values if v.count or v.selected or v.excluded)
+    counts: dict[str, int] = {}
+    for value in sorted(shown, key=lambda v: (-v.count, v.label)):
+        # A name that means two categories is one value here: the larger of them speaks for it.
+        counts.setdefault(value.value, value.count)
+    return counts
+
+
+def _note(facet: Facet) -> FacetNote:
+    shown = sum(1 for value in facet.values if value.count)
+    more = f"GET /api/facets/{facet.key} pages through all of them"
+    return FacetNote(shown=shown, distinct=facet.distinct, note=f"the {shown:,} largest of {facet.distinct:,}; {more}")
+
+
+def _missing(result: SearchResult) -> Iterable[tuple[str, str]]:
+    yield from ((facet.spec.api_name, facet.unavailable) for facet in result.facets or () if facet.unavailable)
+    if result.histogram is None or result.histogram.unavailable:
+        yield "histogram", result.histogram.unavailable if result.histogram else "not counted"
+    if result.date_buckets is None:
+        yield "date_buckets", "not counted"
+
+
+def _histogram_reply(histogram: Histogram) -> HistogramReply:
+    return HistogramReply(
+        interval=histogram.interval.value,
+        step=histogram.step,
+        bars=[HistogramBar.model_validate(bar, from_attributes=True) for bar in histogram.bars],
+    )
+
+
+def _facet_reply(facet: Facet) -> FacetReply:
+    return FacetReply(**_facet_fields(facet))
+
+
+def _facet_fields(facet: Facet) -> dict[str, Any]:
+    return {
+        "facet": facet.key,
+        "api_name": facet.spec.api_name,
+        "label": facet.spec.label,
+        "kind": facet.spec.kind.value,
+        "distinct": facet.distinct,
+        "no_value": facet.no_value,
+        "values": [FacetValueReply.model_validate(value, from_attributes=True) for value in facet.values],
+        "unavailable": facet.unavailable,
+    }
+
+
+def _facet_page_reply(page: FacetPage, query: SearchQuery) -> FacetPageReply:
+    return FacetPageReply(
+        **_facet_fields(page.facet),
+        filters=query.applied(),
+        total=page.total,
+        lower_bounds=list(page.lower_bounds),
+        page=page.listing.page,
+        page_size=page.listing.page_size,
+        pages=page.pages,
+        has_more=page.has_more,
+        warnings=[query_warning(w) for w in page.warnings],
+    )

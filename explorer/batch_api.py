@@ -1,0 +1,126 @@
+"""The third of the three layers as JSON: whole memories, several at a time, by their ids."""
+
+import re
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from ninja import Router
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from access.keys import ApiRequest, allowed
+from access.viewer import Viewer
+from explorer.memory_api import MemoryReply, memory_reply, only_parameters
+from memories.queries import MemoryDetail, memory_details
+from memories.validation import refuse
+from search.query import SORT_ALIASES
+from web.errors import GUARDED, errors
+
+MOST_IDS = 100
+# Without an order that is asked for, memories come in the order of the ids.
+ORDERS = ("given", "newest", "oldest")
+_ID = re.compile(r"#?([0-9]{1,18})")
+
+router = Router()
+
+
+def _read_id(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63:
+        return value
+    if isinstance(value, str) and (match := _ID.fullmatch(value.strip())) and int(match[1]):
+        return int(match[1])
+    raise refuse(f"{ascii(value)[:40]} is not the id of a memory: write a number such as 123")
+
+
+MemoryId = Annotated[int, BeforeValidator(_read_id)]
+
+
+def _read_ids(value: Any) -> Any:
+    if isinstance(value, int | str):
+        value = [value]
+    if isinstance(value, list | tuple) and len(value) > MOST_IDS:
+        raise refuse(f"has {len(value):,} ids; give at most {MOST_IDS} at a time")
+    return value
+
+
+def _read_order(value: Any) -> Any:
+    order = SORT_ALIASES.get(value, value) if isinstance(value, str) else value
+    if order not in ORDERS:
+        known = ", ".join((*ORDERS, *SORT_ALIASES))
+        raise refuse(f"{ascii(value)[:40]} is not an order: write one of {known}")
+    return order
+
+
+def _read_projects(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class Batch(BaseModel):
+    """Which memories are wanted."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    ids: Annotated[
+        list[MemoryId],
+        BeforeValidator(_read_ids),
+        Field(min_length=1, max_length=MOST_IDS, description="Ids, as a search gives them."),
+    ]
+    order: Annotated[
+        str,
+        BeforeValidator(_read_order),
+        Field(
+            alias="orderBy",
+            description="`given` (as the ids are), `newest` or `oldest`, which are `date_desc` and `date_asc` too.",
+        ),
+    ] = "given"
+    limit: int = Field(MOST_IDS, ge=1, le=MOST_IDS, description="How many of them, the first in the order.")
+    project: Annotated[list[str], BeforeValidator(_read_projects)] = Field(
+        default_factory=list, description="Only those of these projects, by slug."
+    )
+
+
+class BatchReply(BaseModel):
+    """The memories found. An id that is not of a memory that the key may see, in the projects, is in `missing`."""
+
+    memories: list[MemoryReply]
+    missing: list[int]
+    left_out: list[int] = Field(description="Found, and past the limit.")
+
+
+@router.post(
+    "/memories/batch",
+    response={200: BatchReply, **errors(400, *GUARDED, 411, 413, 415, 422)},
+    operation_id="memory_batch",
+)
+def memories(request: ApiRequest, batch: Batch) -> BatchReply:
+    """Whole memories by their ids: choose them by the index of a search first."""
+    return _batch_reply(batch, allowed(request, "read"), request)
+
+
+@router.post(
+    "/observations/batch",
+    response={200: BatchReply, **errors(400, *GUARDED, 411, 413, 415, 422)},
+    operation_id="observation_batch",
+)
+def observations(request: ApiRequest, batch: Batch) -> BatchReply:
+    """The same as `POST /api/memories/batch`, by the name that claude-mem gives it."""
+    return _batch_reply(batch, allowed(request, "read"), request)
+
+
+def batch_of(batch: Batch, viewer: Viewer) -> tuple[list[MemoryDetail], list[int], list[int]]:
+    """The memories of a batch in its order, the ids of those that are not there, and of those past its limit."""
+    ids = list(dict.fromkeys(batch.ids))
+    details = memory_details(viewer, ids)
+    if batch.project:
+        wanted = {slug.strip().lower() for slug in batch.project}
+        details = {pk: detail for pk, detail in details.items() if detail.memory.project.slug in wanted}
+    found = [details[pk] for pk in ids if pk in details]
+    if batch.order != "given":
+        found.sort(key=lambda d: (d.memory.created_at, d.memory.pk), reverse=batch.order == "newest")
+    missing = [pk for pk in ids if pk not in details]
+    return found[: batch.limit], missing, [detail.memory.pk for detail in found[batch.limit :]]
+
+
+def _batch_reply(batch: Batch, viewer: Viewer, request: HttpRequest) -> BatchReply:
+    only_parameters(request)
+    found, missing, left_out = batch_of(batch, viewer)
+    return BatchReply(memories=[memory_reply(d, request) for d in found], missing=missing, left_out=left_out)

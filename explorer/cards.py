@@ -1,0 +1,216 @@
+"""The results as a page shows them: labels, links, why each is there, and what is folded under what. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+
+from explorer.links import Link, explore_url, memory_url, node_url, relationship_url
+from search.explain import Reason, explain
+from search.query import Mode, SearchQuery
+from search.result import Hit, SearchResult
+from search.unified.legs import ResultKind
+from search.unified.rows import EntityRef, Linked, UnifiedHit
+from search.unified.service import UnifiedResult
+from text.formatting import day_label, moment_label, plural, type_family
+from text.highlight import Segment
+
+_TAGS_SHOWN = 5
+_AUTHORS_SHOWN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HitCard:
+    """One result. `similar` are further hits that say nearly the same, folded under it."""
+
+    id: int
+    url: str
+    title: tuple[Segment, ...]
+    snippet: tuple[Segment, ...]
+    type: str
+    family: str
+    type_url: str
+    project: Link
+    path: Link | None
+    path_names: tuple[str, ...]
+    date: str
+    date_title: str
+    date_iso: str
+    people: tuple[Link, ...]
+    more_people: int
+    tags: tuple[Link, ...]
+    more_tags: int
+    state: str
+    pinned: bool
+    why: tuple[Reason, ...]
+    # Where it is not drawn under it: the memory that says nearly the same.
+    similar_to: Link | None = None
+    similar: tuple["HitCard", ...] = ()
+
+
+def build_cards(query: SearchQuery, result: SearchResult, zone: tzinfo) -> tuple[HitCard, ...]:
+    """The hits of a page in their order; one that is like a hit before it is folded under that one."""
+    cards: dict[int, HitCard] = {}
+    folded: dict[int, list[HitCard]] = {}
+    for hit in result.hits:
+        card = build_card(query, hit, result, zone)
+        leader = hit.why.similar_to
+        if leader in cards:
+            folded.setdefault(leader, []).append(replace(card, similar_to=None))
+        else:
+            cards[hit.id] = card
+    return tuple(replace(card, similar=tuple(folded.get(pk, ()))) for pk, card in cards.items())
+
+
+def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo) -> HitCard:
+    """One hit, with nothing folded under it."""
+    category = hit.categories[0] if hit.categories else None
+    people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
+    title = hit.title if hit.title_text.strip() else (Segment(f"Memory {hit.id}", marked=False),)
+    return HitCard(
+        id=hit.id,
+        url=memory_url(hit.id, query),
+        title=title,
+        snippet=hit.snippet,
+        type=hit.memory_type,
+        family=type_family(hit.memory_type),
+        type_url=explore_url(_with(query, "type", hit.memory_type)),
+        project=Link(
+            hit.project, explore_url(_with(query, "project", hit.project)), f"Filter by project {hit.project}"
+        ),
+        path=Link(" / ".join(category.names), explore_url(_with(query, "category", category.path)))
+        if category
+        else None,
+        path_names=category.names if category else (),
+        date=day_label(hit.created_at, zone),
+        date_title=moment_label(hit.created_at, zone),
+        date_iso=hit.created_at.isoformat(),
+        people=tuple(
+            Link(name, explore_url(_with(query, key, name)), f"Filter by {key} {name}")
+            for key, name in people[:_AUTHORS_SHOWN]
+        ),
+        more_people=max(0, len(people) - _AUTHORS_SHOWN),
+        tags=tuple(_tag(query, tag) for tag in hit.tags[:_TAGS_SHOWN]),
+        more_tags=max(0, len(hit.tags) - _TAGS_SHOWN),
+        state="" if hit.state == "active" else hit.state,
+        pinned=hit.pinned,
+        why=explain(hit, query, result.least_similarity),
+        similar_to=Link(f"#{like}", memory_url(like, query)) if (like := hit.why.similar_to) is not None else None,
+    )
+
+
+def _with(query: SearchQuery, key: str, value: str) -> SearchQuery:
+    """A query narrowed to one value more, or as it is where that is ticked already."""
+    return query.but() if value in query.selection(key).include else query.toggle(key, value)
+
+
+def _tag(query: SearchQuery, tag: str) -> Link:
+    chosen = tag in query.tag
+    name = f"Remove filter: tag {tag}" if chosen else f"Filter by tag {tag}"
+    return Link(tag, explore_url(query.toggle("tag", tag)), name, current=chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Another record beside a result: what it is, where it leads, and why it is there."""
+
+    kind: str
+    label: str
+    reason: str
+    url: str
+    # Whether the link leads to other results on the same page.
+    swaps: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResultCard:
+    """One result. A memory is drawn as everywhere; of a relationship, `source` and `target` are its ends."""
+
+    kind: str
+    id: int
+    # What it is called in the names of its controls.
+    name: str
+    url: str
+    # Its own page, beside the memories that it leads to.
+    page_url: str
+    title: tuple[Segment, ...]
+    snippet: tuple[Segment, ...]
+    type: str
+    origin: str
+    confidence: str
+    why: str
+    memory: HitCard | None
+    source: Link | None
+    verb: str
+    target: Link | None
+    mentions: tuple[Mention, ...]
+    folded: tuple[Mention, ...]
+
+
+def build_result_cards(query: SearchQuery, together: UnifiedResult, zone: tzinfo) -> tuple[ResultCard, ...]:
+    answer = together.answer
+    return tuple(
+        _card(query, hit, build_card(query, hit.memory, answer, zone) if hit.memory else None) for hit in together.hits
+    )
+
+
+def others_found(together: UnifiedResult) -> str:
+    """How many there are beside the memories."""
+    entities, relationships = (together.totals[kind] for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP))
+    return (
+        f"{plural(entities.count, 'entity', 'entities', at_least=entities.at_least)}, "
+        f"{plural(relationships.count, 'relationship', at_least=relationships.at_least)}"
+    )
+
+
+def _card(query: SearchQuery, hit: UnifiedHit, memory: HitCard | None) -> ResultCard:
+    relationship = hit.relationship
+    sure = relationship.confidence if relationship else None
+    return ResultCard(
+        kind=hit.kind.value,
+        id=hit.id,
+        name=f"#{hit.id}" if memory else hit.title_text,
+        url=_url(query, hit.linked),
+        page_url=_page_url(hit),
+        title=hit.title,
+        snippet=hit.content,
+        type=hit.entity.type if hit.entity else "",
+        origin=hit.source,
+        confidence="" if sure is None else f"{sure:.0%} sure",
+        why=hit.why,
+        memory=memory,
+        source=_end(query, relationship.source) if relationship else None,
+        verb=relationship.type.replace("_", " ") if relationship else "",
+        target=_end(query, relationship.target) if relationship else None,
+        # The evidence of a relationship is what it is related to.
+        mentions=_mentions(query, hit.evidence or hit.related),
+        folded=_mentions(query, hit.folded),
+    )
+
+
+def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[Mention, ...]:
+    return tuple(
+        Mention(item.kind.value, item.title, item.reason, _url(query, item), item.kind != ResultKind.MEMORY)
+        for item in items
+    )
+
+
+def _end(query: SearchQuery, ref: EntityRef) -> Link:
+    return Link(ref.name, _filtered(query, (ref.value,)), f"Memories that name {ref.name}, {ref.type}")
+
+
+def _page_url(hit: UnifiedHit) -> str:
+    if hit.entity:
+        return node_url("entity", hit.id, hit.entity.value)
+    return relationship_url(hit.id) if hit.relationship else ""
+
+
+def _url(query: SearchQuery, item: Linked) -> str:
+    return memory_url(item.id, query) if item.kind == ResultKind.MEMORY else _filtered(query, item.values)
+
+
+def _filtered(query: SearchQuery, values: tuple[str, ...]) -> str:
+    """The memories that name all of some entities, within the filters of the query."""
+    narrowed = query.but(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
+    for value in values:
+        narrowed = narrowed if value in narrowed.entity else narrowed.toggle("entity", value)
+    return explore_url(narrowed.but(entity_all=narrowed.entity_all or len(narrowed.entity) > 1))

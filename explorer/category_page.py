@@ -1,0 +1,405 @@
+"""BrowserContext: all that the pages of the category browser may read. No database and no request."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from access.viewer import Viewer
+from explorer.cards import HitCard, build_cards
+from explorer.category_browser import MOST_ROWS, Branch, Browsed, Indicators
+from explorer.chips import Chip, ChipPart, build_chips
+from explorer.histogram_plot import Plot, build_plot
+from explorer.links import Link, explore_url, values_url
+from explorer.page import Notice, meant
+from explorer.visible_tree import CategoryNotFoundError, Child, Described
+from search.baseline_counts import CorpusCounts
+from search.facets import Facet, FacetValue
+from search.query import SearchQuery
+from search.result import SearchResult
+from text.formatting import memories, number, plural
+
+# What is distinctive is had by so many at least, and this much more often than among all.
+LEAST_SUPPORT = 5
+_LEAST_LIFT = 1.2
+_SHOWN = 8
+_TOP_TAGS = 14
+_DISTINCTIVE = (("tag", "Tags"), ("concept", "Concepts"), ("entity", "Entities"))
+_SHOWS = {
+    "single": ("with a single memory", "Leaves that hold one memory alone: candidates for merging."),
+    "large": ("that hold very many", "So many memories are filed right there that a division may help."),
+    "empty": ("without memories", "Nothing that a search shows is in them or below them."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A node of the tree. Where `children_url` is given, its children come when it is unfolded."""
+
+    id: str
+    label: str
+    url: str
+    count: str
+    name: str
+    is_here: bool = False
+    is_open: bool = False
+    is_branch: bool = False
+    children: tuple["TreeRow", ...] = ()
+    children_url: str = ""
+    more: Link | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A category of a table. `share` is a bar, in percent of the longest."""
+
+    label: str
+    url: str
+    above: str
+    memories: str
+    own: str
+    chunks: str
+    concepts: str
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    note: str
+    rows: tuple[TableRow, ...]
+    # Whether chunks and concepts are counted: under a query they are not.
+    in_full: bool
+    more: Link | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distinctive:
+    """Values that memories here have more often than all memories do."""
+
+    title: str
+    rows: tuple["Lifted", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    label: str
+    url: str
+    count: str
+    lift: str
+    title: str
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    label: str
+    value: str
+    url: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """The page of one category."""
+
+    id: int
+    path: str
+    name: str
+    description: str
+    aliases: tuple[str, ...]
+    related: tuple[Link, ...]
+    facts: tuple[Fact, ...]
+    explore_url: str
+    explore_label: str
+    # For who may curate; empty for others.
+    curate_url: str
+    plot: Plot | None
+    tags: tuple[Link, ...]
+    distinctive: tuple[Distinctive, ...]
+    hits: tuple[HitCard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserContext:
+    title: str
+    here: str
+    crumbs: tuple[Link, ...]
+    part: str
+    hidden: tuple[tuple[str, str], ...]
+    tree: tuple[TreeRow, ...]
+    tree_more: Link | None
+    tree_note: str
+    chips: tuple[Chip, ...]
+    clear_url: str
+    notices: tuple[Notice, ...]
+    node: NodePage | None
+    summary: str
+    indicators: tuple[Fact, ...]
+    table: Table | None
+
+
+def category_url(path: str, query: SearchQuery | None = None, own: dict[str, str] | None = None) -> str:
+    """The page of a category, or of all of them; a query goes along."""
+    address = reverse("explorer:category", args=[path]) if path else reverse("explorer:categories")
+    asked = "&".join(part for part in (query.querystring() if query else "", urlencode(own or {})) if part)
+    return f"{address}?{asked}" if asked else address
+
+
+@dataclass(frozen=True, slots=True)
+class LostCategory:
+    """What to say where no category that may be seen has the name, and those that have one like it."""
+
+    message: str
+    near: tuple[Link, ...]
+    browse_url: str
+
+
+def build_lost(error: CategoryNotFoundError) -> LostCategory:
+    near = tuple(Link(path, category_url(path)) for path in error.did_you_mean)
+    return LostCategory(f"{error}. There is none, or none that you may see.", near, category_url(""))
+
+
+def build_browser(
+    found: Browsed,
+    result: SearchResult | None,
+    corpus: CorpusCounts | None,
+    viewer: Viewer,
+    now: datetime,
+    notices: Iterable[Notice] = (),
+) -> BrowserContext:
+    query = found.query
+    node = found.node.node if found.node else None
+    here = node.path if node else ""
+    searched = bool(found.request.part)
+    warnings = dict.fromkeys((*found.warnings, *(result.warnings if result else ())))
+    return BrowserContext(
+        title=" / ".join(found.node.names) if found.node else "Categories",
+        here=category_url(here, query),
+        crumbs=tuple(_crumbs(found)),
+        part=found.request.part,
+        hidden=tuple(query.parameters()),
+        tree=tuple(_found(child, query) for child in found.listed)
+        if searched
+        else tuple(_branch(branch, query) for branch in found.branches),
+        tree_more=None if searched else _all_children(found.branches_left_out, "", query),
+        tree_note=_tree_note(found) if searched else "",
+        chips=tuple(_chips(query, result, here)),
+        clear_url=category_url(here),
+        notices=(*notices, *(Notice(warning.message, suggestion=meant(warning)) for warning in warnings)),
+        node=_node(found, found.node, result, corpus, viewer, now) if found.node and result and corpus else None,
+        summary=_summary(found.indicators) if found.indicators else "",
+        indicators=tuple(_indicators(found.indicators, query)) if found.indicators else (),
+        table=_table(found),
+    )
+
+
+def _chips(query: SearchQuery, result: SearchResult | None, here: str) -> Iterator[Chip]:
+    """All that narrows the numbers: words too, since no search box shows them here."""
+    if query.text:
+        removed = category_url(here, query.but(text=""))
+        yield Chip("chip-q", "words", (ChipPart(query.text, removed, f"Remove the words {query.text}"),))
+    yield from build_chips(query, result.labels if result else {}, lambda other: category_url(here, other))
+
+
+# --- the tree ----------------------------------------------------------------------------------------------------
+
+
+def _branch(branch: Branch, query: SearchQuery) -> TreeRow:
+    child = branch.child
+    node = child.node
+    shown = bool(branch.children)
+    level = category_url("", query, {"below": node.path})
+    return TreeRow(
+        id=f"node-{node.id}",
+        label=node.name,
+        url=category_url(node.path, query),
+        count=number(child.numbers.memories),
+        name=f"{node.name}, {memories(child.numbers.memories)}",
+        is_here=branch.is_here,
+        is_open=branch.is_open and shown,
+        is_branch=child.has_children,
+        children=tuple(_branch(one, query) for one in branch.children),
+        children_url="" if shown or not child.has_children else level,
+        more=_all_children(branch.left_out, node.path, query),
+    )
+
+
+def _found(child: Child, query: SearchQuery) -> TreeRow:
+    """A node that was looked for by its name: with its whole path, since it stands alone."""
+    path = child.node.path
+    count = child.numbers.memories
+    return TreeRow(
+        f"node-{child.node.id}", path, category_url(path, query), number(count), f"{path}, {memories(count)}"
+    )
+
+
+def _all_children(left_out: int, path: str, query: SearchQuery) -> Link | None:
+    if not left_out:
+        return None
+    listing = {"parent": path} if path else {}
+    return Link(f"{number(left_out)} more", values_url("category", query, listing))
+
+
+def _tree_note(found: Browsed) -> str:
+    if not found.listed_total:
+        return f"No category has “{found.request.part}” in its name."
+    if found.listed_total > len(found.listed):
+        return f"The {len(found.listed)} largest of {number(found.listed_total)}."
+    return plural(found.listed_total, "category", "categories")
+
+
+def _crumbs(found: Browsed) -> Iterator[Link]:
+    yield Link("Categories", category_url("", found.query), current=not found.lineage)
+    for node in found.lineage:
+        yield Link(node.name, category_url(node.path, found.query), current=node is found.lineage[-1])
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+
+def _summary(indicators: Indicators) -> str:
+    filed = indicators.memories - indicators.uncategorised
+    return (
+        f"{plural(indicators.categories, 'category', 'categories')} for {number(filed)} of"
+        f" {memories(indicators.memories)}"
+    )
+
+
+def _indicators(indicators: Indicators, query: SearchQuery) -> Iterator[Fact]:
+    nothing = explore_url(SearchQuery().toggle_presence("no", "category")) if indicators.uncategorised else ""
+    yield Fact("Uncategorised", number(indicators.uncategorised), nothing, "memories in no category")
+    for show, label, count in (
+        ("single", "Single-memory leaves", indicators.single),
+        ("large", "Very large", indicators.large),
+        ("empty", "Empty", indicators.empty),
+    ):
+        url = category_url("", query, {"show": show}) if count else ""
+        yield Fact(label, number(count), url, f"categories {_SHOWS[show][0]}")
+
+
+def _table(found: Browsed) -> Table | None:
+    query = found.query
+    in_full = not found.is_narrowed
+    if show := found.request.show:
+        title, note = _SHOWS[show]
+        cut = f" The first {MOST_ROWS} are shown." if found.listed_total > MOST_ROWS else ""
+        rows = tuple(_rows(found.listed, query, with_path=True))
+        return Table(f"{number(found.listed_total)} {title}", note + cut, rows, in_full)
+    if not found.children:
+        return None
+    left_out = found.children_total - len(found.children)
+    return Table(
+        title=plural(found.children_total, "subcategory", "subcategories") if found.node else "Top level",
+        note="",
+        rows=tuple(_rows(found.children, query, with_path=False)),
+        in_full=in_full,
+        more=_all_children(left_out, found.node.node.path if found.node else "", query),
+    )
+
+
+def _rows(children: Sequence[Child], query: SearchQuery, *, with_path: bool) -> Iterator[TableRow]:
+    peak = max((child.numbers.memories for child in children), default=0)
+    for child in children:
+        node, numbers = child.node, child.numbers
+        yield TableRow(
+            label=node.name,
+            url=category_url(node.path, query),
+            above=node.path.rpartition("/")[0] if with_path else "",
+            memories=number(numbers.memories),
+            own=number(child.own),
+            chunks=number(numbers.chunks),
+            concepts=number(numbers.concepts),
+            # Bars of ones would say nothing.
+            share=round(100 * numbers.memories / peak) if peak > 1 else 0,
+        )
+
+
+def _node(
+    found: Browsed, described: Described, result: SearchResult, corpus: CorpusCounts, viewer: Viewer, now: datetime
+) -> NodePage:
+    node = described.node
+    query = found.query.only("category", node.path)
+    facets = {facet.key: facet for facet in result.facets or ()}
+    histogram = result.histogram
+    return NodePage(
+        id=node.id,
+        path=node.path,
+        name=node.name,
+        description=node.description,
+        aliases=node.aliases,
+        related=tuple(Link(one.name, category_url(one.path, found.query), one.path) for one in found.related),
+        facts=tuple(_facts(found, query)),
+        explore_url=explore_url(query),
+        explore_label=memories(result.total, at_least=result.at_least),
+        curate_url=reverse("curation:term", args=["category", str(node.id)]) if "curate" in viewer.scopes else "",
+        plot=build_plot(query, histogram, None, viewer.timezone, now) if histogram and histogram.bars else None,
+        tags=tuple(_tags(query, facets["tag"])) if "tag" in facets and _counts_here(query, "tag") else (),
+        distinctive=tuple(_distinctive(query, facets, result.total, corpus)),
+        hits=build_cards(query, result, viewer.timezone),
+    )
+
+
+def _facts(found: Browsed, query: SearchQuery) -> Iterator[Fact]:
+    count, own = found.numbers.memories, found.own
+    yield Fact("Memories", number(count), explore_url(query) if count else "", "in it and below it, each counted once")
+    yield Fact("Filed right here", number(own), explore_url(query.but(subcategories=False)) if own else "")
+    yield Fact("Subcategories", number(found.children_total))
+    if not found.is_narrowed:
+        yield Fact("Chunks", number(found.numbers.chunks), "", "passages that are found by meaning")
+        yield Fact("Concepts", number(found.numbers.concepts), "", "distinct ones, in it and below it")
+
+
+def _counts_here(query: SearchQuery, key: str) -> bool:
+    """Whether the values of a facet are counted among the memories of the page. Where any of several are chosen, a
+    facet counts what choosing another one instead would give.
+    """
+    chosen = query.selection(key)
+    return not chosen.restricts or chosen.require_all
+
+
+def _tags(query: SearchQuery, facet: Facet) -> Iterator[Link]:
+    for value in sorted(facet.values, key=lambda value: (-value.count, value.label))[:_TOP_TAGS]:
+        yield Link(
+            value.label, explore_url(query.toggle("tag", value.value)), f"Tag {value.label}", number(value.count)
+        )
+
+
+def _distinctive(
+    query: SearchQuery, facets: dict[str, Facet], total: int, corpus: CorpusCounts
+) -> Iterator[Distinctive]:
+    for key, title in _DISTINCTIVE:
+        if not total or not corpus.total or key not in facets or not _counts_here(query, key):
+            continue
+        lift = _lift(key, total, corpus)
+        found = [(lift(value), value) for value in facets[key].values if value.count >= LEAST_SUPPORT]
+        # What shows as the same is in the order of its numbers.
+        best = sorted(
+            (one for one in found if one[0] >= _LEAST_LIFT), key=lambda one: (-round(one[0], 1), -one[1].count)
+        )
+        if best:
+            yield Distinctive(title, tuple(_lifted(query, key, *one, total) for one in best[:_SHOWN]))
+
+
+def _lift(key: str, total: int, corpus: CorpusCounts) -> Callable[[FacetValue], float]:
+    """How much more often a value is here than among all: its share here over its share there."""
+
+    def of(value: FacetValue) -> float:
+        everywhere = corpus.count(key, value)
+        return value.count / total / (everywhere / corpus.total) if everywhere else 0.0
+
+    return of
+
+
+def _lifted(query: SearchQuery, key: str, lift: float, value: FacetValue, total: int) -> Lifted:
+    times = f"{lift:.1f}" if lift < 10 else f"{lift:,.0f}"
+    return Lifted(
+        label=value.label,
+        url=explore_url(query.toggle(key, value.value)),
+        count=number(value.count),
+        lift=f"×{times}",
+        title=f"{value.type or key} {value.label}: {memories(value.count)} here, {times} times as often as among all",
+        share=round(100 * value.count / total),
+    )

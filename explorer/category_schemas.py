@@ -1,0 +1,183 @@
+"""What the API answers about categories, under the names of the specification: a document is a memory."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from explorer.timeline_api import QueryWarning
+
+
+class CategoryHead(BaseModel):
+    """A category by what identifies it."""
+
+    id: int
+    name: str
+    path: str = Field(description="The slug path, which every filter and every address takes.")
+    description: str
+
+
+class CategoryAbout(CategoryHead):
+    """A category and what is said of it."""
+
+    hierarchy: list[str] = Field(description="The names from the root down, its own last.")
+    aliases: list[str]
+    related_categories: list[str] = Field(description="Slug paths.")
+
+
+class ChildCategory(BaseModel):
+    """A child, with what is in it and below it."""
+
+    id: int
+    name: str
+    path: str
+    document_count: int
+    own_document_count: int
+    chunk_count: int
+    concept_count: int
+
+
+class CategoryStatistics(BaseModel):
+    """What there is in the category: alone, or with all that is below it, as was asked. Each counts once."""
+
+    total_documents: int
+    total_chunks: int
+    total_concepts: int
+    own_documents: int = Field(description="Filed right there, whatever was asked.")
+    documents_with_children: int = Field(description="In it or below it, whatever was asked.")
+    total_child_categories: int = Field(description="How many children there are; 0 without include_children.")
+    child_categories: list[ChildCategory] = Field(description="The largest of them first, at most 200.")
+
+
+class CategoryDocument(BaseModel):
+    """A memory of the category."""
+
+    id: int
+    source: str = Field(description="Where it can be read, or the system it came from; empty where neither is known.")
+    title: str
+    preview: str
+    project: str
+    memory_type: str
+    state: str
+    created_at: datetime
+    concepts: list[str]
+    categories: list[str] = Field(description="Slug paths.")
+    chunk_count: int = Field(description="0 until it is embedded.")
+    url: str = Field(description="The page of the memory.")
+
+
+class CategoryConcept(BaseModel):
+    """A concept that memories of the category have."""
+
+    id: int
+    name: str
+    type: str
+    category: str = Field(description="The name of the category that was asked for.")
+    weight: float | None = Field(description="What it is said to weigh; null where nobody said.")
+    document_count: int = Field(description="Memories of the category that have it.")
+    chunk_count: int = Field(description="The chunks of these.")
+    related_concepts: list[str] = Field(description="At most three.")
+
+
+class CategoryChunk(BaseModel):
+    """A chunk of a memory of the category."""
+
+    id: str = Field(description="The memory's id and the place of the chunk in it, as in 412/0.")
+    document: int = Field(description="The memory.")
+    text: str
+    source: str
+    concepts: list[str] = Field(description="Those concepts of the memory that the chunk names.")
+    concept_density: float = Field(description="The share of its words that belong to these names, 0 to 1.")
+
+
+class CategoryReply(BaseModel):
+    """A category with what is in it: the newest memories, the most frequent concepts."""
+
+    category: CategoryAbout
+    statistics: CategoryStatistics
+    documents: list[CategoryDocument]
+    concepts: list[CategoryConcept]
+    chunks: list[CategoryChunk] | None = Field(
+        None, description="Those of the newest memories that have any; with include_chunks alone."
+    )
+    message: str | None = Field(None, description="Why there is nothing, where there is nothing.")
+    warnings: list[QueryWarning]
+    took_ms: float
+
+
+class ListedStatistics(BaseModel):
+    """What is in a category and below it."""
+
+    document_count: int
+    own_document_count: int = Field(description="Filed right there.")
+    chunk_count: int
+    concept_count: int
+
+
+class ListedHierarchy(BaseModel):
+    """Where a category stands."""
+
+    parent: str | None = Field(description="Its path; null for a root.")
+    children: list[str] = Field(description="Their paths, by name.")
+    depth: int = Field(description="0 for a root.")
+
+
+class ListedCategory(CategoryHead):
+    """A category of the list."""
+
+    statistics: ListedStatistics
+    hierarchy: ListedHierarchy | None = Field(None, description="With include_hierarchy alone.")
+    aliases: list[str]
+    related_categories: list[str] = Field(description="Slug paths.")
+
+
+class AggregateStats(BaseModel):
+    """Over all categories that the filter leaves. A memory in several of them counts once in a total."""
+
+    total_documents: int
+    total_chunks: int
+    total_concepts: int
+    average_docs_per_category: float = Field(description="The mean of document_count; 0 where there is no category.")
+    average_chunks_per_category: float
+    most_popular_category: str | None = Field(description="Its path; null where there is no category.")
+    least_popular_category: str | None
+
+
+class CategoryListReply(BaseModel):
+    """Categories in the order asked for."""
+
+    total_categories: int = Field(description="How many the filter leaves.")
+    returned_categories: int
+    categories: list[ListedCategory]
+    aggregate_stats: AggregateStats
+    warnings: list[QueryWarning]
+    took_ms: float
+
+
+class ConceptStatistics(BaseModel):
+    total_documents: int
+    total_concepts: int
+    average_concepts_per_document: float = Field(description="Distinct concepts for each memory; 0 without any.")
+
+
+class ConceptInCategory(BaseModel):
+    """A concept of the list."""
+
+    id: int
+    name: str
+    type: str
+    document_count: int = Field(description="Memories of the category that have it.")
+    total_document_count: int = Field(description="Memories that have it, whatever their category.")
+    chunk_count: int
+    weight: float | None = Field(description="What it is said to weigh; null where nobody said.")
+    related_concepts: list[str] = Field(description="At most three.")
+
+
+class ConceptListReply(BaseModel):
+    """The concepts that the memories of a category have."""
+
+    category: CategoryHead
+    statistics: ConceptStatistics
+    concepts: list[ConceptInCategory]
+    message: str | None = Field(None, description="Why there is nothing, where there is nothing.")
+    warnings: list[QueryWarning]
+    took_ms: float

@@ -1,0 +1,45 @@
+"""The category browser: the tree, and the page of each node."""
+
+from datetime import UTC, datetime
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from explorer.category_browser import BrowseRequest, browse
+from explorer.category_page import build_browser, build_lost, category_url
+from explorer.http import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
+from explorer.page import problem_notices
+from explorer.visible_tree import CategoryNotFoundError
+from search.baseline_counts import CorpusCounts, corpus_counts
+from search.result import SearchResult
+from search.run import run
+
+# As many values of a facet are weighed for what is distinctive of a category.
+WEIGHED = 400
+SAMPLE = 5
+
+
+@require_safe
+@login_required
+def browser(request: PageRequest, path: str = "") -> HttpResponse:
+    viewer = page_viewer(request)
+    asked, pairs = BrowseRequest.read(request_pairs(request))
+    query, problems = read_query(pairs)
+    try:
+        found = browse(path, asked, query, viewer)
+    except CategoryNotFoundError as error:
+        return private(render(request, "categories/lost.html", {"lost": build_lost(error)}, status=404))
+    if found.node and found.node.node.path != path:
+        return private(HttpResponseRedirect(category_url(found.node.node.path, found.query)))
+    result: SearchResult | None = None
+    corpus: CorpusCounts | None = None
+    partial = "level" if (request.htmx.target or "").startswith("below-") else "tree"
+    if found.node and not wants_fragment(request):
+        inside = found.query.only("category", path).but(include_facets=True, page_size=SAMPLE)
+        result, corpus = run(inside, viewer, facet_limit=WEIGHED), corpus_counts(viewer)
+    notices = problem_notices(problems)
+    context = build_browser(found, result, corpus, viewer, datetime.now(UTC), notices)
+    timings = result.timings if result else {}
+    return page_response(request, "categories/browse.html", {"page": context}, partial=partial, timings=timings)

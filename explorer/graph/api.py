@@ -1,0 +1,351 @@
+"""Entities, concepts and what links them as JSON: the same reads as the pages."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from django.http import HttpResponse
+from ninja import Router
+
+from access.keys import ApiRequest, allowed
+from categories.queries import Term
+from explorer.graph.neighbourhood import Neighbour, Neighbourhood
+from explorer.graph.node_page import Node, around_of, fact_of, node_of
+from explorer.graph.params import AroundRequest, Asked, PathRequest, TableRequest
+from explorer.graph.path_page import PathEndError, Step, path_of
+from explorer.graph.queries import CONCEPT, ENTITY, Kind, NameAmbiguousError, NameUnknownError, Tie
+from explorer.graph.schemas import (
+    CategoryCount,
+    ConceptsReply,
+    EdgeReply,
+    EntitiesReply,
+    EvidenceReply,
+    FactReply,
+    NeighbourhoodReply,
+    NeighbourReply,
+    NodeCount,
+    NodeRef,
+    NodeReply,
+    NodeRow,
+    PathReply,
+    RelCount,
+    StepReply,
+    TagCount,
+    TieReply,
+    TypeCount,
+)
+from explorer.graph.table_page import Table, table_of
+from explorer.links import memory_url, node_url, relationship_url
+from explorer.memory_api import MemoryName, only_parameters
+from explorer.schemas import HistogramBar, HistogramReply
+from explorer.timeline_api import query_warning
+from search.query import Problem, QueryError, pairs_of
+from search.result import Hit
+from search.unified.rows import RelationshipRecord
+from web.errors import GUARDED, ApiError, errors
+from web.timing import server_timing
+
+router = Router()
+
+_TABLE = TableRequest.openapi_parameters()
+_AROUND = AroundRequest.openapi_parameters()
+_PATH = [{**p, "required": p["name"] in {"from", "to"}} for p in PathRequest.openapi_parameters()]
+_ONE = errors(*GUARDED, 404, 422)
+
+AnyAsked = TypeVar("AnyAsked", bound=Asked)
+
+
+# --- operations --------------------------------------------------------------------------------------------------
+
+
+@router.get(
+    "/entities",
+    response={200: EntitiesReply, **errors(*GUARDED, 422)},
+    operation_id="entities",
+    openapi_extra={"parameters": _TABLE},
+)
+def entities(request: ApiRequest, response: HttpResponse) -> EntitiesReply:
+    """Entities as a table: how many others each is linked with, how many memories name it, and since when."""
+    rows, fields = _read_table(ENTITY, request, response)
+    return EntitiesReply(entities=rows, **fields)
+
+
+@router.get(
+    "/concepts",
+    response={200: ConceptsReply, **errors(*GUARDED, 422)},
+    operation_id="concepts",
+    openapi_extra={"parameters": _TABLE},
+)
+def concepts(request: ApiRequest, response: HttpResponse) -> ConceptsReply:
+    """Concepts as a table: how many others each is linked with, how many memories are about it, and since when."""
+    rows, fields = _read_table(CONCEPT, request, response)
+    return ConceptsReply(concepts=rows, **fields)
+
+
+@router.get(
+    "/entities/path",
+    response={200: PathReply, **_ONE},
+    operation_id="entity_path",
+    openapi_extra={"parameters": _PATH},
+)
+def path(request: ApiRequest, response: HttpResponse) -> PathReply:
+    """The shortest chain of relationships between two entities, with what bears out each step."""
+    viewer = allowed(request, "read")
+    asked = _asked(PathRequest, request)
+    missing = [name for name, value in (("from", asked.begin), ("to", asked.end)) if not value]
+    if missing:
+        raise QueryError(Problem(name, "is missing", "write type:name, a name or an id") for name in missing)
+    try:
+        found = path_of(asked, viewer)
+    except PathEndError as error:
+        raise _refusal(error.cause, f"{error.parameter}: ") from error
+    response["Server-Timing"] = server_timing(found.timings)
+    return PathReply(
+        source=_ref(found.source),
+        target=_ref(found.target),
+        found=bool(found.steps) or found.source.id == found.target.id,
+        steps=[_step(step) for step in found.steps],
+        reason=found.reason,
+        took_ms=_took(found.timings),
+    )
+
+
+@router.get(
+    "/entities/{path:ref}/neighbourhood",
+    response={200: NeighbourhoodReply, **_ONE},
+    operation_id="entity_neighbourhood",
+    openapi_extra={"parameters": _AROUND},
+)
+def entity_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
+    """What is linked with an entity, the strongest first, and what links those among themselves."""
+    return _read_around(ENTITY, ref, request, response)
+
+
+@router.get(
+    "/concepts/{path:ref}/neighbourhood",
+    response={200: NeighbourhoodReply, **_ONE},
+    operation_id="concept_neighbourhood",
+    openapi_extra={"parameters": _AROUND},
+)
+def concept_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
+    """What is linked with a concept, the strongest first, and what links those among themselves."""
+    return _read_around(CONCEPT, ref, request, response)
+
+
+@router.get("/entities/{path:ref}", response={200: NodeReply, **_ONE}, operation_id="entity")
+def entity(request: ApiRequest, ref: str, response: HttpResponse) -> NodeReply:
+    """An entity by its id, `type:name`, name or alias: what it is, and what its memories have in common."""
+    return _read_node(ENTITY, ref, request, response)
+
+
+@router.get("/concepts/{path:ref}", response={200: NodeReply, **_ONE}, operation_id="concept")
+def concept(request: ApiRequest, ref: str, response: HttpResponse) -> NodeReply:
+    """A concept by its id, name or alias: what it is, and what its memories have in common."""
+    return _read_node(CONCEPT, ref, request, response)
+
+
+@router.get("/relationships/{int:relationship_id}", response={200: FactReply, **_ONE}, operation_id="relationship")
+def relationship(request: ApiRequest, relationship_id: int, response: HttpResponse) -> FactReply:
+    """A relationship with the memories that bear it out."""
+    viewer = allowed(request, "read")
+    only_parameters(request)
+    found = fact_of(relationship_id, viewer)
+    if found is None:
+        raise ApiError(404, "not_found", f"There is no relationship {relationship_id}, or none that you may know of.")
+    response["Server-Timing"] = server_timing(found.timings)
+    record = found.record
+    return FactReply(
+        id=record.id,
+        source=NodeRef.model_validate(record.source, from_attributes=True),
+        type=record.type,
+        target=NodeRef.model_validate(record.target, from_attributes=True),
+        **_stated(record),
+        evidence_count=len(record.evidence),
+        evidence=[_evidence(hit, request) for hit in found.evidence],
+        url=request.build_absolute_uri(relationship_url(record.id)),
+        took_ms=_took(found.timings),
+    )
+
+
+# --- from request to reply ---------------------------------------------------------------------------------------
+
+
+def _asked(model: type[AnyAsked], request: ApiRequest) -> AnyAsked:
+    asked, problems = model.read(pairs_of(request.GET))
+    if problems:
+        raise QueryError(problems)
+    return asked
+
+
+def _refusal(error: NameUnknownError | NameAmbiguousError, where: str = "") -> ApiError:
+    if isinstance(error, NameAmbiguousError):
+        values = [term.value for term in error.choices]
+        ids = [str(term.id) for term in error.choices]
+        meant = tuple(values if len(set(values)) == len(values) else ids)
+        return ApiError(422, "ambiguous_name", f"{where}{error}", "Write type:name, or an id.", meant)
+    advice = f"Look for it: GET /api/{error.kind.many}?search=…"
+    return ApiError(404, "not_found", f"{where}{error}", advice, error.near)
+
+
+def _read_table(kind: Kind, request: ApiRequest, response: HttpResponse) -> tuple[list[NodeRow], dict[str, Any]]:
+    viewer = allowed(request, "read")
+    table = table_of(kind, _asked(TableRequest, request), viewer)
+    response["Server-Timing"] = server_timing(table.timings)
+    return [
+        NodeRow(
+            **_ref(row.term).model_dump(),
+            links=row.links,
+            memories=row.memories,
+            first_seen=row.first,
+            last_seen=row.last,
+            url=request.build_absolute_uri(node_url(kind.key, row.term.id, row.term.value)),
+        )
+        for row in table.rows
+    ], _table_fields(table)
+
+
+def _table_fields(table: Table) -> dict[str, Any]:
+    asked = table.asked
+    return {
+        "total": table.total,
+        "page": asked.page,
+        "page_size": asked.page_size,
+        "pages": table.pages,
+        "has_more": asked.page < table.pages,
+        "types": [TypeCount(type=name, count=count) for name, count in table.types],
+        "warnings": [query_warning(warning) for warning in table.warnings],
+        "took_ms": _took(table.timings),
+    }
+
+
+def _read_node(kind: Kind, ref: str, request: ApiRequest, response: HttpResponse) -> NodeReply:
+    viewer = allowed(request, "read")
+    only_parameters(request)
+    try:
+        node = node_of(kind, ref, AroundRequest(), viewer)
+    except (NameUnknownError, NameAmbiguousError) as error:
+        raise _refusal(error) from error
+    response["Server-Timing"] = server_timing(node.timings)
+    return _node_reply(node, request)
+
+
+def _node_reply(node: Node, request: ApiRequest) -> NodeReply:
+    profile = node.profile
+    others = [NodeCount(**_ref(term).model_dump(), count=count) for term, count in profile.others]
+    bars = [HistogramBar.model_validate(bar, from_attributes=True) for bar in profile.histogram.bars]
+    months = HistogramReply(interval=profile.histogram.interval.value, step=profile.histogram.step, bars=bars)
+    return NodeReply(
+        **_ref(node.term).model_dump(),
+        aliases=list(node.aliases),
+        description=node.description,
+        memories=profile.memories,
+        first_seen=profile.first,
+        last_seen=profile.last,
+        months=months if bars else None,
+        categories=[
+            CategoryCount(path=category.path, names=list(category.names), count=count)
+            for category, count in profile.categories
+        ],
+        tags=[TagCount(tag=tag, count=count) for tag, count in profile.tags],
+        concepts=others if node.kind is ENTITY else [],
+        entities=others if node.kind is CONCEPT else [],
+        neighbours=node.around.total,
+        rels=_rels(node.around),
+        samples=[_name(hit) for hit in node.samples],
+        unavailable=profile.unavailable,
+        url=request.build_absolute_uri(node_url(node.kind.key, node.term.id, node.term.value)),
+        took_ms=_took(node.timings),
+    )
+
+
+def _read_around(kind: Kind, ref: str, request: ApiRequest, response: HttpResponse) -> NeighbourhoodReply:
+    viewer = allowed(request, "read")
+    asked = _asked(AroundRequest, request)
+    try:
+        around, timings = around_of(kind, ref, asked, viewer)
+    except (NameUnknownError, NameAmbiguousError) as error:
+        raise _refusal(error) from error
+    response["Server-Timing"] = server_timing(timings)
+    return NeighbourhoodReply(
+        center=_ref(around.center),
+        total=around.total,
+        nodes=[_neighbour(one, around) for one in around.drawn],
+        edges=[
+            EdgeReply(
+                source=line.source,
+                target=line.target,
+                memories=line.bond.together,
+                types=sorted({tie.type for tie in line.bond.ties}),
+            )
+            for line in around.lines
+        ],
+        more=[_neighbour(one, around) for one in around.more],
+        rels=_rels(around),
+        warnings=[query_warning(warning) for warning in around.warnings],
+        took_ms=_took(timings),
+    )
+
+
+def _neighbour(one: Neighbour, around: Neighbourhood) -> NeighbourReply:
+    return NeighbourReply(
+        **_ref(one.term).model_dump(),
+        level=one.level,
+        parent=one.parent,
+        memories=one.bond.together,
+        ties=_ties(one.bond.ties, around.relationships),
+    )
+
+
+def _step(step: Step) -> StepReply:
+    return StepReply(
+        source=_ref(step.source),
+        target=_ref(step.target),
+        memories=step.bond.together,
+        ties=_ties(step.bond.ties, {record.id: record for record in step.relationships}),
+        evidence=[MemoryName.model_validate(memory, from_attributes=True) for memory in step.memories],
+    )
+
+
+def _ties(ties: Iterable[Tie], records: Mapping[int, RelationshipRecord]) -> list[TieReply]:
+    return [
+        TieReply(
+            relationship=tie.id,
+            source=tie.source,
+            type=tie.type,
+            target=tie.target,
+            evidence=tie.evidence,
+            **_stated(records.get(tie.id or 0)),
+        )
+        for tie in ties
+    ]
+
+
+def _stated(record: RelationshipRecord | None) -> dict[str, Any]:
+    return {
+        "fact": record.fact if record else "",
+        "confidence": record.confidence if record else None,
+        "valid_from": record.valid_from if record else None,
+        "valid_to": record.valid_to if record else None,
+    }
+
+
+def _rels(around: Neighbourhood) -> list[RelCount]:
+    return [RelCount(rel=name, neighbours=count) for name, count in around.rels]
+
+
+def _ref(term: Term) -> NodeRef:
+    return NodeRef(id=term.id, name=term.label, type=term.type, value=term.value)
+
+
+def _name(hit: Hit) -> MemoryName:
+    return MemoryName(
+        id=hit.id, title=hit.title_text, memory_type=hit.memory_type, state=hit.state, created_at=hit.created_at
+    )
+
+
+def _evidence(hit: Hit, request: ApiRequest) -> EvidenceReply:
+    url = request.build_absolute_uri(memory_url(hit.id))
+    return EvidenceReply(**_name(hit).model_dump(), snippet=hit.snippet_text, url=url)
+
+
+def _took(timings: Mapping[str, float]) -> float:
+    return round(sum(timings.values()), 2)

@@ -1,0 +1,172 @@
+"""All that a viewer may know of a vocabulary at once, for tables and for chains, kept while nothing has changed.
+
+It takes a pass over the links of all visible memories: docs/graph.md says how long. What is kept is arrays of numbers,
+and no names; the pages of single nodes do without it.
+"""
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+from django.db import connection
+
+from explorer.graph.adjacency import Ints, Network, Pairs, pairs_within
+from explorer.graph.queries import Kind, Look, named_in_memories, ties_of
+
+# Of each vocabulary and each set of projects.
+_KEPT = 8
+# A change made by hand in the database, past the services, is seen after so many seconds.
+_KEPT_SECONDS = 60
+
+_BY_NAME = "SELECT id, {type} FROM {table} ORDER BY lower(name), id"
+_NAMED = """
+SELECT id FROM {table} WHERE name ILIKE %(part)s
+UNION ALL SELECT id FROM {table} WHERE aliases <> '{{}}' AND array_to_string(aliases, E'\\n') ILIKE %(part)s"""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The nodes of a vocabulary by id, and of each what a table says. `first` and `last` are seconds since 1970."""
+
+    nodes: Ints
+    memories: Ints
+    first: npt.NDArray[np.float64]
+    last: npt.NDArray[np.float64]
+    # Their places by name, and their types as places in `types`.
+    places: Ints
+    type_places: Ints
+    types: tuple[str, ...]
+    # By memories in common, by what is stated, and by both.
+    together: Network
+    stated: Network
+    linked: Network
+
+
+def whole_of(look: Look) -> Whole:
+    """What is kept of the same revision for the same projects, or read anew."""
+    key = _key(look)
+    known = _kept_as(key)
+    if known is not None:
+        return known
+    whole = _read(look)
+    if not key:
+        return whole
+    with _lock:
+        _kept[key] = (time.monotonic(), whole)
+        _kept.move_to_end(key)
+        while len(_kept) > _KEPT:
+            _kept.popitem(last=False)
+    return whole
+
+
+def kept_whole(look: Look) -> Whole | None:
+    """As `whole_of`, but nothing where it would have to be read."""
+    return _kept_as(_key(look))
+
+
+def _key(look: Look) -> tuple[object, ...]:
+    """What it is kept under; empty where it may not be kept."""
+    if look.under is None:
+        return ()
+    # The index may take a moment to follow the database, and what it says of evidence is of then.
+    return (look.kind.key, look.planned.plan.project_ids, look.engine.name, look.engine.revision, *look.under)
+
+
+def _kept_as(key: tuple[object, ...]) -> Whole | None:
+    with _lock:
+        known = _kept.get(key)
+    return known[1] if known is not None and time.monotonic() - known[0] < _KEPT_SECONDS else None
+
+
+_lock = Lock()
+_kept: OrderedDict[tuple[object, ...], tuple[float, Whole]] = OrderedDict()
+
+
+def forget() -> None:
+    """Drop what is kept. For tests, whose transactions take the revision back."""
+    with _lock:
+        _kept.clear()
+
+
+def _read(look: Look) -> Whole:
+    groups, named, moments = named_in_memories(look)
+    ties = ties_of(look)
+    stated = Pairs(
+        np.array([tie.source for tie in ties], np.int64),
+        np.array([tie.target for tie in ties], np.int64),
+        np.array([tie.evidence for tie in ties], np.int64),
+    )
+    apart = stated.left != stated.right
+    stated = Pairs(stated.left[apart], stated.right[apart], stated.weight[apart]).both_ways()
+    places, kinds, types = _names(look.kind)
+    together = pairs_within(groups, named)
+    every_node = np.union1d(named, stated.left)
+    nodes = np.intersect1d(every_node, places[0], assume_unique=True)
+    if len(nodes) < len(every_node):
+        # What has no name is gone: a memory may hold its number still, where that was done by hand.
+        together, stated = _among(nodes, together), _among(nodes, stated)
+    at = np.searchsorted(places[0], nodes)
+    first, last = _seen(nodes, named, moments)
+    every = Pairs(*(np.concatenate(both) for both in zip(_columns(together), _columns(stated), strict=True)))
+    by_memories = Network.of(nodes, together)
+    return Whole(
+        nodes=nodes,
+        memories=np.bincount(np.searchsorted(nodes, named[np.isin(named, nodes)]), minlength=len(nodes)),
+        first=first,
+        last=last,
+        places=places[1][at],
+        type_places=kinds[at],
+        types=types,
+        together=by_memories,
+        stated=Network.of(nodes, stated),
+        linked=Network.of(nodes, every) if len(stated.left) else by_memories,
+    )
+
+
+def _columns(pairs: Pairs) -> tuple[Ints, Ints, Ints]:
+    return pairs.left, pairs.right, pairs.weight
+
+
+def _among(nodes: Ints, pairs: Pairs) -> Pairs:
+    inside = np.isin(pairs.left, nodes) & np.isin(pairs.right, nodes)
+    return Pairs(*(column[inside] for column in _columns(pairs)))
+
+
+def _names(kind: Kind) -> tuple[tuple[Ints, Ints], Ints, tuple[str, ...]]:
+    """All ids in order with their places by name, the places of their types, and the types."""
+    with connection.cursor() as cursor:
+        cursor.execute(_BY_NAME.format(type=kind.type_column, table=kind.table))
+        rows = cursor.fetchall()
+    ids = np.array([pk for pk, _ in rows], np.int64)
+    types = tuple(sorted({name for _, name in rows}))
+    at = {name: place for place, name in enumerate(types)}
+    type_places = np.array([at[name] for _, name in rows], np.int64)
+    order = np.argsort(ids)
+    return (ids[order], order), type_places[order], types
+
+
+def _seen(
+    nodes: Ints, named: Ints, moments: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """When the first and the last memory that names each node is from; not a number where there is none."""
+    first, last = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
+    order = np.lexsort((moments, named))
+    values, begins = np.unique(named[order], return_index=True)
+    ends = np.r_[begins[1:], len(named)]
+    kept = np.isin(values, nodes)
+    at = np.searchsorted(nodes, values[kept])
+    if len(named):
+        first[at] = moments[order][begins[kept]]
+        last[at] = moments[order][ends[kept] - 1]
+    return first, last
+
+
+def ids_named_like(kind: Kind, part: str) -> Ints:
+    """Nodes that have a text in their name or in an alias, whoever may know of them."""
+    escaped = part.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    with connection.cursor() as cursor:
+        cursor.execute(_NAMED.format(table=kind.table), {"part": f"%{escaped}%"})
+        return np.array([pk for (pk,) in cursor.fetchall()], np.int64)

@@ -1,0 +1,205 @@
+"""A neighbourhood as a picture: nodes that are links, lines between them. Pure."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from explorer.graph.neighbourhood import Neighbourhood
+
+Key = TypeVar("Key", bound=Hashable)
+
+# Between two names of a side, and above the first and below the last.
+ROW = 21
+MARGIN = 26
+LEAST_HEIGHT = 340
+# How far from the middle, in percent of the width, and of half the height.
+_RING = (27.0, 1.0)
+_INNER_RING = (13.0, 0.62)
+_OUTER_RING = (30.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """`x` in percent, `y` in pixels. The name stands on the side that faces out."""
+
+    x: float
+    y: float
+    is_left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout(Generic[Key]):
+    height: int
+    middle: Spot
+    spots: dict[Key, Spot]
+
+
+def place(first: Sequence[Key], second: Sequence[tuple[Key, Key]] = ()) -> Layout[Key]:
+    """`first` stand next to the middle in their order, `second` outside, each near the one of them that it hangs on."""
+    if second:
+        # Next to what they hang on: lines then seldom cross.
+        turn = {key: n for n, key in enumerate(first)}
+        outside = [key for key, _ in sorted(second, key=lambda pair: turn[pair[1]])]
+        rings = [(list(first), _INNER_RING), (outside, _OUTER_RING)]
+    else:
+        rings = [(list(first), _RING)]
+    rows = max((math.ceil(len(keys) / 2) / share for keys, (_, share) in rings), default=0)
+    height = max(LEAST_HEIGHT, math.ceil(rows * ROW) + 2 * MARGIN)
+    spots: dict[Key, Spot] = {}
+    for keys, (across, share) in rings:
+        spots |= _ring(keys, across, share * (height - 2 * MARGIN), height / 2)
+    return Layout(height, Spot(50.0, height / 2, is_left=False), spots)
+
+
+def _ring(keys: list[Key], across: float, height: float, center: float) -> dict[Key, Spot]:
+    """Down the right side, then up the left one: an ellipse, its points at equal heights apart."""
+    right = math.ceil(len(keys) / 2)
+    sides = [(keys[:right], False), (keys[right:][::-1], True)]
+    spots = {}
+    for side, is_left in sides:
+        step = height / max(len(side), 1)
+        for n, key in enumerate(side):
+            down = (n + 0.5) * step - height / 2
+            out = across * math.sqrt(max(0.0, 1 - (2 * down / height) ** 2))
+            spots[key] = Spot(round(50 - out if is_left else 50 + out, 2), round(center + down, 1), is_left)
+    return spots
+
+
+# How much of a name there is room for, in a wide drawing, a middling one and a narrow one. Two rings share it.
+_ONLY = (27, 18, 11)
+_OUTER = (22, 16, 8)
+_INNER = (18, 13, 5)
+_COLOURS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnNode:
+    """`x` is in percent. `colour` numbers the type, 0 where there are too many types to tell them apart."""
+
+    url: str
+    name: str
+    # As it is written in a wide drawing, a middling one and a narrow one.
+    labels: tuple[str, str, str]
+    x: str
+    y: str
+    radius: str
+    colour: int
+    anchor: str
+    shift: str
+    is_middle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLine:
+    x1: str
+    y1: str
+    x2: str
+    y2: str
+    # From 1 to 4.
+    width: int
+    is_stated: bool
+    is_spoke: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LegendItem:
+    label: str
+    colour: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    height: int
+    nodes: tuple[DrawnNode, ...]
+    lines: tuple[DrawnLine, ...]
+    legend: tuple[LegendItem, ...]
+    # Whether a line stands for what is stated, or for memories in common alone.
+    has_stated: bool
+    has_together: bool
+
+
+def build_drawing(around: Neighbourhood, told: Mapping[int, tuple[str, str]]) -> Drawing:
+    """`told` has the address of each node, and what its link is called."""
+    first = [one.term.id for one in around.drawn if one.level == 1]
+    second = [(one.term.id, one.parent) for one in around.drawn if one.level == 2]
+    layout = place(first, second)
+    spots = {around.center.id: layout.middle, **layout.spots}
+    colours = _colours(around)
+    most = max((one.bond.evidence for one in around.drawn), default=1) or 1
+    nodes = [
+        DrawnNode(
+            url=told[one.term.id][0],
+            name=told[one.term.id][1],
+            labels=_labels(one.term.label, _ONLY if not second else _INNER if one.level == 1 else _OUTER),
+            x=f"{spots[one.term.id].x:g}%",
+            y=f"{spots[one.term.id].y:g}",
+            radius=f"{3.5 + 4 * math.sqrt(one.bond.evidence / most):.1f}",
+            colour=colours.get(one.term.type, 0),
+            anchor="end" if spots[one.term.id].is_left else "start",
+            shift="-12" if spots[one.term.id].is_left else "12",
+        )
+        for one in around.drawn
+    ]
+    lines = [
+        _line(spots[line.source], spots[line.target], line.bond.evidence / most, stated=bool(line.bond.ties),
+              spoke=around.center.id in (line.source, line.target))
+        for line in around.lines
+    ]  # fmt: skip
+    return Drawing(
+        height=layout.height,
+        nodes=(_middle(around, layout.middle, colours), *nodes),
+        # Spokes are drawn over what runs between others, and what is stated over what is not.
+        lines=tuple(sorted(lines, key=lambda line: (line.is_spoke, line.is_stated, line.width))),
+        legend=_legend(around, colours),
+        has_stated=any(line.is_stated for line in lines),
+        has_together=not all(line.is_stated for line in lines),
+    )
+
+
+def _middle(around: Neighbourhood, spot: Spot, colours: Mapping[str, int]) -> DrawnNode:
+    center = around.center
+    return DrawnNode(
+        url="",
+        name="",
+        labels=_labels(center.label, _ONLY),
+        x=f"{spot.x:g}%",
+        y=f"{spot.y:g}",
+        radius="10",
+        colour=colours.get(center.type, 0),
+        anchor="middle",
+        shift="0",
+        is_middle=True,
+    )
+
+
+def _line(one: Spot, other: Spot, share: float, *, stated: bool, spoke: bool) -> DrawnLine:
+    return DrawnLine(
+        x1=f"{one.x:g}%",
+        y1=f"{one.y:g}",
+        x2=f"{other.x:g}%",
+        y2=f"{other.y:g}",
+        width=1 + min(3, int(4 * math.sqrt(share))),
+        is_stated=stated,
+        is_spoke=spoke,
+    )
+
+
+def _colours(around: Neighbourhood) -> dict[str, int]:
+    """A colour for each of the types that most of the nodes have."""
+    counts: dict[str, int] = {}
+    for term in (around.center, *(one.term for one in around.drawn)):
+        counts[term.type] = counts.get(term.type, 0) + 1
+    common = sorted(counts, key=lambda name: (-counts[name], name))[:_COLOURS]
+    return {name: n for n, name in enumerate(common, 1)}
+
+
+def _legend(around: Neighbourhood, colours: Mapping[str, int]) -> tuple[LegendItem, ...]:
+    types = {term.type for term in (around.center, *(one.term for one in around.drawn))}
+    items = [LegendItem(name or "no type", n) for name, n in colours.items()]
+    return (*items, *([LegendItem("others", 0)] if types - colours.keys() else []))
+
+
+def _labels(label: str, lengths: tuple[int, int, int]) -> tuple[str, str, str]:
+    wide, middling, narrow = (label if len(label) <= most else f"{label[: most - 1].rstrip()}…" for most in lengths)
+    return wide, middling, narrow

@@ -1,0 +1,16 @@
+"""The addresses of entities, concepts and what links them."""
+
+from django.urls import path
+
+from explorer.graph import views
+from explorer.graph.queries import CONCEPT, ENTITY
+
+app_name = "graph"
+urlpatterns = [
+    path("graph/", views.table, {"kind": ENTITY}, name="entities"),
+    path("graph/concepts/", views.table, {"kind": CONCEPT}, name="concepts"),
+    path("graph/entity/<path:ref>/", views.node, {"kind": ENTITY}, name="entity"),
+    path("graph/concept/<path:ref>/", views.node, {"kind": CONCEPT}, name="concept"),
+    path("graph/relationship/<int:relationship_id>/", views.relationship, name="relationship"),
+    path("graph/path/", views.path_between, name="path"),
+]

@@ -1,0 +1,359 @@
+"""The histogram as a picture: bars, ticks and the chosen stretch, in percent of a plot that may have any width.
+
+Percentages, and no viewBox: the picture then fits any screen and nothing in it is stretched. Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+
+from explorer.links import explore_url
+from search.facets import DateBuckets
+from search.histogram import Bar, Histogram
+from search.query import Interval, SearchQuery
+from text.formatting import MONTHS, day_text, local_time, number, spoken_number
+
+# Below this a bar of one memory beside one of ten thousand could not be seen.
+_LEAST_HEIGHT = 2.0
+_BAR_SHARE = 0.86
+_MOST_TICKS = 16
+_NARROW_TICKS = 6
+_INSTANT, _MINUTE, _SECOND = timedelta(microseconds=1), timedelta(minutes=1), timedelta(seconds=1)
+
+INTERVAL_LABELS = {
+    Interval.AUTO: "auto",
+    Interval.HOUR: "hour",
+    Interval.DAY: "day",
+    Interval.WEEK: "week",
+    Interval.MONTH: "month",
+    Interval.QUARTER: "quarter",
+    Interval.YEAR: "year",
+}
+QUICK_RANGES = (
+    ("7d", "7 d", "Last 7 days", "last_7d"),
+    ("30d", "30 d", "Last 30 days", "last_30d"),
+    ("90d", "90 d", "Last 90 days", "last_90d"),
+    ("1y", "1 y", "Last year", "last_year"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlotBar:
+    """One bar: `all` without the date filter, drawn pale; `now` within it, drawn over that in colour."""
+
+    id: str
+    url: str
+    name: str
+    label: str
+    first: str
+    last: str
+    all: str
+    now: str
+    slot_x: str
+    slot_width: str
+    x: str
+    width: str
+    all_y: str
+    all_height: str
+    now_y: str
+    now_height: str
+    empty: bool
+    partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    left: str
+    label: str
+    # Shown on a narrow screen too.
+    major: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QuickRange:
+    label: str
+    name: str
+    count: str
+    url: str
+    current: bool
+    empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A keyboard slider on one end of the chosen stretch. `value` counts bars."""
+
+    end: str
+    name: str
+    value: int
+    left: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    value: str
+    label: str
+    selected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DateFields:
+    """What the two date fields hold: the same period as was asked for, by the clock of the zone.
+
+    `type` and `step` are those of both inputs. `asked` is what was written, for a field that nobody changes.
+    """
+
+    type: str = "date"
+    step: str = ""
+    first: str = ""
+    last: str = ""
+    asked_first: str = ""
+    asked_last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    caption: str
+    bars: tuple[PlotBar, ...] = ()
+    ticks: tuple[Tick, ...] = ()
+    ranges: tuple[QuickRange, ...] = ()
+    reset_url: str = ""
+    dates: DateFields = DateFields()
+    intervals: tuple[Option, ...] = ()
+    handles: tuple[Handle, ...] = ()
+    chosen_left: str = ""
+    chosen_width: str = ""
+    last_index: int = 0
+    note: str = ""
+    unavailable: str = ""
+    # Whether to speak of "within the dates" beside the number without them.
+    filtered: bool = False
+    # Whether the numbers are lower bounds.
+    at_least: bool = False
+
+
+def build_plot(
+    query: SearchQuery, histogram: Histogram, ranges: DateBuckets | None, zone: tzinfo, now: datetime
+) -> Plot:
+    """The picture of a histogram under a query."""
+    chosen = _chosen_bars(query, histogram.bars, zone, now)
+    return Plot(
+        caption=_caption(histogram),
+        bars=_bars(query, histogram),
+        ticks=_ticks(histogram),
+        ranges=_ranges(query, ranges, at_least=histogram.at_least),
+        reset_url=explore_url(query.without("date")) if query.has_dates else "",
+        dates=build_date_fields(query, zone, now),
+        intervals=tuple(
+            Option("" if interval == Interval.AUTO else interval.value, label, query.bucket == interval)
+            for interval, label in INTERVAL_LABELS.items()
+        ),
+        handles=_handles(histogram.bars, chosen),
+        chosen_left=_percent(chosen[0], len(histogram.bars)) if query.has_dates and chosen else "",
+        chosen_width=_percent(chosen[1] - chosen[0] + 1, len(histogram.bars)) if query.has_dates and chosen else "",
+        last_index=max(0, len(histogram.bars) - 1),
+        note=_note(histogram),
+        unavailable=histogram.unavailable,
+        filtered=query.has_dates,
+        at_least=histogram.at_least,
+    )
+
+
+def build_date_fields(query: SearchQuery, zone: tzinfo, now: datetime) -> DateFields:
+    """Days where both ends are whole days of the zone, else minutes, else seconds.
+
+    What no picker can say, such as the hour that comes twice in autumn, stays as it was asked, in a field for text.
+    """
+    asked = query.date_from, query.date_to
+    if not any(asked):
+        return DateFields()
+    if not any("T" in text for text in asked):
+        return DateFields("date", "", *asked, *asked)
+    period = query.period(zone, now)
+    for first, last in _pickable(*period, zone):
+        # Read back, it must be the period that was asked for: a form without scripts sends what its fields show.
+        if query.between(first, last).period(zone, now) == period:
+            kind = "datetime-local" if "T" in first + last else "date"
+            has_seconds = max(len(first), len(last)) > len("2026-01-01T00:00")
+            return DateFields(kind, "1" if has_seconds else "", first, last, *asked)
+    return DateFields("text", "", *asked, *asked)
+
+
+def _pickable(start: datetime | None, end: datetime | None, zone: tzinfo) -> Iterator[tuple[str, str]]:
+    """A period as two pickers would write it, the coarsest first. `end` is the first instant out, `to` is included."""
+    first = local_time(start, zone) if start else None
+    lasts = [_before(end, span, zone) if end else None for span in (_INSTANT, _MINUTE, _SECOND)]
+    yield first.date().isoformat() if first else "", lasts[0].date().isoformat() if lasts[0] else ""
+    for last in lasts[1:]:
+        yield _picked(first), _picked(last)
+
+
+def _before(end: datetime, span: timedelta, zone: tzinfo) -> datetime:
+    return local_time(end - min(span, end - datetime.min.replace(tzinfo=UTC)), zone)
+
+
+def _picked(moment: datetime | None) -> str:
+    """As a browser writes it: without an offset, and seconds only where there are any."""
+    if moment is None:
+        return ""
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds" if moment.second else "minutes")
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.3f}%" if whole else "0%"
+
+
+def _bars(query: SearchQuery, histogram: Histogram) -> tuple[PlotBar, ...]:
+    peak = max((bar.all for bar in histogram.bars), default=0)
+    slots = len(histogram.bars)
+    drawn = []
+    for index, bar in enumerate(histogram.bars):
+        whole, inside = _height(bar.all, peak), _height(bar.count, peak)
+        drawn.append(
+            PlotBar(
+                id=f"bar-{bar.first}",
+                url=explore_url(query.between(bar.first, bar.last)),
+                name=_bar_name(bar, at_least=histogram.at_least),
+                label=bar.label,
+                first=bar.first[:16],
+                last=bar.last[:16],
+                all=number(bar.all, at_least=histogram.at_least),
+                now=number(bar.count, at_least=histogram.at_least),
+                slot_x=_percent(index, slots),
+                slot_width=_percent(1, slots),
+                x=_percent(index + (1 - _BAR_SHARE) / 2, slots),
+                width=_percent(_BAR_SHARE, slots),
+                all_y=f"{100 - whole:.2f}%",
+                all_height=f"{whole:.2f}%",
+                now_y=f"{100 - inside:.2f}%",
+                now_height=f"{inside:.2f}%",
+                empty=not bar.all,
+                partial=bar.partial,
+            )
+        )
+    return tuple(drawn)
+
+
+def _height(count: int, peak: int) -> float:
+    return max(_LEAST_HEIGHT, 100 * count / peak) if count else 0.0
+
+
+def _bar_name(bar: Bar, *, at_least: bool) -> str:
+    """What a click gives, in words; a bar that the dates cut through also says what is left of it."""
+    name = f"{bar.label}: {spoken_number(bar.all, at_least=at_least)}"
+    return f"{name}, {spoken_number(bar.count, at_least=at_least)} within the dates" if bar.partial else name
+
+
+def _day(text: str) -> date:
+    return date.fromisoformat(text[:10])
+
+
+def _caption(histogram: Histogram) -> str:
+    """When, by what, and where it peaks: "Jan 2018 – Dec 2023, by quarter · peak 20 in Jan–Mar 2019"."""
+    filled = [bar for bar in histogram.bars if bar.count] or [bar for bar in histogram.bars if bar.all]
+    if not filled:
+        return "No dates to draw"
+    by = f"by {histogram.interval.value}" if histogram.step == 1 else f"by {histogram.step} years"
+    spread = _spread(filled[0], filled[-1], histogram)
+    if histogram.peak is None or not histogram.peak.count:
+        return f"{spread}, {by} · none within the dates"
+    peak = number(histogram.peak.count, at_least=histogram.at_least)
+    at = {Interval.HOUR: "at", Interval.DAY: "on"}.get(histogram.interval, "in")
+    return f"{spread}, {by} · peak {peak} {at} {histogram.peak.label}"
+
+
+def _spread(first: Bar, last: Bar, histogram: Histogram) -> str:
+    start, end = _day(first.first), _day(last.last)
+    if histogram.interval == Interval.YEAR:
+        return str(start.year) if start.year == end.year else f"{start.year} – {end.year}"
+    if histogram.interval in {Interval.QUARTER, Interval.MONTH}:
+        texts = [f"{MONTHS[day.month - 1]} {day.year}" for day in (start, end)]
+    else:
+        texts = [day_text(day) for day in (start, end)]
+    return texts[0] if texts[0] == texts[1] else " – ".join(texts)
+
+
+def _note(histogram: Histogram) -> str:
+    if histogram.coarsened_from is None:
+        return ""
+    wanted = INTERVAL_LABELS[histogram.coarsened_from]
+    return f"By {wanted} would be too many bars, so they are by {INTERVAL_LABELS[histogram.interval]}."
+
+
+def _ranges(query: SearchQuery, buckets: DateBuckets | None, *, at_least: bool) -> tuple[QuickRange, ...]:
+    if buckets is None:
+        return ()
+    links = []
+    for since, label, name, attribute in QUICK_RANGES:
+        count: int = getattr(buckets, attribute)
+        current = query.since == since and not (query.date_from or query.date_to)
+        target = query.without("date") if current else query.without("date").but(since=since)
+        spoken = f"{name}: {spoken_number(count, at_least=at_least)}"
+        shown = number(count, at_least=at_least)
+        links.append(QuickRange(label, spoken, shown, explore_url(target), current, not count))
+    return tuple(links)
+
+
+def _chosen_bars(query: SearchQuery, bars: tuple[Bar, ...], zone: tzinfo, now: datetime) -> tuple[int, int] | None:
+    """The first and last bar that the dates asked for touch; without dates, all of them."""
+    if not bars:
+        return None
+    start, end = query.period(zone, now)
+    # Bars of hours carry the time; compared as local text, since both are in the viewer's zone.
+    size = 16 if "T" in bars[0].first else 10
+    begin = local_time(start, zone).isoformat()[:size] if start else ""
+    # `end` is the first instant that is out again.
+    finish = _before(end, _INSTANT, zone).isoformat()[:size] if end else "\uffff"
+    touched = [i for i, bar in enumerate(bars) if bar.last[:size] >= begin and bar.first[:size] <= finish]
+    return (touched[0], touched[-1]) if touched else None
+
+
+def _handles(bars: tuple[Bar, ...], chosen: tuple[int, int] | None) -> tuple[Handle, ...]:
+    if not bars:
+        return ()
+    first, last = chosen or (0, len(bars) - 1)
+    return (
+        Handle("from", "First bar", first, _percent(first, len(bars)), bars[first].label),
+        Handle("to", "Last bar", last, _percent(last + 1, len(bars)), bars[last].label),
+    )
+
+
+def _ticks(histogram: Histogram) -> tuple[Tick, ...]:
+    """Labels under the bars where a larger unit of the calendar begins, thinned to what fits."""
+    bars = histogram.bars
+    places = [(i, text) for i, bar in enumerate(bars) if (text := _tick_label(bar, histogram.interval, i == 0))]
+    step = -(-len(places) // _MOST_TICKS) or 1
+    places = places[::step]
+    wide = -(-len(places) // _NARROW_TICKS) or 1
+    # A label runs to the right of its bar: none that would run over the edge.
+    return tuple(
+        Tick(_percent(i, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars))
+        for n, (i, text) in enumerate(places)
+        if i <= 0.97 * len(bars)
+    )
+
+
+def _tick_label(bar: Bar, interval: Interval, is_first: bool) -> str:
+    day = _day(bar.first)
+    match interval:
+        case Interval.HOUR:
+            hour = bar.first[11:16]
+            return _short_day(day) if hour == "00:00" else hour if hour in {"06:00", "12:00", "18:00"} else ""
+        case Interval.DAY:
+            return _short_day(day) if day.weekday() == 0 or (is_first and day.weekday() < 5) else ""
+        case Interval.WEEK:
+            return _month_or_year(day) if day.day <= 7 else ""
+        case Interval.MONTH:
+            return _month_or_year(day) if day.month in {1, 4, 7, 10} else ""
+        case Interval.QUARTER:
+            return str(day.year) if day.month == 1 else ""
+    return str(day.year)
+
+
+def _short_day(day: date) -> str:
+    return f"{day.day} {MONTHS[day.month - 1]}"
+
+
+def _month_or_year(day: date) -> str:
+    return str(day.year) if day.month == 1 else MONTHS[day.month - 1]

@@ -1,0 +1,396 @@
+"""Memories one by one as JSON, and the health of the site. Thin: records say what may come in, services write."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from ninja import Router
+from ninja.params.functions import Query
+from ninja.responses import Status
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from access.keys import ApiRequest, allowed, known_viewer
+from access.viewer import Viewer
+from explorer.status import SiteStatus, site_status
+from memories.checks import database_answers
+from memories.models import Memory
+from memories.queries import MemoryDetail, MemoryTitle, memory_detail
+from memories.records import MemoryChanges, StrictMemoryRecord, unstorable
+from memories.services import MemoryNotFound, memory_create, memory_delete, memory_restore, memory_update
+from memories.validation import refuse
+from search.engines.health import index_health
+from search.query import Problem, QueryError
+from web.errors import GUARDED, errors
+from web.middleware import outage_response
+from web.version import VERSION
+
+router = Router()
+health_router = Router()
+
+
+def _storable(text: str) -> str:
+    if reason := unstorable(text):
+        raise refuse(reason.removeprefix("text: "))
+    return text
+
+
+Reason = Annotated[str, AfterValidator(_storable)]
+_WHY = "Why, for the audit trail."
+WHY: Any = Query("", max_length=1_000, description=_WHY)
+WHY_DELETED: Any = Query("Deleted through the API.", max_length=1_000, description=_WHY)
+
+
+class MemoryPatch(MemoryChanges):
+    """What to change. What is not named stays; a list that is named takes the place of the one there is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keeps_its_number(cls, data: Any) -> Any:
+        # In a record `id` is the id elsewhere; whoever sends back what a GET answered means the number.
+        if isinstance(data, dict) and "id" in data:
+            raise refuse("id: cannot be changed; external_id is its id in the system it came from")
+        return data
+
+
+# --- what is answered --------------------------------------------------------------------------------------------
+
+
+class CategoryReply(BaseModel):
+    path: str = Field(description="The slug path, which filters take.")
+    names: list[str] = Field(description="The names along the path.")
+
+
+class TermReply(BaseModel):
+    value: str = Field(description="What filters take.")
+    name: str
+    type: str
+
+
+class MemoryName(BaseModel):
+    """A memory as another one names it."""
+
+    id: int
+    title: str
+    memory_type: str
+    state: str
+    created_at: datetime
+
+
+class LinkReply(BaseModel):
+    """A link that the memory's record names; `memory` is null where it leads outside, or where the key may not see."""
+
+    rel: str
+    target: str
+    url: str
+    memory: MemoryName | None
+
+
+class BacklinkReply(BaseModel):
+    rel: str
+    memory: MemoryName
+
+
+class RelationshipReply(BaseModel):
+    """A fact between two entities that the memory bears out."""
+
+    source: str
+    type: str
+    target: str
+    fact: str
+    confidence: float | None
+
+
+class MemoryReply(BaseModel):
+    """A memory with everything about it."""
+
+    id: int
+    url: str = Field(description="The page of the memory.")
+    project: str
+    memory_type: str
+    title: str
+    summary: str
+    content: str
+    tags: list[str]
+    categories: list[CategoryReply]
+    concepts: list[TermReply]
+    entities: list[TermReply]
+    state: str
+    state_reason: str
+    pinned: bool
+    importance: float | None
+    confidence: float | None
+    authors: list[str]
+    agent: str
+    session: str = Field(description="The id of the session it came out of, in its agent's words.")
+    source: str
+    source_uri: str
+    external_id: str
+    created_at: datetime
+    happened_at: datetime | None
+    updated_at: datetime
+    valid_from: datetime | None
+    valid_to: datetime | None
+    superseded_by: MemoryName | None
+    supersedes: list[MemoryName]
+    links: list[LinkReply]
+    backlinks: list[BacklinkReply]
+    relationships: list[RelationshipReply]
+
+
+class Written(BaseModel):
+    """What a write came to. `memory` is null for a key that may write and not read."""
+
+    id: int
+    state: str
+    updated_at: datetime
+    url: str
+    memory: MemoryReply | None
+
+
+class IndexState(BaseModel):
+    """The search index beside the database."""
+
+    state: Literal["ready", "missing", "off"] = Field(
+        description="`missing`: the database answers in its place. `off`: SEARCH_ENGINE does without one."
+    )
+    lag_seconds: float = Field(0, description="With a key: how long the oldest change has waited to be taken in.")
+    waiting: int = Field(0, description="With a key that sees every project: how many changes wait.")
+    left_out: list[int] = Field(
+        default_factory=list,
+        description="With a key that sees every project: memories that no search finds, because a date of theirs is "
+        "infinite, which only SQL by hand can make it. Give them a real one.",
+    )
+
+
+class ModelState(BaseModel):
+    """A model that texts are embedded by."""
+
+    name: str
+    state: Literal["serving", "building"] = Field(
+        description="`serving`: searches ask it. `building`: it takes the other one's place once it has embedded all."
+    )
+    embedded: int = Field(description="Memories that can be found by it as they are now.")
+
+
+class EmbeddingState(BaseModel):
+    """Search by meaning."""
+
+    ready: bool = Field(description="Whether searches go by meaning now.")
+    reason: str = Field("", description="Why they do not.")
+    models: list[ModelState] = Field(description="The model that serves, and one that is building.")
+
+
+class Health(BaseModel):
+    """Whether the site is well; with a key also what there is, of what the key may see."""
+
+    status: str
+    database: str
+    engine: str
+    index: IndexState
+    version: str
+    memories: int = Field(0, description="With a key: memories that it may see.")
+    revision: int = Field(0, description="With a key that sees every project: it rises with every change.")
+    pending_embeddings: int = Field(0, description="With a key: memories that are yet to be made findable by meaning.")
+    pending_vocabulary: int = Field(
+        0, description="With a key that sees every project: entities and relationships that are yet to be made so."
+    )
+    embeddings: EmbeddingState | None = Field(None, description="With a key: search by meaning.")
+
+
+# --- operations --------------------------------------------------------------------------------------------------
+
+
+@health_router.get(
+    "/health", auth=None, response={200: Health, **errors(401, 422, 429)}, exclude_unset=True, operation_id="health"
+)
+def health(request: HttpRequest) -> Health | HttpResponse:
+    """Whether the site answers, for anybody; with a key also what is in it."""
+    only_parameters(request)
+    if not database_answers():
+        return outage_response(request)
+    viewer = known_viewer(request)
+    known = {} if viewer is None else _known(site_status(viewer))
+    index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}
+    if viewer is None:
+        index = {"state": index["state"]}
+    engine = "postgres" if index["state"] != "ready" else settings.SEARCH_ENGINE
+    return Health(status="ok", database="ok", engine=engine, index=IndexState(**index), version=VERSION, **known)
+
+
+def _known(status: SiteStatus) -> dict[str, Any]:
+    models = [ModelState(name=one.name, state=one.state, embedded=one.embedded) for one in status.models]
+    meaning = EmbeddingState(ready=not status.not_ready, reason=status.not_ready, models=models)
+    of_all_projects = {"revision": status.revision, "pending_vocabulary": status.pending_vocabulary}
+    return {
+        "memories": status.memories,
+        "pending_embeddings": status.pending,
+        "embeddings": meaning,
+        **{name: value for name, value in of_all_projects.items() if value is not None},
+    }
+
+
+@router.post(
+    "/memories",
+    response={201: Written, **errors(400, *GUARDED, 409, 411, 413, 415, 422)},
+    operation_id="memory_create",
+)
+def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Written]:
+    """Remember something. Only `content` is required; categories, concepts and entities are made where they are new."""
+    viewer = allowed(request, "write")
+    only_parameters(request)
+    written = _written(memory_create(record=record, viewer=viewer), viewer, request)
+    response["Location"] = reverse("api:memory", args=[written.id])
+    return Status(201, written)
+
+
+@router.get(
+    "/memories/{int:memory_id}",
+    response={200: MemoryReply, **errors(*GUARDED, 404, 422)},
+    operation_id="memory",
+    url_name="memory",
+)
+def read(request: ApiRequest, memory_id: int) -> MemoryReply:
+    """A memory with everything about it: content, facts, links, provenance, validity."""
+    viewer = allowed(request, "read")
+    only_parameters(request)
+    detail = memory_detail(viewer, storable_id(memory_id))
+    if detail is None:
+        raise MemoryNotFound(memory_id)
+    return memory_reply(detail, request)
+
+
+@router.patch(
+    "/memories/{int:memory_id}",
+    response={200: Written, **errors(400, *GUARDED, 404, 409, 411, 413, 415, 422)},
+    operation_id="memory_update",
+)
+def update(
+    request: ApiRequest,
+    memory_id: int,
+    changes: MemoryPatch,
+    reason: Reason = WHY,
+) -> Written:
+    """Change what the body names, and leave the rest. A list that is given takes the place of the one there is."""
+    viewer = allowed(request, "write")
+    only_parameters(request, "reason")
+    memory = memory_update(memory_id=storable_id(memory_id), changes=changes, viewer=viewer, reason=reason)
+    return _written(memory, viewer, request)
+
+
+@router.delete(
+    "/memories/{int:memory_id}",
+    response={200: Written, **errors(*GUARDED, 404, 422)},
+    operation_id="memory_delete",
+)
+def delete(
+    request: ApiRequest,
+    memory_id: int,
+    reason: Reason = WHY_DELETED,
+) -> Written:
+    """Delete a memory: it is kept in the state deleted, found only where that is asked for, and can be restored."""
+    viewer = allowed(request, "write")
+    only_parameters(request, "reason")
+    memory = memory_delete(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
+    return _written(memory, viewer, request)
+
+
+@router.post(
+    "/memories/{int:memory_id}/restore",
+    response={200: Written, **errors(*GUARDED, 404, 411, 422)},
+    operation_id="memory_restore",
+)
+def restore(request: ApiRequest, memory_id: int, reason: Reason = WHY) -> Written:
+    """Make a memory that was deleted, archived or superseded active again."""
+    viewer = allowed(request, "write")
+    only_parameters(request, "reason")
+    memory = memory_restore(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
+    return _written(memory, viewer, request)
+
+
+def only_parameters(request: HttpRequest, *known: str) -> None:
+    """A parameter that would do nothing is an error, as it is in a search."""
+    suggestion = f"the parameters are {', '.join(known)}" if known else "there are no parameters here"
+    unknown = [Problem(name[:60], "is not a parameter", suggestion) for name in request.GET if name not in known]
+    if unknown:
+        raise QueryError(unknown)
+
+
+def storable_id(memory_id: int) -> int:
+    """The id, which must be one that a memory can have."""
+    if memory_id >= 2**63:
+        raise MemoryNotFound(memory_id)
+    return memory_id
+
+
+# --- from memory to reply ----------------------------------------------------------------------------------------
+
+
+def _written(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
+    detail = memory_detail(viewer, memory.pk) if "read" in viewer.scopes else None
+    return Written(
+        id=memory.pk,
+        state=memory.state,
+        updated_at=memory.updated_at,
+        url=_url(memory.pk, request),
+        memory=detail and memory_reply(detail, request),
+    )
+
+
+def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
+    memory = detail.memory
+    return MemoryReply(
+        id=memory.pk,
+        url=_url(memory.pk, request),
+        project=memory.project.slug,
+        memory_type=memory.memory_type,
+        title=memory.title,
+        summary=memory.summary,
+        content=memory.content,
+        tags=memory.tags,
+        categories=[CategoryReply(path=node.path, names=list(node.names)) for node in detail.categories],
+        concepts=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.concepts],
+        entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.entities],
+        state=memory.state,
+        state_reason=memory.state_reason,
+        pinned=memory.pinned,
+        importance=memory.importance,
+        confidence=memory.confidence,
+        authors=memory.authors,
+        agent=memory.agent,
+        session=memory.session.external_id if memory.session else "",
+        source=memory.source,
+        source_uri=memory.source_uri,
+        external_id=memory.external_id,
+        created_at=memory.created_at,
+        happened_at=memory.happened_at,
+        updated_at=memory.updated_at,
+        valid_from=memory.valid_from,
+        valid_to=memory.valid_to,
+        superseded_by=detail.superseded_by and _named(detail.superseded_by),
+        supersedes=[_named(title) for title in detail.supersedes],
+        links=[
+            LinkReply(rel=x.rel, target=x.target, url=x.url, memory=x.memory and _named(x.memory)) for x in detail.links
+        ],
+        backlinks=[BacklinkReply(rel=rel, memory=_named(title)) for rel, title in detail.backlinks],
+        relationships=[
+            RelationshipReply(
+                source=str(fact.source),
+                type=fact.relationship_type,
+                target=str(fact.target),
+                fact=fact.fact,
+                confidence=fact.confidence,
+            )
+            for fact in detail.relationships
+        ],
+    )
+
+
+def _named(title: MemoryTitle) -> MemoryName:
+    return MemoryName.model_validate(title, from_attributes=True)
+
+
+def _url(memory_id: int, request: HttpRequest) -> str:
+    return request.build_absolute_uri(reverse("explorer:memory", args=[memory_id]))

@@ -1,0 +1,432 @@
+"""ExplorerContext: all that a template of the explorer may read. Turns (query, result) into labels, links and chips.
+
+No database and no request: whatever a page shows is computed here, and can be tested here.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, others_found
+from explorer.chips import Chip, build_chips
+from explorer.histogram_plot import Option, Plot, build_plot
+from explorer.http import Pager, PageSize, build_pager
+from explorer.links import Link, explore_url, memory_url, retag_url, values_url
+from explorer.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
+from search.baseline_counts import CorpusCounts
+from search.facets import FACET, STATES
+from search.query import Mode, Problem, SearchQuery, Sort
+from search.run import FacetPage, SearchResult, SearchWarning, WithoutFilter
+from search.unified.service import UnifiedResult, is_unified
+from search.why_not import Check, WhyNot
+from text.formatting import memories, number, plural, spoken_number
+
+_PAGE_SIZES = (25, 50, 100)
+
+SORT_LABELS = {
+    Sort.RELEVANCE: "Relevance",
+    Sort.NEWEST: "Newest first",
+    Sort.OLDEST: "Oldest first",
+    Sort.UPDATED: "Last updated",
+    Sort.TITLE: "Title A–Z",
+}
+MODE_LABELS = {
+    Mode.HYBRID: "Words and meaning",
+    Mode.KEYWORD: "Words",
+    Mode.SEMANTIC: "Meaning",
+    Mode.FACETED: "Filters, then words",
+    Mode.TAG: "Tags",
+    Mode.UNIFIED: "Memories, entities, relationships",
+}
+# Agents ask for the others; a page offers them where a link has them.
+_MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC, Mode.UNIFIED)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to tell above the results: what was wrong with a parameter, or what is worth knowing."""
+
+    text: str
+    parameter: str = ""
+    suggestion: str = ""
+    links: tuple[Link, ...] = ()
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyState:
+    message: str
+    without: tuple[Link, ...]
+    clear_url: str
+    corpus_is_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorerContext:
+    """The explore page."""
+
+    text: str
+    title: str
+    status: str
+    total: str
+    # How the total is read aloud, where that differs from how it is written.
+    total_name: str
+    noun: str
+    of_total: str
+    matched: str
+    url: str
+    hidden_note: Link | None
+    notices: tuple[Notice, ...]
+    chips: tuple[Chip, ...]
+    clear_url: str
+    panels: tuple[Panel, ...]
+    hidden: tuple[Pair, ...]
+    filter_count: int
+    plot: Plot | None
+    modes: tuple[Option, ...]
+    sorts: tuple[Option, ...]
+    hits: tuple[HitCard, ...]
+    # In place of hits, where entities and relationships are looked for as well.
+    results: tuple[ResultCard, ...]
+    pager: Pager | None
+    empty: EmptyState | None
+    # Where all that matches is retagged, for those who may.
+    retag: Link | None
+    # What a form sends that asks about this query.
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesContext:
+    """The page of all the values of one facet."""
+
+    key: str
+    label: str
+    title: str
+    status: str
+    heading: str
+    summary: str
+    rows: tuple[Row, ...]
+    hidden: tuple[Pair, ...]
+    search: str
+    search_hidden: tuple[Pair, ...]
+    here: str
+    # Where the form asks for this listing again; the form itself says what is ticked.
+    listing_url: str
+    sorts: tuple[Link, ...]
+    pager: Pager | None
+    notices: tuple[Notice, ...]
+    crumbs: tuple[Link, ...]
+    results_url: str
+    results_label: str
+    unavailable: str
+    chips: tuple[Chip, ...]
+    # Of one level of the tree: where the rest of it is, where it was cut.
+    more_url: str
+
+
+def build_context(
+    query: SearchQuery,
+    result: SearchResult,
+    corpus: CorpusCounts,
+    problems: Sequence[Notice] = (),
+    *,
+    together: UnifiedResult | None = None,
+    may_curate: bool = False,
+    zone: tzinfo = UTC,
+    now: datetime | None = None,
+) -> ExplorerContext:
+    """What the explore page says about an answer. `problems` tell of parameters that were left out, `together` is the
+    results of all kinds, where asked for.
+    """
+    zone = query.zone(zone)
+    pages = together.pages if together else result.pages
+    panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
+    chips = build_chips(query, result.labels)
+    plot = _plot(query, result, zone, now or datetime.now(UTC))
+    own_fields = {"q"} | ({"sort", "mode"} if corpus.total else set())
+    own_fields |= {"from", "to", "bucket"} if plot and plot.bars else set()
+    own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
+    controls = [row for panel in panels for row in panel.controls()]
+    return ExplorerContext(
+        text=query.text,
+        title=_title(query, result, chips),
+        status=_status(result),
+        total=number(result.total, at_least=result.at_least),
+        total_name=spoken_number(result.total, at_least=True) if result.at_least else "",
+        noun="memory" if result.total == 1 and not result.at_least else "memories",
+        of_total=f"of {corpus.total:,}" if result.total != corpus.total else "",
+        matched=_matched(result, together),
+        url=explore_url(query),
+        hidden_note=_hidden_note(query, result),
+        notices=(*problems, *(_warning_notice(query, pages, warning) for warning in result.warnings)),
+        chips=chips,
+        clear_url=explore_url(query.without_filters()),
+        panels=panels,
+        hidden=hidden_pairs(query, controls, own_fields),
+        filter_count=sum(len(chip.parts) for chip in chips),
+        plot=plot,
+        modes=_modes(query),
+        sorts=_sorts(query),
+        hits=build_cards(query, result, zone) if together is None else (),
+        results=build_result_cards(query, together, zone) if together else (),
+        pager=_pager(query, result, together),
+        # Where a filter could not be read, more is shown than was meant.
+        retag=_retag(query, result) if may_curate and not problems else None,
+        empty=_empty(query, result, corpus) if not (together.found if together else result.total) else None,
+        pairs=form_pairs(query),
+    )
+
+
+def build_values_context(
+    query: SearchQuery, page: FacetPage, corpus: CorpusCounts, notices: Iterable[Notice] = ()
+) -> ValuesContext:
+    """Everything that the page of a facet's values says."""
+    listing, spec = page.listing, page.facet.spec
+    rows = value_rows(query, page.facet, corpus.count, last_name_only=bool(listing.parent))
+    given = dict(listing.parameters())
+
+    def at(**changes: str) -> str:
+        return values_url(page.facet.key, query, {**given, "page": "", **changes})
+
+    def at_page(number: int) -> str:
+        return at(page="" if number == 1 else str(number))
+
+    warnings = (Notice(warning.message, suggestion=meant(warning)) for warning in page.warnings)
+    crumbs = _crumbs(query, page)
+    heading = crumbs[-1].label if crumbs else spec.label
+    values = plural(page.facet.distinct, "value", at_least=page.facet.at_least)
+    return ValuesContext(
+        key=page.facet.key,
+        label=spec.label,
+        title=f"{heading}: {values}",
+        status=values,
+        heading=heading,
+        summary=f"{values} in {memories(page.total, at_least=page.at_least)}",
+        rows=rows,
+        hidden=hidden_pairs(query, rows, ()),
+        search=listing.search,
+        search_hidden=(
+            *(Pair(k, v) for k, v in query.but(sort=None, page_size=25).parameters()),
+            *(Pair(k, v) for k, v in given.items() if k not in {"search", "page"}),
+        ),
+        here=at(page=given.get("page", "")),
+        listing_url=values_url(page.facet.key, SearchQuery(), given),
+        sorts=(
+            Link("Most first", at(sort=""), current=listing.sort == "count"),
+            Link("A–Z", at(sort="name"), current=listing.sort == "name"),
+        ),
+        pager=_values_pager(page, at_page),
+        notices=(*notices, *warnings),
+        crumbs=crumbs,
+        results_url=explore_url(query),
+        results_label=f"Show {memories(page.total, at_least=page.at_least)}",
+        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} has such a name here."),
+        chips=build_chips(query, page.labels),
+        more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
+    )
+
+
+def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
+    """A notice for each parameter that could not be read. It was left out, and the rest was answered."""
+    return tuple(
+        Notice(
+            text=problem.message,
+            parameter=problem.parameter,
+            suggestion=_sentence(problem.suggestion, problem.did_you_mean),
+            is_error=True,
+        )
+        for problem in problems
+    )
+
+
+def _title(query: SearchQuery, result: SearchResult, chips: tuple[Chip, ...]) -> str:
+    parts = [memories(result.total, at_least=result.at_least)]
+    if query.text:
+        parts.append(query.text if len(query.text) <= 60 else query.text[:60] + "…")
+    parts += [chip.text for chip in chips[:3]]
+    return " · ".join(parts)
+
+
+def _status(result: SearchResult) -> str:
+    if not result.total:
+        return "No memory matches"
+    text = memories(result.total)
+    return f"At least {text}" if result.at_least else text
+
+
+def _matched(result: SearchResult, together: UnifiedResult | None) -> str:
+    took = f"{result.took_ms:,.0f} ms"
+    if together is not None:
+        took = f"{others_found(together)} · {took}"
+    return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
+
+
+def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
+    """Of what is only known to be at least so many, nobody could say what would be changed."""
+    return None if result.at_least or not result.total else Link(f"Retag all {number(result.total)}", retag_url(query))
+
+
+def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
+    if not result.hidden:
+        return None
+    shown = query.but(state=tuple(sorted(set(STATES) - {"deleted"})))
+    hidden = number(result.hidden, at_least=result.hidden_at_least)
+    return Link("show", explore_url(shown), count=f"{hidden} hidden: archived or superseded")
+
+
+def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
+    """A warning, with what may have been meant as links."""
+    links: tuple[Link, ...] = ()
+    if warning.parameter in FACET:
+        # Of a facet that nothing is chosen in, it is the words that may have been meant so.
+        is_chosen = query.selection(warning.parameter).restricts
+        base = query if is_chosen else query.but(text="")
+        kind = "" if is_chosen else f"{FACET[warning.parameter].label.lower()} "
+        links = tuple(
+            Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Look for {kind}{name} instead")
+            for name in warning.did_you_mean
+        )
+    if warning.parameter == "q":
+        links = tuple(
+            Link(text, explore_url(query.but(text=text)), f"Look for {text} instead") for text in warning.did_you_mean
+        )
+    if warning.parameter == "page" and query.page > pages:
+        last = query.model_copy(update={"page": pages})
+        return Notice(warning.message, links=(Link(f"Go to page {pages:,}", explore_url(last)),))
+    return Notice(
+        warning.message,
+        suggestion="Did you mean" if links else meant(warning),
+        links=links,
+    )
+
+
+def meant(warning: SearchWarning) -> str:
+    """What may have been meant, as a sentence."""
+    return f"Did you mean {' or '.join(warning.did_you_mean)}?" if warning.did_you_mean else ""
+
+
+def _sentence(suggestion: str, did_you_mean: tuple[str, ...]) -> str:
+    """What to write, as a sentence; what may have been meant comes first."""
+    meant = f"Did you mean {' or '.join(did_you_mean)}? " if did_you_mean else ""
+    return f"{meant}{suggestion[:1].upper()}{suggestion[1:]}.".replace("..", ".") if suggestion else meant.rstrip()
+
+
+def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime) -> Plot | None:
+    if result.histogram is None:
+        return None
+    return build_plot(query, result.histogram, result.quick_ranges, zone, now)
+
+
+def _sorts(query: SearchQuery) -> tuple[Option, ...]:
+    """The orders. The one that the query has by itself is sent as nothing, so that it stays out of the URL."""
+    natural = Sort.RELEVANCE if query.text else Sort.NEWEST
+    if is_unified(query):
+        return (Option("", SORT_LABELS[natural], selected=True),)
+    offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
+    return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)
+
+
+def _modes(query: SearchQuery) -> tuple[Option, ...]:
+    """The ways to look for a text. The default is sent as nothing, so that it stays out of the URL."""
+    default = SearchQuery().mode
+    offered = [mode for mode in Mode if mode in _MODES_OFFERED or mode is query.mode]
+    return tuple(Option("" if m is default else m.value, MODE_LABELS[m], m is query.mode) for m in offered)
+
+
+def _pager(query: SearchQuery, result: SearchResult, together: UnifiedResult | None) -> Pager | None:
+    """Nothing where all there is fits on the smallest page."""
+    total, pages, at_least = result.total, result.pages, result.at_least
+    if together is not None:
+        total, pages, at_least = together.found, together.pages, False
+    if total <= min(_PAGE_SIZES[0], query.page_size):
+        return None
+    sizes = tuple(
+        PageSize(str(size), explore_url(query.but(page_size=size)), size == query.page_size) for size in _PAGE_SIZES
+    )
+
+    def at(page: int) -> str:
+        return explore_url(query.model_copy(update={"page": page}))
+
+    return build_pager(query.page, pages, query.page_size, total, at, sizes, at_least=at_least)
+
+
+def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> EmptyState:
+    what = [f"the words “{query.text}”"] if query.text else []
+    what += [chip.text for chip in build_chips(query, result.labels)]
+    return EmptyState(
+        message=f"Nothing matches {', '.join(what)}." if what else "There are no memories to show.",
+        without=tuple(
+            Link(without.label, explore_url(without.query) if without.count else "", count=_without_count(without))
+            for without in result.without
+        ),
+        clear_url=explore_url(query.without_filters().but(text="")) if what else "",
+        corpus_is_empty=not corpus.total,
+    )
+
+
+def _without_count(without: WithoutFilter) -> str:
+    return number(without.count, at_least=without.at_least)
+
+
+def _crumbs(query: SearchQuery, page: FacetPage) -> tuple[Link, ...]:
+    """The way down to one level of the tree. The path is a slug path, so it spells its ancestors."""
+    if not page.listing.parent:
+        return ()
+    parts = page.listing.parent.split("/")
+    paths = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+    # What is listed is called by the names along its path; where nothing is, the path itself has to do.
+    names = page.facet.values[0].label.split(" / ")[:-1] if page.facet.values else parts
+    names = names if len(names) == len(parts) else parts
+    levels = [Link(n, values_url("category", query, {"parent": p})) for n, p in zip(names, paths, strict=True)]
+    return (Link("All", values_url("category", query)), *levels[:-1], Link(names[-1], "", current=True))
+
+
+def _values_pager(page: FacetPage, at: Callable[[int], str]) -> Pager | None:
+    if page.pages == 1:
+        return None
+    return build_pager(
+        page.listing.page, page.pages, page.listing.page_size, page.facet.distinct, at, at_least=page.facet.at_least
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictContext:
+    """What the page may read. `memory` is None until one was asked about."""
+
+    text: str
+    pairs: tuple[Pair, ...]
+    back_url: str
+    notices: tuple[Notice, ...]
+    chips: tuple[Chip, ...]
+    memory: Link | None = None
+    sentence: str = ""
+    matches: bool = False
+    page: Link | None = None
+    checks: tuple[Check, ...] = ()
+    # Whether to say that of some checks one is enough.
+    has_either: bool = False
+
+
+def build_verdict(query: SearchQuery, found: WhyNot | None, notices: Iterable[Notice]) -> VerdictContext:
+    """Everything that the page says of a query and one memory."""
+    text, pairs = query.text, form_pairs(query)
+    if found is None:
+        return VerdictContext(text, pairs, explore_url(query), tuple(notices), build_chips(query, {}))
+    page = None
+    if found.page is not None:
+        there = query.model_copy(update={"page": found.page})
+        page = Link(f"Go to page {found.page:,}", f"{explore_url(there)}#hit-{found.id}")
+    return VerdictContext(
+        text,
+        pairs,
+        explore_url(query),
+        (*notices, *(Notice(note) for note in found.notes)),
+        build_chips(query, found.labels),
+        memory=Link(found.title, memory_url(found.id, query), f"#{found.id}"),
+        sentence=found.verdict,
+        matches=found.matches,
+        page=page,
+        checks=found.checks,
+        has_either=sum(check.either for check in found.checks) > 1,
+    )

@@ -1,0 +1,93 @@
+"""The explorer's pages. They hold no SQL and no arithmetic: a view reads a query, runs it, and chooses the frame."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from explorer.http import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
+from explorer.links import explore_url
+from explorer.page import build_context, build_values_context, build_verdict, problem_notices
+from search.baseline_counts import corpus_counts
+from search.facets import FACET
+from search.query import QueryError
+from search.run import FacetListing, facet_page, run
+from search.unified.service import is_unified, unified
+from search.why_not import take_id, why_not
+
+
+@require_safe
+@login_required
+def explore(request: PageRequest) -> HttpResponse:
+    pairs = request_pairs(request)
+    query, problems = read_query(pairs)
+    if not (problems or wants_fragment(request)) and pairs != query.parameters():
+        return private(HttpResponseRedirect(explore_url(query)))
+    viewer = page_viewer(request)
+    counted = query.model_copy(update={"include_facets": True})
+    together = unified(counted, viewer) if is_unified(query) else None
+    result = together.answer if together else run(counted, viewer)
+    corpus = corpus_counts(viewer)
+    context = build_context(
+        query,
+        result,
+        corpus,
+        problem_notices(problems),
+        together=together,
+        may_curate="curate" in viewer.scopes,
+        zone=viewer.timezone,
+    )
+    return page_response(
+        request,
+        "explorer/explore.html",
+        {"explorer": context},
+        partial="explorer",
+        timings=result.timings,
+        status=422 if problems and wants_fragment(request) else 200,
+        address="" if problems else explore_url(query),
+    )
+
+
+@require_safe
+@login_required
+def explain_absence(request: PageRequest) -> HttpResponse:
+    viewer = page_viewer(request)
+    pairs = request_pairs(request)
+    try:
+        memory_id, rest = take_id(pairs)
+    except QueryError as error:
+        query, problems = read_query([(key, value) for key, value in pairs if key != "id"])
+        notices = problem_notices((*error.problems, *problems))
+        context = build_verdict(query, None, notices)
+    else:
+        query, problems = read_query(rest)
+        found = why_not(query, memory_id, viewer)
+        if found is None:
+            raise Http404(f"There is no memory {memory_id}, or none that you may open.")
+        context = build_verdict(query, found, notices := problem_notices(problems))
+    page = render(request, "explorer/why_not.html", {"verdict": context}, status=422 if notices else 200)
+    return private(page)
+
+
+@require_safe
+@login_required
+def facet_values(request: PageRequest, key: str) -> HttpResponse:
+    if key not in FACET:
+        raise Http404(f"{key} is not a facet")
+    listing, pairs, misread = FacetListing.read(request_pairs(request))
+    query, problems = read_query(pairs)
+    viewer = page_viewer(request)
+    page = facet_page(query, key, listing, viewer)
+    corpus = corpus_counts(viewer)
+    values = build_values_context(query, page, corpus, problem_notices((*misread, *problems)))
+    # A branch of the tree asks for the rows below it; the page itself swaps its `main`.
+    is_level = (request.htmx.target or "").startswith("below-")
+    return page_response(
+        request,
+        "explorer/facet_values.html",
+        {"values": values},
+        partial="level" if is_level else "values",
+        timings=page.timings,
+        status=422 if (misread or problems) and wants_fragment(request) else 200,
+        address="" if is_level or misread or problems else values.here,
+    )

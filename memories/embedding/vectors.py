@@ -1,0 +1,337 @@
+"""The tables of vectors: what is embedded and what waits, how models take turns, and the one way of writing.
+
+Nothing is queued. A memory waits for a model while the hash of its text is not the one that the model embedded last;
+both are read side by side from two narrow indexes, memory_text_idx and embeddedmemory_hash_idx.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from django.db import connection, transaction
+from django.db.models import F
+
+from memories.embedding import vocabulary
+from memories.embedding.chunking import Window
+from memories.embedding.models import Vectors
+from memories.models import Chunk, Corpus, EmbeddingModel
+
+# More cannot be indexed.
+MOST_DIMENSIONS = 4_000
+# Memories are claimed by runs of so many ids: a lock for each would be too many.
+RUN = 64
+_CLAIMS = 4_711_002  # the first key of the advisory locks
+_TURNS = 4_711_003
+# Whoever edits a memory comes first: a writer that waits longer for one tries again later.
+_LOCK_TIMEOUT = "500ms"
+
+State = EmbeddingModel.State
+
+_WAITING = (
+    "FROM memories_memory memory LEFT JOIN memories_embeddedmemory embedded"
+    " ON embedded.memory_id = memory.id AND embedded.model_id = %(model)s"
+    " WHERE embedded.content_hash IS DISTINCT FROM memory.content_hash"
+)
+# Of a model that is about to be replaced: what it has embedded and is changed by now, and what has come since.
+_CHANGED = (
+    "FROM memories_memory memory JOIN memories_embeddedmemory embedded"
+    " ON embedded.memory_id = memory.id AND embedded.model_id = %(model)s"
+    " WHERE embedded.content_hash <> memory.content_hash"
+)
+_NEW = (
+    "FROM memories_memory memory WHERE memory.id >"
+    " (SELECT coalesce(max(memory_id), 0) FROM memories_embeddedmemory WHERE model_id = %(model)s)"
+)
+_TEXTS = (
+    f"SELECT memory.id, memory.title, memory.content, memory.content_hash {_WAITING}"
+    " AND memory.id = ANY(%(ids)s) ORDER BY memory.id"
+)
+
+
+class WrongDimensionsError(Exception):
+    """The model's vectors do not fit the column. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingText:
+    """A memory that waits, with the text it has now."""
+
+    memory_id: int
+    title: str
+    content: str
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmbeddedText:
+    """A memory's chunks, and a row of vectors for each."""
+
+    text: WaitingText
+    windows: Sequence[Window]
+    vectors: Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProgress:
+    """A model, and how many memories it has embedded as they were at some time."""
+
+    id: int
+    name: str
+    state: str
+    embedded: int
+
+
+# --- models ------------------------------------------------------------------------------------------------------
+
+
+def column_dimensions() -> int | None:
+    """How wide the column of vectors is; None where there is none yet."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT atttypmod FROM pg_attribute"
+            " WHERE attrelid = to_regclass('memories_chunk') AND attname = 'embedding' AND NOT attisdropped"
+        )
+        row = cursor.fetchone()
+    return int(row[0]) if row else None
+
+
+@transaction.atomic
+def column_resize(dimensions: int) -> None:
+    """Make the column as wide as said. What was in it goes, and no model serves until one has begun anew."""
+    with connection.cursor() as cursor:
+        # Waits for those who are writing vectors, however long, and whoever comes next waits for this.
+        cursor.execute("SET LOCAL lock_timeout = 0")
+        cursor.execute("LOCK TABLE memories_chunk IN ACCESS EXCLUSIVE MODE")
+        cursor.execute("TRUNCATE memories_chunk, memories_embeddedmemory")
+        cursor.execute("UPDATE memories_embeddingmodel SET state = 'retired'")
+        cursor.execute("DROP INDEX chunk_embedding_hnsw")
+        cursor.execute(f"ALTER TABLE memories_chunk ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
+        cursor.execute("ALTER TABLE memories_chunk ALTER COLUMN embedding SET STORAGE PLAIN")
+    with connection.schema_editor(atomic=False) as editor:
+        editor.add_index(Chunk, Chunk._meta.indexes[0])
+    vocabulary.columns_resize(dimensions)
+    _vectors_replaced()
+
+
+def vectors_count() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM memories_chunk")
+        return int(cursor.fetchone()[0])
+
+
+def wrong_dimensions(name: str, dimensions: int, column: int) -> str:
+    return (
+        f"The vectors of {name} have {dimensions} numbers, and the column takes {column}. Set EMBEDDING_MODEL to a "
+        f"model with {column}, or change the column: python manage.py embedding_dimensions {dimensions}"
+    )
+
+
+@transaction.atomic
+def model_begin(*, name: str, source: str, dimensions: int, min_similarity: float) -> EmbeddingModel:
+    """Make a model the one that memories are to be embedded by. Where none serves yet, it serves from now on."""
+    column = column_dimensions()
+    if column is not None and dimensions != column:
+        raise WrongDimensionsError(wrong_dimensions(name, dimensions, column))
+    _take_turn()
+    model = EmbeddingModel.objects.filter(name=name).first()
+    if model is None:
+        last = EmbeddingModel.objects.order_by("-id").values_list("id", flat=True).first() or 0
+        model = EmbeddingModel(id=last + 1, name=name)
+    EmbeddingModel.objects.filter(state=State.BUILDING).exclude(pk=model.pk).update(state=State.RETIRED)
+    if not EmbeddingModel.objects.filter(state=State.SERVING).exists():
+        model.state = State.SERVING
+    elif model.state != State.SERVING:
+        model.state = State.BUILDING
+    model.source, model.dimensions, model.min_similarity = source, dimensions, min_similarity
+    model.save()
+    return model
+
+
+@transaction.atomic
+def model_serve(model_id: int, *, up_to: int, leaving: Collection[int] = ()) -> bool:
+    """Let a model serve that no memory up to an id waits for, but those it leaves. The one before it is retired."""
+    _take_turn()
+    if set(waiting_ids(model_id, below=up_to + 1, limit=len(leaving) + 1)) - set(leaving):
+        return False
+    EmbeddingModel.objects.filter(state=State.SERVING).exclude(pk=model_id).update(state=State.RETIRED)
+    if EmbeddingModel.objects.filter(pk=model_id, state=State.BUILDING).update(state=State.SERVING):
+        _vectors_replaced()
+    return EmbeddingModel.objects.filter(pk=model_id, state=State.SERVING).exists()
+
+
+def _take_turn() -> None:
+    """Two workers must not both decide which model serves."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_TURNS])
+
+
+def serving_id() -> int:
+    """The id of the model that serves; one that no model has, and everything waits for, where none does."""
+    serving = EmbeddingModel.objects.filter(state=State.SERVING)
+    return serving.values_list("id", flat=True).first() or 0
+
+
+def retired_remove(model_ids: Collection[int], limit: int) -> int:
+    """Remove vectors of models that serve no more, of up to so many memories; says of how many."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        _take_turn()
+        cursor.execute(
+            "SELECT embedded.model_id, embedded.memory_id FROM memories_embeddedmemory embedded"
+            " JOIN memories_embeddingmodel model ON model.id = embedded.model_id AND model.state = 'retired'"
+            " WHERE embedded.model_id = ANY(%s) LIMIT %s",
+            [list(model_ids), limit],
+        )
+        found: dict[int, list[int]] = {}
+        for model_id, memory_id in cursor.fetchall():
+            found.setdefault(model_id, []).append(memory_id)
+        for model_id, memory_ids in found.items():
+            for table in ("memories_chunk", "memories_embeddedmemory"):
+                cursor.execute(
+                    f"DELETE FROM {table} WHERE model_id = %s AND memory_id = ANY(%s)", [model_id, memory_ids]
+                )
+        if not found:
+            vocabulary.vectors_remove(list(model_ids))
+    return sum(map(len, found.values()))
+
+
+# --- what waits --------------------------------------------------------------------------------------------------
+
+
+def pending_count(model_id: int, project_ids: Collection[int] | None = None) -> int:
+    """How many memories of these projects a model has yet to embed as they are now."""
+    condition = "" if project_ids is None else " AND memory.project_id = ANY(%(projects)s)"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT count(*) {_WAITING}{condition}", {"model": model_id, "projects": list(project_ids or ())}
+        )
+        return int(cursor.fetchone()[0])
+
+
+def models_progress() -> list[ModelProgress]:
+    """The models that serve or are building, and how far each has come."""
+    with connection.cursor() as cursor:
+        # Counted from embeddedmemory_hash_idx.
+        cursor.execute(
+            "SELECT id, name, state, (SELECT count(*) FROM memories_embeddedmemory WHERE model_id = model.id)"
+            " FROM memories_embeddingmodel model WHERE state <> 'retired' ORDER BY state DESC"
+        )
+        return [ModelProgress(*row) for row in cursor.fetchall()]
+
+
+def waiting_ids(model_id: int, *, above: int = 0, below: int | None = None, limit: int) -> list[int]:
+    """Memories that wait for a model, between two ids, the newest first."""
+    condition = " AND memory.id > %(above)s" if above else ""
+    if below is not None:
+        condition += " AND memory.id < %(below)s"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT memory.id {_WAITING}{condition} ORDER BY memory.id DESC LIMIT %(limit)s",
+            {"model": model_id, "above": above, "below": below, "limit": limit},
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def waiting_since(model_id: int, *, limit: int) -> list[int]:
+    """What has come or was changed since a model embedded what it has, the oldest first; not what it never came to."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"(SELECT memory.id {_CHANGED}) UNION (SELECT memory.id {_NEW}) ORDER BY 1 LIMIT %(limit)s",
+            {"model": model_id, "limit": limit},
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def claim(run: int) -> bool:
+    """Take a run of ids for this transaction, unless another worker has it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", [_CLAIMS, run % 2**31])
+        return bool(cursor.fetchone()[0])
+
+
+def waiting_texts(model_id: int, ids: Sequence[int]) -> list[WaitingText]:
+    """Those of the memories that still wait."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TEXTS, {"model": model_id, "ids": list(ids)})
+        return [WaitingText(*row) for row in cursor.fetchall()]
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def vectors_write(model_id: int, found: Sequence[EmbeddedText]) -> None:
+    """Put the vectors of whole memories in the place of those that they had. A memory that is gone is left out.
+
+    What a memory's text was is written down with it: if that changed meanwhile, the memory waits again.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        cursor.execute("SELECT id FROM memories_memory WHERE id = ANY(%s)", [[one.text.memory_id for one in found]])
+        there = {row[0] for row in cursor.fetchall()}
+        kept = sorted((one for one in found if one.text.memory_id in there), key=lambda one: one.text.memory_id)
+        if not kept:
+            return
+        ids = [one.text.memory_id for one in kept]
+        cursor.execute("DELETE FROM memories_chunk WHERE model_id = %s AND memory_id = ANY(%s)", [model_id, ids])
+        with cursor.copy(
+            'COPY memories_chunk (memory_id, model_id, ordinal, start, "end", embedding) FROM STDIN (FORMAT BINARY)'
+        ) as copy:
+            copy.write(binary_rows(model_id, kept))
+        cursor.execute(
+            "INSERT INTO memories_embeddedmemory (memory_id, model_id, content_hash, chunks)"
+            " SELECT memory_id, %s, content_hash, chunks"
+            " FROM unnest(%s::bigint[], %s::text[], %s::integer[]) AS written (memory_id, content_hash, chunks)"
+            " ON CONFLICT (memory_id, model_id)"
+            " DO UPDATE SET content_hash = EXCLUDED.content_hash, chunks = EXCLUDED.chunks",
+            [model_id, ids, [one.text.content_hash for one in kept], [len(one.windows) for one in kept]],
+        )
+    # Last: whoever writes memories waits for this row at the end too, and so never one for the other.
+    _vectors_changed(model_id, ids)
+
+
+def _vectors_changed(model_id: int = 0, memory_ids: Sequence[int] = ()) -> None:
+    """Raise the revision of the vectors; where a replica follows them, it is told whose vectors a model changed."""
+    if not Corpus.objects.filter(pk=1).update(vectors=F("vectors") + 1):
+        Corpus.objects.create(id=1, vectors=1)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO memories_vectorchange (revision, model_id, memory_ids)"
+            " SELECT vectors, %s, %s::bigint[] FROM memories_corpus WHERE id = 1 AND replica <> ''",
+            [model_id, list(memory_ids)],
+        )
+
+
+def _vectors_replaced() -> None:
+    """Raise the revision where those that serve are others by now: no replica can follow that, and a new one is made.
+
+    The vectors of a model that serves no more are removed without a word, and it may come back.
+    """
+    # Last, as with every change.
+    Corpus.objects.filter(pk=1).update(replica="")
+    _vectors_changed()
+
+
+def binary_rows(model_id: int, kept: Sequence[EmbeddedText]) -> bytes:
+    """Chunks as the binary COPY takes them: every field behind its length, and all of them big-endian."""
+    vectors = np.concatenate([one.vectors for one in kept])
+    count, dimensions = vectors.shape
+    fields: list[tuple[str, str, object]] = [
+        ("memory_id", ">i8", np.repeat([one.text.memory_id for one in kept], [len(one.windows) for one in kept])),
+        ("model_id", ">i2", model_id),
+        ("ordinal", ">i4", np.concatenate([np.arange(len(one.windows)) for one in kept])),
+        ("start", ">i4", [window.start for one in kept for window in one.windows]),
+        ("end", ">i4", [window.end for one in kept for window in one.windows]),
+    ]
+    layout: list[tuple[str, str] | tuple[str, str, tuple[int]]] = [("fields", ">i2")]
+    for name, kind, _ in fields:
+        layout += [(f"{name} length", ">i4"), (name, kind)]
+    layout += [("length", ">i4"), ("dimensions", ">i2"), ("unused", ">i2"), ("embedding", ">f2", (dimensions,))]
+    rows = np.zeros(count, dtype=layout)
+    rows["fields"] = len(fields) + 1
+    for name, kind, values in fields:
+        rows[f"{name} length"] = np.dtype(kind).itemsize
+        rows[name] = values
+    rows["length"] = 4 + 2 * dimensions
+    rows["dimensions"] = dimensions
+    rows["embedding"] = vectors
+    return b"PGCOPY\n\xff\r\n\0" + bytes(8) + rows.tobytes() + b"\xff\xff"

@@ -1,0 +1,191 @@
+"""A record as the memory that will be stored: the names in it made or matched, the defaults filled in."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import starmap
+
+from django.db import connection
+
+from categories.models import MadeBy
+from categories.paths import parse_path
+from categories.services import (
+    ConceptKey,
+    EntityKey,
+    Vocabulary,
+    categories_ensure,
+    concepts_ensure,
+    entities_ensure,
+    tags_ensure,
+)
+from memories.models import Memory, Session
+from memories.records import SUPERSEDED_BY_REL, MemoryRecord
+from memories.snapshot import MemoryImage, NamedLink, Ref
+
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@\[\]]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordNames:
+    """What records name, each once."""
+
+    tags: Set[str]
+    paths: Set[str]
+    """Of categories."""
+    concepts: Mapping[str, str]
+    """Name -> the type that the last of them gives it."""
+    entities: Set[EntityKey]
+
+
+def names_of(records: Sequence[MemoryRecord]) -> RecordNames:
+    """Made without the database, so that an import gathers those of one block while it stores another."""
+    return RecordNames(
+        tags=set().union(*[record.tags for record in records]),
+        paths=set().union(*[record.categories for record in records]),
+        concepts={concept.name: concept.type for record in records for concept in record.concepts},
+        entities={(entity.type, entity.name) for record in records for entity in record.entities},
+    )
+
+
+def names_ensure(names: RecordNames, vocabulary: Vocabulary) -> None:
+    """Make or match the categories, concepts and entities that records name, and what their tags are called now."""
+    tags_ensure(tags=names.tags, vocabulary=vocabulary)
+    categories_ensure(paths=names.paths, vocabulary=vocabulary)
+    concepts_ensure(concepts=starmap(ConceptKey, names.concepts.items()), vocabulary=vocabulary)
+    entities_ensure(entities=names.entities, vocabulary=vocabulary)
+
+
+def projects_make(slugs: Iterable[str], vocabulary: Vocabulary) -> None:
+    """Make the projects that are not there yet."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO memories_project (slug, name, description, language, batch_id, created_at)"
+            " SELECT slug, slug, '', 'english', %s, now() FROM unnest(%s::text[]) AS made (slug)"
+            " ON CONFLICT (slug) DO NOTHING",
+            [vocabulary.batch_id, sorted(slugs)],
+        )
+        vocabulary.count("projects", cursor.rowcount)
+
+
+def sessions_ensure(sessions: dict[tuple[int, str], str], vocabulary: Vocabulary) -> dict[tuple[int, str], int]:
+    """Make or match sessions, given as (project, external id) -> agent."""
+    keys = sorted(sessions)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO memories_session (project_id, external_id, agent, title, batch_id)"
+            " SELECT project_id, external_id, agent, '', %s"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (project_id, external_id, agent)"
+            " ON CONFLICT (project_id, external_id) DO NOTHING",
+            [vocabulary.batch_id, [k[0] for k in keys], [k[1] for k in keys], [sessions[k] for k in keys]],
+        )
+        vocabulary.count("sessions", cursor.rowcount)
+    rows = Session.objects.filter(external_id__in={key[1] for key in keys}, project_id__in={key[0] for key in keys})
+    return {
+        (project_id, external_id): session_id
+        for project_id, external_id, session_id in rows.values_list("project_id", "external_id", "id")
+    }
+
+
+def record_as_json(record: MemoryRecord) -> str:
+    """What a record says, as JSON text, but for its content, which has its own column."""
+    return json.dumps(
+        record.model_dump(mode="json", exclude_unset=True, exclude={"content"}), ensure_ascii=False, sort_keys=True
+    )
+
+
+def record_image(
+    *,
+    record: MemoryRecord,
+    memory_id: int,
+    project_id: int,
+    session_id: int | None,
+    vocabulary: Vocabulary,
+    made_by: MadeBy,
+    now: datetime,
+    raw: str,
+    record_hash: str,
+    title: str,
+) -> MemoryImage:
+    """A new memory as it will be stored. All names of the record are in the vocabulary by now."""
+    created_at = record.created_at or record.happened_at or now
+    return MemoryImage(
+        id=memory_id,
+        project_id=project_id,
+        memory_type=record.type,
+        title=title,
+        summary=record.summary,
+        content=record.content,
+        tags=vocabulary.tags_of(record.tags),
+        state=record.state or Memory.State.ACTIVE.value,
+        state_reason="",
+        importance=record.importance,
+        confidence=record.confidence,
+        pinned=record.pinned,
+        authors=record.authors,
+        agent=record.agent,
+        session_id=session_id,
+        source=record.source or _host(record.source_url),
+        external_id=record.id,
+        source_uri=record.source_url,
+        created_at=created_at,
+        happened_at=record.happened_at,
+        updated_at=record.updated_at or created_at,
+        valid_from=record.valid_from,
+        valid_to=record.valid_to,
+        superseded_by_id=None,
+        record_hash=record_hash,
+        raw=raw,
+        batch_id=vocabulary.batch_id,
+        categories=category_refs(record.categories, vocabulary, made_by),
+        concepts=concept_refs(record, vocabulary, made_by),
+        entities=entity_refs(record, vocabulary, made_by),
+        links=named_links(record),
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _ref(target_id: int, made_by: str, weight: float = 1.0) -> Ref:
+    """Many memories have the same."""
+    return Ref(target_id, made_by, weight)
+
+
+def category_refs(paths: Sequence[str], vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
+    ids = {vocabulary.categories[parsed.path][-1] for path in paths if (parsed := parse_path(path))}
+    maker = made_by.value
+    return tuple([_ref(category_id, maker) for category_id in sorted(ids)])
+
+
+def concept_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
+    weights: dict[int, float] = {}
+    for concept in record.concepts:
+        concept_id = vocabulary.concepts[concept.name]
+        weight = 1.0 if concept.weight is None else concept.weight
+        weights[concept_id] = max(weight, weights.get(concept_id, 0.0))
+    maker = made_by.value
+    return tuple([_ref(concept_id, maker, weight) for concept_id, weight in sorted(weights.items())])
+
+
+def entity_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
+    ids = {vocabulary.entities[entity.type, entity.name] for entity in record.entities}
+    maker = made_by.value
+    return tuple([_ref(entity_id, maker) for entity_id in sorted(ids)])
+
+
+def named_links(record: MemoryRecord) -> tuple[NamedLink, ...]:
+    """The links of a record, each once, its successor among them so that it is found when it arrives later."""
+    links = [NamedLink(link.rel, link.target, link.url) for link in record.links]
+    if record.superseded_by:
+        links.append(NamedLink(SUPERSEDED_BY_REL, record.superseded_by))
+    first: dict[tuple[str, str], NamedLink] = {}
+    for link in links:
+        first.setdefault((link.rel, link.target), link)
+    return tuple(first.values())
+
+
+def _host(url: str) -> str:
+    """The system that a record without one came from, as far as its address tells."""
+    match = _HOST.match(url)
+    return match["host"].lower()[:200] if match else ""

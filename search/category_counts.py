@@ -1,0 +1,304 @@
+"""How many memories, chunks and concepts each category has, as one viewer sees them: counted once, then kept right.
+
+Numbers are of the memories that a search shows where no state is asked for, in the viewer's projects, each counted once
+in a category however often it is filed below it. They come from what the engine in use knows (`search.engines.filing`),
+so that they are those of the explorer. All of them take a moment to count; after a change only the categories that the
+changed memories are in are counted again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+
+import numpy as np
+from django.db import connection
+
+from categories.revision import Moment
+from categories.vocabulary_cache import Tree
+from search.engines.array_files import Array, Mask
+from search.engines.base import Ids
+from search.engines.column_snapshot import Filing
+
+_KEPT_VIEWS = 16
+# For so many sets of categories it is kept what they come to together.
+_KEPT_SETS = 64
+# Of one array of numbers, so many distinct ones are counted by sorting rather than by a table of all.
+_FEW = 512
+
+_CHUNKS = """
+SELECT string_agg(int8send(memory_id), ''::bytea), string_agg(int4send(chunks), ''::bytea)
+FROM memories_embeddedmemory WHERE model_id = %s"""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """How many chunks each memory has by the model that serves; those that have yet to be embedded are not there."""
+
+    key: tuple[object, ...]
+    ids: Ids
+    counts: Array
+
+    def of(self, ids: Ids) -> Array:
+        if not len(self.ids):
+            return np.zeros(len(ids), np.int64)
+        at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        found: Array = np.where(self.ids[at] == ids, self.counts[at], 0)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What there is in some memories together: each is counted once."""
+
+    memories: int = 0
+    chunks: int = 0
+    concepts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConceptCounts:
+    """The concepts that some memories have: their ids, how many have each, and the chunks of these."""
+
+    ids: Ids
+    memories: Array
+    chunks: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The numbers of all categories for one viewer. The arrays have a place for each code of the filing."""
+
+    filing: Filing
+    chunks: Chunks
+    within: Mask
+    shown: Mask
+    chunks_at: Array
+    """By slot."""
+    known: Mask
+    """Whether the viewer may open any memory in or below it, whatever its state: only then may it be named."""
+    own: Array
+    """The memories filed right there; all else is with what is below."""
+    memories: Array
+    chunk_totals: Array
+    concepts: Array
+    _kept: dict[str, Array] = field(default_factory=dict)
+    _codes: dict[str, tuple[Tree, Array]] = field(default_factory=dict)
+    _together: dict[tuple[int, ...], Numbers] = field(default_factory=dict)
+
+    def code(self, category_id: int) -> int:
+        """The place of a category in the arrays; 0 where no memory is in or below it."""
+        return self.filing.code("category", category_id)
+
+    def codes(self, tree: Tree) -> Array:
+        """The places of all categories, in the order of the tree."""
+        kept = self._codes.get("codes")
+        if kept is None or kept[0] is not tree:
+            codes, size = self.filing.dictionary.codes["category"], self.filing.sizes["category"]
+            found = np.array([codes.get(pk, 0) for pk in tree.nodes], np.int64)
+            kept = self._codes["codes"] = (tree, np.where(found < size, found, 0))
+        return kept[1]
+
+    def numbers(self, category_id: int) -> Numbers:
+        """What there is in a category and below it."""
+        code = self.code(category_id)
+        return Numbers(*(int(of[code]) for of in (self.memories, self.chunk_totals, self.concepts)) if code else ())
+
+    def own_memories(self, category_id: int) -> int:
+        return int(self.own[self.code(category_id)])
+
+    def slots(self, category_id: int, *, below: bool) -> Array:
+        """The memories in a category, in the order of their slots."""
+        column = "category" if below else "category_own"
+        code = self.filing.code(column, category_id)
+        return self.filing.having(column, code, self.shown) if code else np.empty(0, np.int64)
+
+    def shown_total(self) -> int:
+        return int(np.count_nonzero(self.shown))
+
+    def uncategorised(self) -> int:
+        return len(self.filing.having("category", 0, self.shown))
+
+    def numbers_of(self, slots: Array) -> Numbers:
+        codes, _ = self.filing.values("concept", slots)
+        return Numbers(len(slots), int(self.chunks_at[slots].sum()), _distinct(codes))
+
+    def numbers_with(self, slots: Array, counted: ConceptCounts) -> Numbers:
+        """The same, where the concepts are counted already."""
+        return Numbers(len(slots), int(self.chunks_at[slots].sum()), len(counted.ids))
+
+    def numbers_of_any(self, category_ids: Iterable[int]) -> Numbers:
+        """What there is in any of some categories and below them."""
+        wanted = tuple(category_ids)
+        if (known := self._together.get(wanted)) is None:
+            mask = np.zeros(self.filing.slots, np.bool_)
+            for category_id in wanted:
+                mask[self.slots(category_id, below=True)] = True
+            some = self._count_concepts(mask)[1:] > 0
+            memories, concepts = (int(np.count_nonzero(of)) for of in (mask, some))
+            known = Numbers(memories, int(self.chunks_at[mask].sum()), concepts)
+            if len(self._together) >= _KEPT_SETS:
+                self._together.clear()
+            self._together[wanted] = known
+        return known
+
+    def concept_counts(self, slots: Array) -> ConceptCounts:
+        codes, lengths = self.filing.values("concept", slots)
+        size = self.filing.sizes["concept"]
+        counts = np.bincount(codes, minlength=size)
+        weights = np.repeat(self.chunks_at[slots], lengths)
+        chunks = np.bincount(codes, weights=weights, minlength=size).astype(np.int64)
+        present = np.flatnonzero(counts[1:]) + 1
+        return ConceptCounts(self.filing.ids_of("concept")[present], counts[present], chunks[present])
+
+    def concept_totals(self) -> Array:
+        """How many memories have each concept, by code."""
+        return self._concepts("totals", self.shown)
+
+    def knows_concept(self, concept_id: int) -> bool:
+        """Whether the viewer may open any memory that has it."""
+        code = self.filing.code("concept", concept_id)
+        return bool(code and self._concepts("known", self.within)[code])
+
+    def _concepts(self, name: str, among: Mask) -> Array:
+        if name not in self._kept:
+            self._kept[name] = self._count_concepts(among)
+        return self._kept[name]
+
+    def _count_concepts(self, mask: Mask) -> Array:
+        size = self.filing.sizes["concept"]
+        counts = np.zeros(size, np.int64)
+        for part in self.filing.parts:
+            stretch = mask[part.slots]
+            counts += part.count("concept", stretch, np.flatnonzero(stretch), size)
+        return counts
+
+
+_lock = Lock()
+_chunks: Chunks | None = None
+_figures: OrderedDict[tuple[int, ...] | None, Figures] = OrderedDict()
+
+
+def figures_at(moment: Moment, filing: Filing, project_ids: frozenset[int] | None) -> Figures:
+    """The numbers of all categories in some projects; None means every project."""
+    chunks, is_shared = _chunks_at_moment(moment), moment.is_shared
+    view = None if project_ids is None else tuple(sorted(project_ids))
+    with _lock:
+        known = _figures.get(view)
+    if known is not None and (not is_shared or known.filing.lineage != filing.lineage):
+        known = None
+    if known is not None and known.filing.number >= filing.number and known.chunks is chunks:
+        # One that another thread has counted since is as good as this one, and newer.
+        return known
+    if known is not None and known.filing.number > filing.number:
+        filing = known.filing
+    found = _counted(filing, chunks, project_ids, known)
+    if is_shared:
+        with _lock:
+            _figures[view] = found
+            _figures.move_to_end(view)
+            while len(_figures) > _KEPT_VIEWS:
+                _figures.popitem(last=False)
+    return found
+
+
+def forget() -> None:
+    """Drop what is kept. For tests, whose transactions take the revision back."""
+    global _chunks
+    with _lock:
+        _chunks = None
+        _figures.clear()
+
+
+def _chunks_at_moment(moment: Moment) -> Chunks:
+    global _chunks
+    key = (moment.database, moment.vectors, moment.model_id)
+    known = _chunks
+    if known is not None and moment.is_shared and known.key == key:
+        return known
+    with connection.cursor() as cursor:
+        cursor.execute(_CHUNKS, [moment.model_id])
+        packed_ids, packed_counts = cursor.fetchone()
+    ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
+    order = np.argsort(ids, kind="stable")
+    found = Chunks(key, ids[order], np.frombuffer(packed_counts or b"", ">i4").astype(np.int64)[order])
+    if moment.is_shared:
+        with _lock:
+            _chunks = found
+    return found
+
+
+def _counted(filing: Filing, chunks: Chunks, project_ids: frozenset[int] | None, before: Figures | None) -> Figures:
+    """All numbers; where they were counted before, only those that have changed since."""
+    within = filing.within(project_ids)
+    shown = filing.shown(within)
+    size = filing.sizes["category"]
+    if before is None:
+        at = chunks.of(filing.take("id", np.arange(filing.slots)))
+        changed = np.arange(1, size)
+    else:
+        at = _chunks_at(filing, chunks, before)
+        changed = _changed(filing, at, before)
+    found = Figures(
+        filing=filing,
+        chunks=chunks,
+        within=within,
+        shown=shown,
+        chunks_at=at,
+        known=_longer(before.known if before else None, size, np.bool_),
+        own=_longer(before.own if before else None, size),
+        memories=_longer(before.memories if before else None, size),
+        chunk_totals=_longer(before.chunk_totals if before else None, size),
+        concepts=_longer(before.concepts if before else None, size),
+    )
+    ids = filing.ids_of("category")
+    for code in changed.tolist():
+        _count(found, code, int(ids[code]))
+    return found
+
+
+def _chunks_at(filing: Filing, chunks: Chunks, before: Figures) -> Array:
+    if chunks is not before.chunks:
+        return chunks.of(filing.take("id", np.arange(filing.slots)))
+    new = np.arange(before.filing.slots, filing.slots)
+    return np.concatenate([before.chunks_at, chunks.of(filing.take("id", new))])
+
+
+def _changed(filing: Filing, chunks_at: Array, before: Figures) -> Array:
+    """The categories that a memory has come into, gone from, or got other chunks in."""
+    slots = before.filing.slots
+    gone = np.flatnonzero(before.filing.live & ~filing.live[:slots])
+    new = np.arange(slots, filing.slots)
+    other = np.flatnonzero(before.filing.live & (before.chunks_at != chunks_at[:slots]))
+    codes = [before.filing.values("category", gone)[0], filing.values("category", new)[0]]
+    codes.append(before.filing.values("category", other)[0])
+    changed = np.unique(np.concatenate(codes))
+    return changed[changed > 0]
+
+
+def _longer(before: Array | None, size: int, kind: type[np.generic] = np.int64) -> Array:
+    """Numbers to go on from, with room for more; zeros where there are none."""
+    found: Array = np.zeros(size, kind)
+    if before is not None:
+        found[: len(before)] = before
+    return found
+
+
+def _count(figures: Figures, code: int, category_id: int) -> None:
+    """Count one category anew."""
+    filing = figures.filing
+    slots = filing.having("category", code, figures.within)
+    figures.known[code] = len(slots) > 0
+    numbers = figures.numbers_of(slots[figures.shown.take(slots)])
+    figures.memories[code], figures.chunk_totals[code] = numbers.memories, numbers.chunks
+    figures.concepts[code] = numbers.concepts
+    own = filing.code("category_own", category_id)
+    figures.own[code] = len(filing.having("category_own", own, figures.shown)) if own else 0
+
+
+def _distinct(codes: Array) -> int:
+    """How many values there are among codes, "none" left out."""
+    some = codes[codes > 0]
+    if len(some) <= _FEW:
+        return len(np.unique(some))
+    return int(np.count_nonzero(np.bincount(some)))

@@ -1,0 +1,121 @@
+"""Files of numpy arrays: written once and whole, and mapped into the memory of every process that reads them.
+
+A file is a mark, the length and the checksum of a head, the head as JSON, and the arrays, each at a multiple of 64
+bytes. The head says of each array what it is, where it lies, and its checksum.
+"""
+
+import errno
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+_MAGIC = b"MNEMOPRT"
+_START = len(_MAGIC) + 16
+_ALIGNED = 64
+
+
+# This process has no memory, or no handles, left.
+_STARVED = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+
+
+class DamagedError(Exception):
+    """A file of what is derived from the database does not hold what it should."""
+
+
+def is_starved(error: DamagedError) -> bool:
+    """Whether it was not for the file that it could not be opened, but for this process or machine."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _STARVED
+
+
+def arrays_write(path: Path, head: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write arrays of one dimension, with what else the head is to say, and see to it that they are on the disk."""
+    described: dict[str, list[Any]] = {}
+    at = 0
+    for name, array in arrays.items():
+        described[name] = [str(array.dtype), len(array), at, _checksum(array)]
+        at += -(-array.nbytes // _ALIGNED) * _ALIGNED
+    text = json.dumps({**head, "arrays": described}, ensure_ascii=False).encode()
+    begin = -(-(_START + len(text)) // _ALIGNED) * _ALIGNED
+    with path.open("wb") as file:
+        file.write(_MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(8, "little") + text)
+        for array in arrays.values():
+            file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
+            file.write(np.ascontiguousarray(array).data)
+        # The last array may be empty, and a seek alone does not lengthen a file.
+        file.truncate(begin + at)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def arrays_map(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The head of a file and its arrays by name, which nobody writes to. Raises DamagedError where it is not whole."""
+    try:
+        # A plain array over the mapped file: the class of its own costs more than a small look-up.
+        data = np.asarray(np.memmap(path, np.uint8, "r"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path.name}: {error}") from error
+    if len(data) < _START or bytes(data[: len(_MAGIC)]) != _MAGIC:
+        raise DamagedError(f"{path.name}: is not a file of the index")
+    length = int.from_bytes(bytes(data[8:16]), "little")
+    text = bytes(data[_START : _START + length])
+    if zlib.crc32(text) != int.from_bytes(bytes(data[16:24]), "little"):
+        raise DamagedError(f"{path.name}: its head is damaged")
+    head = json.loads(text)
+    begin = -(-(_START + length) // _ALIGNED) * _ALIGNED
+    arrays: dict[str, Array] = {}
+    for name, (kind, count, at, _) in head["arrays"].items():
+        size = count * np.dtype(kind).itemsize
+        if begin + at + size > len(data):
+            raise DamagedError(f"{path.name}: is cut off")
+        arrays[name] = data[begin + at : begin + at + size].view(kind)
+    return head, arrays
+
+
+def arrays_verify(path: Path) -> None:
+    """Read all of a file. Raises DamagedError where anything in it is not what was written."""
+    head, arrays = arrays_map(path)
+    for name, (_, _, _, checksum) in head["arrays"].items():
+        if _checksum(arrays[name]) != checksum:
+            raise DamagedError(f"{path.name}: {name} is damaged")
+
+
+def bits_write(path: Path, mask: Mask) -> None:
+    """Write a mask, a bit for each place, and see to it that it is on the disk."""
+    with path.open("wb") as file:
+        file.write(np.packbits(mask).tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def bits_read(path: Path, places: int) -> Mask:
+    """A mask of so many places. Raises DamagedError."""
+    try:
+        bits = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise DamagedError(f"{path.name}: {error}") from error
+    if len(bits) != -(-places // 8):
+        raise DamagedError(f"{path.name}: is cut off")
+    mask: Mask = np.unpackbits(bits, count=places) == 1
+    return mask
+
+
+def _checksum(array: Array) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).data)
+
+
+def reached(name: str) -> None:
+    """Tests put here what stops it."""
+
+
+def step(name: str) -> None:
+    """Say that a step is done: what comes after may never happen."""
+    reached(name)

@@ -1,0 +1,100 @@
+"""How memories are filed, as an engine knows it at one moment: columns to count from, a slot for each memory.
+
+The columns are those of the derived index (`search.engines.tantivy.parts`), mapped from it where it answers and read
+from Postgres in one pass where the database does. What is counted from one of them agrees with itself.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from search.engines.array_files import Array, Mask
+from search.engines.base import Ids, Value
+from search.engines.index.segments import Dictionary, Part
+from search.facets import DEFAULT_STATES
+
+# The columns that every filing has, of those of the index.
+COLUMNS = ("project", "state", "category", "category_own", "concept")
+
+
+@dataclass(frozen=True, slots=True)
+class Filing:
+    """Slots and codes mean the same in all filings of one `lineage`: a later one, by its number, has more of them."""
+
+    lineage: str
+    number: int
+    parts: tuple[Part, ...]
+    live: Mask
+    dictionary: Dictionary
+    """Shared with later ones, which only ever add to it."""
+    sizes: Mapping[str, int]
+    """How many codes of each column are in this one."""
+
+    @property
+    def slots(self) -> int:
+        return len(self.live)
+
+    def code(self, column: str, value: Value) -> int:
+        """The code of a value; 0, which is "none", where no memory here has it."""
+        found = self.dictionary.codes[column].get(value, 0)
+        return found if found < self.sizes[column] else 0
+
+    def ids_of(self, column: str) -> Array:
+        """What the codes of a column of ids stand for, in their order; 0 is no id."""
+        return np.array([0, *self.dictionary.values[column][1 : self.sizes[column]]], np.int64)
+
+    def within(self, project_ids: Collection[int] | None) -> Mask:
+        """The slots of these projects, in any state; None means every project."""
+        if project_ids is None:
+            return self.live
+        return self.live & self._having("project", project_ids)
+
+    def shown(self, within: Mask) -> Mask:
+        """Those of some slots that are shown where no state is asked for."""
+        return within & self._having("state", DEFAULT_STATES)
+
+    def _having(self, column: str, values: Collection[Value]) -> Mask:
+        wanted = np.zeros(self.sizes[column], np.bool_)
+        wanted[[code for value in values if (code := self.code(column, value))]] = True
+        return np.concatenate([wanted.take(part.arrays[column]) for part in self.parts] or [np.empty(0, np.bool_)])
+
+    def having(self, column: str, code: int, among: Mask) -> Array:
+        """The slots of a mask with a value of a multiple column, in order."""
+        found = [part.first + rows.astype(np.int64) for part in self.parts if len(rows := part.rows_of(column, code))]
+        slots: Array = np.concatenate(found) if found else np.empty(0, np.int64)
+        return slots[among.take(slots)]
+
+    def values(self, column: str, slots: Array) -> tuple[Array, Array]:
+        """The codes that slots, in order, have in a multiple column, one after the other; and how many each has."""
+        codes, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for part, places in self._stretches(slots):
+            offsets = part.arrays[f"{column}.offsets"]
+            begins = offsets.take(places).astype(np.int64)
+            each = offsets.take(places + 1) - begins
+            ends = np.cumsum(each)
+            at = np.arange(ends[-1]) + np.repeat(begins - ends + each, each)
+            codes.append(part.arrays[f"{column}.values"].take(at).astype(np.int64))
+            lengths.append(each)
+        return np.concatenate(codes), np.concatenate(lengths)
+
+    def take(self, name: str, slots: Array) -> Array:
+        """What a plain column has in slots that are in order."""
+        found = [part.arrays[name].take(places).astype(np.int64) for part, places in self._stretches(slots)]
+        return np.concatenate([np.empty(0, np.int64), *found])
+
+    def newest(self, slots: Array, limit: int) -> Ids:
+        """The newest memories of some slots, that with the highest id first where several are of one moment."""
+        created = self.take("created", slots)
+        if len(slots) > limit:
+            # All of the moment of the last one, for their ids to decide.
+            among = created >= np.partition(created, len(created) - limit)[len(created) - limit]
+            slots, created = slots[among], created[among]
+        ids = self.take("id", slots)
+        return ids[np.lexsort((-ids, -created))][:limit]
+
+    def _stretches(self, slots: Array) -> list[tuple[Part, Array]]:
+        """The parts that slots, in order, lie in, each with its places."""
+        cuts = np.searchsorted(slots, [part.first for part in self.parts] + [self.slots])
+        pairs = zip(self.parts, cuts, cuts[1:], strict=False)
+        return [(part, slots[low:high] - part.first) for part, low, high in pairs if high > low]

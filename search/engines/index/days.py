@@ -1,0 +1,181 @@
+"""Days and hours of the derived index's moments, in any time zone, from counts of quarters of an hour."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+
+from search.engines.array_files import Array
+from search.engines.index.segments import QUARTER
+from search.histogram import DayCounts, HourCount
+
+T = TypeVar("T", int, datetime)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Between these, every time zone is off UTC by whole quarters of an hour; Kiritimati was the last that was not, in 1979.
+_FIRST_EVEN = int(datetime(1980, 1, 1, tzinfo=UTC).timestamp()) // QUARTER
+_LAST_EVEN = int(datetime(2200, 1, 1, tzinfo=UTC).timestamp()) // QUARTER
+# A moment at either end of the calendar has no day in every time zone: it is counted a week further in.
+_EARLIEST = datetime(1, 1, 8, tzinfo=UTC)
+_LATEST = datetime(9999, 12, 24, tzinfo=UTC)
+
+
+def moment_of(microseconds: int) -> datetime:
+    """The instant, a week within the calendar."""
+    try:
+        moment = _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return _EARLIEST if microseconds < 0 else _LATEST
+    return min(max(moment, _EARLIEST), _LATEST)
+
+
+def microseconds_of(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def count_days(quarters: Array, created: Callable[[Array], Array], inside: Array | None, zone: tzinfo) -> DayCounts:
+    """Counts by local day of moments, given as quarters. `created` gives the microseconds of some of them; `inside`
+    marks those within the dates asked for, None where all are.
+    """
+    even = _even(quarters)
+    found = _counted(quarters, inside, even, lambda first, last: _days(first, last, zone))
+    if even is None:
+        return DayCounts(*found)
+    totals = {day: [n, within] for day, n, within in zip(*(array.tolist() for array in found), strict=True)}
+    for moment, marked in _odd(created, inside, ~even, zone):
+        _add(totals, moment.toordinal(), 1, marked)
+    return DayCounts(*np.array(sorted((day, *counts) for day, counts in totals.items()), np.int64).reshape(-1, 3).T)
+
+
+def count_hours(
+    quarters: Array, created: Callable[[Array], Array], inside: Array | None, zone: tzinfo
+) -> tuple[HourCount, ...]:
+    """As `count_days`, by the hour."""
+    even = _even(quarters)
+    moments: list[datetime] = []
+
+    def starts_of(first: int, last: int) -> tuple[Array, Array]:
+        starts, found = _hours(first, last, zone)
+        moments.extend(found)
+        return starts, np.arange(len(starts))
+
+    totals: dict[datetime, list[int]] = {}
+    found = _counted(quarters, inside, even, starts_of)
+    # By the instant, since to Python the two hours of a clock that is put back are equal.
+    for at, n, within in zip(*(array.tolist() for array in found), strict=True):
+        _add(totals, moments[at].astimezone(UTC), n, within)
+    if even is not None:
+        for moment, marked in _odd(created, inside, ~even, zone):
+            _add(totals, moment.replace(minute=0, second=0, microsecond=0).astimezone(UTC), 1, marked)
+    return tuple(HourCount(at.astimezone(zone), n, within) for at, (n, within) in sorted(totals.items()))
+
+
+def _even(quarters: Array) -> Array | None:
+    """Which moments every zone is off by whole quarters of an hour at; None where all are."""
+    if not len(quarters) or (quarters.min() >= _FIRST_EVEN and quarters.max() < _LAST_EVEN):
+        return None
+    return (quarters >= _FIRST_EVEN) & (quarters < _LAST_EVEN)
+
+
+def _odd(
+    created: Callable[[Array], Array], inside: Array | None, odd: Array, zone: tzinfo
+) -> Iterator[tuple[datetime, bool]]:
+    """The other moments, one by one, in local time, and whether each is within the dates."""
+    marks = itertools.repeat(True) if inside is None else inside[odd].tolist()
+    for at, marked in zip(created(odd).tolist(), marks, strict=False):
+        yield moment_of(at).astimezone(zone), marked
+
+
+def _counted(
+    quarters: Array, inside: Array | None, even: Array | None, starts_of: Callable[[int, int], tuple[Array, Array]]
+) -> tuple[Array, Array, Array]:
+    """The spans that have any of the even moments, in order: the name of each, how many, and how many of those inside.
+    `starts_of` gives where the spans between two quarters begin, and their names.
+    """
+    if even is not None:
+        quarters, inside = quarters[even], None if inside is None else inside[even]
+    if not len(quarters):
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+    last = int(quarters.max())
+    starts, names = starts_of(int(quarters.min()), last)
+    n = _span_counts(quarters, starts, last)
+    m = n if inside is None else _span_counts(quarters[inside], starts, last)
+    some = np.flatnonzero(n)
+    return names[some], n[some], m[some]
+
+
+def _span_counts(quarters: Array, starts: Array, last: int) -> Array:
+    """How many of the quarters are in the span that begins at each of the starts, the first of which is before all."""
+    length = last - int(starts[0]) + 1
+    if len(quarters) * 10 < length:
+        return np.bincount(np.searchsorted(starts, quarters, "right") - 1, minlength=len(starts))
+    within = starts <= last
+    counts = np.zeros(len(starts), np.int64)
+    every = np.bincount(quarters - starts[0], minlength=length)
+    counts[within] = np.add.reduceat(every, starts[within] - starts[0])
+    return counts
+
+
+def _add(totals: dict[T, list[int]], span: T, n: int, within: int) -> None:
+    known = totals.setdefault(span, [0, 0])
+    known[0] += n
+    known[1] += within
+
+
+def _days(first: int, last: int, zone: tzinfo) -> tuple[Array, Array]:
+    """Where each local day begins, as a quarter, and its ordinal: of all years that the quarters may touch."""
+    return _days_of_years((_at(first) - timedelta(days=2)).year, (_at(last) + timedelta(days=2)).year, zone)
+
+
+@lru_cache(maxsize=64)
+def _days_of_years(first: int, last: int, zone: tzinfo) -> tuple[Array, Array]:
+    found = [_days_of_year(year, zone) for year in range(first, last + 1)]
+    return np.concatenate([starts for starts, _ in found]), np.concatenate([days for _, days in found])
+
+
+@lru_cache(maxsize=512)
+def _days_of_year(year: int, zone: tzinfo) -> tuple[Array, Array]:
+    starts: list[int] = []
+    ordinals: list[int] = []
+    day = datetime(year, 1, 1, tzinfo=zone)
+    before = (day - timedelta(days=1)).utcoffset()
+    while day.year == year:
+        following = day + timedelta(days=1)
+        offset, after = day.utcoffset(), following.utcoffset()
+        if offset is not None and before == offset == after:
+            starts.append(int((day.replace(tzinfo=UTC) - offset - _EPOCH).total_seconds()) // QUARTER)
+        else:
+            starts.append(_first_quarter(day, zone))
+        # A day that a zone left out, when it crossed the date line, begins where the next one does.
+        ordinals.append(day.toordinal())
+        before, day = offset, following
+    return np.array(starts, np.int64), np.array(ordinals, np.int64)
+
+
+def _first_quarter(day: datetime, zone: tzinfo) -> int:
+    """The first quarter of a local day near which the clock is changed: midnight may be skipped, or come twice."""
+    quarter = int((day.replace(tzinfo=UTC) - timedelta(hours=27) - _EPOCH).total_seconds()) // QUARTER
+    while _at(quarter).astimezone(zone).date() < day.date():
+        quarter += 1
+    return quarter
+
+
+def _hours(first: int, last: int, zone: tzinfo) -> tuple[Array, list[datetime]]:
+    """Where each local hour begins, and its moment. Clocks may be put forward or back within one: every quarter is
+    looked at.
+    """
+    starts: list[int] = []
+    moments: list[datetime] = []
+    for quarter in range(first, last + 1):
+        moment = _at(quarter).astimezone(zone).replace(minute=0, second=0, microsecond=0)
+        if not moments or moment != moments[-1] or moment.fold != moments[-1].fold:
+            starts.append(quarter)
+            moments.append(moment)
+    return np.array(starts, np.int64), moments
+
+
+def _at(quarter: int) -> datetime:
+    return _EPOCH + timedelta(seconds=quarter * QUARTER)

@@ -1,0 +1,318 @@
+"""The `tantivy` engine: match sets as masks over slots, counts from the columns, ranks from tantivy.
+
+Filters, words and dates are masks; the match set is what all of them leave (`match.py`), and every number is a count
+over it (`counting.py`). Tantivy is asked which slots have a word, which is kept for the next time (`word_sets.py`), and
+to rank (`orders.py`).
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
+
+import numpy as np
+from django.db import connection
+
+from search.engines.array_files import Array, DamagedError, Mask
+from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Ids, Meaning, Near, Plan, Summary, Value
+from search.engines.column_snapshot import Filing
+from search.engines.index import outbox, store, words
+from search.engines.index.counts import Counting
+from search.engines.index.match import Matches
+from search.engines.index.store import NoIndexError, View, ids_at, slots_of, values_at
+from search.engines.knn import similarities_of
+from search.facets import FACETS
+from search.histogram import NO_DAYS, HourCount
+from search.query import Sort
+
+logger = logging.getLogger(__name__)
+
+# In seconds: behind, by too little to tell.
+_A_MOMENT = 1e-6
+# Terms like another are taken from some of the memories that have one.
+_NEAR_SLOTS = 1_000
+_NEAR_MEMORIES = 50
+
+# What numpy and tantivy raise over numbers that make no sense, be it by damage or by a mistake of ours.
+_FAILURES = (ValueError, OSError, DamagedError, SystemError, IndexError, KeyError, MemoryError, OverflowError)
+
+
+@contextmanager
+def _failures_told(view: View) -> Iterator[None]:
+    """What cannot be answered is answered by another engine; if it is for damage, the writer is told of it."""
+    try:
+        yield
+    except _FAILURES as error:
+        if reason := store.verify(view):
+            store.report_damage(reason, view.generation)
+        else:
+            logger.exception("The search index is whole, but could not answer.")
+        raise EngineUnavailableError(f"the search index could not answer ({error!r})") from error
+
+
+class TantivyEngine:
+    """The protocol of `search.engines.base` over the derived index, as it was when the engine was made."""
+
+    name = "tantivy"
+
+    def __init__(self) -> None:
+        """Raises EngineUnavailableError where there is no index, or none that can be read."""
+        try:
+            self._view = store.read_view()
+            following = outbox.following()
+        except NoIndexError as error:
+            raise EngineUnavailableError(f"the search index cannot be read: {error}") from error
+        except DamagedError as error:
+            store.report_damage(str(error))
+            raise EngineUnavailableError(f"the search index is damaged: {error}") from error
+        if not store.is_of_this_database(self._view.generation, self._view.manifest, following):
+            raise EngineUnavailableError("the search index is not the one that follows this database")
+        # What was taken in between the two is in neither.
+        self.seconds_behind = following.seconds or (0.0 if store.is_newest(self._view) else _A_MOMENT)
+        self.waited_ms = 0.0
+        self._matches = Matches(self._view)
+        self._counting = Counting(self._view, self._matches)
+
+    @property
+    def revision(self) -> str:
+        return self._view.revision
+
+    def make_ready(self) -> None:
+        with _failures_told(self._view):
+            self._counting.make_ready()
+
+    def filing(self) -> Filing:
+        view = self._view
+        return Filing(view.generation.name, view.manifest.number, view.parts, view.live, view.dictionary, view.sizes)
+
+    def near(self, plan: Plan) -> Near:
+        with _failures_told(self._view):
+            return self._matches.near(plan)
+
+    def similarities(self, meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
+        with _failures_told(self._view):
+            return similarities_of(meaning, ids, replicated=True)
+
+    def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
+        with _failures_told(self._view):
+            asked = np.array(ids, np.int64)
+            slots = slots_of(self._view, asked)
+            return set(asked[(slots >= 0) & self._matches.of(plan)[slots]].tolist())
+
+    def word_scores(self, plan: Plan, ids: Sequence[int]) -> dict[int, float]:
+        with _failures_told(self._view):
+            return word_scores(self._view, plan, np.array(ids, np.int64))
+
+    def summary(self, plan: Plan, *, no_values: bool) -> Summary:
+        with _failures_told(self._view):
+            total = len(self._matches.slots(self._matches.of(plan)))
+            capped = self._matches.near(plan).capped
+            if not no_values:
+                return Summary(total, capped=capped)
+            return Summary(total, {spec.key: self._counting.no_value(plan, spec.key) for spec in FACETS}, capped)
+
+    def totals(self, plans: Sequence[Plan]) -> list[int]:
+        with _failures_told(self._view):
+            return [self._matches.total(plan) for plan in plans]
+
+    def present(self, plan: Plan, key: str, values: Sequence[Value]) -> set[Value]:
+        request = FacetRequest(key, only=tuple(values))
+        with _failures_told(self._view):
+            return {found.value for found in self._counting.facet(plan, request).values}
+
+    def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
+        with _failures_told(self._view):
+            mask = self._matches.of(plan)
+            if order == Sort.RELEVANCE:
+                slots, scores = ranked(self._view, self._matches, plan, mask, offset + limit)
+                found = zip(ids_at(self._view, slots[offset:]), scores[offset:].tolist(), strict=True)
+                # How rare a word is among all memories shows in the score: it is for who may see them all.
+                told = plan.project_ids is None
+                return [(memory_id, score if told else None) for memory_id, score in found]
+            slots = self._matches.slots(mask)
+            if order == Sort.TITLE:
+                slots = by_title(self._view, slots, offset, limit)
+            else:
+                slots = by_date(self._view, slots, offset + limit, order)[offset:]
+            return [(memory_id, None) for memory_id in ids_at(self._view, slots)]
+
+    def counts(
+        self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
+    ) -> Counts:
+        with _failures_told(self._view):
+            matches, counting = self._matches, self._counting
+            facets = {request.key: counting.facet(plan, request) for request in requests}
+            if not days:
+                return Counts(Summary(0), facets, NO_DAYS, (), ())
+            # After the facets, which count who has no value by the way.
+            summary = self.summary(plan, no_values=True)
+            dateless = replace(plan, start=None, end=None)
+            inside = matches.of(plan) if plan.start is not None or plan.end is not None else None
+            without, capped = matches.of(dateless), matches.near(dateless).capped
+            if capped and inside is not None:
+                # With the dates others are the nearest, and they match without them too.
+                without = without | inside
+            if inside is None or plan.meaning is not None:
+                by_day = counting.days(without, inside, zone)
+            else:
+                by_day = counting.days_around(dateless, inside, zone)
+            ever = counting.buckets(without, now)
+            within = ever if inside is None else counting.buckets(inside, now)
+            return Counts(summary, facets, by_day, within, ever, capped)
+
+    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[HourCount, ...]:
+        with _failures_told(self._view):
+            near = replace(
+                plan,
+                start=None if plan.start is None else _shifted(plan.start, -timedelta(days=3)),
+                end=None if plan.end is None else _shifted(plan.end, timedelta(days=3)),
+            )
+            inside = self._matches.of(plan) if plan.start is not None or plan.end is not None else None
+            around = self._matches.of(near)
+            return self._counting.hours(around if inside is None else around | inside, inside, zone)
+
+    def near_terms(self, plan: Plan, term: str) -> list[str]:
+        with _failures_told(self._view):
+            mask = self._matches.of(plan)
+            matched = self._matches.slots(mask)
+            found: dict[str, None] = {}
+            for distance in (1, 2):
+                query = words.near_query(term, distance)
+                if len(matched) <= _NEAR_SLOTS:
+                    # Others, which may not be seen, would take the places of these few.
+                    query = words.within_slots(query, matched.astype(np.uint32))
+                slots = words.best(self._view.searcher, query, _NEAR_SLOTS)[1]
+                near = ids_at(self._view, slots[mask[slots]])[:_NEAR_MEMORIES]
+                found.update(dict.fromkeys(_terms_of(near, plan.project_ids)))
+                if found:
+                    break
+            return [other for other in found if abs(len(other) - len(term)) <= 2]
+
+
+def _terms_of(ids: Sequence[int], project_ids: Sequence[int] | None) -> list[str]:
+    """The terms of memories, of those that are in the projects by now."""
+    seen = "" if project_ids is None else " AND project_id = ANY(%(projects)s)"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT DISTINCT unnest(tsvector_to_array(terms)) FROM memories_memory WHERE id = ANY(%(ids)s){seen}",
+            {"ids": list(ids), "projects": list(project_ids or ())},
+        )
+        return [term for (term,) in cursor.fetchall()]
+
+
+def _shifted(moment: datetime, by: timedelta) -> datetime:
+    try:
+        return moment + by
+    except OverflowError:
+        return moment
+
+
+# So few slots are ranked by asking for them; of more, the best of all are asked for until enough of them match.
+_FEW = 400
+_FIRST_LOOK = 200
+_DEEPEST_LOOK = 100_000
+
+
+def by_date(view: View, slots: Array, limit: int, order: Sort = Sort.NEWEST) -> Array:
+    """The first `limit` slots by a date; of those at the same moment, by id in the same direction."""
+    if order != Sort.UPDATED:
+        # Quarters of an hour are half as long as moments, and tell most apart.
+        slots = slots[_foremost(values_at(view, "quarter", slots), limit, oldest=order == Sort.OLDEST)]
+    keys = values_at(view, "updated" if order == Sort.UPDATED else "created", slots)
+    slots = slots[kept := _foremost(keys, limit, oldest=order == Sort.OLDEST)]
+    sign = 1 if order == Sort.OLDEST else -1
+    found: Array = slots[np.lexsort((sign * values_at(view, "id", slots), sign * keys[kept]))[:limit]]
+    return found
+
+
+def _foremost(keys: Array, limit: int, *, oldest: bool) -> Array:
+    """The places of the first `limit` keys, from the least or from the largest on, and of those equal to the last."""
+    if limit >= len(keys):
+        return np.arange(len(keys))
+    if not limit:
+        return np.arange(0)
+    last = limit - 1 if oldest else len(keys) - limit
+    edge = np.partition(keys, last)[last]
+    return np.flatnonzero(keys <= edge if oldest else keys >= edge)
+
+
+def word_scores(view: View, plan: Plan, ids: Ids) -> dict[int, float]:
+    """How well some memories fit the words, of those that have any of them."""
+    query = words.rank_query(plan.texts, matching=False)
+    slots = slots_of(view, ids)
+    slots = np.sort(slots[slots >= 0])
+    if query is None or not len(slots):
+        return {}
+    scores, found = words.best(view.searcher, words.within_slots(query, slots.astype(np.uint32)), len(slots))
+    return dict(zip(ids_at(view, found), scores.tolist(), strict=True))
+
+
+def ranked(view: View, matches: Matches, plan: Plan, mask: Mask, limit: int) -> tuple[Array, Array]:
+    """The best `limit` slots of the mask and their scores: by score, then the newest, then the highest id."""
+    matched = matches.slots(mask)
+    hits = len(matched)
+    limit = min(limit, hits)
+    query = words.rank_query(plan.texts)
+    if query is None or not limit:
+        newest = by_date(view, matched, limit)
+        return newest, np.zeros(len(newest))
+    whole, look = query, max(_FIRST_LOOK, 2 * limit)
+    if few := hits <= _FEW:
+        query, look = words.within_slots(whole, matched.astype(np.uint32)), hits
+    while True:
+        scores, slots = words.best(view.searcher, query, look)
+        everything = len(slots) < look or few
+        passed = mask[slots]
+        if not everything:
+            # Of the last score there may be more.
+            passed &= scores > scores[-1]
+        if everything or int(np.count_nonzero(passed)) >= limit:
+            break
+        look *= 8
+        if look > _DEEPEST_LOOK and hits <= _DEEPEST_LOOK // 2:
+            few, look = True, hits
+            query = words.within_slots(whole, matched.astype(np.uint32))
+    scores, slots = scores[passed], slots[passed]
+    order = np.lexsort((-values_at(view, "id", slots), -values_at(view, "created", slots), -scores))[:limit]
+    scores, slots = scores[order], slots[order]
+    if len(slots) < limit:
+        # Who matches by an exclusion alone, in a language in which nothing was looked for, has no score.
+        rest = mask.copy()
+        rest[slots] = False
+        others = by_date(view, np.flatnonzero(rest), limit - len(slots))
+        slots = np.concatenate([slots, others.astype(slots.dtype)])
+        scores = np.concatenate([scores, np.zeros(len(others))])
+    return slots, scores
+
+
+def by_title(view: View, slots: Array, offset: int, limit: int) -> Array:
+    """A page by title. The first bytes decide for most; titles that begin alike are read from the database."""
+    wanted = min(offset + limit, len(slots))
+    if offset >= wanted:
+        return slots[:0]
+    first, second = values_at(view, "title1", slots), values_at(view, "title2", slots)
+    order = np.lexsort((second, first))
+    slots, first, second = slots[order], first[order], second[order]
+    # All that begin like the first or the last of the page: the database knows which of them come first.
+    begin = int(np.argmax((first == first[offset]) & (second == second[offset])))
+    like_last = (first == first[wanted - 1]) & (second == second[wanted - 1])
+    end = len(slots) - int(np.argmax(like_last[::-1]))
+    _, which = np.unique(np.stack([first[begin:end], second[begin:end]]), axis=1, return_inverse=True)
+    ids = values_at(view, "id", slots[begin:end])
+    page = _in_title_order(ids.tolist(), which.tolist(), offset - begin, wanted - offset)
+    at = dict(zip(ids.tolist(), slots[begin:end].tolist(), strict=True))
+    return np.array([at[memory_id] for memory_id in page], np.int64)
+
+
+def _in_title_order(ids: Sequence[int], keys: Sequence[int], offset: int, limit: int) -> list[int]:
+    """A page of memories by what their titles begin with, given as numbers, then by the whole title and the id."""
+    with connection.cursor() as cursor:
+        # By the primary key. A memory that is gone keeps its place, so that pages stay as they are.
+        cursor.execute(
+            "SELECT asked.id FROM unnest(%s::bigint[], %s::int[]) AS asked (id, key)"
+            " LEFT JOIN memories_memory m ON m.id = asked.id"
+            ' ORDER BY asked.key, lower(m.title) COLLATE "C", asked.id OFFSET %s LIMIT %s',
+            [list(ids), list(keys), offset, limit],
+        )
+        return [memory_id for (memory_id,) in cursor.fetchall()]

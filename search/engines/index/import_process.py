@@ -1,0 +1,71 @@
+"""The process beside an import that makes terms, and writes them into the search index with what else it is told.
+
+Nothing of the project that has models is imported before Django is set up here. What fails is told in the log, and
+after that there is no index: the import goes on, and its memories are taken in afterwards.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memories.importers.analysers import live_and_die_with_parent
+from memories.terms import MemoryText, memory_placed
+
+if TYPE_CHECKING:
+    from search.engines.index.import_stage import StageWriter
+
+logger = logging.getLogger(__name__)
+
+_writer: "StageWriter | None" = None
+
+
+def begin(stage: Path) -> None:
+    live_and_die_with_parent()
+    global _writer
+    try:
+        import django
+
+        django.setup()
+        from search.engines.index.import_stage import StageWriter
+
+        _writer = StageWriter(stage)
+    except Exception:
+        _give_up()
+
+
+def _give_up() -> None:
+    global _writer
+    logger.exception("The import goes on without the search index; its memories are taken in afterwards.")
+    _writer = None
+
+
+def add(ids: Sequence[int], texts: Sequence[MemoryText]) -> list[str]:
+    """The terms of memories that are about to be stored, as their columns have them."""
+    terms = [memory_placed(text) for text in texts]
+    if _writer is not None:
+        try:
+            _writer.add(ids, terms)
+        except Exception:
+            _give_up()
+    return [one.vector for one in terms]
+
+
+def confirm(lines: Sequence[tuple[Any, ...]]) -> None:
+    """These are stored: what `Row` has of each, in the order that their terms came in."""
+    if _writer is not None:
+        from search.engines.index.segments import Row
+
+        try:
+            _writer.confirm(Row(*line) for line in lines)
+        except Exception:
+            _give_up()
+
+
+def finish() -> None:
+    """All are: make it last."""
+    if _writer is not None:
+        try:
+            _writer.finish()
+        except Exception:
+            _give_up()

@@ -1,0 +1,277 @@
+"""What an import brings, written into an index of its own while its transaction runs: a stage.
+
+A stage begins as the index that is read: its files are linked, not copied. The process of the import adds to it; the
+one writer of the index makes it the next generation once the transaction has committed, which is when it finds the
+batch in the outbox. What was changed meanwhile is what the index that is read has and the stage has not: it is taken
+in again.
+A stage whose transaction did not commit is removed, by the import or, where that was killed, by whoever comes next.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from django.conf import settings
+
+from search.engines.array_files import DamagedError, step
+from search.engines.index import outbox, segments, store, words
+from search.engines.index.segments import Part, PartBuilder, Row
+from search.engines.index.store import Manifest, NoIndexError
+from search.engines.index.transactions import consistent
+from search.engines.index.writer import PART_ROWS, Writer
+from text.bulk_terms import PlacedTerms
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "import-"
+_TRIES = 5
+# An import of so much of the index leaves one part, which is the fastest to read.
+_MUCH = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a stage began as."""
+
+    generation: str
+    slots: int
+
+
+def _folder(root: Path, batch_id: int) -> Path:
+    return root / f"{_PREFIX}{batch_id}"
+
+
+@contextlib.contextmanager
+def reserved(batch_id: int) -> Iterator[Path | None]:
+    """A stage for a batch, for as long as its transaction runs; None where there is no index here that could be added
+    to. It is kept where the block ends in order, and the transaction with it.
+    """
+    base = _current() if settings.SEARCH_ENGINE == "tantivy" else None
+    stage = _folder(store.index_dir(), batch_id)
+    with contextlib.ExitStack() as held:
+        if base is None or not _held(stage, held):
+            yield None
+            return
+        try:
+            linked = _linked(base, stage)
+            step("stage begun")
+            yield stage if linked else None
+        except BaseException:
+            shutil.rmtree(stage, ignore_errors=True)
+            raise
+        step("import over")
+        if not (stage / "base").exists():
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+def memories() -> int:
+    """How many memories the index has that is read; none where there is no such index."""
+    with contextlib.suppress(NoIndexError, DamagedError):
+        return store.read_manifest(store.current_generation()).memories
+    return 0
+
+
+def _held(stage: Path, held: contextlib.ExitStack) -> bool:
+    """Make a stage and hold its lock until the transaction is over, so that nobody takes it for one that was left
+    behind; says whether that could be done.
+    """
+    remove_abandoned(stage.parent)
+    try:
+        stage.mkdir()
+        handle = held.enter_context((stage / "lock").open("a+"))
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        logger.warning("The import goes on without the search index: %s.", error)
+        return False
+    return True
+
+
+def _current() -> Path | None:
+    """The index that is read, if it is kept for this database and no other batch waits to become part of it."""
+    try:
+        generation = store.current_generation()
+        manifest = store.read_manifest(generation)
+    except (NoIndexError, DamagedError):
+        return None
+    if not store.is_of_this_database(generation, manifest) or store.damage_reported() or outbox.batches():
+        return None
+    return generation
+
+
+def _linked(generation: Path, stage: Path) -> bool:
+    """Begin a stage as a generation, which may be written to meanwhile; says whether that could be done."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(OSError, ValueError, KeyError, DamagedError):
+            manifest = store.read_manifest(generation)
+            meta = (generation / "words" / "meta.json").read_bytes()
+            if json.loads(meta)["opstamp"] == manifest.commit:
+                _link_all(generation, stage, manifest, meta)
+                store.write_manifest(stage, manifest)
+                (stage / "began").write_text(json.dumps(asdict(Base(generation.name, manifest.slots))))
+                return True
+        # The writer was between its steps, or has replaced a file.
+        time.sleep(0.2)
+    return False
+
+
+def _link_all(generation: Path, stage: Path, manifest: Manifest, meta: bytes) -> None:
+    shutil.rmtree(stage / "words", ignore_errors=True)
+    (stage / "words").mkdir()
+    for name in (*manifest.parts, manifest.dead):
+        if name:
+            _link(generation / name, stage / name)
+    kept = ["meta.json"]
+    for segment in json.loads(meta)["segments"]:
+        of_segment = segment["segment_id"].replace("-", "")
+        deletes = segment.get("deletes")
+        for path in (generation / "words").glob(f"{of_segment}.*"):
+            if path.suffix != ".del" or (deletes and path.name == f"{of_segment}.{deletes['opstamp']}.del"):
+                _link(path, stage / "words" / path.name)
+                kept.append(path.name)
+    # What tantivy may remove once it has merged it.
+    (stage / "words" / ".managed.json").write_text(json.dumps(kept))
+    (stage / "words" / "meta.json").write_bytes(meta)
+    if words.missing_files(stage / "words"):
+        raise FileNotFoundError
+
+
+def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        # A file system without links.
+        shutil.copyfile(source, target)
+
+
+def remove_abandoned(root: Path) -> None:
+    """Remove the stages of imports that are over and did not commit."""
+    for stage in root.glob(f"{_PREFIX}*"):
+        number = stage.name.removeprefix(_PREFIX)
+        with contextlib.suppress(OSError), (stage / "lock").open("a+") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Looked at once it is over: a batch that has committed is in the outbox until its stage is taken.
+            if not number.isdigit() or int(number) not in outbox.batches():
+                shutil.rmtree(stage, ignore_errors=True)
+
+
+class StageWriter:
+    """A stage open for writing, in a process of the import. Of each memory come first the terms and then, once it is
+    stored and in the same order, the rest.
+    """
+
+    def __init__(self, stage: Path) -> None:
+        self._stage = stage
+        self._writer = Writer.open(stage)
+        self._slots = self._writer.manifest.slots
+        self._builder = PartBuilder(self._slots, self._writer.dictionary)
+        self._parts: list[Part] = []
+        self._expected: deque[int] = deque()
+
+    @words.panics_as_errors()
+    def add(self, ids: Sequence[int], terms: Sequence[PlacedTerms]) -> None:
+        documents = self._writer.documents
+        for memory_id, one in zip(ids, terms, strict=True):
+            if one.fields is None:
+                document = words.document(self._slots, one.vector)
+            else:
+                document = words.placed_document(self._slots, one.fields)
+            documents.add_document(document)
+            self._expected.append(memory_id)
+            self._slots += 1
+
+    def confirm(self, stored: Iterable[Row]) -> None:
+        """Raises ValueError where other memories were stored than were said to be."""
+        for row in stored:
+            expected = self._expected.popleft() if self._expected else None
+            if row.id != expected:
+                raise ValueError(f"#{row.id} was stored, and #{expected} was to be")
+            self._builder.add(row)
+            if len(self._builder) == PART_ROWS:
+                self._part_write()
+
+    def _part_write(self) -> None:
+        part = self._writer.written(self._builder)
+        self._parts.append(part)
+        self._builder = PartBuilder(part.first + part.size, self._writer.dictionary)
+
+    @words.panics_as_errors()
+    def finish(self) -> None:
+        """Make it last, and say that it is whole."""
+        if self._expected:
+            raise ValueError(f"{len(self._expected):,} memories were to be stored, and were not")
+        if len(self._builder):
+            self._part_write()
+        commit = self._writer.documents.commit()
+        manifest = self._writer.manifest
+        one = sum(part.size for part in self._parts) >= _MUCH * self._slots
+        self._writer.publish(self._parts, [], commit, manifest.revision, manifest.unfit, as_one=one)
+        self._writer.close()
+        (self._stage / "began").replace(self._stage / "base")
+        store.sync_folder(self._stage)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def adopted(root: Path, writer: Writer, batch_id: int) -> Path | None:
+    """The stage of a batch that has committed, as a generation with all that the index has by now; None where there is
+    none, or it did not begin as the index that is read.
+    """
+    stage = _folder(root, batch_id)
+    try:
+        base = Base(**json.loads((stage / "base").read_text()))
+        if base.generation != writer.generation.name or store.damage_reported():
+            return None
+        with _whole(stage):
+            _fill_up(stage, base, writer)
+    except (OSError, ValueError, TypeError, NoIndexError, DamagedError):
+        return None
+    step("stage filled up")
+    generation = store.next_generation(root)
+    stage.rename(generation)
+    store.sync_folder(root)
+    for name in ("base", "lock"):
+        (generation / name).unlink(missing_ok=True)
+    step("stage named")
+    return generation
+
+
+@contextlib.contextmanager
+def _whole(stage: Path) -> Iterator[IO[str]]:
+    """The stage, once the import has let go of it."""
+    with (stage / "lock").open("a+") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+
+
+def _fill_up(stage: Path, base: Base, writer: Writer) -> None:
+    """Take in what the index that is read has taken in since the stage began."""
+    newer = Writer.open(stage)
+    try:
+        gone = np.flatnonzero(newer.live[: base.slots] & ~writer.live[: base.slots])
+        ids: set[int] = set()
+        for part in writer.parts:
+            inside = gone[(gone >= part.first) & (gone < part.first + part.size)] - part.first
+            ids.update(part.ids[inside].tolist())
+            ids.update(part.ids[max(0, base.slots - part.first) :].tolist())
+        ids.update(writer.manifest.unfit, newer.manifest.unfit)
+        wanted = sorted(ids)
+        with consistent():
+            revision = outbox.following().revision
+            found = segments.rows_of(wanted, store.SCHEMA)
+        newer.write(wanted, found, revision)
+    finally:
+        newer.close()

@@ -1,0 +1,308 @@
+"""The words of the derived index: the terms of the one analysis in tantivy, and what of them a query asks for.
+
+The document of a memory has its terms with their positions, once for all fields and once for the title, and the slot
+that its columns stand in. Nothing is parsed here: terms come from `search.analysis`, on both sides.
+"""
+
+import itertools
+import json
+import re
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import tantivy
+
+from search.engines.base import LanguageText
+from text.analysis import Pattern, is_hyphenated, needs_no_place
+from text.bulk_terms import FieldTerms
+
+SLOT = "slot"
+WORDS = "words"
+TITLE = "title"
+
+_PHRASES_AT_ONCE = 500
+
+# How much more a word of the title says than one elsewhere.
+_TITLE_BOOST = 0.5
+_HEAP_BYTES = 128_000_000
+
+# A lexeme of a tsvector as Postgres writes it, with its positions; the weight of the title is A.
+_LEXEME = re.compile(r"'((?:[^']|'')*)'(?::([0-9A-D,]+))?")
+
+_EVERY_SEGMENT = (".term", ".idx", ".pos", ".fast", ".fieldnorm")
+_SEGMENT_FILES = {*_EVERY_SEGMENT, ".store", ".del"}
+_FOOTER_MAGIC = 1337
+
+Slots = npt.NDArray[np.uint32]
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Over some damage the library panics, which is no `Exception` to Python: here it is a ValueError like the rest."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise ValueError(str(error)) from error
+        raise
+
+
+def schema() -> tantivy.Schema:
+    """What a document has."""
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field(SLOT, indexed=True, fast=True)
+    # Terms come ready made; the tokenizer is only a name that every index knows.
+    builder.add_text_field(WORDS, tokenizer_name="whitespace", index_option="position")
+    builder.add_text_field(TITLE, tokenizer_name="whitespace", index_option="position")
+    return builder.build()
+
+
+_SCHEMA = schema()
+
+
+def make_index(path: Path) -> tantivy.Index:
+    path.mkdir(parents=True)
+    return tantivy.Index(_SCHEMA, str(path), reuse=False)
+
+
+@panics_as_errors()
+def open_index(path: Path) -> tantivy.Index:
+    """Open what is there. Raises ValueError where it is damaged or not there."""
+    index = tantivy.Index(_SCHEMA, str(path), reuse=True) if tantivy.Index.exists(str(path)) else None
+    if index is None:
+        raise ValueError(f"{path.name}: there is no index of words")
+    index.config_reader(reload_policy="manual")
+    return index
+
+
+def damaged_files(path: Path) -> list[str]:
+    """The files of an index that do not hold what was written, by the checksum that tantivy ends each with."""
+    found = []
+    for file in sorted(path.iterdir()):
+        if file.suffix not in _SEGMENT_FILES:
+            continue
+        data = file.read_bytes()
+        try:
+            length, magic = struct.unpack("<II", data[-8:])
+            foot = json.loads(data[-8 - length : -8]) if magic == _FOOTER_MAGIC else {}
+        except (struct.error, ValueError):
+            foot = {}
+        if foot.get("crc") != zlib.crc32(data[: -8 - length] if foot else b""):
+            found.append(f"{file.name} is damaged")
+    return found + [f"{name} is missing" for name in missing_files(path)]
+
+
+def missing_files(path: Path) -> list[str]:
+    """The files that every segment of an index has, and one of these has not."""
+    meta = json.loads((path / "meta.json").read_text())
+    names = [segment["segment_id"].replace("-", "") for segment in meta["segments"]]
+    return [f"{name}{kind}" for name in names for kind in _EVERY_SEGMENT if not (path / f"{name}{kind}").exists()]
+
+
+def index_writer(index: tantivy.Index) -> tantivy.IndexWriter:
+    # One thread: documents of one commit are one segment, and the other core serves.
+    return index.writer(_HEAP_BYTES, 1)
+
+
+@cache
+def _place(written: str) -> tuple[int, int]:
+    """A position of a tsvector, and which field it is of by its weight, of which Postgres does not write the last."""
+    weight = written[-1:]
+    return (int(written[:-1]), "ABCD".index(weight)) if weight > "9" else (int(written or 1), 3)
+
+
+def document(slot: int, terms: str) -> tantivy.Document:
+    """A memory's document from its tsvector, as Postgres writes it or `search.analysis`."""
+    fields: tuple[list[tuple[int, str]], ...] = ([], [], [], [])
+    for lexeme, places in _LEXEME.findall(terms):
+        if "''" in lexeme or "\\" in lexeme:
+            lexeme = lexeme.replace("''", "'").replace("\\\\", "\\")
+        for written in places.split(","):
+            position, field = _place(written)
+            fields[field].append((position, lexeme))
+    for placed in fields:
+        placed.sort()
+    if all(map(_is_gapless, fields)):
+        return placed_document(slot, [_field_terms(placed) for placed in fields])
+    # Postgres has no place for some terms: the others keep theirs, so that none come together that were apart.
+    made = _of_slot(slot)
+    every = sorted(itertools.chain.from_iterable(fields))
+    _add(made, (WORDS,), [(term, at) for at, term in every])
+    _add(made, (TITLE,), [(term, at) for at, term in fields[0]])
+    return made
+
+
+def _is_gapless(placed: Sequence[tuple[int, str]]) -> bool:
+    return not placed or placed[-1][0] - placed[0][0] + 1 == len(set(map(itemgetter(0), placed)))
+
+
+def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
+    """The terms of a field without gaps, in order."""
+    first, last = (placed[0][0], placed[-1][0]) if placed else (0, -1)
+    in_a_row = [one for one in placed if "-" not in one[1] or not is_hyphenated(one[1])]
+    joined = [one for one in placed if "-" in one[1] and is_hyphenated(one[1])]
+    words = [term for _, term in in_a_row]
+    each_once = len(words) == last - first + 1 == len({at for at, _ in in_a_row})
+    are_words = each_once and (not words or "".join(words).isalnum())
+    if are_words and all(needs_no_place(whole, words[at - first]) for at, whole in joined):
+        return " ".join(words), " ".join([whole for _, whole in joined])
+    return [(term, at - first) for at, term in placed]
+
+
+def placed_document(slot: int, fields: Sequence[FieldTerms]) -> tantivy.Document:
+    """A memory's document from the terms of its fields, of which the first is the title.
+
+    Between values tantivy leaves a gap, as there is one between fields. Where it finds the words of a text itself, each
+    at the next position, that takes a sixth of the time of tokens that come one by one.
+    """
+    made = _of_slot(slot)
+    for number, terms in enumerate(fields):
+        _add(made, (WORDS,) if number else (WORDS, TITLE), terms)
+    return made
+
+
+def _of_slot(slot: int) -> tantivy.Document:
+    made = tantivy.Document()
+    made.add_unsigned(SLOT, slot)
+    return made
+
+
+def _add(made: tantivy.Document, names: Sequence[str], terms: FieldTerms) -> None:
+    if isinstance(terms, list):
+        tokens = [tantivy.Token(term, position, 0, 0) for term, position in terms]
+        for name in names:
+            made.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
+    else:
+        for text in filter(None, terms):
+            for name in names:
+                made.add_text(name, text)
+
+
+def pattern_query(pattern: Pattern) -> tantivy.Query:
+    """What has a pattern; of a phrase that ends in a prefix, what has its words in any order."""
+    field = TITLE if pattern.field == "title" else WORDS
+    if pattern.prefix:
+        begins = tantivy.Query.regex_query(_SCHEMA, field, re.escape(pattern.terms[-1]) + ".*")
+        exact = [tantivy.Query.term_query(_SCHEMA, field, term) for term in pattern.terms[:-1]]
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in (*exact, begins)])
+    if len(pattern.terms) == 1:
+        return tantivy.Query.term_query(_SCHEMA, field, pattern.terms[0])
+    return tantivy.Query.phrase_query(_SCHEMA, field, _at_places(pattern, pattern.terms[-1]))
+
+
+def _at_places(pattern: Pattern, last: str) -> list[str | tuple[int, str]]:
+    """The terms of a phrase with their places, the last of them spelled out."""
+    placed: list[str | tuple[int, str]] = []
+    at = 0
+    for term, gap in zip((*pattern.terms[:-1], last), (0, *pattern.gaps), strict=True):
+        at += gap
+        placed.append((at, term))
+    return placed
+
+
+@panics_as_errors()
+def slots_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit: int) -> Slots:
+    """The slots from `first` on that have a pattern, in order."""
+    if not pattern.prefix or len(pattern.terms) == 1:
+        return slots_of(searcher, pattern_query(pattern), first, limit)
+    # The phrase queries of the library take so many terms for a prefix and no more: each term that begins so and stands
+    # in a memory with the other words is looked for by itself.
+    field = TITLE if pattern.field == "title" else WORDS
+    among = tantivy.Query.const_score_query(pattern_query(pattern), 1.0)
+    terms = [term for term, _ in searcher.terms_with_prefix(field, pattern.terms[-1], among, limit=None)]
+    found = [np.empty(0, np.uint32)]
+    for start in range(0, len(terms), _PHRASES_AT_ONCE):
+        phrases = [
+            (tantivy.Occur.Should, tantivy.Query.phrase_query(_SCHEMA, field, _at_places(pattern, term)))
+            for term in terms[start : start + _PHRASES_AT_ONCE]
+        ]
+        found.append(slots_of(searcher, tantivy.Query.boolean_query(phrases), first, limit))
+    return np.unique(np.concatenate(found))
+
+
+@panics_as_errors()
+def slots_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit: int) -> Slots:
+    """The slots from `first` on that a query matches, in order, at most `limit` of them."""
+    if first:
+        recent = tantivy.Query.range_query(_SCHEMA, SLOT, tantivy.FieldType.Unsigned, lower_bound=first)
+        query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, recent)])
+    found = searcher.search(
+        tantivy.Query.const_score_query(query, 1.0),
+        limit=max(1, limit),
+        count=False,
+        order_by_field=SLOT,
+        order=tantivy.Order.Asc,
+    ).hits
+    return np.fromiter((slot for slot, _ in found), np.uint32, len(found))
+
+
+def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tantivy.Query | None:
+    """What a match is ranked by: BM25 over everything that was looked for, the title's words counting more.
+
+    It may match more than the text does: whoever ranks leaves the others out. The less it does, the less there is to
+    leave out, so what every match must have is asked for; without `matching`, whatever has any of it.
+    """
+    patterns = list(dict.fromkeys(pattern for text in texts for pattern in text.words.positive))
+    if not patterns:
+        return None
+    needed = set(_needed_by_all(texts)) if matching else set()
+    clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
+    for pattern in patterns:
+        occur = tantivy.Occur.Must if pattern in needed else tantivy.Occur.Should
+        clauses.append((occur, pattern_query(pattern)))
+        if not pattern.prefix and not pattern.field and len(pattern.terms) == 1:
+            title = tantivy.Query.term_query(_SCHEMA, TITLE, pattern.terms[0])
+            clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(title, _TITLE_BOOST)))
+    return tantivy.Query.boolean_query(clauses)
+
+
+def _needed_by_all(texts: Sequence[LanguageText]) -> Iterable[Pattern]:
+    """The patterns that every match has: where there is one language and no `or`."""
+    if len(texts) != 1 or len(texts[0].words.groups) > 1:
+        return
+    words = texts[0].words
+    yield from words.required
+    for group in words.groups:
+        yield from group.phrases
+        if group.need == len(group.words):
+            yield from group.words
+
+
+def within_slots(query: tantivy.Query, slots: Slots) -> tantivy.Query:
+    """A query among these slots alone."""
+    among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(_SCHEMA, SLOT, slots.tolist()), 0.0)
+    return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
+
+
+@panics_as_errors()
+def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[npt.NDArray[np.float64], Slots]:
+    """The best of a query: scores, falling, and their slots."""
+    found = searcher.search(query, limit=limit, count=False).hits
+    scores = np.fromiter((score for score, _ in found), np.float64, len(found))
+    slots = searcher.fast_field_values(SLOT, [address for _, address in found])
+    return scores, np.array(slots, np.uint32)
+
+
+@panics_as_errors()
+def near_query(term: str, distance: int) -> tantivy.Query:
+    """What has a term that is so many letters away from this one."""
+    return tantivy.Query.fuzzy_term_query(_SCHEMA, WORDS, term, distance)
+
+
+def delete_slots(writer: tantivy.IndexWriter, slots: Sequence[int]) -> None:
+    if slots:
+        writer.delete_documents_by_query(tantivy.Query.term_set_query(_SCHEMA, SLOT, slots))
+
+
+def delete_from(writer: tantivy.IndexWriter, first: int) -> None:
+    """Delete what stands in slots that no part has: a commit that was not finished."""
+    writer.delete_documents_by_query(
+        tantivy.Query.range_query(_SCHEMA, SLOT, tantivy.FieldType.Unsigned, lower_bound=first)
+    )

@@ -1,0 +1,204 @@
+"""Conditions of the `postgres` engine: a plan as SQL over the table `m`, every value a named parameter."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from search.engines.base import Filter, Ids, Plan, Value
+from search.facets import FACET, FacetSpec, Kind
+from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
+from text.query_syntax import Group, TextQuery
+
+# Beyond this many combinations "k of n words" is a sum over the words instead of one tsquery.
+_MAX_COMBINATIONS = 120
+
+# Weights of content, summary and references, tags, title (D, C, B, A).
+_RANK = "ts_rank('{0.15, 0.3, 0.6, 1.0}', m.terms, %s::tsquery, 1)"
+
+# Where a facet has no value. The arrays are never null.
+_NO_VALUE = {
+    Kind.SCALAR: "m.{column} = ''",
+    Kind.TEXTS: "m.{column} = '{{}}'",
+    Kind.IDS: "m.{column} = '{{}}'",
+    Kind.TREE: "m.{column} = '{{}}'",
+    Kind.PROJECT: "false",
+}
+
+
+class Sql:
+    """Conditions with named parameters, gathered while a statement is composed."""
+
+    def __init__(self, near: Callable[[Plan, str, bool], Ids] | None = None) -> None:
+        self.parameters: dict[str, Any] = {}
+        self.near = near
+
+    def bind(self, value: Any) -> str:
+        name = f"p{len(self.parameters)}"
+        self.parameters[name] = value
+        return f"%({name})s"
+
+    def where(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> str:
+        """The whole filter of a plan, but for what one facet includes, or but for the dates."""
+        conditions = self.filters(plan, without_includes=without_includes, without_dates=without_dates)
+        if plan.meaning is not None and self.near is not None:
+            near = self.near(plan, without_includes, without_dates)
+            conditions.append(self.matching(plan, near))
+        elif plan.has_text:
+            conditions.append(self._texts(plan))
+        return " AND ".join(conditions) or "true"
+
+    def matching(self, plan: Plan, near: Ids) -> str:
+        """By words or by meaning, where what is near is known."""
+        by_meaning = f"m.id = ANY({self.bind(near.tolist())}::bigint[])"
+        return by_meaning if plan.meaning and plan.meaning.alone else f"({self._texts(plan)} OR {by_meaning})"
+
+    def filters(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
+        """All that a plan asks for but words and meaning."""
+        conditions: list[str] = []
+        if plan.project_ids is not None:
+            conditions.append(f"m.project_id = ANY({self.bind(list(plan.project_ids))}::bigint[])")
+        for chosen in plan.filters:
+            conditions.extend(self._excluded(chosen, plan))
+            if chosen.includes and (chosen.key != without_includes or chosen.narrows_own_counts):
+                conditions.append(self.included(chosen, plan))
+        if not without_dates:
+            conditions.extend(self.inside(plan))
+        return conditions
+
+    def inside(self, plan: Plan) -> list[str]:
+        """The dates of a plan."""
+        conditions = []
+        if plan.start is not None:
+            conditions.append(f"m.created_at >= {self.bind(plan.start)}")
+        if plan.end is not None:
+            conditions.append(f"m.created_at < {self.bind(plan.end)}")
+        return conditions
+
+    def included(self, chosen: Filter, plan: Plan) -> str:
+        """What a facet includes, as a condition."""
+        spec = FACET[chosen.key]
+        if chosen.require_all and not chosen.no_value:
+            return " AND ".join(self._any_of(spec, group, plan) for group in chosen.include)
+        choices = [self._any_of(spec, tuple(itertools.chain(*chosen.include)), plan)] if chosen.include else []
+        if chosen.no_value:
+            choices.append(no_value_sql(spec))
+        # In AND mode a value and "no value" together can never both hold.
+        return "(" + (" AND " if chosen.require_all else " OR ").join(choices) + ")"
+
+    def _excluded(self, chosen: Filter, plan: Plan) -> Iterator[str]:
+        spec = FACET[chosen.key]
+        values = tuple(itertools.chain(*chosen.exclude))
+        if values:
+            yield f"NOT {self._any_of(spec, values, plan)}"
+        if chosen.any_value:
+            yield f"NOT ({no_value_sql(spec)})"
+
+    def _any_of(self, spec: FacetSpec, values: tuple[Value, ...], plan: Plan) -> str:
+        if not values:
+            return "false"
+        bound = self.bind(list(values))
+        match spec.kind:
+            case Kind.SCALAR:
+                return f"m.{spec.column} = ANY({bound}::text[])"
+            case Kind.PROJECT:
+                return f"m.{spec.column} = ANY({bound}::bigint[])"
+            case Kind.TEXTS:
+                return f"m.{spec.column} && {bound}::text[]"
+            case Kind.TREE if not plan.subcategories:
+                return f"m.category_ids && {bound}::int[]"
+        return f"m.{spec.column} && {bound}::int[]"
+
+    def _texts(self, plan: Plan, *, always: bool = False) -> str:
+        """By words; with `always`, only what a memory must have that matches by meaning too."""
+        choices = []
+        for text in plan.texts:
+            condition = self.words(text.words.always if always else text.words, anything=always)
+            if text.project_ids is not None:
+                bound = self.bind(list(text.project_ids))
+                condition = f"(m.project_id = ANY({bound}::bigint[]) AND {condition})"
+            choices.append(condition)
+        return "(" + " OR ".join(choices) + ")"
+
+    def always(self, plan: Plan) -> list[str]:
+        """The phrases and signed words of a plan, where it has any."""
+        return [self._texts(plan, always=True)] if any(not text.words.always.is_empty for text in plan.texts) else []
+
+    def words(self, words: TextQuery, *, anything: bool = False) -> str:
+        if words.is_empty:
+            return "true" if anything else "false"
+        conditions = []
+        always = [*map(tsquery, words.required), *(f"!({tsquery(pattern)})" for pattern in words.excluded)]
+        if always:
+            conditions.append(self._matches(" & ".join(f"({part})" for part in always)))
+        if words.groups:
+            conditions.append("(" + " OR ".join(self._group(group) for group in words.groups) + ")")
+        return "(" + " AND ".join(conditions) + ")"
+
+    def _group(self, group: Group) -> str:
+        parts = [f"({tsquery(pattern)})" for pattern in group.phrases]
+        words = [f"({tsquery(pattern)})" for pattern in group.words]
+        need = group.need
+        if not words or math.comb(len(words), need) <= _MAX_COMBINATIONS:
+            if words:
+                enough = (" & ".join(some) for some in itertools.combinations(words, need))
+                parts.append("(" + " | ".join(f"({some})" for some in enough) + ")")
+            return self._matches(" & ".join(parts))
+        # Any `need` of the words must hold one of the first n - need + 1: the index narrows by those, the sum decides.
+        narrowing = self._matches(" & ".join([*parts, "(" + " | ".join(words[: len(words) - need + 1]) + ")"]))
+        score = " + ".join(f"({self._matches(word)})::int" for word in words)
+        return f"({narrowing} AND ({score}) >= {need})"
+
+    def _matches(self, text: str) -> str:
+        # memory_terms_gin
+        return f"m.terms @@ {self.bind(text)}::tsquery"
+
+    def rank(self, plan: Plan) -> str:
+        """The score of a row: how often and how prominently it has any of what was looked for."""
+        ranks = []
+        for text in plan.texts:
+            positive = text.words.positive
+            if not positive:
+                continue
+            rank = _RANK % self.bind(" | ".join(f"({tsquery(pattern)})" for pattern in positive))
+            if text.project_ids is not None:
+                bound = self.bind(list(text.project_ids))
+                rank = f"CASE WHEN m.project_id = ANY({bound}::bigint[]) THEN {rank} ELSE 0 END"
+            ranks.append(rank)
+        return f"greatest({', '.join(ranks)})" if ranks else "0::real"
+
+
+def tsquery(pattern: Pattern) -> str:
+    """A pattern as the text of a Postgres tsquery, its terms quoted: `'event':A <1> 'lo':*A`."""
+    weight = FIELD_WEIGHTS.get(pattern.field, "")
+    terms = [quote_term(term) + (f":{weight}" if weight else "") for term in pattern.terms]
+    if pattern.prefix:
+        terms[-1] = f"{quote_term(pattern.terms[-1])}:*{weight}"
+    text = terms[0]
+    for term, gap in zip(terms[1:], pattern.gaps, strict=True):
+        text += f" <{gap}> {term}"
+    return text
+
+
+def words_sql(
+    texts: Sequence[TextQuery], *, always: bool, beside: Mapping[str, Any] | None = None
+) -> tuple[str, str, dict[str, Any]]:
+    """For a table `m` with a column `terms` that is not of memories: the condition that one of the texts matches, how
+    well a row fits, and the parameters of both, with those that they stand beside. With `always`, only what must be
+    there by meaning too.
+    """
+    sql = Sql()
+    sql.parameters.update(beside or {})
+    conditions = [sql.words(words.always if always else words, anything=always) for words in texts]
+    ranks = [
+        _RANK % sql.bind(" | ".join(f"({tsquery(pattern)})" for pattern in words.positive))
+        for words in texts
+        if words.positive
+    ]
+    rank = f"greatest({', '.join(ranks)})" if ranks else "0::real"
+    return f"({' OR '.join(conditions) or 'false'})", rank, sql.parameters
+
+
+def no_value_sql(spec: FacetSpec) -> str:
+    """That a facet has no value."""
+    return _NO_VALUE[spec.kind].format(column=spec.column)

@@ -1,0 +1,350 @@
+"""Facets and histogram of one plan, by the counting rules: what to ask an engine, and what its numbers are called."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from django.db import DatabaseError, InterfaceError, OperationalError
+
+from categories.queries import Term, TreeNode
+from search.baseline_counts import corpus_answer, corpus_plan, corpus_view
+from search.engines.base import (
+    Counts,
+    Engine,
+    EngineTimeoutError,
+    FacetCounts,
+    FacetRequest,
+    Filter,
+    Plan,
+    Summary,
+    Value,
+    ValueCount,
+)
+from search.facets import FACET, FACETS, DateBuckets, Facet, FacetSpec, FacetValue, Kind
+from search.histogram import Histogram, build_histogram, build_hours, effective_interval, histogram_domain
+from search.plan import Planned, visible_ids
+from search.query import Interval, SearchQuery
+from text.formatting import local_time
+
+logger = logging.getLogger(__name__)
+
+# How much of the tree a sidebar shows: roots, and children of each node that is open.
+_TREE_ROOTS = 12
+_TREE_CHILDREN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """All that is counted for one answer."""
+
+    summary: Summary
+    facets: tuple[Facet, ...]
+    histogram: Histogram
+    date_buckets: DateBuckets | None = None
+    quick_ranges: DateBuckets | None = None
+
+
+def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_limit: int | None) -> Counted:
+    """Count every facet. Where that fails or takes too long, the total alone, and why there is no more."""
+    plan = planned.plan
+    tree = _tree_candidates(planned) if facet_limit is None else []
+    kept = _kept_in_tree(tree, planned)
+    requests = [_request(spec, plan, tree, kept, facet_limit) for spec in FACETS]
+    try:
+        counts = _counts(engine, planned, requests)
+        histogram = replace(_histogram(engine, query, planned, counts), at_least=counts.days_capped)
+    except EngineTimeoutError:
+        return _unavailable(engine, plan, "Counting took too long.")
+    except (OperationalError, InterfaceError):
+        # The database itself is gone: there are no results to degrade to.
+        raise
+    except DatabaseError:
+        logger.exception("the facets of %r could not be counted", query.querystring())
+        return _unavailable(engine, plan, "Counting failed.")
+    summary = counts.summary
+    hides = hidden_by_exclusions(engine, planned, summary.total)
+    zeros = _known_values(engine, planned) if facet_limit is None else {}
+    facets = []
+    for spec in FACETS:
+        counted = counts.facets[spec.key]
+        if facet_limit is not None:
+            values = value_rows(spec, counted.values, planned, hides)
+        elif spec.kind == Kind.TREE:
+            values = _tree_values(engine, counted, tree, kept, planned, hides)
+        else:
+            values = value_rows(spec, _sidebar_values(spec, counted, planned, zeros), planned, hides)
+        facet = build_facet(spec, values, counted.distinct, summary, planned)
+        facets.append(replace(facet, at_least=counted.capped))
+    buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
+    return Counted(summary, tuple(facets), histogram, buckets, ranges)
+
+
+def _counts(engine: Engine, planned: Planned, requests: list[FacetRequest]) -> Counts:
+    """A query that asks for nothing is the corpus itself, and that is counted already.
+
+    So is what the only facet with ticked values counts, because its own are left out.
+    """
+    plan = planned.plan
+    nothing = corpus_plan(plan.project_ids)
+    if plan == nothing:
+        return corpus_answer(engine, plan, requests, planned.zone, planned.now)
+    alone = {key for key in FACET if _counts_without(plan, key) == nothing}
+    view = corpus_view(engine, plan.project_ids, planned.zone) if alone else None
+    live = [request for request in requests if request.key not in alone]
+    counts = engine.counts(plan, live, zone=planned.zone, now=planned.now)
+    kept = {request.key: view.answer(request) for request in requests if view and request.key in alone}
+    return replace(counts, facets=counts.facets | kept)
+
+
+def _counts_without(plan: Plan, key: str) -> Plan:
+    """The plan whose match set a facet is counted over."""
+    chosen = plan.filter(key)
+    if chosen is None or chosen.narrows_own_counts or not chosen.includes or key == "state":
+        return plan
+    bare = replace(chosen, include=(), no_value=False)
+    return plan.without_filter(key) if bare == Filter(key) else plan.with_filter(bare)
+
+
+def _unavailable(engine: Engine, plan: Plan, reason: str) -> Counted:
+    facets = tuple(Facet(spec.key, unavailable=reason) for spec in FACETS)
+    return Counted(engine.summary(plan, no_values=False), facets, Histogram(unavailable=reason))
+
+
+def _chosen_values(plan: Plan, key: str) -> tuple[Value, ...]:
+    chosen = plan.filter(key)
+    return tuple(value for group in (*chosen.include, *chosen.exclude) for value in group) if chosen else ()
+
+
+def _request(
+    spec: FacetSpec, plan: Plan, tree: list[TreeNode], kept: set[int], facet_limit: int | None
+) -> FacetRequest:
+    if spec.kind == Kind.TREE and facet_limit is None:
+        return _tree_request(spec, tree, kept)
+    # One more than a sidebar shows: if that is the last one, it takes the place of the link to it.
+    limit = spec.limit + 1 if facet_limit is None else facet_limit
+    return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
+
+
+def _tree_request(spec: FacetSpec, tree: list[TreeNode], kept: set[int]) -> FacetRequest:
+    """Hundreds of categories may be shown, and dozens are: the largest of each level, and what is kept."""
+    siblings: dict[int | None, list[int]] = {}
+    for node in tree:
+        siblings.setdefault(node.parent_id, []).append(node.id)
+    groups = tuple((_TREE_ROOTS if parent is None else _TREE_CHILDREN, tuple(ids)) for parent, ids in siblings.items())
+    return FacetRequest(spec.key, only=tuple(node.id for node in tree), always=tuple(kept), groups=groups)
+
+
+def _known_values(engine: Engine, planned: Planned) -> dict[str, tuple[ValueCount, ...]]:
+    """The corpus' values of the facets that show zeros; none where the corpus takes too long to count."""
+    try:
+        view = corpus_view(engine, planned.plan.project_ids, planned.zone)
+    except EngineTimeoutError:
+        return {}
+    requests = [FacetRequest(spec.key, limit=spec.limit + 1) for spec in FACETS if spec.shows_zeros]
+    return {request.key: view.answer(request).values for request in requests}
+
+
+def _sidebar_values(
+    spec: FacetSpec, counted: FacetCounts, planned: Planned, zeros: dict[str, tuple[ValueCount, ...]]
+) -> tuple[ValueCount, ...]:
+    """What a sidebar lists: the largest, what is chosen, and of the few known values those that count nothing here."""
+    chosen = set(_chosen_values(planned.plan, spec.key))
+    most = spec.limit if counted.distinct > spec.limit + 1 else spec.limit + 1
+    values = [v for place, v in enumerate(counted.values) if place < most or v.value in chosen]
+    here = {v.value for v in counted.values} | chosen
+    absent = [ValueCount(v.value, 0) for v in zeros.get(spec.key, ()) if v.value not in here]
+    return (*values, *absent[: max(0, most - len(values))])
+
+
+def hidden_by_exclusions(engine: Engine, planned: Planned, total: int) -> dict[tuple[str, str], int]:
+    """How many memories each exclusion hides: what would come back without it."""
+    variants = [
+        (chosen.key, chosen.exclude[n], replace(chosen, exclude=chosen.exclude[:n] + chosen.exclude[n + 1 :]))
+        for chosen in planned.plan.filters
+        for n in range(len(chosen.exclude))
+    ]
+    totals = engine.totals([planned.plan.with_filter(changed) for _, _, changed in variants])
+    hides: dict[tuple[str, str], int] = {}
+    for (key, values, _), without in zip(variants, totals, strict=True):
+        for value in values:
+            # Under the ceiling of meaning neither number is exact, and the wider set may look like the smaller one.
+            hides[key, planned.spelled[key, value]] = max(0, without - total)
+    return hides
+
+
+def build_facet(
+    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: Summary, planned: Planned
+) -> Facet:
+    chosen = planned.plan.filter(spec.key) or Filter(spec.key)
+    return Facet(
+        key=spec.key,
+        values=values,
+        distinct=distinct,
+        no_value=summary.no_value.get(spec.key, 0),
+        no_value_selected=chosen.no_value,
+        any_value_selected=chosen.any_value,
+        requires_all=chosen.require_all,
+    )
+
+
+def value_terms(spec: FacetSpec, values: Sequence[Value], planned: Planned) -> dict[Value, Term]:
+    """What an engine's values are called: in URLs, and to people."""
+    match spec.kind:
+        case Kind.PROJECT:
+            rows = ((value, planned.projects.get(int(value))) for value in values)
+            return {value: Term(row.id, row.slug, row.name or row.slug) for value, row in rows if row}
+        case Kind.TREE:
+            nodes = planned.names.category_nodes([int(value) for value in values])
+            return {node.id: Term(node.id, node.path, " / ".join(node.names)) for node in nodes.values()}
+        case Kind.IDS:
+            terms = planned.names.concept_terms if spec.key == "concept" else planned.names.entity_terms
+            return dict(terms([int(value) for value in values]).items())
+    return {value: Term(0, str(value), str(value)) for value in values}
+
+
+def value_rows(
+    spec: FacetSpec, counted: Sequence[ValueCount], planned: Planned, hides: dict[tuple[str, str], int]
+) -> tuple[FacetValue, ...]:
+    """Rows of a flat facet: what was counted, then what is chosen and counts nothing."""
+    rows = counted_rows(spec, counted, planned, hides)
+    return (*rows, *_chosen_but_uncounted(spec, {v.value for v in counted}, planned, hides))
+
+
+def counted_rows(
+    spec: FacetSpec, counted: Sequence[ValueCount], planned: Planned, hides: dict[tuple[str, str], int]
+) -> tuple[FacetValue, ...]:
+    """Rows of what was counted, in its order."""
+    terms = value_terms(spec, [v.value for v in counted], planned)
+    return tuple(_value(spec, terms[v.value], v, planned, hides) for v in counted if v.value in terms)
+
+
+def _value(
+    spec: FacetSpec,
+    term: Term,
+    counted: ValueCount,
+    planned: Planned,
+    hides: dict[tuple[str, str], int],
+    *,
+    has_children: bool = False,
+) -> FacetValue:
+    chosen = planned.plan.filter(spec.key)
+    value = planned.spelled.get((spec.key, counted.value), term.value)
+    excluded = chosen is not None and any(counted.value in group for group in chosen.exclude)
+    steps = term.value.split("/") if spec.kind == Kind.TREE else [term.value]
+    return FacetValue(
+        value=value,
+        label=term.label,
+        parent="/".join(steps[:-1]) or None,
+        depth=len(steps),
+        count=hides.get((spec.key, value), 0) if excluded else counted.count,
+        selected=(spec.key, value) in planned.asked and not excluded,
+        excluded=excluded,
+        own_count=counted.own if spec.kind == Kind.TREE else None,
+        type=term.type,
+        canonical=term.value,
+        ref=counted.value,
+        has_children=has_children,
+    )
+
+
+def _chosen_but_uncounted(
+    spec: FacetSpec, counted: set[Value], planned: Planned, hides: dict[tuple[str, str], int]
+) -> list[FacetValue]:
+    """What is chosen is listed always, zero or not, known or not."""
+    missing = [v for v in _chosen_values(planned.plan, spec.key) if v not in counted]
+    terms = value_terms(spec, missing, planned)
+    rows = [_value(spec, terms[v], ValueCount(v, 0), planned, hides) for v in missing if v in terms]
+    for key, name in planned.unknown:
+        if key == spec.key:
+            rows.append(FacetValue(name, name, 0, selected=True))
+    return rows
+
+
+def _tree_candidates(planned: Planned) -> list[TreeNode]:
+    """Two levels of the tree, and on the way to what is chosen every level."""
+    chosen = planned.chosen_categories
+    return planned.names.tree(planned.names.ancestor_ids(chosen) | {node.id for node in chosen})
+
+
+def _kept_in_tree(tree: list[TreeNode], planned: Planned) -> set[int]:
+    """What a tree shows whatever it counts: what is chosen, and all on the way to it."""
+    below = [node.path for node in planned.chosen_categories]
+    above = {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
+    return above | {node.id for node in planned.chosen_categories}
+
+
+def _tree_values(
+    engine: Engine,
+    counted: FacetCounts,
+    tree: list[TreeNode],
+    kept: set[int],
+    planned: Planned,
+    hides: dict[tuple[str, str], int],
+) -> tuple[FacetValue, ...]:
+    """The sidebar's tree, parents before their children, the largest first among siblings."""
+    spec = FACET["category"]
+    counts = {v.value: v for v in counted.values}
+    children: dict[int | None, list[TreeNode]] = {}
+    for node in tree:
+        if node.id in counts or node.id in kept:
+            children.setdefault(node.parent_id, []).append(node)
+
+    def walk(parent: int | None) -> Iterator[TreeNode]:
+        def size(node: TreeNode) -> tuple[int, str]:
+            return (-counts[node.id].count if node.id in counts else 0, node.path)
+
+        siblings = sorted(children.get(parent, []), key=size)
+        most = _TREE_ROOTS if parent is None else _TREE_CHILDREN
+        for place, node in enumerate(siblings):
+            if place >= most and node.id not in kept:
+                continue
+            yield node
+            yield from walk(node.id)
+
+    shown = list(walk(None))
+    # What the tree was read down to has its children among the rows; below that, ask whether there are any.
+    parents = _parents(engine, planned, [node.id for node in shown])
+    terms = [Term(node.id, node.path, node.name) for node in shown]
+    counted_here = [counts.get(node.id, ValueCount(node.id, 0)) for node in shown]
+    rows = [
+        _value(spec, term, count, planned, hides, has_children=term.id in parents)
+        for term, count in zip(terms, counted_here, strict=True)
+    ]
+    unknown = [name for key, name in planned.unknown if key == spec.key]
+    return (*rows, *(FacetValue(name, name, 0, selected=True) for name in unknown))
+
+
+def mark_parents(engine: Engine, planned: Planned, rows: Iterable[FacetValue]) -> list[FacetValue]:
+    """Rows of categories, with those marked below which the viewer has memories."""
+    listed = list(rows)
+    parents = _parents(engine, planned, [row.ref for row in listed if isinstance(row.ref, int)])
+    return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
+
+
+def _parents(engine: Engine, planned: Planned, ids: Sequence[int]) -> set[int]:
+    """Those of some categories below which the viewer has memories."""
+    nodes = planned.names.children(ids)
+    if planned.plan.project_ids is None:
+        return set(nodes)
+    children = {parent: {node.id for node in these} for parent, these in nodes.items()}
+    below = {child for these in children.values() for child in these}
+    seen = visible_ids(engine, planned.plan.project_ids, "category", below)
+    return {parent for parent, these in children.items() if not seen.isdisjoint(these)}
+
+
+def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Counts) -> Histogram:
+    plan, zone = planned.plan, planned.zone
+    first = local_time(plan.start, zone).date() if plan.start else None
+    last = local_time(plan.end - timedelta(microseconds=1), zone).date() if plan.end else None
+    domain = histogram_domain(counts.days, first, last)
+    if domain is None:
+        return Histogram()
+    interval, _ = effective_interval(query.bucket, *domain)
+    if interval == Interval.HOUR:
+        hours = engine.hours(plan, zone=zone)
+        # Where only the day is known, every memory of it stands at midnight: hours would say nothing.
+        if query.bucket != Interval.AUTO or len(hours) > 1:
+            return build_hours(hours, domain)
+        return build_histogram(counts.days, domain, Interval.DAY)
+    return build_histogram(counts.days, domain, query.bucket)

@@ -1,0 +1,178 @@
+"""The six legs of unified search, asked at the same time: memories, entities, relationships, by words and by meaning.
+
+Each has a thread, a connection and a deadline of its own. One that fails or is late is left out, and told.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLate
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from django.conf import settings
+from django.db import OperationalError, connection
+from psycopg.errors import QueryCanceled
+
+from access.viewer import Viewer
+from search.engines import answered
+from search.engines.base import Engine, EngineTimeoutError
+from search.plan import Planned
+from search.query import Sort
+from search.snapshots import snapshot
+from search.unified.vocabulary import (
+    Known,
+    entities_by_meaning,
+    entities_by_words,
+    relationships_by_meaning,
+    relationships_by_words,
+)
+
+logger = logging.getLogger(__name__)
+
+# One unified search at a time has all of its legs at once; of several, some wait, and count that as their own time.
+_threads: Executor = ThreadPoolExecutor(max_workers=6, thread_name_prefix="leg")
+
+
+class ResultKind(StrEnum):
+    """What a result is, in the order that one is preferred to another that says the same."""
+
+    MEMORY = "memory"
+    ENTITY = "entity"
+    RELATIONSHIP = "relationship"
+
+
+class Way(StrEnum):
+    WORDS = "words"
+    MEANING = "meaning"
+
+
+class LegState(StrEnum):
+    OK = "ok"
+    LATE = "late"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One of the six questions, and what it found: the best first, as far as the viewer may know of them."""
+
+    kind: ResultKind
+    way: Way
+    ask: Callable[[Engine, Planned, int], list[Known]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.way}"
+
+
+@dataclass(frozen=True, slots=True)
+class LegAnswer:
+    """What came of a leg. `reason` says why there is nothing, where it is not that nothing was found."""
+
+    kind: ResultKind
+    way: Way
+    ms: float
+    state: LegState = LegState.OK
+    found: tuple[Known, ...] = ()
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.way}"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be more than it was asked for."""
+        return len(self.found) >= settings.UNIFIED_LEG_LIMIT
+
+
+def memories_by_words(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+    plan = replace(planned.plan, meaning=None)
+    return [Known(pk, score or 0.0, 1) for pk, score in engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=0)]
+
+
+def memories_by_meaning(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+    meaning = planned.plan.meaning
+    if meaning is None:
+        return []
+    # As many as the match set takes, which reads them anyway: the same vectors are then read once.
+    near = engine.near(replace(planned.plan, meaning=replace(meaning, alone=True)))
+    pairs = zip(near.ids[:limit].tolist(), near.similarities[:limit].tolist(), strict=True)
+    return [Known(pk, similarity, 1) for pk, similarity in pairs]
+
+
+LEGS = (
+    Leg(ResultKind.MEMORY, Way.WORDS, memories_by_words),
+    Leg(ResultKind.MEMORY, Way.MEANING, memories_by_meaning),
+    Leg(ResultKind.ENTITY, Way.WORDS, entities_by_words),
+    Leg(ResultKind.ENTITY, Way.MEANING, entities_by_meaning),
+    Leg(ResultKind.RELATIONSHIP, Way.WORDS, relationships_by_words),
+    Leg(ResultKind.RELATIONSHIP, Way.MEANING, relationships_by_meaning),
+)
+
+
+class AskedLegs:
+    """Legs that are on their way."""
+
+    def __init__(self, planned: Planned, viewer: Viewer) -> None:
+        self._most_ms: int = settings.UNIFIED_LEG_MS
+        self._begun = time.monotonic()
+        self._without_meaning = planned.without_meaning
+        self._futures: list[tuple[Leg, Future[LegAnswer] | None]] = [
+            (
+                leg,
+                None
+                if leg.way == Way.MEANING and planned.without_meaning
+                else _threads.submit(_answer, leg, planned, viewer, self._most_ms),
+            )
+            for leg in LEGS
+        ]
+
+    def answers(self) -> list[LegAnswer]:
+        """What has come of each by its deadline."""
+        return [self._answer_of(leg, future) for leg, future in self._futures]
+
+    def _answer_of(self, leg: Leg, future: Future[LegAnswer] | None) -> LegAnswer:
+        if future is None:
+            return LegAnswer(leg.kind, leg.way, 0.0, LegState.FAILED, reason=self._without_meaning)
+        left = self._begun + self._most_ms / 1000 - time.monotonic()
+        try:
+            return future.result(max(0.0, left))
+        except TooLate:
+            # One that has not begun need not begin; one that has ends with its statement.
+            future.cancel()
+            return _late(leg, (time.monotonic() - self._begun) * 1000, self._most_ms)
+
+
+def _answer(leg: Leg, planned: Planned, viewer: Viewer, most_ms: int) -> LegAnswer:
+    begun = time.monotonic()
+
+    def spent() -> float:
+        return round((time.monotonic() - begun) * 1000, 1)
+
+    def ask(engine: Engine) -> list[Known]:
+        with snapshot(most_ms):
+            return leg.ask(engine, planned, settings.UNIFIED_LEG_LIMIT)
+
+    try:
+        found = answered(ask, viewer, waits=False)
+        return LegAnswer(leg.kind, leg.way, spent(), found=tuple(found))
+    except EngineTimeoutError:
+        return _late(leg, spent(), most_ms)
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            return _late(leg, spent(), most_ms)
+        logger.exception("The leg %s of a unified search failed.", leg.name)
+    except Exception:  # whatever it is: the others still answer
+        logger.exception("The leg %s of a unified search failed.", leg.name)
+    finally:
+        # The thread lives on; its connection goes back to the pool.
+        if not connection.in_atomic_block:
+            connection.close()
+    return LegAnswer(leg.kind, leg.way, spent(), LegState.FAILED, reason="an error, which is in the log")
+
+
+def _late(leg: Leg, ms: float, most_ms: int) -> LegAnswer:
+    return LegAnswer(leg.kind, leg.way, round(ms, 1), LegState.LATE, reason=f"it took longer than {most_ms:,} ms")

@@ -1,0 +1,391 @@
+"""The rows of a page of unified search: each result in common fields beside its own record, with what is related to it.
+
+A fixed number of statements, whatever the number of results, but for the newest memory of a few entities.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from django.db import connection
+
+from access.viewer import Viewer, visible_to
+from search.engines.base import Engine, Filter
+from search.hits import hydrate
+from search.plan import Planned
+from search.query import Sort
+from search.ranking import Ranked
+from search.result import Hit
+from search.unified.fusion import Candidate, Group, Key, Origin
+from search.unified.legs import ResultKind, Way
+from search.unified.vocabulary import Known, evidence_of, filtered
+from text.analysis import Pattern
+from text.formatting import ordinal, plural
+from text.highlight import Segment, matched_spans, segments, snippet
+
+MOST_RELATED = 2
+# Relationships read for the entities and memories of a page, the surest first.
+_MOST_READ = 500
+# Entities of a page, of whose memories none was found, that are given their newest one.
+_MOST_NEWEST = 5
+_EVIDENCE_SHOWN = 10
+_LENGTH = 260
+
+_ENTITIES = "SELECT id, name, entity_type, aliases, description FROM categories_entity WHERE id = ANY(%s)"
+_RELATIONSHIPS = """
+SELECT own.id, own.relationship_type, own.fact, own.confidence, own.valid_from, own.valid_to, own.evidence_ids,
+       source.id, source.name, source.entity_type, target.id, target.name, target.entity_type
+FROM categories_relationship own
+JOIN categories_entity source ON source.id = own.source_id JOIN categories_entity target ON target.id = own.target_id
+WHERE {which} ORDER BY own.confidence DESC NULLS LAST, cardinality(own.evidence_ids) DESC, own.id LIMIT %(most)s"""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRef:
+    """One end of a relationship."""
+
+    id: int
+    name: str
+    type: str
+
+    @property
+    def value(self) -> str:
+        """What a query says for it."""
+        return f"{self.type}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRecord:
+    """An entity as it is stored, and how many memories that pass the filters name it."""
+
+    id: int
+    name: str
+    type: str
+    aliases: tuple[str, ...]
+    description: str
+    memories: int
+
+    @property
+    def value(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class RelationshipRecord:
+    """A relationship as it is stored, and the memories that bear it out, as far as the viewer may know of them."""
+
+    id: int
+    source: EntityRef
+    type: str
+    target: EntityRef
+    fact: str
+    confidence: float | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+    evidence: tuple[int, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.source.name} {self.type.replace('_', ' ')} {self.target.name}"
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(sorted({self.source.value, self.target.value}))
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """Another record that a result is shown with: related to it, or folded into it. `reason` says why."""
+
+    kind: ResultKind
+    id: int
+    title: str
+    reason: str
+    # What a query says for an entity, or for both ends of a relationship.
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnifiedHit:
+    """One result of any kind: common fields, and the record of its kind. The others of the three are None."""
+
+    kind: ResultKind
+    id: int
+    title: tuple[Segment, ...]
+    content: tuple[Segment, ...]
+    score: float
+    places: Mapping[Way, int]
+    source: str
+    memory: Hit | None = None
+    entity: EntityRecord | None = None
+    relationship: RelationshipRecord | None = None
+    evidence: tuple[Linked, ...] = ()
+    related: tuple[Linked, ...] = ()
+    folded: tuple[Linked, ...] = ()
+
+    @property
+    def title_text(self) -> str:
+        return "".join(segment.text for segment in self.title)
+
+    @property
+    def content_text(self) -> str:
+        return "".join(segment.text for segment in self.content)
+
+    @property
+    def linked(self) -> Linked:
+        """The result as another one would mention it."""
+        values = self.relationship.values if self.relationship else (self.entity.value,) if self.entity else ()
+        return Linked(self.kind, self.id, self.title_text, "", values)
+
+    @property
+    def why(self) -> str:
+        """In words, what found it."""
+        return " and ".join(f"{ordinal(place)} by {way}" for way, place in sorted(self.places.items(), reverse=True))
+
+
+@dataclass(slots=True)
+class Read:
+    """What a page is read with."""
+
+    engine: Engine
+    planned: Planned
+    viewer: Viewer
+    known: Mapping[Key, Known]
+    candidates: Sequence[Candidate]
+    origins: Mapping[Key, Origin]
+    titles: dict[int, str] = field(default_factory=dict)
+
+    def places(self) -> dict[Key, int]:
+        return {one.key: n for n, one in enumerate(self.candidates)}
+
+
+def read_page(page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> tuple[UnifiedHit, ...]:
+    """The results of a page in their order. One that is gone meanwhile is left out."""
+    return _Page(page, read, ranked).hits()
+
+
+class _Page:
+    """What is read of a page, each kind at once."""
+
+    def __init__(self, page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> None:
+        self._groups = page
+        self._read = read
+        self._memories = {hit.id: hit for hit in hydrate(list(ranked.values()), read.planned, read.viewer)}
+        shown = [group.lead for group in page] + [one.candidate for group in page for one in group.folded]
+        self._shown = {kind: [one.id for one in shown if one.kind == kind] for kind in ResultKind}
+        self._place = read.places()
+
+    def hits(self) -> tuple[UnifiedHit, ...]:
+        hits = [self._hit(group) for group in self._groups]
+        return tuple(hit for hit in hits if hit is not None)
+
+    def _hit(self, group: Group) -> UnifiedHit | None:
+        lead = group.lead
+        folded = tuple(
+            linked
+            for one in group.folded
+            if (linked := self._linked(one.candidate.kind, one.candidate.id, one.reason)) is not None
+        )
+        besides = {lead.key, *((one.kind, one.id) for one in folded)}
+        match lead.kind:
+            case ResultKind.MEMORY:
+                return self._memory(group, folded, besides)
+            case ResultKind.ENTITY:
+                return self._entity(group, folded, besides)
+        return self._relationship(group, folded, besides)
+
+    def _memory(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+        lead = group.lead
+        hit = self._memories.get(lead.id)
+        if hit is None:
+            return None
+        return UnifiedHit(
+            lead.kind, lead.id, hit.title, hit.snippet, group.score, lead.places,
+            source=hit.source,
+            memory=hit,
+            related=self._first(self._near_memory(lead.id), besides),
+            folded=folded,
+        )  # fmt: skip
+
+    def _entity(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+        lead = group.lead
+        row = self._entities.get(lead.id)
+        if row is None:
+            return None
+        said = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
+        return UnifiedHit(
+            lead.kind, lead.id, self._marked(row.name), self._snippet(said), group.score, lead.places,
+            source=f"named by {plural(row.memories, 'memory', 'memories')}",
+            entity=row,
+            related=self._first(self._near_entity(lead.id), besides),
+            folded=folded,
+        )  # fmt: skip
+
+    def _relationship(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+        lead = group.lead
+        row = self._relationships.get(lead.id)
+        if row is None:
+            return None
+        evidence = [self._linked(ResultKind.MEMORY, pk, "bears it out") for pk in row.evidence[:_EVIDENCE_SHOWN]]
+        borne_out = tuple(one for one in evidence if one is not None)
+        return UnifiedHit(
+            lead.kind, lead.id, self._marked(row.title), self._snippet(row.fact), group.score, lead.places,
+            source=f"borne out by {plural(len(row.evidence), 'memory', 'memories')}",
+            relationship=row,
+            evidence=borne_out,
+            related=self._first(iter(borne_out), besides),
+            folded=folded,
+        )  # fmt: skip
+
+    # --- what is related ---------------------------------------------------------------------------------------------
+
+    def _near_memory(self, memory_id: int) -> Iterable[Linked | None]:
+        """The relationships that it bears out, then what it names: first what was found as well."""
+        for row in self._neighbours.values():
+            if memory_id in row.evidence:
+                yield self._linked(ResultKind.RELATIONSHIP, row.id, "borne out by it")
+        named = [
+            key[1]
+            for key, origin in self._read.origins.items()
+            if key[0] == ResultKind.ENTITY and memory_id in origin.memories
+        ]
+        for pk in sorted(named, key=lambda pk: self._place.get((ResultKind.ENTITY, pk), len(self._place))):
+            yield self._linked(ResultKind.ENTITY, pk, "named in it, and found as well")
+
+    def _near_entity(self, entity_id: int) -> Iterable[Linked | None]:
+        """The memory found that fits best, else the newest that names it; then its surest relationship."""
+        found = self._read.origins[ResultKind.ENTITY, entity_id].memories
+        if found:
+            yield self._linked(ResultKind.MEMORY, found[0], "names it, and fits best")
+        elif entity_id in self._newest:
+            yield self._linked(ResultKind.MEMORY, self._newest[entity_id], "the newest that names it")
+        for row in self._neighbours.values():
+            if entity_id in (row.source.id, row.target.id):
+                reason = "begins at it" if entity_id == row.source.id else "leads to it"
+                yield self._linked(ResultKind.RELATIONSHIP, row.id, reason)
+
+    @staticmethod
+    def _first(items: Iterable[Linked | None], besides: set[Key]) -> tuple[Linked, ...]:
+        """The first two; of relationships and of entities one each, where there is something else."""
+        seen: dict[Key, Linked] = {}
+        for item in items:
+            if item is not None and (item.kind, item.id) not in besides:
+                seen.setdefault((item.kind, item.id), item)
+        kinds: dict[ResultKind, Linked] = {}
+        for item in seen.values():
+            kinds.setdefault(item.kind, item)
+        chosen = list(kinds.values())[:MOST_RELATED]
+        chosen += [item for item in seen.values() if item not in chosen][: MOST_RELATED - len(chosen)]
+        return tuple(chosen)
+
+    def _linked(self, kind: ResultKind, pk: int, reason: str) -> Linked | None:
+        if kind == ResultKind.MEMORY:
+            title = self._titles.get(pk)
+            return None if title is None else Linked(kind, pk, title, reason)
+        if kind == ResultKind.ENTITY:
+            entity = self._entities.get(pk)
+            return None if entity is None else Linked(kind, pk, entity.name, reason, (entity.value,))
+        row = self._relationships.get(pk) or self._neighbours.get(pk)
+        return None if row is None else Linked(kind, pk, row.title, reason, row.values)
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _entities(self) -> dict[int, EntityRecord]:
+        """The entities found: of others not even the name is read."""
+        known = {key[1]: one for key, one in self._read.known.items() if key[0] == ResultKind.ENTITY}
+        if not known:
+            return {}
+        with connection.cursor() as cursor:
+            cursor.execute(_ENTITIES, [list(known)])
+            rows = cursor.fetchall()
+        return {
+            pk: EntityRecord(pk, name, kind, tuple(aliases), description, known[pk].memories)
+            for pk, name, kind, aliases, description in rows
+        }
+
+    @cached_property
+    def _relationships(self) -> dict[int, RelationshipRecord]:
+        wanted = self._shown[ResultKind.RELATIONSHIP]
+        evidence = {pk: self._read.known[ResultKind.RELATIONSHIP, pk].evidence for pk in wanted}
+        place = self._place
+        best = {
+            pk: tuple(sorted(own, key=lambda one: (place.get((ResultKind.MEMORY, one), len(place)), -one)))
+            for pk, own in evidence.items()
+        }
+        return relationship_rows("own.id = ANY(%(ids)s)", {"ids": wanted}, best) if wanted else {}
+
+    @cached_property
+    def _neighbours(self) -> dict[int, RelationshipRecord]:
+        """Relationships of the entities and memories of the page that the viewer may know of, the surest first."""
+        memories, entities = list(self._memories), self._shown[ResultKind.ENTITY]
+        if not memories and not entities:
+            return {}
+        which = (
+            "(own.evidence_ids && %(memories)s::bigint[]"
+            " OR own.source_id = ANY(%(entities)s) OR own.target_id = ANY(%(entities)s))"
+        )
+        rows = relationship_rows(which, {"memories": memories, "entities": entities}, None)
+        evidence = evidence_of(self._read.engine, self._read.planned, list(rows))
+        return {pk: row for pk, row in rows.items() if pk in evidence}
+
+    @cached_property
+    def _newest(self) -> dict[int, int]:
+        alone = [pk for pk in self._shown[ResultKind.ENTITY] if not self._read.origins[ResultKind.ENTITY, pk].memories]
+        plan = filtered(self._read.planned.plan)
+        found: dict[int, int] = {}
+        for pk in alone[:_MOST_NEWEST]:
+            asked = plan.filter("entity")
+            if asked is not None:
+                # It is asked for by its filter already, or beside others: the newest of those is another question.
+                break
+            naming = plan.with_filter(Filter("entity", include=((pk,),)))
+            for memory_id, _ in self._read.engine.hits(naming, Sort.NEWEST, limit=1, offset=0):
+                found[pk] = memory_id
+        return found
+
+    @cached_property
+    def _titles(self) -> dict[int, str]:
+        """Titles of all memories that a page mentions, as far as the viewer may open them."""
+        wanted = set(self._shown[ResultKind.MEMORY]) | set(self._newest.values())
+        for pk in self._shown[ResultKind.ENTITY]:
+            wanted |= set(self._read.origins[ResultKind.ENTITY, pk].memories[:1])
+        for row in self._relationships.values():
+            wanted |= set(row.evidence[:_EVIDENCE_SHOWN])
+        rows = visible_to(self._read.viewer).filter(pk__in=wanted).values_list("pk", "title")
+        return {pk: title.strip() or f"Memory {pk}" for pk, title in rows}
+
+    # --- marks -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[Pattern, ...], str]:
+        """What is marked: as the language reads it that most of the viewer's projects are in."""
+        texts = self._read.planned.plan.texts
+        return (texts[0].words.positive, texts[0].language) if texts else ((), "english")
+
+    def _marked(self, text: str) -> tuple[Segment, ...]:
+        return segments(text, matched_spans(text, *self._patterns))
+
+    def _snippet(self, text: str) -> tuple[Segment, ...]:
+        return snippet(text, matched_spans(text, *self._patterns), _LENGTH) if text else ()
+
+
+def relationship_rows(
+    which: str,
+    parameters: Mapping[str, Collection[int]],
+    evidence: Mapping[int, tuple[int, ...]] | None,
+    most: int = _MOST_READ,
+) -> dict[int, RelationshipRecord]:
+    """Relationships, the surest first, with the evidence given, or all that is stated."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _RELATIONSHIPS.format(which=which), {**{k: list(v) for k, v in parameters.items()}, "most": most}
+        )
+        rows = cursor.fetchall()
+    found = {}
+    for pk, kind, fact, confidence, begin, end, stated, *ends in rows:
+        own = tuple(stated) if evidence is None else evidence[pk]
+        source, target = EntityRef(*ends[:3]), EntityRef(*ends[3:])
+        found[pk] = RelationshipRecord(pk, source, kind, target, fact, confidence, begin, end, own)
+    return found

@@ -1,0 +1,266 @@
+"""unified(query, viewer) -> UnifiedResult: memories, entities and relationships found together, in one order.
+
+Six legs are asked at once (`search.legs`), what they found is blended, reranked and folded (`search.blending`), and
+only then cut to a page and read (`search.unified_rows`). Facets and totals are those of the match set of memories.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db import connection
+
+from access.viewer import Viewer
+from categories.searched_terms import ENTITIES, RELATIONSHIPS
+from search.engines import answered
+from search.engines.base import Engine
+from search.plan import build_plan
+from search.query import Mode, SearchQuery
+from search.ranking import Ranked, Traits, Weights
+from search.relevance import traits_of
+from search.result import SearchResult, SearchWarning
+from search.run import Rows, run
+from search.snapshots import snapshot
+from search.unified.fusion import WINDOW, Candidate, Group, Key, Origin, Terms, blend, fold, rerank
+from search.unified.legs import AskedLegs, LegAnswer, LegState, ResultKind, Way
+from search.unified.rows import Read, UnifiedHit, read_page
+from search.unified.vocabulary import Known
+from web.timing import Stopwatch
+
+# A relationship that held once and holds no more.
+_PAST = 0.8
+_KINDS = {ResultKind.ENTITY: ENTITIES, ResultKind.RELATIONSHIP: RELATIONSHIPS}
+# Of a row: all of its terms, and those of what is said of it, which its name does not give.
+_TERMS = """
+SELECT id, array_to_string(tsvector_to_array(terms), E'\\x01'),
+       array_to_string(tsvector_to_array(ts_filter(terms, '{{b,d}}')), E'\\x01')
+FROM {table} WHERE id = ANY(%s)"""
+# Of a memory its title and content: not its tags, nor what it refers to.
+_MEMORY_TERMS = """
+SELECT id, array_to_string(tsvector_to_array(ts_filter(terms, '{a,d}')), E'\\x01'), ''
+FROM memories_memory WHERE id = ANY(%s)"""
+_NAMED = "SELECT id, entity_ids FROM memories_memory WHERE id = ANY(%s) AND entity_ids && %s::int[]"
+
+
+@dataclass(frozen=True, slots=True)
+class KindTotal:
+    """How many of a kind there are. `at_least` where there may be more than were looked for."""
+
+    count: int
+    at_least: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnifiedResult:
+    """What a query came to among all three kinds.
+
+    `memories` is the match set of memories, without its hits: total, facets, histogram, warnings. `found` counts the
+    results that pages go through: what is folded counts once.
+    """
+
+    query: SearchQuery
+    memories: SearchResult
+    hits: tuple[UnifiedHit, ...]
+    found: int
+    totals: dict[ResultKind, KindTotal]
+    legs: tuple[LegAnswer, ...]
+    warnings: tuple[SearchWarning, ...]
+    timings: dict[str, float]
+
+    @property
+    def answer(self) -> SearchResult:
+        """What every search answers, with the memories among the results."""
+        hits = tuple(hit.memory for hit in self.hits if hit.memory)
+        return replace(self.memories, query=self.query, hits=hits, warnings=self.warnings, timings=self.timings)
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.found // self.query.page_size))
+
+    @property
+    def has_more(self) -> bool:
+        return self.query.page * self.query.page_size < self.found
+
+    @property
+    def took_ms(self) -> float:
+        return round(sum(self.timings.values()), 2)
+
+
+def is_unified(query: SearchQuery) -> bool:
+    """Whether a query asks for all kinds. Without a text there is nothing to look for in names and facts."""
+    return query.mode == Mode.UNIFIED and bool(query.text.strip())
+
+
+def unified(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -> UnifiedResult:
+    """Answer one query for one viewer among memories, entities and relationships. See docs/unified.md."""
+    return answered(lambda engine: _unified(engine, query, viewer, facet_limit), viewer)
+
+
+def _unified(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None) -> UnifiedResult:
+    watch = Stopwatch(engine.waited_ms)
+    now = datetime.now(UTC)
+    with watch.stage("plan"), snapshot():
+        planned = build_plan(engine, query, viewer, now)
+    asked = AskedLegs(planned, viewer)
+    # Beside the legs: what there is to say of the match set.
+    memories = run(query.model_copy(update={"page": 1}), viewer, facet_limit=facet_limit, rows=Rows.NONE)
+    with watch.stage("legs"):
+        answers = asked.answers()
+    with watch.stage("hits"), snapshot():
+        candidates = blend(answers, settings.UNIFIED_WEIGHTS)
+        origins = _origins(candidates, answers)
+        candidates = rerank(candidates, _traits(candidates, origins, now), Weights(**settings.SEARCH_WEIGHTS))
+        terms = _terms(candidates[:WINDOW])
+        groups = fold(candidates, terms, origins, settings.UNIFIED_FOLD_SIMILARITY)
+        begin = (query.page - 1) * query.page_size
+        page = groups[begin : begin + query.page_size]
+        read = Read(engine, planned, viewer, _known(answers), candidates, origins)
+        hits = read_page(page, read, {group.lead.id: ranked for group, ranked in _ranked_memories(page, answers)})
+    return UnifiedResult(
+        query=query,
+        memories=memories,
+        hits=hits,
+        found=len(groups),
+        totals=_totals(memories, answers),
+        legs=tuple(answers),
+        warnings=(*memories.warnings, *_left_out(answers), *_past_the_end(query, len(groups))),
+        timings={
+            **memories.timings,
+            **{stage: ms + memories.timings.get(stage, 0) for stage, ms in watch.timings.items()},
+        },
+    )
+
+
+def _known(answers: Iterable[LegAnswer]) -> dict[Key, Known]:
+    return {(answer.kind, known.id): known for answer in answers for known in answer.found}
+
+
+def _origins(candidates: Sequence[Candidate], answers: Sequence[LegAnswer]) -> dict[Key, Origin]:
+    """For each entity and relationship, those of the memories found that name it or bear it out, the best first."""
+    known = _known(answers)
+    memories = [one.id for one in candidates if one.kind == ResultKind.MEMORY]
+    entities = [one.id for one in candidates if one.kind == ResultKind.ENTITY]
+    naming: dict[int, list[int]] = {pk: [] for pk in entities}
+    for memory_id, entity_ids in sorted(_named(memories, entities), key=lambda row: memories.index(row[0])):
+        for pk in entity_ids:
+            if pk in naming:
+                naming[pk].append(memory_id)
+    origins: dict[Key, Origin] = {
+        (ResultKind.ENTITY, pk): Origin(tuple(own), known[ResultKind.ENTITY, pk].memories) for pk, own in naming.items()
+    }
+    place = {pk: n for n, pk in enumerate(memories)}
+    for one in candidates:
+        if one.kind == ResultKind.RELATIONSHIP:
+            evidence = known[one.key].evidence
+            own = sorted((pk for pk in evidence if pk in place), key=lambda pk: place[pk])
+            origins[one.key] = Origin(tuple(own), len(evidence))
+    return origins
+
+
+def _named(memories: Collection[int], entities: Collection[int]) -> list[tuple[int, list[int]]]:
+    if not memories or not entities:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(_NAMED, [list(memories), list(entities)])
+        return list(cursor.fetchall())
+
+
+def _traits(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Traits]:
+    """What speaks for each itself. Entities and relationships are as recent as the newest memory found of theirs."""
+    of_memories = traits_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
+    traits: dict[Key, Traits] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
+    sure = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
+    for key, origin in origins.items():
+        recency = max((of_memories[pk].recency for pk in origin.memories if pk in of_memories), default=0.0)
+        borne_out = origin.count / (origin.count + 1)
+        quality = (sure[key[1]] + borne_out) / 2 if key[0] == ResultKind.RELATIONSHIP else borne_out
+        traits[key] = Traits(quality, recency)
+    return traits
+
+
+def _confidence(ids: Collection[int], now: datetime) -> dict[int, float]:
+    """How sure each relationship is. What nobody judged is neither sure nor unsure."""
+    if not ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id, confidence, valid_to FROM categories_relationship WHERE id = ANY(%s)", [list(ids)])
+        rows = cursor.fetchall()
+    found = {
+        pk: (0.5 if sure is None else sure) * (_PAST if until and until < now else 1.0) for pk, sure, until in rows
+    }
+    return {pk: found.get(pk, 0.0) for pk in ids}
+
+
+def _terms(window: Sequence[Candidate]) -> dict[Key, Terms]:
+    """The terms of the best candidates: one statement for each kind."""
+    terms: dict[Key, Terms] = {}
+    for kind in ResultKind:
+        ids = [one.id for one in window if one.kind == kind]
+        if not ids:
+            continue
+        statement = _MEMORY_TERMS if kind == ResultKind.MEMORY else _TERMS.format(table=_KINDS[kind].table)
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [ids])
+            rows = cursor.fetchall()
+        terms |= {(kind, pk): Terms(_split(every), _split(own)) for pk, every, own in rows}
+    return terms
+
+
+def _split(packed: str | None) -> frozenset[str]:
+    return frozenset(packed.split("\x01")) if packed else frozenset()
+
+
+def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> list[tuple[Group, Ranked]]:
+    """The memories of a page as their hits are told: places by leg, and how near each is."""
+    near = {
+        known.id: known.score
+        for answer in answers
+        if answer.kind == ResultKind.MEMORY and answer.way == Way.MEANING
+        for known in answer.found
+    }
+    found = []
+    for group in page:
+        lead = group.lead
+        if lead.kind == ResultKind.MEMORY:
+            ranked = Ranked(
+                lead.id,
+                lead.score,
+                word_rank=lead.places.get(Way.WORDS),
+                meaning_rank=lead.places.get(Way.MEANING),
+                similarity=near.get(lead.id),
+                relevance=lead.relevance,
+                traits=lead.traits,
+                parts=lead.parts,
+            )
+            found.append((group, ranked))
+    return found
+
+
+def _totals(memories: SearchResult, answers: Sequence[LegAnswer]) -> dict[ResultKind, KindTotal]:
+    """Memories of the match set; of the others what the legs found. A leg that is left out may have found more."""
+    totals = {ResultKind.MEMORY: KindTotal(memories.total, memories.at_least)}
+    for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP):
+        own = [answer for answer in answers if answer.kind == kind]
+        count = len({known.id for answer in own for known in answer.found})
+        totals[kind] = KindTotal(count, any(answer.is_full or answer.state != LegState.OK for answer in own))
+    return totals
+
+
+def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
+    """One warning for each reason that legs were left out for."""
+    by_reason: dict[str, list[str]] = {}
+    for answer in answers:
+        if answer.state != LegState.OK:
+            by_reason.setdefault(answer.reason, []).append(f"{_PLURAL[answer.kind]} by {answer.way}")
+    return [SearchWarning(f"Left out: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()]
+
+
+_PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}
+
+
+def _past_the_end(query: SearchQuery, found: int) -> list[SearchWarning]:
+    pages = max(1, -(-found // query.page_size))
+    if query.page <= pages:
+        return []
+    return [SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page")]

@@ -1,0 +1,160 @@
+"""Entities and relationships by words and by meaning, as far as a viewer may know of them.
+
+They belong to no project: they are there for a viewer through memories alone. What no memory that passes the filters
+names or bears out is left out before anything is ranked or counted, so that not even a rank tells of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from django.db import connection
+
+from categories.searched_terms import ENTITIES, RELATIONSHIPS, Searched
+from memories.embedding.vocabulary import literal
+from memories.models import Project
+from search.engines.base import Engine, FacetRequest, Meaning, Plan
+from search.engines.sql import words_sql
+from search.facets import DEFAULT_STATES
+from search.plan import Planned
+from text.analysis import quote_term, raw_tokens
+
+# So many of the best are looked at for those that the viewer may know of.
+_LOOKED_AT = 2_000
+
+# Where all of a name is said: who asks for `mintbrook webhooks` asks for Mintbrook too. The index narrows by any word.
+_NAMED = """
+(m.terms @@ %(any)s::tsquery AND tsvector_to_array(ts_filter(m.terms, '{{a}}')) <@ %(said)s::text[] AND {always})"""
+# By entity_terms_gin and relationship_terms_gin.
+_BY_WORDS = "SELECT m.id, {rank} AS rank FROM {table} m WHERE {condition} ORDER BY rank DESC, m.id LIMIT %(most)s"
+_BY_MEANING = """
+SELECT id, similarity FROM (
+  SELECT m.id, (1 - (vector.embedding <=> %(vector)s::halfvec))::real AS similarity
+  FROM {vectors} vector JOIN {table} m ON m.id = vector.{owner} WHERE vector.model_id = %(model)s AND {condition}
+) near WHERE similarity >= %(least)s ORDER BY similarity DESC, id LIMIT %(most)s"""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An entity or a relationship, and the memories that a viewer knows it by.
+
+    Of a relationship they are its evidence; of an entity, which may have many, only their number is told.
+    """
+
+    id: int
+    score: float
+    memories: int
+    evidence: tuple[int, ...] = ()
+
+
+def entities_by_words(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+    return _entities(engine, planned, _by_words(ENTITIES, planned), limit)
+
+
+def entities_by_meaning(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+    return _entities(engine, planned, _by_meaning(ENTITIES, planned.plan), limit)
+
+
+def relationships_by_words(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+    return _relationships(engine, planned, _by_words(RELATIONSHIPS, planned), limit)
+
+
+def relationships_by_meaning(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+    return _relationships(engine, planned, _by_meaning(RELATIONSHIPS, planned.plan), limit)
+
+
+def filtered(plan: Plan) -> Plan:
+    """What passes the filters of a plan, whatever it is about."""
+    return replace(plan, texts=(), meaning=None)
+
+
+def memories_of_entities(engine: Engine, planned: Planned, ids: Sequence[int]) -> dict[int, int]:
+    """How many memories that pass the filters name each of some entities; those that none does are left out."""
+    if not ids:
+        return {}
+    request = FacetRequest("entity", only=tuple(ids))
+    counts = engine.counts(filtered(planned.plan), [request], zone=planned.zone, now=planned.now, days=False)
+    return {int(value.value): value.count for value in counts.facets["entity"].values if value.count}
+
+
+def evidence_of(engine: Engine, planned: Planned, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """The memories that bear out each of some relationships and pass the filters; those without any are left out.
+
+    One that nobody has given evidence for is there for who sees everything and asked for no part of it.
+    """
+    if not ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id, evidence_ids FROM categories_relationship WHERE id = ANY(%s)", [list(ids)])
+        stated: dict[int, list[int]] = dict(cursor.fetchall())
+    passing = engine.among(filtered(planned.plan), sorted({pk for given in stated.values() for pk in given}))
+    kept = {pk: tuple(one for one in given if one in passing) for pk, given in stated.items()}
+    return {pk: own for pk, own in kept.items() if own or (not stated[pk] and _is_everything(planned.plan))}
+
+
+def _is_everything(plan: Plan) -> bool:
+    """Whether a plan takes in all that there is, but for the states that are left out where none is asked for."""
+    narrowing = [f for f in plan.filters if f.key != "state" or _values(f.include) != set(DEFAULT_STATES) or f.exclude]
+    return plan.project_ids is None and not narrowing and plan.start is None and plan.end is None
+
+
+def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:
+    return {value for group in groups for value in group}
+
+
+def _entities(engine: Engine, planned: Planned, found: Mapping[int, float], limit: int) -> list[Known]:
+    memories = memories_of_entities(engine, planned, list(found))
+    return [Known(pk, score, memories[pk]) for pk, score in found.items() if pk in memories][:limit]
+
+
+def _relationships(engine: Engine, planned: Planned, found: Mapping[int, float], limit: int) -> list[Known]:
+    evidence = evidence_of(engine, planned, list(found))
+    kept = [Known(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
+    return kept[:limit]
+
+
+def _by_words(searched: Searched, planned: Planned) -> dict[int, float]:
+    """Rows that match the words, the best first. What only leaves words out looks for nothing.
+
+    A name is short: of an entity it is also enough that the text says all of it.
+    """
+    texts = [text.words for text in planned.plan.texts if text.words.positive]
+    if not texts:
+        return {}
+    condition, rank, parameters = words_sql(texts, always=False)
+    if searched is ENTITIES and (terms := _terms_said(planned.said)):
+        always, _, parameters = words_sql(texts, always=True, beside=parameters)
+        condition = f"({condition} OR {_NAMED.format(always=always)})"
+        parameters |= {"any": " | ".join(map(quote_term, terms)), "said": terms}
+    return _read(_BY_WORDS.format(table=searched.table, rank=rank, condition=condition), parameters)
+
+
+def _terms_said(said: str) -> list[str]:
+    """All terms of a text, in every language that names are indexed in."""
+    languages = Project.objects.order_by("language").values_list("language", flat=True).distinct()
+    return sorted({term for language in languages for raw in raw_tokens(said, language) for term, _ in raw.terms})
+
+
+def _by_meaning(searched: Searched, plan: Plan) -> dict[int, float]:
+    """Rows near in meaning, the nearest first, that have what must be there."""
+    meaning = plan.meaning
+    if meaning is None:
+        return {}
+    texts = [text.words for text in plan.texts]
+    condition, _, parameters = words_sql(texts, always=True)
+    statement = _BY_MEANING.format(
+        vectors=searched.vectors, owner=searched.owner, table=searched.table, condition=condition
+    )
+    return _read(statement, {**parameters, **_near(meaning)})
+
+
+def _near(meaning: Meaning) -> dict[str, Any]:
+    vector = literal(np.frombuffer(meaning.vector, np.float32))
+    return {"vector": vector, "model": meaning.model_id, "least": meaning.least}
+
+
+def _read(statement: str, parameters: Mapping[str, Any]) -> dict[int, float]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {**parameters, "most": _LOOKED_AT})
+        return dict(cursor.fetchall())

@@ -1,0 +1,37 @@
+"""What the first visitor of a process would wait for, made ready when it begins to serve."""
+
+import logging
+import threading
+
+from django.conf import settings
+from django.db import connection
+
+from access.viewer import command_viewer
+from search.baseline_counts import corpus_counts
+from search.engines import engine_in_use
+
+logger = logging.getLogger(__name__)
+
+
+def warm() -> None:
+    """Count the whole corpus, and have ready what large sets are counted by. Nothing, where the index cannot answer."""
+    viewer = command_viewer()
+    engine = engine_in_use(viewer, waits=False)
+    if engine.name != settings.SEARCH_ENGINE:
+        return
+    engine.make_ready()
+    corpus_counts(viewer)
+
+
+def warm_in_background() -> None:
+    """Begin to; what fails is left to the first visitor."""
+    threading.Thread(target=_warm, name="warming", daemon=True).start()
+
+
+def _warm() -> None:
+    try:
+        warm()
+    except Exception:  # whatever it is: every answer makes for itself what it needs
+        logger.exception("The first answers will take longer: what they need could not be made ready.")
+    finally:
+        connection.close()

@@ -1,0 +1,315 @@
+"""Deciding: what accepting does, what is remembered, and how either is taken back."""
+
+import threading
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+
+from access.models import AuditEvent
+from access.viewer import viewer_of_user
+from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity
+from curation.schemas import Merge
+from curation.services import curation_apply, curation_undo
+from curation.suggestions.generate import suggest
+from curation.suggestions.models import Suggestion
+from curation.suggestions.params import ReviewQuery
+from curation.suggestions.proposals import Kind
+from curation.suggestions.services import (
+    CountChanged,
+    SuggestionNotFound,
+    SuggestionRefused,
+    suggestion_accept,
+    suggestion_reject,
+    suggestion_undo,
+    suggestions_accept,
+)
+from memories.models import Memory
+from memories.services import NotAllowed, memory_restore
+from tests.curation.suggestions.conftest import EVERYTHING, embedded, member_of, pk_of, remember
+
+pytestmark = pytest.mark.django_db
+
+
+def made(kind, **where):
+    suggest(kinds=[kind], viewer=EVERYTHING)
+    return Suggestion.objects.filter(kind=kind, **where).order_by("-confidence", "id").first()
+
+
+def accepted(row, viewer=EVERYTHING, **options):
+    return suggestion_accept(suggestion_id=row.pk, viewer=viewer, **options)
+
+
+def undone(row, viewer=EVERYTHING):
+    return suggestion_undo(suggestion_id=row.pk, viewer=viewer)
+
+
+def carrots(garden):
+    return made(Kind.CATEGORY, subject_id=pk_of("bed"))
+
+
+# --- categories and concepts -----------------------------------------------------------------------------------------
+
+
+def test_accepting_a_category_links_the_memory_and_its_facet_columns_follow(garden):
+    person = viewer_of_user(User.objects.create_superuser("curator"))
+    row = accepted(carrots(garden), person)
+    memory = Memory.objects.get(pk=row.subject_id)
+    category = Category.objects.get(path="beds/carrots")
+    assert memory.category_ids == [category.pk]
+    assert memory.category_path_ids == sorted([category.pk, category.parent_id])
+    assert CategoryLink.objects.get(memory=memory).made_by == "human"
+    assert (row.state, row.decided_by_id) == ("accepted", person.user_id)
+    assert AuditEvent.objects.get(subject_type="memory", subject_id=memory.pk, verb="classify").note.startswith(
+        f"Suggestion {row.pk}: "
+    )
+    assert AuditEvent.objects.get(verb="suggestion_accept").user_id == person.user_id
+
+
+def test_what_a_key_accepts_was_said_by_a_model(garden):
+    row = accepted(carrots(garden))
+    assert CategoryLink.objects.get(memory_id=row.subject_id).made_by == "model"
+
+
+def test_undoing_a_category_leaves_the_memory_as_it_was(garden):
+    row = undone(accepted(carrots(garden)))
+    memory = Memory.objects.get(pk=row.subject_id)
+    assert (memory.category_ids, memory.category_path_ids) == ([], [])
+    assert not CategoryLink.objects.filter(memory=memory).exists()
+    assert (row.state, row.applied) == ("open", None)
+
+
+def test_a_link_that_came_to_another_category_is_not_taken_back_in_silence(garden):
+    row = accepted(carrots(garden))
+    curation_apply(asked=Merge(kind="category", source="beds/carrots", target="trees"), viewer=EVERYTHING)
+    with pytest.raises(SuggestionRefused, match="has been merged into another one since"):
+        undone(row)
+
+
+def test_a_category_that_is_gone_is_refused(garden):
+    row = carrots(garden)
+    Suggestion.objects.filter(pk=row.pk).update(target_id=10**9)
+    with pytest.raises(SuggestionRefused, match="not there any more"):
+        accepted(row)
+    row.refresh_from_db()
+    assert row.state == "open"
+
+
+def a_new_concept():
+    for title in ("Oil the chain", "Buckets came loose", "Who greases it"):
+        remember("mill", title, "The grain elevator again. " + title + " of the grain elevator.")
+    return made(Kind.CONCEPT)
+
+
+def test_accepting_a_new_concept_makes_it_and_undoing_takes_it_away(db):
+    row = accepted(a_new_concept())
+    concept = Concept.objects.get()
+    assert (concept.name.lower(), concept.concept_type) == ("grain elevator", "thematic")
+    assert Memory.objects.get(pk=row.subject_id).concept_ids == [concept.pk]
+    undone(row)
+    assert not Concept.objects.exists()
+    assert Memory.objects.get(pk=row.subject_id).concept_ids == []
+
+
+def test_a_concept_that_came_to_be_used_stays_when_its_maker_is_undone(db):
+    first = accepted(a_new_concept())
+    suggest(kinds=[Kind.CONCEPT], viewer=EVERYTHING)
+    second = Suggestion.objects.filter(state="open", kind="concept").first()
+    accepted(second)
+    undone(first)
+    assert list(ConceptLink.objects.values_list("memory_id", flat=True)) == [second.subject_id]
+
+
+# --- memories --------------------------------------------------------------------------------------------------------
+
+FIRE = "Fire the oven with beech wood for two hours before the first loaves go in, and keep the door shut meanwhile."
+
+
+def two_alike():
+    remember("mill", "Fire the oven", FIRE, id="one")
+    remember("mill", "Fire the oven", f"{FIRE} Sweep.", id="other")
+    embedded()
+    return made(Kind.MEMORY_DUPLICATE)
+
+
+@pytest.mark.parametrize(
+    ("swap", "gone", "kept"),
+    [pytest.param(False, "one", "other", id="as proposed"), pytest.param(True, "other", "one", id="the other way")],
+)
+def test_of_two_alike_one_is_kept_and_the_other_leads_to_it(db, swap, gone, kept):
+    row = accepted(two_alike(), swap=swap)
+    memory = Memory.objects.get(external_id=gone)
+    assert (memory.state, memory.superseded_by_id) == ("superseded", pk_of(kept))
+    undone(row)
+    memory.refresh_from_db()
+    assert (memory.state, memory.superseded_by_id) == ("active", None)
+
+
+def test_what_was_proposed_is_proposed_again(db):
+    row = two_alike()
+    Memory.objects.filter(pk=row.subject_id).update(state="proposed")
+    undone(accepted(row))
+    assert Memory.objects.get(pk=row.subject_id).state == "proposed"
+
+
+def test_what_was_changed_since_is_not_undone_over_it(db):
+    row = accepted(two_alike())
+    memory_restore(memory_id=row.subject_id, viewer=EVERYTHING)
+    with pytest.raises(SuggestionRefused, match="changed since"):
+        undone(row)
+
+
+def test_only_of_two_that_are_the_same_can_the_other_one_be_kept(garden):
+    with pytest.raises(SuggestionRefused, match="Only of two"):
+        accepted(carrots(garden), swap=True)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_merging_entities_moves_links_keeps_the_name_and_can_be_undone(db):
+    one = remember("mill", "One", "One.", entities=["person:Ada Lovelace"])
+    other = remember("mill", "Two", "Two.", entities=["person:ada  lovelace!"])
+    Entity.objects.filter(name="ada lovelace!").update(name="Ada-Lovelace")
+    row = accepted(made(Kind.ENTITY_DUPLICATE))
+    entity = Entity.objects.get()
+    assert entity.pk == row.target_id
+    assert len(entity.aliases) == 1
+    assert Memory.objects.get(pk=one.pk).entity_ids == Memory.objects.get(pk=other.pk).entity_ids == [entity.pk]
+    undone(row)
+    assert Entity.objects.count() == 2
+    assert Memory.objects.get(pk=one.pk).entity_ids != Memory.objects.get(pk=other.pk).entity_ids
+
+
+def test_a_merge_that_was_undone_in_the_log_leaves_only_the_decision_to_take_back(db):
+    remember("mill", "One", "x", tags=["oven"])
+    remember("mill", "Other", "y", tags=["ovens"])
+    row = accepted(made(Kind.TAG_DUPLICATE))
+    curation_undo(curation_id=row.applied["curation"], viewer=EVERYTHING)
+    assert undone(row).state == "open"
+    assert sorted(Memory.objects.values_list("tags", flat=True)) == [["oven"], ["ovens"]]
+
+
+def test_merging_concepts_either_way(db):
+    remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
+    row = made(Kind.CONCEPT_DUPLICATE)
+    accepted(row, swap=True)
+    assert Concept.objects.get().pk == row.subject_id
+    undone(row)
+    assert Concept.objects.count() == 2
+
+
+def test_merging_tags_renames_them_where_they_stand(db):
+    one = remember("mill", "One", "One.", tags=["flour", "stone"])
+    remember("mill", "Two", "Two.", tags=["flours"])
+    row = accepted(made(Kind.TAG_DUPLICATE))
+    assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
+    undone(row)
+    assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
+
+
+def test_a_merge_that_was_undone_in_the_log_of_curations_is_open_again(db):
+    one = remember("mill", "One", "One.", tags=["flour", "stone"])
+    remember("mill", "Two", "Two.", tags=["flours"])
+    row = accepted(made(Kind.TAG_DUPLICATE))
+    curation_undo(curation_id=row.applied["curation"], viewer=EVERYTHING)
+    assert undone(row).state == "open"
+    assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
+    accepted(row)
+    assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
+
+
+def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):
+    remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
+    row = made(Kind.CONCEPT_DUPLICATE)
+    by_hand = Merge(kind="concept", source=f"#{row.subject_id}", target=f"#{row.target_id}")
+    curation_apply(asked=by_hand, viewer=EVERYTHING)
+    with pytest.raises(SuggestionRefused, match="One of the two is not there any more"):
+        accepted(row)
+
+
+# --- who, and when ---------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_is_taken_once(garden):
+    row = suggestion_reject(suggestion_id=carrots(garden).pk, viewer=EVERYTHING, reason="No.")
+    with pytest.raises(SuggestionRefused, match="rejected already"):
+        accepted(row)
+    undone(row)
+    with pytest.raises(SuggestionRefused, match="nothing to undo"):
+        undone(row)
+    assert accepted(row).state == "accepted"
+    assert [event.verb for event in AuditEvent.objects.filter(subject_type="suggestion").order_by("id")] == [
+        "suggestion_reject",
+        "suggestion_undo",
+        "suggestion_accept",
+    ]
+
+
+def test_deciding_takes_a_curator_of_the_project(garden):
+    row = carrots(garden)
+    remember("mill", "Stones", "Stones.")
+    with pytest.raises(SuggestionNotFound):
+        accepted(row, member_of("mill"))
+    with pytest.raises(NotAllowed):
+        accepted(row, member_of("garden", scopes=("read", "write")))
+    with pytest.raises(NotAllowed):
+        accepted(row, member_of("garden", scopes=("read", "curate")))
+    assert accepted(row, member_of("garden")).state == "accepted"
+
+
+def test_names_that_others_use_are_merged_by_nobody_who_may_not_write_there(db):
+    remember("mill", "One", "One.", tags=["flour", "flours"])
+    remember("garden", "Two", "Two.", tags=["flour"])
+    row = made(Kind.TAG_DUPLICATE)
+    with pytest.raises(SuggestionRefused):
+        accepted(row, member_of("mill"))
+    assert Memory.objects.get(title="Two").tags == ["flour"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_accept_at_once_one_is_told_so():
+    row = two_alike()
+    said = []
+    start = threading.Barrier(2)
+
+    def decide():
+        try:
+            start.wait()
+            said.append(accepted(row).state)
+        except SuggestionRefused as error:
+            said.append(str(error))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=decide) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == sorted(["accepted", f"Suggestion {row.pk} was accepted already."])
+
+
+# --- many ------------------------------------------------------------------------------------------------------------
+
+
+def test_many_are_accepted_if_they_are_as_many_as_were_shown(garden):
+    made(Kind.CATEGORY)
+    query = ReviewQuery(kind="category", confidence=0.6)
+    count = Suggestion.objects.filter(confidence__gte=0.6).count()
+    assert count >= 2
+    with pytest.raises(CountChanged):
+        suggestions_accept(query=query, shown=count + 1, viewer=EVERYTHING)
+    assert not Suggestion.objects.filter(state="accepted").exists()
+    done = suggestions_accept(query=query, shown=count, viewer=EVERYTHING)
+    assert (done.accepted, done.refused) == (count, ())
+    assert Suggestion.objects.filter(state="accepted").count() == count
+
+
+def test_what_is_refused_among_many_stays_open_and_is_told(garden):
+    row = carrots(garden)
+    Suggestion.objects.filter(pk=row.pk).update(target_id=10**9)
+    count = Suggestion.objects.count()
+    done = suggestions_accept(query=ReviewQuery(kind="category"), shown=count, viewer=EVERYTHING)
+    assert done.accepted == count - 1
+    assert done.said.endswith("Not accepted: The category is not there any more.")

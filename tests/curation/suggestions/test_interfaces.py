@@ -1,0 +1,240 @@
+"""The queue through its doors, the page and the API: the same suggestions, and never another project's."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.keys import make_key
+from access.models import Membership
+from curation.suggestions.generate import suggest
+from curation.suggestions.models import Suggestion
+from curation.suggestions.proposals import Kind
+from memories.models import Memory, Project
+from tests.curation.suggestions.conftest import EVERYTHING, embedded, pk_of, remember
+
+pytestmark = pytest.mark.django_db
+
+
+class Caller(Client):
+    def __init__(self, *slugs, scopes=("read", "write", "curate")):
+        projects = Project.objects.filter(slug__in=slugs)
+        raw = make_key(name="a", scopes=scopes, projects=projects, every_project=not slugs, viewer=EVERYTHING).raw
+        super().__init__(headers={"Authorization": f"Bearer {raw}"})
+
+    def listed(self, **query):
+        reply = self.get("/api/suggestions", query)
+        assert reply.status_code == 200, reply.content
+        return reply.json()
+
+
+@pytest.fixture
+def proposals(garden):
+    """Some of every kind, in two projects."""
+    fire = (
+        "Fire the oven with beech wood for two hours before the first loaves go in, and keep the door shut meanwhile."
+    )
+    remember("mill", "Fire the oven", fire, tags=["oven"], entities=["tool:Oven door"], concepts=["beech wood"])
+    remember("mill", "Fire the oven", f"{fire} Sweep.", tags=["ovens"], entities=["tool:oven-door"])
+    remember("mill", "Fire it", f"No longer: {fire}", created_at="2027-01-01", concepts=["beech woods"])
+    embedded()
+    suggest(kinds=list(Kind), viewer=EVERYTHING)
+    assert {row.kind for row in Suggestion.objects.all()} == set(Kind.values)
+    return Suggestion.objects.all()
+
+
+@pytest.fixture
+def curator(proposals):
+    """Somebody signed in who curates the garden alone."""
+    user = User.objects.create_user("curator")
+    Membership.objects.create(user=user, project=Project.objects.get(slug="garden"), role=Membership.Role.CURATOR)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def owner(proposals):
+    client = Client()
+    client.force_login(User.objects.create_superuser("owner"))
+    return client
+
+
+def html(reply, status=200):
+    assert reply.status_code == status, reply.content
+    return reply.content.decode()
+
+
+# --- the API ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_suggestion_says_what_of_what_how_sure_and_why(proposals):
+    found = Caller().listed(kind="category", project="garden", page_size=100)
+    row = next(one for one in found["suggestions"] if one["subject"]["id"] == pk_of("bed"))
+    assert row["subject"]["name"] == "More carrots"
+    assert (row["target"]["kind"], row["target"]["name"]) == ("category", "beds/carrots")
+    assert (row["project"], row["state"], row["decided_at"]) == ("garden", "open", None)
+    assert found["total"] == found["counts"]["category"] == len(found["suggestions"])
+
+
+def test_every_kind_is_counted_and_filtered(proposals):
+    caller = Caller()
+    counts = caller.listed()["counts"]
+    assert set(counts) == set(Kind.values)
+    for kind, count in counts.items():
+        assert {one["kind"] for one in caller.listed(kind=kind)["suggestions"]} == {kind}
+        assert caller.listed(kind=kind)["total"] == count
+    assert caller.listed(min_confidence=1)["total"] == 0
+    assert caller.listed(state="rejected")["total"] == 0
+    assert caller.listed(page_size=1)["has_more"]
+
+
+def test_another_projects_suggestions_are_as_if_they_were_not_there(proposals):
+    garden, mill = Caller("garden"), Caller("mill")
+    assert {one["project"] for one in garden.listed(page_size=100)["suggestions"]} == {"garden"}
+    assert {one["project"] for one in mill.listed(page_size=100)["suggestions"]} == {"mill", None}
+    theirs = mill.listed(kind="memory_duplicate")["suggestions"][0]["id"]
+    for verb in ("accept", "reject", "undo"):
+        reply = garden.post(f"/api/suggestions/{theirs}/{verb}")
+        nobodys = garden.post(f"/api/suggestions/{10**9}/{verb}")
+        assert reply.status_code == nobodys.status_code == 404
+        assert reply.json()["detail"] == nobodys.json()["detail"].replace(str(10**9), str(theirs))
+    assert "oven" not in str(garden.listed(page_size=100)).lower()
+
+
+def test_a_category_that_only_another_project_has_is_not_named(garden):
+    remember("mill", "Carrots at the mill", "Carrots in the sandy bed behind the mill.")
+    embedded()
+    suggest(kinds=[Kind.CATEGORY], viewer=EVERYTHING)
+    assert Caller().listed(project="mill")["total"] > 0
+    assert Caller("mill").listed()["total"] == 0
+
+
+def test_accept_reject_and_undo(proposals):
+    caller = Caller()
+    row = caller.listed(kind="category")["suggestions"][0]
+    accepted = caller.post(f"/api/suggestions/{row['id']}/accept").json()
+    assert (accepted["state"], accepted["is_automatic"]) == ("accepted", False)
+    assert row["target"]["id"] in Memory.objects.get(pk=row["subject"]["id"]).category_ids
+    again = caller.post(f"/api/suggestions/{row['id']}/accept")
+    assert (again.status_code, again.json()["error"]) == (409, "refused")
+    assert caller.post(f"/api/suggestions/{row['id']}/undo").json()["state"] == "open"
+    assert caller.post(f"/api/suggestions/{row['id']}/reject?reason=No").json()["state"] == "rejected"
+
+
+def test_a_key_without_the_scope_may_look_and_not_decide(proposals):
+    reader = Caller(scopes=["read", "write"])
+    row = reader.listed()["suggestions"][0]
+    assert reader.post(f"/api/suggestions/{row['id']}/accept").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("kind=nonsense", id="unknown kind"),
+        pytest.param("min_confidence=2", id="past one"),
+        pytest.param("page=0", id="page zero"),
+        pytest.param("colour=red", id="unknown parameter"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(proposals, query):
+    reply = Caller().get(f"/api/suggestions?{query}")
+    assert reply.status_code == 422
+    assert query.partition("=")[0] in reply.json()["detail"]
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind) for kind in Kind.values])
+def test_every_kind_has_its_page_with_what_speaks_for_it(owner, kind):
+    page = html(owner.get("/review/", {"kind": kind}))
+    row = Suggestion.objects.filter(kind=kind).order_by("-confidence", "id").first()
+    assert f"/review/{row.pk}/accept/" in page
+    assert 'data-key="a"' in page
+    assert 'data-key="r"' in page
+
+
+def test_the_page_opens_on_the_first_kind_that_there_is(owner):
+    Suggestion.objects.filter(kind__in=["category", "concept"]).delete()
+    page = html(owner.get("/review/"))
+    assert re.search(r'aria-current="page">Same entity', page)
+
+
+def test_deciding_without_a_script_leads_to_the_next_and_offers_undo(owner):
+    first, second = Suggestion.objects.filter(kind="category").order_by("-confidence", "id")[:2]
+    posted = owner.post(f"/review/{first.pk}/accept/", {"query": "kind=category", "next": str(second.pk)})
+    assert posted.headers["Location"] == f"/review/?kind=category&item={second.pk}&done={first.pk}"
+    page = html(owner.get(posted.headers["Location"]))
+    assert f"/review/{second.pk}/accept/" in page
+    assert f"/review/{first.pk}/undo/" in page
+    owner.post(f"/review/{first.pk}/undo/", {"query": "kind=category"})
+    first.refresh_from_db()
+    assert first.state == "open"
+
+
+def test_where_it_goes_on_is_always_the_queue(owner):
+    row = Suggestion.objects.filter(kind="category").first()
+    posted = owner.post(f"/review/{row.pk}/reject/", {"query": "https://evil.example/?kind=concept", "next": "//evil"})
+    assert posted.headers["Location"] == f"/review/?done={row.pk}"
+
+
+def test_a_curator_sees_his_own_project_alone(curator):
+    page = html(curator.get("/review/"))
+    assert "More carrots" in page
+    for kind in Kind.values:
+        assert "oven" not in html(curator.get("/review/", {"kind": kind})).lower()
+    theirs = Suggestion.objects.get(kind="memory_duplicate")
+    assert curator.post(f"/review/{theirs.pk}/accept/").status_code == 404
+    assert "Fire the oven" not in html(curator.get("/review/", {"item": theirs.pk, "done": theirs.pk}))
+
+
+def test_who_may_not_decide_is_not_asked_to(curator):
+    assert "Accept many" in html(curator.get("/review/"))
+    Membership.objects.update(role="viewer")
+    page = html(curator.get("/review/"))
+    assert "You may see this and not decide it" in page
+    assert "Accept many" not in page
+
+
+def test_accepting_many_shows_how_many_and_does_that_many(owner):
+    count = Suggestion.objects.filter(kind="category", confidence__gte=0.6).count()
+    query = "kind=category&confidence=0.6"
+    page = html(owner.get(f"/review/accept-many/?{query}"))
+    assert f"Accept {count} suggestion" in page
+    page = html(owner.post("/review/accept-many/", {"query": query, "shown": str(count + 1)}))
+    assert "Nothing was accepted" in page
+    assert owner.post("/review/accept-many/", {"query": query, "shown": str(count)}).status_code == 302
+    assert Suggestion.objects.filter(state="accepted").count() == count
+
+
+def test_many_of_no_kind_are_not_accepted(owner):
+    assert owner.get("/review/accept-many/?kind=none").status_code == 400
+    assert owner.post("/review/accept-many/", {"query": "", "shown": "0"}).status_code == 400
+
+
+def test_what_cannot_be_read_is_named_and_left_out(owner):
+    page = html(owner.get("/review/?kind=category&confidence=lots&colour=red"))
+    assert "colour is no filter here" in page
+    assert "confidence: &#x27;lots&#x27; is not allowed" in page
+
+
+def test_nobody_decides_by_following_a_link(owner):
+    row = Suggestion.objects.first()
+    assert owner.get(f"/review/{row.pk}/accept/").status_code == 405
+    assert Client().get("/review/").status_code == 302
+
+
+def test_texts_are_shown_as_texts(owner):
+    remember("garden", "Markup", "<script>alert(1)</script> carrots in the sandy bed", id="markup")
+    embedded()
+    suggest(kinds=[Kind.CATEGORY], viewer=EVERYTHING)
+    row = Suggestion.objects.filter(kind="category", subject_id=pk_of("markup")).first()
+    assert "&lt;script&gt;alert(1)" in html(owner.get("/review/", {"kind": "category", "item": row.pk}))
+
+
+def test_the_pages_statements_do_not_grow_with_the_rows(owner, django_assert_max_num_queries):
+    owner.get("/review/?kind=concept")
+    with django_assert_max_num_queries(24):
+        owner.get("/review/?kind=concept")

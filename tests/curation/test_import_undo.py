@@ -1,0 +1,136 @@
+"""Imports taken back: what they brought goes, what they changed is as it was, and what others use stays."""
+
+import pytest
+
+from categories.models import Category, Entity
+from curation.suggestions.models import Suggestion
+from memories.models import Memory, MemoryLink
+from memories.records import MemoryChanges
+from memories.services import memory_update
+from tests.memories.imports import (
+    CONTENT_TABLES,
+    EVERYTHING,
+    LINKED,
+    VOCABULARY,
+    batch_counts,
+    counts,
+    failing,
+    last_batch,
+    memories,
+    run,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def test_undo_leaves_nothing_behind(jsonl):
+    before = counts()
+    run(jsonl(*VOCABULARY, *LINKED, *memories(20)[3:]))
+    batch = last_batch()
+    said = run(undo=batch.pk)
+    assert f"Batch {batch.pk} is undone: 19 memories, 4 categories, 2 concepts, 2 entities" in said
+    assert counts() == before
+    batch.refresh_from_db()
+    assert batch.state == "undone"
+    assert f"Batch {batch.pk} was undone already" in failing(undo=batch.pk)
+
+
+def test_undo_puts_back_what_the_batch_changed(jsonl):
+    run(jsonl(*VOCABULARY, *LINKED, *memories(4)[3:]))
+
+    def everything():
+        rows = []
+        for model in CONTENT_TABLES:
+            names = [field.attname for field in model._meta.concrete_fields if field.attname != "updated_at"]
+            # Links are made anew: what they are counts, not when they were made.
+            names = [name for name in names if not (name == "created_at" and model.__name__.endswith("Link"))]
+            rows.append(sorted(map(repr, model.objects.values_list(*names))))
+        return rows
+
+    before = everything()
+    run(
+        jsonl(
+            {"record": "category", "path": "data/redis", "aliases": ["kv"], "related": ["New"]},
+            {"record": "concept", "name": "Caching", "aliases": ["memo"], "narrower": ["lru"]},
+            {"record": "entity", "name": "ann", "type": "person", "description": "Here."},
+            {
+                "record": "relationship",
+                "source": "person:Ann",
+                "type": "maintains",
+                "target": "tool:redis",
+                "evidence": ["m3"],
+            },
+            {"record": "project", "slug": "alpha", "description": "Other."},
+            {**LINKED[1], "content": "Changed.", "categories": ["New/Deep"], "concepts": ["lru"]},
+            {"id": "later", "project": "alpha", "content": "Arrives.", "session": "s1"},
+        )
+    )
+    batch = last_batch()
+    assert batch_counts(batch) == (2, 1, 1, 0, 0)
+    assert everything() != before
+    assert "1 memory put back as it was" in run(undo=batch.pk)
+    assert everything() == before
+
+
+def test_undo_names_what_was_edited_since_and_force_undoes_it(jsonl):
+    before = counts()
+    run(jsonl(*memories(2)))
+    batch = last_batch()
+    memory = Memory.objects.get(external_id="m1")
+    memory_update(memory_id=memory.pk, changes=MemoryChanges(pinned=True), viewer=EVERYTHING)
+    said = failing(undo=batch.pk)
+    assert f"1 memory was changed since batch {batch.pk} brought it: #{memory.pk}. Nothing was undone." in said
+    assert Memory.objects.count() == 2
+    run(undo=batch.pk, force=True)
+    assert counts() == before
+
+
+def test_batches_are_undone_in_reverse_order_without_force(jsonl):
+    before = counts()
+    run(jsonl({"id": "m1", "content": "First words."}, name="one.jsonl"))
+    first = last_batch()
+    run(jsonl({"id": "m1", "content": "Second words."}, name="two.jsonl"))
+    run(undo=str(last_batch().pk))
+    assert Memory.objects.get(external_id="m1").content == "First words."
+    run(undo=str(first.pk))
+    assert counts() == before
+
+
+def test_undo_keeps_what_others_use_until_they_are_undone_too(jsonl):
+    before = counts()
+    run(jsonl({"id": "a", "project": "alpha", "content": "A.", "categories": ["X/Y"], "entities": ["tool:T"]}))
+    first = last_batch()
+    run(jsonl({"id": "b", "project": "alpha", "content": "B.", "categories": ["X/Y"], "links": ["a"]}))
+    second = last_batch()
+    said = run(undo=first.pk)
+    assert "kept because others use them: 2 categories, 1 project" in said
+    assert (Category.objects.count(), Entity.objects.count()) == (2, 0)
+    assert MemoryLink.objects.get().target_memory_id is None
+    run(undo=second.pk)
+    assert counts() == before
+
+
+def test_undo_of_what_cannot_be_undone_says_why(jsonl):
+    assert "There is no batch 0." in failing(undo=0)
+    failing(jsonl('{"broken'))
+    assert "is failed: it wrote nothing" in failing(undo=last_batch().pk)
+
+
+def test_undo_takes_what_was_proposed_of_it_along(jsonl):
+    run(jsonl({"id": "a", "project": "alpha", "content": "A.", "entities": ["person:Ann Lee", "person:Anne Lee"]}))
+    batch = last_batch()
+    one, other = Entity.objects.order_by("id").values_list("pk", flat=True)
+    memory = Memory.objects.get()
+    proposed = {"fingerprint": "f1", "confidence": 0.9}
+    Suggestion.objects.create(kind="entity_duplicate", subject_id=one, target_id=other, **proposed)
+    for n in range(3):
+        Suggestion.objects.create(
+            kind="concept",
+            project=memory.project,
+            subject_id=memory.pk,
+            proposal={"concept": f"c{n}"},
+            fingerprint=f"c{n}",
+            confidence=0.5,
+        )
+    assert "1 memory, 2 entities, 1 project removed" in run(undo=batch.pk)
+    assert not Suggestion.objects.exists()

@@ -1,0 +1,245 @@
+"""The pages, the API and the admin: the same verbs through each."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+
+from access.keys import make_key
+from access.models import Membership
+from categories.models import Category, Concept, Curation
+from memories.models import Project
+from tests.curation.conftest import dump, tags
+
+pytestmark = pytest.mark.django_db
+
+HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
+
+
+@pytest.fixture
+def page(client, corpus):
+    client.force_login(User.objects.create_superuser("curator"))
+    return client
+
+
+@pytest.fixture
+def api(client, corpus, curator):
+    raw = make_key(name="agent", scopes=["read", "write", "curate"], every_project=True, viewer=curator).raw
+
+    def call(path, body=None, method="post"):
+        return getattr(client, method)(
+            f"/api/curation{path}",
+            body or {},
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {raw}"},
+        )
+
+    return call
+
+
+def oven():
+    return Category.objects.get(path="kitchen/oven").pk
+
+
+def test_a_form_shows_what_it_would_do_and_the_preview_does_it(page):
+    address = reverse("curation:verb", args=["merge", "category", oven()])
+    before = dump()
+    preview = page.get(address, {"target": "kitchen/brewing"})
+    text = preview.content.decode()
+    assert "Merge the category kitchen/oven into kitchen/brewing" in text
+    assert "0 memories filed under kitchen/oven come to kitchen/brewing; 1 had both, and keep one" in text
+    assert dump() == before
+    sent = dict(HIDDEN.findall(text))
+    assert page.post(address, sent).headers["Location"] == "/curate/"
+    log = page.get("/curate/").content.decode()
+    assert "It can be undone here" in log
+    page.post(reverse("curation:undo", args=[Curation.objects.get().pk]))
+    assert dump() == before
+    assert "undone by curator" in page.get("/curate/").content.decode()
+
+
+def test_a_form_sent_without_a_preview_only_shows_one(page):
+    address = reverse("curation:verb", args=["rename", "concept", Concept.objects.get(name="heat").pk])
+    response = page.post(address, {"name": "warm"})
+    assert "Something has changed since you looked" in response.content.decode()
+    assert Concept.objects.filter(name="heat").exists()
+
+
+@pytest.mark.parametrize(
+    ("verb", "data", "reason"),
+    [
+        pytest.param("merge", {"target": "nowhere"}, "There is no category “nowhere”", id="unknown target"),
+        pytest.param("merge", {"target": "brewin"}, "Did you mean kitchen/brewing?", id="target nearly right"),
+        pytest.param("rename", {"name": "Brewing"}, "merge the two instead", id="taken"),
+        pytest.param("rename", {}, "This field is required", id="empty"),
+        pytest.param("split", {"name": "x"}, ">Choose the memories by a query or by their ids", id="nothing chosen"),
+        pytest.param("split", {"name": "x", "q": "tea"}, "Nothing here is called q.", id="unknown field"),
+        pytest.param("split", {"name": "x", "memories": "one"}, "is not the number of a memory", id="no number"),
+    ],
+)
+def test_what_is_refused_is_told_at_the_form(page, verb, data, reason):
+    response = page.get(reverse("curation:verb", args=[verb, "category", oven()]), data)
+    assert response.status_code == 422
+    assert reason in response.content.decode()
+    # Where it is seen at once.
+    assert re.search(r'<h2 id="(\w+)-heading">', response.text)[1] == verb
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "shown"),
+    [
+        pytest.param("category", "stove", "kitchen/oven", id="category by alias"),
+        pytest.param("concept", "heat", "temperature", id="concept with its relations"),
+        pytest.param("entity", "person:Mio", "owns tool:kettle", id="entity with its relationships"),
+        pytest.param("tag", "Tea", "Merge into another", id="tag"),
+    ],
+)
+def test_a_term_is_found_by_name_and_has_a_page(page, kind, name, shown):
+    response = page.get("/curate/", {"kind": kind, "name": name}, follow=True)
+    assert response.status_code == 200
+    assert shown in response.content.decode()
+
+
+@pytest.mark.parametrize("kind", ["category", "concept", "entity", "tag"])
+def test_a_name_that_no_term_can_have_is_not_found(page, kind):
+    response = page.get("/curate/", {"kind": kind, "name": "o\0ven"})
+    assert f"There is no {kind} “o\ufffdven”" in response.content.decode()
+    assert page.get(f"/curate/{kind}/o%00ven/").status_code == 404
+    assert page.get(f"/curate/merge/{kind}/o%00ven/?target=x").status_code == 404
+
+
+def test_more_than_was_meant_is_not_offered_to_be_retagged(page):
+    assert "Retag all 2<" in page.get("/explore/?tag=kettle&from=2001-02-28").content.decode()
+    shown = page.get("/explore/?tag=kettle&from=2026-02-30").content.decode()
+    assert "2026-02-30" in shown
+    assert "Retag all" not in shown
+
+
+def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
+    explore = page.get("/explore/?tag=kettle").content.decode()
+    address = re.search(r'href="(/curate/retag/[^"]+)">Retag all 2<', explore)[1].replace("&amp;", "&")
+    assert "Retag all 2 memories" in page.get(address).content.decode()
+    asked = {"query": "tag=kettle", "add_tags": "boiler\nwater", "set_category": ""}
+    preview = page.get("/curate/retag/", asked).content.decode()
+    assert "2 memories will be tagged boiler" in preview
+    response = page.post("/curate/retag/", dict(HIDDEN.findall(preview)) | {"add_tags": "boiler\nwater"})
+    assert response.status_code == 302
+    assert tags("t5") == ["kettle", "boiler", "water"]
+
+
+def test_a_query_that_is_no_query_retags_nothing(page):
+    response = page.get("/curate/retag/", {"tag": "kettle", "add_tags": "boiler"})
+    assert response.status_code == 422
+    assert "Nothing here is called tag." in response.text
+    assert "will be tagged boiler" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        pytest.param("/categories/kitchen/oven/", "category", id="category"),
+        pytest.param("/graph/concept/heat/", "concept", id="concept"),
+        pytest.param("/graph/entity/tool:kettle/", "entity", id="entity"),
+    ],
+)
+def test_the_page_of_a_term_leads_to_where_it_is_curated(page, address, kind):
+    response = page.get(address)
+    assert response.status_code == 200
+    assert f'href="/curate/{kind}/' in response.content.decode()
+
+
+def test_the_menu_leads_to_curation_from_every_page(page):
+    assert '<a href="/curate/">Curate</a>' in page.get("/status/").text
+    assert '<a href="/curate/" aria-current="page">Curate</a>' in page.get("/curate/").text
+
+
+def test_readers_find_no_way_in(client, corpus):
+    reader = User.objects.create_user("reader")
+    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="viewer")
+    client.force_login(reader)
+    assert client.get("/curate/").status_code == 403
+    assert "Retag" not in client.get("/explore/").content.decode()
+    assert '"/curate/"' not in client.get("/status/").text
+    assert client.post(reverse("curation:undo", args=[1])).status_code == 403
+
+
+def test_others_terms_are_not_found(client, corpus):
+    curator = User.objects.create_user("tea")
+    Membership.objects.create(user=curator, project=Project.objects.get(slug="tea"), role="curator")
+    client.force_login(curator)
+    crane = Category.objects.get(path="yard/dock/crane").pk
+    assert client.get(reverse("curation:term", args=["category", crane])).status_code == 404
+    assert client.get(reverse("curation:term", args=["category", oven()])).status_code == 200
+
+
+def test_the_api_plans_applies_lists_and_undoes(api):
+    before = dump()
+    asked = {"kind": "tag", "source": "tea", "target": "guests"}
+    plan = api("/merge", {**asked, "dry_run": True}).json()
+    assert plan["curation"] is None
+    assert plan["plan"]["figures"] == [{"kind": "tag", "source": "tea", "target": "guests", "moved": 2, "collapsed": 2}]
+    assert dump() == before
+    done = api("/merge", {**asked, "token": plan["plan"]["token"]}).json()["curation"]
+    assert (done["title"], done["memories"], done["by"]) == ("Merged the tag tea into guests", 4, "key agent")
+    assert api("", method="get").json()["curations"] == [done]
+    assert api(f"/{done['id']}/undo").json()["undone_at"]
+    assert dump() == before
+    again = api(f"/{done['id']}/undo")
+    assert (again.status_code, again.json()["error"]) == (409, "undo_refused")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "error"),
+    [
+        pytest.param("/merge", {"kind": "tag", "source": "tea", "target": "t"}, 404, "not_found", id="unknown"),
+        pytest.param("/merge", {"kind": "tag", "source": "tea"}, 422, "invalid_request", id="incomplete"),
+        pytest.param(
+            "/merge", {"kind": "tag", "source": "tea", "target": "tea"}, 409, "curation_refused", id="refused"
+        ),
+        pytest.param("/retag", {"query": "tag=tea", "add_tags": ["x"]}, 422, "invalid_request", id="without a token"),
+        pytest.param("/move", {"category": "yard", "token": "old"}, 409, "curation_refused", id="where it is"),
+        pytest.param(
+            "/rename",
+            {"kind": "tag", "term": "tea", "name": "chai", "token": "old"},
+            409,
+            "plan_changed",
+            id="outdated",
+        ),
+        pytest.param("/99/undo", {}, 404, "not_found", id="unknown curation"),
+    ],
+)
+def test_the_api_refuses_in_the_one_shape(api, path, body, status, error):
+    response = api(path, body)
+    assert (response.status_code, response.json()["error"]) == (status, error)
+    assert set(response.json()) == {"error", "detail", "suggestion", "did_you_mean"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "meant", "listed"),
+    [
+        pytest.param("category", "kichen/oven", "kitchen/oven", "/api/categories?filter=…", id="category"),
+        pytest.param("concept", "temprature", "temperature", "/api/concepts?search=…", id="concept"),
+        pytest.param("entity", "kettl", "tool:kettle", "/api/entities?search=…", id="entity"),
+        pytest.param("tag", "brewin", "brewing", "/api/facets/tag?search=…", id="tag"),
+    ],
+)
+def test_a_name_nearly_right_comes_with_what_was_meant(api, page, kind, name, meant, listed):
+    reply = api("/rename", {"kind": kind, "term": name, "name": "x"}).json()
+    assert (reply["did_you_mean"], reply["suggestion"]) == ([meant], f"Look for it: GET {listed}")
+    assert f"Did you mean {meant}?" in page.get("/curate/", {"kind": kind, "name": name}).text
+
+
+def test_a_curation_that_is_not_there_is_looked_for_in_the_log(api):
+    assert api("/999", method="get").json()["suggestion"] == "Look for it: GET /api/curation"
+
+
+def test_the_admin_leads_to_the_same_forms(page):
+    change = page.get(reverse("admin:categories_category_change", args=[oven()])).content.decode()
+    assert reverse("curation:term", args=["category", oven()]) in change
+    chosen = [oven(), Category.objects.get(path="kitchen/brewing").pk]
+    response = page.post(
+        reverse("admin:categories_category_changelist"), {"action": "merge_chosen", "_selected_action": chosen}
+    )
+    assert "/curate/merge/category/" in response.headers["Location"]
+    assert "Preview" in page.get(response.headers["Location"]).content.decode()

@@ -1,0 +1,67 @@
+"""Hand-made answers, and what the explore page makes of them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from explorer.page import build_context
+from search.baseline_counts import CorpusCounts
+from search.facets import FacetValue
+from search.query import SearchQuery
+from search.ranking import Ranked
+from search.result import CategoryRef, Hit, SearchResult
+from text.highlight import Segment
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+CORPUS = CorpusCounts(total=1_200, counts={("tag", "tea"): 340, ("type", "fix"): 60})
+
+
+def query_of(querystring=""):
+    pairs = [tuple(part.split("=", 1)) for part in querystring.split("&") if part]
+    query, problems = SearchQuery.read(pairs)
+    assert not problems
+    return query
+
+
+def hit(**changes):
+    return replace(
+        Hit(
+            id=7,
+            project="tea",
+            memory_type="bugfix",
+            title=(Segment("The ", marked=False), Segment("kettle", marked=True)),
+            snippet=(Segment("It leaks.", marked=False),),
+            created_at=datetime(2026, 5, 3, 23, 30, tzinfo=UTC),
+            updated_at=datetime(2026, 5, 4, tzinfo=UTC),
+            state="active",
+            tags=("tea", "hot"),
+            categories=(CategoryRef("kitchen/oven", ("Kitchen", "Oven")),),
+            authors=("Mio", "Ben", "Ada"),
+            agent="codex",
+            source="git",
+            source_uri="",
+            external_id="t7",
+            pinned=False,
+            importance=None,
+            superseded_by=None,
+            score=None,
+            why=Ranked(7),
+        ),
+        **changes,
+    )
+
+
+def tag_values(*counts, **flags):
+    return tuple(FacetValue(f"tag{n}", f"tag{n}", count, ref=f"tag{n}") for n, count in enumerate(counts))
+
+
+def answer(query, **changes):
+    return SearchResult(**{"query": query, "total": 12, "hits": (hit(),), "matched_by": "", "facets": (), **changes})
+
+
+def context_of(querystring="", zone=UTC, corpus=CORPUS, **changes):
+    query = query_of(querystring)
+    return build_context(query, answer(query, **changes), corpus, zone=zone, now=NOW)
+
+
+def panel_of(facet, querystring="", corpus=CORPUS):
+    return context_of(querystring, corpus=corpus, facets=(facet,)).panels[0]

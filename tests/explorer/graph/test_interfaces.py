@@ -1,0 +1,184 @@
+"""The pages of entities and concepts, without a script, and their twins in the API."""
+
+import re
+
+import pytest
+
+from categories.models import Entity, Relationship
+from explorer.graph.params import AroundRequest, PathRequest, TableRequest
+from explorer.links import node_url
+from memories.models import Memory
+
+
+def page(client, address, status=200):
+    response = client.get(address)
+    assert response.status_code == status, address
+    assert not re.search(r"<[^>]+ (?:style|on\w+)=", response.text)
+    return response.text
+
+
+def reply(client, address, status=200):
+    response = client.get(f"/api/{address}")
+    assert response.status_code == status, response.content
+    return response.json()
+
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+
+def test_table_says_how_it_is_sorted_and_how_to_sort_it_otherwise(reader):
+    text = page(reader, "/graph/?search=e&sort=-links")
+    assert re.findall(r'at-(\w+)" aria-sort="(\w+)"', text) == [("links", "descending")]
+    assert '<a href="/graph/?search=e&amp;sort=links"' in text
+    assert '<a href="/graph/?search=e&amp;sort=name"' in text
+    assert '<a class="link" href="/graph/entity/part:wheel/">wheel</a>' in text
+    assert '<a href="/explore/?entity=part%3Awheel" aria-label="5 memories that name wheel">5</a>' in text
+    assert 'href="/graph/?search=e&amp;type=part&amp;sort=-links"' in text
+
+
+def test_table_tells_what_could_not_be_read_and_goes_on(reader):
+    text = page(reader, "/graph/?sort=size&colour=red&page=0")
+    for told in ("&#x27;size&#x27; is not one of the choices", "is not a parameter", "0 is too small"):
+        assert told in text
+    assert "7 entities" in text
+
+
+def test_page_past_the_last_leads_to_the_first(reader):
+    page = reader.get("/graph/?page=9").text
+    assert "Page 9 is past the last page, 1." in page
+    assert '<p>Nothing stands on this page.</p><a class="button" href="/graph/">Go to the first page</a>' in page
+
+
+def test_page_of_a_node_says_in_words_what_is_drawn(reader):
+    text = page(reader, "/graph/entity/part:wheel/")
+    assert "Twelve spokes of larch" in text
+    assert "also called waterwheel" in text
+    assert text.count('<a class="dot ') == 4
+    assert re.findall(r"<h3>(.*?) <small>", text) == [
+        "… feeds wheel", "wheel turns …", "… inspects wheel", "Named in the same memories"
+    ]  # fmt: skip
+    feeds = Relationship.objects.get(relationship_type="feeds")
+    assert f'href="/graph/relationship/{feeds.pk}/" aria-label="sluice feeds wheel: 2 memories bear it out"' in text
+    assert 'href="/explore/?entity=part%3Awheel"' in text
+    assert 'href="/graph/path/?from=part%3Awheel"' in text
+
+
+def test_page_of_a_node_is_narrowed_by_its_own_links(reader):
+    text = page(reader, "/graph/entity/part:wheel/?rel=feeds&min=2")
+    assert text.count('<a class="dot ') == 1
+    assert '<option value="2" selected>' in text
+    assert 'href="/graph/entity/part:wheel/?min=2"' in text
+
+
+def test_node_of_another_project_is_nowhere(neighbour):
+    assert "Quill" not in page(neighbour, "/graph/entity/part:wheel/?depth=2")
+    assert "hinge" not in page(neighbour, "/graph/?search=ing")
+    text = page(neighbour, "/graph/entity/part:hinge/", 404)
+    assert "Did you mean" not in text
+    guards = Relationship.objects.get(relationship_type="guards")
+    page(neighbour, f"/graph/relationship/{guards.pk}/", 404)
+    assert "Did you mean" in page(neighbour, "/graph/entity/part:whel/", 404)
+
+
+def test_relationship_has_its_evidence(reader, neighbour):
+    feeds = Relationship.objects.get(relationship_type="feeds")
+    text = page(reader, f"/graph/relationship/{feeds.pk}/")
+    for told in ("The sluice feeds the wheel.", "20% sure", "Sluice opened", "The combination", "2 memories"):
+        assert told in text
+    assert "The combination" not in page(neighbour, f"/graph/relationship/{feeds.pk}/")
+
+
+def test_chain_is_told_step_by_step(reader):
+    text = page(reader, "/graph/path/?from=sluice&to=Osk")
+    assert "2 steps from sluice to Osk" in text
+    assert "sluice <b>feeds</b> wheel" in text
+    assert "Osk <b>inspects</b> wheel" in text
+
+
+def test_chain_that_is_not_there_says_so_and_how_to_look_further(neighbour):
+    text = page(neighbour, "/graph/path/?from=Brotlade&to=sluice")
+    assert "No chain of relationships leads from Brotlade to sluice within 6 steps." in text
+    assert 'href="/graph/path/?from=Brotlade&amp;to=sluice&amp;together=1"' in text
+    text = page(neighbour, "/graph/path/?from=whel&to=Quill")
+    assert 'href="/graph/path/?from=part%3Awheel&amp;to=Quill"' in text
+    assert "Find the path" in page(neighbour, "/graph/path/")
+
+
+def test_concepts_have_pages_too(concepts, reader):
+    assert "4 concepts" in page(reader, "/graph/concepts/")
+    text = page(reader, "/graph/concept/water/")
+    assert re.findall(r"<h3>(.*?) <small>", text) == ["Broader", "Narrower"]
+
+
+def test_memory_leads_to_the_pages_of_what_it_names(reader):
+    text = page(reader, f"/m/{Memory.objects.get(external_id='m4').pk}/")
+    assert '<a href="/graph/entity/part:wheel/"' in text
+    assert f'href="/graph/relationship/{Relationship.objects.get(relationship_type="inspects").pk}/"' in text
+
+
+@pytest.mark.parametrize("name", ["a/../b", "x//y", ".", "1/", "100%?#", "C:\\x", "ünï cöde", "2024", " é"])
+def test_every_name_has_an_address_that_leads_to_it(mill, reader, name):
+    entity = Entity.objects.create(name=name, entity_type="odd")
+    text = page(reader, node_url("entity", entity.pk, str(entity)))
+    assert 'href="/explore/?entity=odd%3A' in text
+
+
+def test_stranger_is_asked_to_sign_in(client, db):
+    for address in ("/graph/", "/graph/entity/x/", "/graph/relationship/1/", "/graph/path/"):
+        assert client.get(address).status_code == 302
+
+
+# --- the API -----------------------------------------------------------------------------------------------------
+
+
+def test_api_lists_what_the_page_lists(caller, mill_caller):
+    found = reply(caller, "entities?sort=name&page_size=2")
+    assert [row["value"] for row in found["entities"]] == ["part:axle", "shop:Brotlade"]
+    assert (found["total"], found["pages"], found["has_more"]) == (7, 4, True)
+    assert reply(mill_caller, "entities")["total"] == 5
+    assert reply(caller, "concepts")["concepts"] == []
+
+
+def test_api_tells_of_a_node_and_of_what_is_around_it(caller, mill_caller):
+    wheel = reply(caller, "entities/waterwheel")
+    assert (wheel["value"], wheel["memories"], wheel["neighbours"]) == ("part:wheel", 5, 4)
+    found = reply(caller, "entities/part:wheel/neighbourhood?min=2")
+    assert [(node["name"], node["level"]) for node in found["nodes"]] == [("sluice", 1)]
+    (tie,) = found["nodes"][0]["ties"]
+    assert (tie["type"], tie["evidence"], tie["confidence"]) == ("feeds", 2, 0.2)
+    (edge,) = found["edges"]
+    assert edge["types"] == ["feeds"]
+    assert {row["name"] for row in reply(mill_caller, "entities/wheel/neighbourhood")["nodes"]} == {
+        "axle", "sluice", "Osk"
+    }  # fmt: skip
+
+
+def test_api_finds_a_chain_and_a_relationship(caller, mill_caller):
+    found = reply(caller, "entities/path?from=sluice&to=Osk")
+    assert (found["found"], [step["target"]["name"] for step in found["steps"]]) == (True, ["wheel", "Osk"])
+    assert found["steps"][1]["evidence"][0]["title"] == "Wheel inspected"
+    assert reply(mill_caller, "entities/path?from=Brotlade&to=sluice")["found"] is False
+    number = found["steps"][0]["ties"][0]["relationship"]
+    assert reply(caller, f"relationships/{number}")["evidence_count"] == 2
+    assert reply(mill_caller, f"relationships/{number}")["evidence_count"] == 1
+
+
+def test_api_refuses_in_the_shape_of_every_error(caller, mill_caller, mill):
+    lost = reply(mill_caller, "entities/Quill", 404)
+    assert (lost["error"], lost["did_you_mean"]) == ("not_found", [])
+    assert reply(caller, "entities/part:hinges", 404)["did_you_mean"] == ["part:hinge"]
+    assert reply(caller, "entities/path?from=wheel&to=Oskar", 404)["detail"].startswith("to: No entity is called")
+    assert reply(caller, "entities/path?from=wheel", 422)["detail"] == "to: is missing"
+    assert reply(caller, "entities?sort=size", 422)["error"] == "invalid_query"
+    assert reply(caller, "entities/wheel?depth=2", 422)["detail"] == "depth: is not a parameter"
+    Entity.objects.create(name="Wheel", entity_type="game")
+    several = reply(caller, "entities/wHEEL", 422)
+    assert (several["error"], sorted(several["did_you_mean"])) == ("ambiguous_name", ["game:Wheel", "part:wheel"])
+
+
+@pytest.mark.parametrize("asked", [TableRequest(), AroundRequest(), PathRequest()], ids=lambda one: type(one).__name__)
+def test_what_was_asked_is_written_as_it_is_read(asked):
+    assert asked.querystring() == ""
+    changed = {"page": 2, "depth": 2, "together": True}
+    other = asked.but(**{name: value for name, value in changed.items() if name in type(asked).model_fields})
+    assert type(asked).read(other.parameters()) == (other, ())

@@ -1,0 +1,119 @@
+"""Markdown to HTML: what must come through, and what must not."""
+
+import re
+
+import pytest
+
+from explorer.markdown import render_markdown
+
+ATTACKS = [
+    pytest.param("<script>alert(1)</script>", id="script"),
+    pytest.param('<img src=x onerror="alert(1)">', id="image with a handler"),
+    pytest.param("<svg/onload=alert(1)>", id="svg"),
+    pytest.param("<iframe src=javascript:alert(1)></iframe>", id="frame"),
+    pytest.param("[x](javascript:alert(1))", id="script address"),
+    pytest.param("[x](JaVaScRiPt:alert(1))", id="script address in mixed case"),
+    pytest.param("[x](java\tscript:alert(1))", id="script address with a tab"),
+    pytest.param("[x](&#106;avascript:alert(1))", id="script address in entities"),
+    pytest.param("[x](data:text/html;base64,PHNjcmlwdD4=)", id="data address"),
+    pytest.param("[x](vbscript:msgbox(1))", id="vbscript"),
+    pytest.param("![x](javascript:alert(1))", id="image of a script address"),
+    pytest.param("<javascript:alert(1)>", id="autolink"),
+    pytest.param('[x](https://a.example/"onmouseover="alert(1))', id="attribute broken out of"),
+    pytest.param('![" onerror="alert(1)](https://a.example/x.png)', id="alt text broken out of"),
+    pytest.param("```html\n<script>alert(1)</script>\n```", id="code"),
+    pytest.param('```"><script>alert(1)</script>\nx\n```', id="language of code"),
+    pytest.param('<div hx-get="/admin/" hx-trigger="load">x</div>', id="htmx"),
+    pytest.param('<a href="/sign-out/" data-swap>x</a>', id="our own attributes"),
+    pytest.param("<style>body{display:none}</style>", id="style"),
+    pytest.param('<p style="position:fixed;inset:0">x</p>', id="style attribute"),
+    pytest.param("<form action=https://evil.example><input name=q></form>", id="form"),
+    pytest.param("<base href=https://evil.example>", id="base"),
+    pytest.param("<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>", id="mutation"),
+    pytest.param("| a |\n|---|\n| <script>alert(1)</script> |", id="table"),
+    pytest.param("<!--><script>alert(1)</script>-->", id="comment"),
+]
+TAG = re.compile(r"<(/?)([a-z0-9]+)([^>]*)>")
+SAFE = [
+    "p",
+    "br",
+    "hr",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "blockquote",
+    "pre",
+    "code",
+    "em",
+    "strong",
+    "s",
+    "a",
+    "div",
+    "ul",
+    "ol",
+    "li",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+]
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_nothing_comes_out_that_could_run_or_load(text):
+    html = render_markdown(text)
+    for _, name, attributes in TAG.findall(html):
+        assert name in SAFE
+        assert not re.search(r"\b(on\w+|style|src|srcset|id|name|hx-\w+|data-\w+|action)\s*=", attributes)
+        for address in re.findall(r'href="([^"]*)"', attributes):
+            assert re.match(r"(https?://|mailto:)", address)
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        pytest.param(
+            "a **b** *c* ~~d~~ `e`", "<p>a <strong>b</strong> <em>c</em> <s>d</s> <code>e</code></p>", id="inline"
+        ),
+        pytest.param("# Top\n## Below", "<h2>Top</h2>\n<h3>Below</h3>", id="headings start below that of the page"),
+        pytest.param("### One\n##### Three", "<h2>One</h2>\n<h4>Three</h4>", id="wherever the text starts"),
+        pytest.param("# One\n###### Six", "<h2>One</h2>\n<h6>Six</h6>", id="headings end at six"),
+        pytest.param("```python\nx < 1\n```", "<pre><code>x &lt; 1\n</code></pre>", id="fenced code"),
+        pytest.param(
+            "[a](https://a.example/?x=1&y=2)",
+            '<p><a href="https://a.example/?x=1&amp;y=2" rel="noopener nofollow">a</a></p>',
+            id="link",
+        ),
+        pytest.param(
+            "![a chart](https://a.example/c.png)",
+            '<p><a href="https://a.example/c.png" rel="noopener nofollow">a chart</a></p>',
+            id="image becomes a link",
+        ),
+        pytest.param("[a](../other.md)", '<p><a rel="noopener nofollow">a</a></p>', id="relative link leads nowhere"),
+        pytest.param("1 < 2 & 3", "<p>1 &lt; 2 &amp; 3</p>", id="text"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_markdown_comes_through(text, html):
+    assert render_markdown(text).strip() == html
+
+
+def test_table_scrolls_in_a_frame_of_its_own():
+    html = render_markdown("| a | b |\n|---|--:|\n| 1 | 2 |")
+    assert html.startswith('<div class="wide" tabindex="0"><table>')
+    assert '<th align="right">b</th>' in html
+    assert '<td align="right">2</td>' in html
+
+
+def test_very_long_text_is_shown_as_it_is_written():
+    html = render_markdown("<b> *a* " * 50_000)
+    assert html.startswith("<pre><code>&lt;b&gt; *a* ")
+
+
+def test_odd_text_is_survived():
+    for text in ("\x00", "[" * 5_000, "> " * 500 + "x", "*" * 10_000, "`" * 999, "\U0010ffff"):
+        render_markdown(text)

@@ -1,0 +1,392 @@
+"""Memories through the API: stored, read, changed, deleted, restored; each write audited with its key."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import OperationalError, connection
+from django.db.models.functions import Now
+from django.test import Client
+
+from access.keys import make_key
+from access.models import AuditEvent
+from access.viewer import command_viewer
+from memories.checks import database_answers
+from memories.models import Corpus, Memory, OutboxEntry, Project
+from search.engines.index import follower, store
+from tests.embedding import embed_all
+
+pytestmark = pytest.mark.django_db
+
+RECORD = {
+    "content": "Retries wait twice as long each time, plus jitter.",
+    "title": "Retries back off",
+    "summary": "How we retry.",
+    "project": "backend",
+    "type": "decision",
+    "tags": ["HTTP", "resilience", "http"],
+    "categories": ["Backend/Clients"],
+    "concepts": [{"name": "backoff", "type": "pattern", "weight": 2}],
+    "entities": [{"name": "httpx", "type": "library"}],
+    "links": [{"rel": "see", "target": "https://example.org/backoff", "url": "https://example.org/backoff"}],
+    "authors": ["Ines"],
+    "agent": "claude-code",
+    "session": "s-1",
+    "source": "adr",
+    "source_url": "https://example.org/adr/17",
+    "external_id": "adr-17",
+    "importance": 0.8,
+    "confidence": 0.5,
+    "pinned": True,
+    "created_at": "2026-03-02T09:14:00Z",
+    "happened_at": "2026-03-01",
+    "valid_from": "2026-03-02",
+    "valid_to": "2027-03-02",
+}
+
+
+def key(scopes, *projects):
+    return make_key(name="agent", scopes=scopes, projects=projects, every_project=not projects, viewer=command_viewer())
+
+
+class Caller(Client):
+    """A client that speaks JSON with a key."""
+
+    def __init__(self, raw):
+        super().__init__(headers={"Authorization": f"Bearer {raw}"})
+
+    def send(self, method, path, body=None):
+        return getattr(self, method)(path, {} if body is None else body, content_type="application/json")
+
+
+@pytest.fixture
+def agent():
+    return key(["read", "write"])
+
+
+@pytest.fixture
+def caller(agent):
+    return Caller(agent.raw)
+
+
+@pytest.fixture
+def stored(caller):
+    response = caller.send("post", "/api/memories", RECORD)
+    assert response.status_code == 201, response.content
+    return response.json()
+
+
+def test_create_answers_where_the_memory_is_and_what_it_is(caller):
+    response = caller.send("post", "/api/memories", RECORD)
+    assert response.status_code == 201
+    reply = response.json()
+    assert response["Location"] == f"/api/memories/{reply['id']}"
+    assert reply["url"] == f"http://testserver/m/{reply['id']}/"
+    assert reply["state"] == "active"
+    assert caller.get(response["Location"]).json() == reply["memory"]
+
+
+def test_memory_comes_back_with_everything_about_it(caller, stored):
+    memory = caller.get(f"/api/memories/{stored['id']}").json()
+    assert memory["memory_type"] == "decision"
+    assert memory["tags"] == ["http", "resilience"]
+    assert memory["categories"] == [{"path": "backend/clients", "names": ["Backend", "Clients"]}]
+    assert memory["concepts"] == [{"value": "backoff", "name": "backoff", "type": "pattern"}]
+    assert memory["entities"] == [{"value": "library:httpx", "name": "httpx", "type": "library"}]
+    assert memory["links"] == [
+        {
+            "rel": "see",
+            "target": "https://example.org/backoff",
+            "url": "https://example.org/backoff",
+            "memory": None,
+        }
+    ]
+    same = ("content", "title", "summary", "project", "authors", "agent", "session", "source", "external_id", "pinned")
+    assert {name: memory[name] for name in same} == {name: RECORD[name] for name in same}
+    assert (memory["importance"], memory["confidence"]) == (0.8, 0.5)
+    assert memory["source_uri"] == "https://example.org/adr/17"
+    assert memory["created_at"] == "2026-03-02T09:14:00Z"
+    assert memory["happened_at"] == "2026-03-01T00:00:00Z"
+    assert (memory["valid_from"], memory["valid_to"]) == ("2026-03-02T00:00:00Z", "2027-03-02T00:00:00Z")
+    assert memory["superseded_by"] is None
+    assert (memory["supersedes"], memory["backlinks"], memory["relationships"]) == ([], [], [])
+
+
+def test_content_is_all_that_is_required(caller):
+    response = caller.send("post", "/api/memories", {"content": "# Tea\n\nAt four."})
+    assert response.status_code == 201
+    memory = response.json()["memory"]
+    assert (memory["title"], memory["memory_type"], memory["project"]) == ("Tea", "note", "default")
+
+
+def test_new_memory_is_found_when_the_write_returns(caller, stored):
+    found = caller.get("/api/search", {"q": "jitter", "tag": "http", "category": "backend"}).json()
+    assert [hit["id"] for hit in found["memories"]] == [stored["id"]]
+
+
+def test_second_memory_of_an_id_is_refused_with_the_first(caller, stored):
+    response = caller.send("post", "/api/memories", {**RECORD, "content": "Other words."})
+    assert response.status_code == 409
+    body = response.json()
+    assert body["error"] == "already_exists"
+    assert f"#{stored['id']}" in body["detail"]
+    assert response["Location"] == f"/api/memories/{stored['id']}"
+    assert Memory.objects.count() == 1
+
+
+def test_links_lead_to_the_memories_they_name(caller, stored):
+    links = [{"rel": "led-to", "target": "adr-17"}]
+    record = {"content": "We gave up on fixed delays.", "project": "backend", "links": links}
+    other = caller.send("post", "/api/memories", record).json()
+    assert other["memory"]["links"][0]["memory"]["id"] == stored["id"]
+    back = caller.get(f"/api/memories/{stored['id']}").json()["backlinks"]
+    assert [(link["rel"], link["memory"]["id"]) for link in back] == [("led-to", other["id"])]
+
+
+def test_patch_changes_what_it_names_and_leaves_the_rest(caller, stored):
+    path = f"/api/memories/{stored['id']}?reason=reviewed"
+    response = caller.send("patch", path, {"tags": ["http"], "memory_type": "note", "importance": None})
+    assert response.status_code == 200
+    memory = response.json()["memory"]
+    assert (memory["tags"], memory["memory_type"], memory["importance"]) == (["http"], "note", None)
+    changed = {name: memory[name] for name in ("tags", "memory_type", "importance", "updated_at")}
+    assert memory == {**stored["memory"], **changed}
+    assert response.json()["updated_at"] > stored["updated_at"]
+
+
+def test_patch_of_nothing_changes_nothing(caller, stored):
+    events = AuditEvent.objects.count()
+    response = caller.send("patch", f"/api/memories/{stored['id']}", {})
+    assert (response.status_code, response.json()["memory"]) == (200, stored["memory"])
+    assert AuditEvent.objects.count() == events
+
+
+def test_patch_refuses_a_number_and_takes_an_external_id(caller, stored):
+    path = f"/api/memories/{stored['id']}"
+    refused = caller.send("patch", path, {"id": stored["id"], "tags": []})
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith("id: cannot be changed; external_id is")
+    assert caller.send("patch", path, {"external_id": "adr-18"}).json()["memory"]["external_id"] == "adr-18"
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        pytest.param({"content": ""}, "content: is empty", id="no text"),
+        pytest.param({"project": "elsewhere"}, "project: a memory stays in its project", id="another project"),
+        pytest.param({"superseded_by": "nobody"}, "superseded_by: 'nobody' is no memory", id="unknown successor"),
+        pytest.param({"valid_to": "1999-01-01"}, "valid_to: is before valid_from", id="ends before it begins"),
+        pytest.param({"created_at": None}, "created_at: cannot be empty", id="no date"),
+        pytest.param({"colour": "red"}, "colour: is not a field", id="unknown field"),
+        pytest.param({"title": "a\x00b"}, "title: holds a NUL character", id="NUL"),
+        pytest.param({"tags": [{}]}, "tags: ", id="no tag"),
+    ],
+)
+def test_patch_that_makes_no_sense_is_refused_and_changes_nothing(caller, stored, changes, detail):
+    path = f"/api/memories/{stored['id']}"
+    response = caller.send("patch", path, {"summary": "Other.", **changes})
+    assert response.status_code == 422
+    assert detail in response.json()["detail"]
+    assert caller.get(path).json() == stored["memory"]
+
+
+def test_delete_is_a_state_that_can_be_undone(caller, stored):
+    path = f"/api/memories/{stored['id']}"
+    deleted = caller.delete(f"{path}?reason=obsolete")
+    assert (deleted.status_code, deleted.json()["state"]) == (200, "deleted")
+    assert deleted.json()["memory"]["state_reason"] == "obsolete"
+    assert caller.get("/api/search").json()["total"] == 0
+    assert caller.get("/api/search?state=deleted").json()["total"] == 1
+    restored = caller.post(f"{path}/restore")
+    assert (restored.status_code, restored.json()["state"]) == (200, "active")
+    assert caller.get("/api/search").json()["total"] == 1
+    assert Memory.objects.count() == 1
+
+
+def test_delete_without_a_reason_says_where_it_came_from(caller, stored):
+    caller.delete(f"/api/memories/{stored['id']}")
+    assert Memory.objects.get().state_reason == "Deleted through the API."
+
+
+def test_every_write_is_audited_with_its_key_and_reason(caller, agent, stored):
+    path = f"/api/memories/{stored['id']}"
+    caller.send("patch", f"{path}?reason=reviewed", {"tags": ["http"]})
+    caller.delete(f"{path}?reason=obsolete")
+    caller.post(f"{path}/restore?reason=needed")
+    events = AuditEvent.objects.filter(subject_type="memory", subject_id=stored["id"]).order_by("pk")
+    assert [event.verb for event in events] == ["create", "update", "delete", "restore"]
+    assert {event.door for event in events} == {"api"}
+    assert {event.api_key_id for event in events} == {agent.key.pk}
+    assert [event.note for event in events[1:]] == ["reviewed", "obsolete", "needed"]
+    assert events[1].before["tags"] == ["http", "resilience"]
+    assert events[1].after["tags"] == ["http"]
+
+
+def test_write_through_a_session_is_audited_with_the_person():
+    ada = User.objects.create_superuser("ada")
+    browser = Client()
+    browser.force_login(ada)
+    browser.post("/api/memories", {"content": "Tea."}, content_type="application/json")
+    event = AuditEvent.objects.get(subject_type="memory")
+    assert (event.door, event.user, event.api_key) == ("api", ada, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "suffix"), [("get", ""), ("patch", ""), ("delete", ""), ("post", "/restore")], ids=lambda part: part
+)
+def test_memory_of_another_project_is_not_there(caller, stored, method, suffix):
+    other = Project.objects.create(slug="other", name="Other")
+    stranger = Caller(key(["read", "write"], other).raw)
+    there = stranger.send(method, f"/api/memories/{stored['id']}{suffix}")
+    nowhere = stranger.send(method, f"/api/memories/999999{suffix}")
+    assert there.status_code == nowhere.status_code == 404
+    said = there.json()["detail"].replace(str(stored["id"]), "N")
+    assert said == nowhere.json()["detail"].replace("999999", "N")
+    assert Memory.objects.get().state == "active"
+
+
+def test_key_of_a_project_writes_into_that_alone():
+    mine = Project.objects.create(slug="mine", name="Mine")
+    Project.objects.create(slug="theirs", name="Theirs")
+    caller = Caller(key(["read", "write"], mine).raw)
+    assert caller.send("post", "/api/memories", {"content": "Tea."}).json()["memory"]["project"] == "mine"
+    for slug in ("theirs", "new"):
+        refused = caller.send("post", "/api/memories", {"content": "Tea.", "project": slug})
+        assert (refused.status_code, refused.json()["error"]) == (403, "forbidden")
+        assert "mine" in refused.json()["detail"]
+        assert "theirs." not in refused.json()["detail"]
+
+
+def test_key_that_may_only_write_stores_and_sees_nothing():
+    caller = Caller(key(["write"]).raw)
+    response = caller.send("post", "/api/memories", {"content": "Tea."})
+    assert response.status_code == 201
+    reply = response.json()
+    assert (reply["memory"], reply["state"]) == (None, "active")
+    assert caller.get(f"/api/memories/{reply['id']}").status_code == 403
+    assert caller.send("patch", f"/api/memories/{reply['id']}", {"title": "x"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("get", "/api/memories/1?fields=all", id="read"),
+        pytest.param("patch", "/api/memories/1?why=x", id="update"),
+        pytest.param("delete", "/api/memories/1?why=x", id="delete"),
+        pytest.param("post", "/api/memories?reason=x", id="create"),
+        pytest.param("get", "/api/health?verbose=1", id="health"),
+    ],
+)
+def test_parameter_that_would_do_nothing_is_an_error(caller, method, path):
+    response = caller.send(method, path, RECORD if method == "post" else None)
+    assert response.status_code == 422
+    assert "is not a parameter" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("reason", [pytest.param("x" * 1_001, id="long"), pytest.param("a%00b", id="NUL")])
+def test_reason_that_cannot_be_kept_is_refused(caller, stored, reason):
+    response = caller.delete(f"/api/memories/{stored['id']}?reason={reason}")
+    assert response.status_code == 422
+    assert response.json()["detail"].startswith("reason: ")
+
+
+def test_statements_do_not_grow_with_what_hangs_on_a_memory(caller, stored, django_assert_max_num_queries):
+    links = [{"rel": "see", "target": f"t-{n}"} for n in range(50)]
+    concepts, entities = [f"concept {n}" for n in range(50)], [f"thing:entity {n}" for n in range(50)]
+    caller.send("patch", f"/api/memories/{stored['id']}", {"links": links, "concepts": concepts, "entities": entities})
+    with django_assert_max_num_queries(16):
+        assert len(caller.get(f"/api/memories/{stored['id']}").json()["links"]) == 50
+
+
+# --- health ------------------------------------------------------------------------------------------------------
+
+
+def test_health_tells_a_stranger_nothing_but_that_it_is_well(client, stored):
+    response = client.get("/api/health")
+    assert response.status_code == 200
+    assert response.json() == {
+        "status": "ok",
+        "database": "ok",
+        "engine": "postgres",
+        "index": {"state": "off"},
+        "version": "0.1.0",
+    }
+
+
+def test_health_tells_a_key_what_it_may_see(caller, stored):
+    reply = caller.get("/api/health").json()
+    assert (reply["memories"], reply["pending_embeddings"]) == (1, 1)
+    assert reply["revision"] == Corpus.objects.get().revision
+    assert reply["embeddings"] == {"ready": False, "reason": "no memory has been embedded yet", "models": []}
+    embed_all()
+    reply = caller.get("/api/health").json()
+    assert reply["pending_embeddings"] == 0
+    assert reply["embeddings"]["models"] == [{"name": "hashed-words", "state": "serving", "embedded": 1}]
+    other = Project.objects.create(slug="other", name="Other")
+    narrow = Caller(key(["read"], other).raw).get("/api/health").json()
+    assert (narrow["memories"], narrow["pending_embeddings"]) == (0, 0)
+
+
+def test_health_of_the_search_index(client, caller, stored, settings, tmp_path):
+    def told(asking):
+        reply = asking.get("/api/health").json()
+        return reply["engine"], reply["index"]
+
+    def key_of_one_project():
+        return Caller(key(["read"], Project.objects.get(slug="backend")).raw)
+
+    settings.SEARCH_INDEX = tmp_path / "index"
+    assert told(caller) == ("postgres", {"state": "off", "lag_seconds": 0})
+
+    settings.SEARCH_ENGINE = "tantivy"
+    assert told(client) == ("postgres", {"state": "missing"})
+    assert told(caller) == ("postgres", {"state": "missing", "lag_seconds": 0, "waiting": 0})
+
+    follower.catch_up()
+    assert told(client) == ("tantivy", {"state": "ready"})
+    assert told(caller) == ("tantivy", {"state": "ready", "lag_seconds": 0, "waiting": 0})
+
+    Memory.objects.update(title="New")
+    OutboxEntry.objects.update(at=Now() - timedelta(seconds=7))
+    assert told(client) == ("tantivy", {"state": "ready"})
+    engine, index = told(caller)
+    assert (engine, index["state"], index["waiting"]) == ("tantivy", "ready", 1)
+    assert 7 <= index["lag_seconds"] < 20
+    _, index = told(key_of_one_project())
+    assert set(index) == {"state", "lag_seconds"}
+
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE memories_memory SET updated_at = '-infinity'")
+    follower.catch_up()
+    _, index = told(caller)
+    assert index == {"state": "ready", "lag_seconds": 0, "waiting": 0, "left_out": [Memory.objects.only("pk").get().pk]}
+    assert "left_out" not in told(key_of_one_project())[1]
+
+    (store.current_generation() / "manifest").write_text("{")
+    assert told(client) == ("postgres", {"state": "missing"})
+    store.forget_view()
+
+
+def test_health_refuses_a_wrong_key(client):
+    assert client.get("/api/health", headers={"X-API-Key": "mnk_wrong"}).status_code == 401
+
+
+def test_health_of_a_database_that_is_down_is_503(client, monkeypatch):
+    def fail():
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr("memories.checks._ask_database", fail)
+    response = client.get("/api/health")
+    assert response.status_code == 503
+    assert response.json()["error"] == "database_unavailable"
+
+
+def test_health_waits_no_longer_than_its_deadline(monkeypatch):
+    hang = threading.Event()
+    monkeypatch.setattr("memories.checks._ask_database", hang.wait)
+    assert not database_answers(within=0.05)
+    assert not database_answers(within=0.05)
+    hang.set()
+    monkeypatch.undo()
+    assert database_answers(within=10)

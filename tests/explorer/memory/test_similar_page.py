@@ -1,0 +1,106 @@
+"""Memories like one, as the section of its page and as a page of their own."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.models import Membership
+from explorer.memory_page import build_similar
+from memories.models import Project
+from search.engines import knn
+from search.query import SearchQuery
+from search.similar import Similar
+from tests.explorer.memory.test_memory_page import make
+from tests.vectors import embed_everything
+
+SECTION = {"HX-Request": "true", "HX-Target": "similar"}
+
+
+@pytest.fixture
+def brewed(tea, settings):
+    """Three memories about the same, two of them in the same words, and one about something else."""
+    settings.SEARCH_ENGINE = "postgres"
+    tags = ["brewing", "green", "leaf", "water"]
+    make(tea, 1, title="Green tea", content="Brew the green tea leaf with hot water in the kettle.", tags=tags)
+    make(tea, 2, title="Green tea", content="Brew the green tea leaf with hot water in the kettle.", tags=tags)
+    make(tea, 3, title="Tea", content="Brew black tea leaf with boiling water.", tags=["brewing"], memory_type="note")
+    make(tea, 4, title="Crane", content="Oil the crane brake at the dock.")
+    embed_everything()
+    knn.forget()
+    return tea
+
+
+def test_duplicates_are_told_apart_from_what_is_only_similar(reader, brewed):
+    text = reader.get("/m/1/similar/", headers=SECTION).text
+    assert text.index("<h3>Possible duplicates</h3>") < text.index('<a href="/m/2/">Green tea</a>')
+    assert text.index("<h3>Only similar</h3>") < text.index('<a href="/m/3/">Tea</a>')
+    assert '<span class="hidden-text">similarity </span>1.00</span>' in text
+    assert '<a href="/explore/?tag=brewing" title="tag">brewing</a>, ' in text
+    assert "and 1 more" in text
+    assert "/m/1/" not in text
+    assert "/m/4/" not in text
+
+
+def test_section_and_page_show_the_same(reader, brewed):
+    section, page = reader.get("/m/1/similar/", headers=SECTION).text, reader.get("/m/1/similar/").text
+    assert not section.lstrip().startswith("<!DOCTYPE")
+    assert page.startswith("<!DOCTYPE html>")
+    assert '<a class="link" href="/m/1/">← Green tea</a>' in page
+    for shown in ('<a href="/m/2/">Green tea</a>', '<a href="/m/3/">Tea</a>'):
+        assert shown in section
+        assert shown in page
+
+
+def test_search_that_led_here_is_passed_on(reader, brewed):
+    text = reader.get("/m/1/similar/?ctx=tag%3Dtea").text
+    assert '<a class="link" href="/m/1/?ctx=tag%3Dtea">← Green tea</a>' in text
+    assert '<a href="/m/2/?ctx=tag%3Dtea">Green tea</a>' in text
+
+
+def test_where_there_are_more_the_section_leads_to_them(reader, brewed):
+    for pk in range(10, 20):
+        make(brewed, pk, title="Green tea", content="Brew green tea leaf with hot water.")
+    embed_everything()
+    knn.forget()
+    section, page = reader.get("/m/1/similar/", headers=SECTION).text, reader.get("/m/1/similar/").text
+    assert section.count("<li>") == 8
+    assert '<a class="link" href="/m/1/similar/">More like this</a>' in section
+    assert page.count("<li>") == 12
+    assert "More like this" not in page
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        pytest.param(
+            "this memory has not been embedded yet", "This memory has not been embedded yet.", id="not embedded"
+        ),
+        pytest.param(
+            "nothing else is at least 0.30 similar", "Nothing else is at least 0.30 similar.", id="nothing near"
+        ),
+    ],
+)
+def test_why_there_is_none_is_a_sentence(reason, said):
+    context = build_similar(1, Similar(SearchQuery(), "Green tea", reason=reason), None)
+    assert (context.groups, context.empty) == ((), said)
+
+
+def test_page_of_one_that_is_not_embedded_says_so(reader, tea):
+    make(tea, 1)
+    assert "No memory has been embedded yet." in reader.get("/m/1/similar/").text
+
+
+def test_one_of_another_project_is_not_found_nor_named(brewed):
+    boat = Project.objects.create(slug="boat", name="Boat yard")
+    make(boat, 90, title="Secret tea", content="Brew the green tea leaf with hot water in the kettle.")
+    embed_everything()
+    knn.forget()
+    user = User.objects.create_user("guest")
+    Membership.objects.create(user=user, project=brewed)
+    client = Client()
+    client.force_login(user)
+    assert client.get("/m/90/similar/").status_code == 404
+    text = client.get("/m/1/similar/").text
+    assert "Secret" not in text
+    assert '<a href="/m/2/">Green tea</a>' in text
+    assert Client().get("/m/1/similar/").status_code == 302

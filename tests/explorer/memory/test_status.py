@@ -1,0 +1,165 @@
+"""The page of the site's state, and the same in the API: how far memories are embedded, and what is not ready."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+
+from access.models import Membership
+from access.viewer import command_viewer
+from explorer import status
+from explorer.status import ModelStatus, SiteStatus, build_status
+from memories import checks
+from memories.embedding import vectors
+from memories.embedding.query import QueryCache, load_in_background
+from memories.models import Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
+from search.engines.health import IndexHealth
+from tests.embedding import embed_all
+
+pytestmark = pytest.mark.django_db
+
+
+def store(content, project="tea"):
+    return memory_create(record=MemoryRecord(content=content, project=project), viewer=command_viewer())
+
+
+@pytest.fixture
+def curator(client):
+    client.force_login(User.objects.create_superuser("curator"))
+    return client
+
+
+def status_of(**changes):
+    values = {
+        "memories": 3,
+        "revision": 1,
+        "models": (ModelStatus("all-MiniLM-L6-v2", "serving", 3, 3),),
+        "not_ready": "",
+        "queries": QueryCache(1, 3, 3, 2_000),
+        "engine": "tantivy",
+        "index": IndexHealth("ready"),
+        "version": "0.1.0",
+    }
+    return SiteStatus(**{**values, **changes})
+
+
+def test_page_needs_a_visitor_who_is_signed_in(client):
+    assert client.get("/status/").url == "/sign-in/?next=/status/"
+
+
+def test_page_tells_how_far_memories_are_embedded(curator):
+    store("Tea.")
+    page = curator.get("/status/").text
+    assert "no memory has been embedded yet" in page
+    embed_all()
+    store("Coffee.")
+    page = curator.get("/status/").text
+    assert "1 of 2 memories embedded, 50.0 %" in page
+    assert '<progress max="100" value="50.0"' in page
+    assert "hashed-words" in page
+
+
+def test_page_counts_what_its_visitor_may_see(client):
+    store("Tea.")
+    store("Secret.", project="secret")
+    embed_all()
+    store("Another secret.", project="secret")
+    user = User.objects.create_user("reader")
+    Membership.objects.create(user=user, project=Project.objects.get(slug="tea"))
+    client.force_login(user)
+    assert "1 of 1 memories embedded, 100.0 %" in client.get("/status/").text
+
+
+def test_page_asks_again_while_there_is_work_and_only_for_its_part(curator):
+    store("Tea.")
+    assert 'hx-trigger="every 5s"' in curator.get("/status/").text
+    part = curator.get("/status/", headers={"HX-Request": "true"}).text
+    assert "Search by meaning" in part
+    assert "<html" not in part
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, ("Ready.", "Up to date.", 0), id="all is well"),
+        pytest.param(
+            {"not_ready": "the model is still loading"},
+            ("Searches go by words alone: the model is still loading.", "Up to date.", 5),
+            id="not ready",
+        ),
+        pytest.param(
+            {"models": (ModelStatus("a", "serving", 3, 3), ModelStatus("b", "building", 1, 3))},
+            ("Ready.", "Up to date.", 5),
+            id="a model is building",
+        ),
+        pytest.param(
+            {"models": (ModelStatus("a", "serving", 2, 3),)},
+            ("Ready for what is embedded: 1 memory waits, and is found by words alone.", "Up to date.", 5),
+            id="one waits",
+        ),
+        pytest.param(
+            {"index": IndexHealth("ready", 1.25, 3)},
+            ("Ready.", "Behind by 1.2 s, 3 changes to take in.", 0),
+            id="behind",
+        ),
+        pytest.param({"index": IndexHealth("ready", 1.25)}, ("Ready.", "Behind by 1.2 s.", 0), id="behind by unknown"),
+        pytest.param({"index": IndexHealth("off")}, ("Ready.", "Off: the database answers searches.", 0), id="off"),
+        pytest.param(
+            {"index": IndexHealth("missing")},
+            ("Ready.", "It is being made; until it is there the database answers searches.", 0),
+            id="missing",
+        ),
+    ],
+)
+def test_state_in_words(changes, expected):
+    page = build_status(status_of(**changes))
+    assert (page.meaning, page.index, page.refresh_seconds) == expected
+
+
+def test_all_is_only_said_of_all():
+    page = build_status(status_of(models=(ModelStatus("a", "serving", 99_999, 100_000),)))
+    assert page.models[0].text == "99,999 of 100,000 memories embedded, 99.9 %"
+    assert build_status(status_of(models=(ModelStatus("a", "serving", 0, 0),))).models[0].percent == "100.0"
+
+
+# --- the check ----------------------------------------------------------------------------------------------------
+
+
+def test_check_tells_of_a_model_that_does_not_fit_and_how_to_change_that(settings):
+    assert checks.model_fits(None, ["default"]) == []
+    call_command("embedding_dimensions", "512")
+    (error,) = checks.model_fits(None, ["default"])
+    assert error.id == "memories.E009"
+    assert error.msg == "The vectors of hashed-words have 384 numbers, and the column takes 512."
+    assert "python manage.py embedding_dimensions 384" in error.hint
+    assert vectors.column_dimensions() == 512
+
+
+def test_check_asks_for_the_similarity_of_another_model(settings):
+    settings.EMBEDDING_MODEL = "intfloat/e5-small-v2"
+    (warning,) = checks.model_fits(None, ["default"])
+    assert warning.id == "memories.W001"
+    settings.EMBEDDING_MIN_SIMILARITY = 0.8
+    assert checks.model_fits(None, ["default"]) == []
+
+
+def test_site_is_settled_once_the_model_is_loaded_and_all_is_embedded(curator):
+    store("Tea.")
+    embed_all()
+    load_in_background()
+    for _ in range(200):
+        page = curator.get("/status/").text
+        if "hx-trigger" not in page:
+            break
+    assert "Ready." in page
+
+
+def test_what_takes_long_to_count_is_not_counted_at_every_look(monkeypatch):
+    monkeypatch.setattr(status, "_kept", {})
+    counts = iter([5, 4])
+    monkeypatch.setattr(status, "pending_count", lambda model_id, project_ids: next(counts))
+    times = iter([0.0, 1.0, 19.0, 21.0, 21.1])
+    monkeypatch.setattr(status.time, "monotonic", lambda: next(times))
+    found = [status._pending(1, command_viewer()) for _ in range(3)]
+    assert found == [5, 5, 4]

@@ -1,0 +1,230 @@
+"""What the explore page says, from hand-made answers: no database."""
+
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from explorer.page import build_context, build_values_context, problem_notices
+from search.baseline_counts import CorpusCounts
+from search.facets import DateBuckets, Facet, FacetValue
+from search.histogram import Bar, Histogram
+from search.query import Interval, SearchQuery
+from search.result import FacetListing, FacetPage, SearchWarning, WithoutFilter
+from tests.explorer.contexts import CORPUS, answer, context_of, hit, panel_of, query_of, tag_values
+
+# --- results ------------------------------------------------------------------------------------------------------
+
+
+def test_hit_shows_its_day_in_the_time_zone_of_the_viewer():
+    assert context_of().hits[0].date == "3 May 2026"
+    card = context_of(zone=ZoneInfo("Europe/Berlin")).hits[0]
+    assert card.date == "4 May 2026"
+    assert card.date_title == "4 May 2026, 01:30 CEST"
+
+
+def test_hit_links_keep_the_query():
+    card = context_of("q=kettle&tag=hot").hits[0]
+    assert card.url == "/m/7/?ctx=q%3Dkettle%26tag%3Dhot"
+    tea, hot = card.tags
+    assert tea.url == "/explore/?q=kettle&tag=hot&tag=tea"
+    assert (hot.url, hot.current, hot.name) == ("/explore/?q=kettle", True, "Remove filter: tag hot")
+    assert card.path.url == "/explore/?q=kettle&category=kitchen%2Foven&tag=hot"
+    assert [person.label for person in card.people] == ["Mio", "Ben"]
+    assert card.more_people == 1
+    assert context_of().hits[0].url == "/m/7/"
+
+
+def test_hit_without_title_is_called_by_its_id():
+    assert context_of(hits=(hit(title=()),)).hits[0].title[0].text == "Memory 7"
+
+
+@pytest.mark.parametrize(
+    ("memory_type", "family"),
+    [
+        pytest.param("bugfix", "fix", id="bugfix"),
+        pytest.param("standards-track", "decision", id="standards-track"),
+        pytest.param("feature_request", "feature", id="feature_request"),
+        pytest.param("test", "test", id="test"),
+        pytest.param("til", "note", id="til"),
+    ],
+)
+def test_type_has_a_family(memory_type, family):
+    assert context_of(hits=(hit(memory_type=memory_type),)).hits[0].family == family
+
+
+def test_sort_that_comes_by_itself_is_sent_as_nothing():
+    assert [(option.value, option.selected) for option in context_of().sorts] == [
+        ("", True),
+        ("oldest", False),
+        ("updated", False),
+        ("title", False),
+    ]
+    ranked = context_of("q=tea&sort=newest").sorts
+    assert [(option.value, option.selected) for option in ranked][:2] == [("", False), ("newest", True)]
+
+
+def test_pager_shows_the_ends_and_what_is_near():
+    pager = context_of("page=10", total=1_000).pager
+    assert [page.label for page in pager.pages] == ["1", "…", "8", "9", "10", "11", "12", "…", "40"]
+    assert [page.label for page in pager.pages if page.current] == ["10"]
+    assert pager.previous_url == "/explore/?page=9"
+    assert pager.next_url == "/explore/?page=11"
+    assert pager.span == "226–250 of 1,000"
+    assert pager.pages[0].url == "/explore/"
+
+
+def test_a_gap_of_one_page_is_that_page():
+    assert [p.label for p in context_of("page=5", total=200).pager.pages] == ["1", "2", "3", "4", "5", "6", "7", "8"]
+
+
+def test_few_results_need_no_pager():
+    assert context_of().pager is None
+
+
+def test_title_status_and_total():
+    context = context_of("q=kettle&tag=tea", total=1_201)
+    assert context.title == "1,201 memories · kettle · tag tea"
+    assert (context.total, context.noun, context.of_total) == ("1,201", "memories", "of 1,200")
+    assert context.status == "1,201 memories"
+    assert context_of(total=1).noun == "memory"
+    assert context_of(total=1_200).of_total == ""
+
+
+def test_match_is_explained_with_the_time_it_took():
+    assert (
+        context_of(matched_by="112 contain the word", timings={"search": 13.6}).matched
+        == "112 contain the word · 14 ms"
+    )
+
+
+def test_hidden_memories_are_named_with_a_way_to_them():
+    note = context_of("q=tea", hidden=37).hidden_note
+    assert note.count == "37 hidden: archived or superseded"
+    assert note.url == "/explore/?q=tea&state=active&state=archived&state=proposed&state=superseded"
+    assert context_of().hidden_note is None
+
+
+def test_empty_state_names_the_filters_and_what_each_removal_would_give():
+    query = query_of("q=zebra&tag=tea")
+    without = (
+        WithoutFilter("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
+        WithoutFilter("tag", "tea", "tag tea", 14, query_of("q=zebra")),
+    )
+    context = build_context(query, answer(query, total=0, hits=(), without=without), CORPUS)
+    assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
+    assert [(link.label, link.count, link.url) for link in context.empty.without] == [
+        ("the words “zebra”", "0", ""),
+        ("tag tea", "14", "/explore/?q=zebra"),
+    ]
+    assert context.status == "No memory matches"
+    assert not context.empty.corpus_is_empty
+
+
+def test_empty_corpus_says_how_to_fill_it():
+    assert context_of(total=0, hits=(), corpus=CorpusCounts(0, {})).empty.corpus_is_empty
+
+
+# --- notices ------------------------------------------------------------------------------------------------------
+
+
+def test_problem_becomes_a_notice_with_what_is_allowed():
+    _, problems = SearchQuery.read([("tagg", "x"), ("from", "yesterday")])
+    unknown, malformed = problem_notices(problems)
+    assert (unknown.parameter, unknown.text, unknown.is_error) == ("tagg", "is not a parameter", True)
+    assert unknown.suggestion.startswith("Did you mean tag")
+    assert "The parameters are q, mode" in unknown.suggestion
+    assert malformed.parameter == "from"
+    assert "YYYY-MM-DD" in malformed.suggestion
+
+
+def test_warning_about_a_name_links_to_what_may_have_been_meant():
+    warning = SearchWarning("No tag is called “te”.", "tag", ("tea",))
+    notice = context_of("tag=te", warnings=(warning,)).notices[0]
+    assert notice.links[0].url == "/explore/?tag=tea"
+    assert not notice.is_error
+
+
+def test_page_past_the_last_links_to_the_last():
+    warning = SearchWarning("Page 9 is past the last page, 2.", "page")
+    notice = context_of("page=9&q=tea", total=30, warnings=(warning,)).notices[0]
+    assert notice.links[0].url == "/explore/?q=tea&page=2"
+
+
+# --- words, meaning, and numbers that are lower bounds ------------------------------------------------------------
+
+
+def test_ways_to_look_for_a_text_are_offered_and_the_default_is_not_sent():
+    assert [(o.value, o.label, o.selected) for o in context_of("q=tea").modes] == [
+        ("", "Words and meaning", True),
+        ("semantic", "Meaning", False),
+        ("keyword", "Words", False),
+        ("unified", "Memories, entities, relationships", False),
+    ]
+    assert [o.value for o in context_of("q=tea&mode=keyword").modes if o.selected] == ["keyword"]
+
+
+def test_mode_of_a_link_is_offered_where_it_is_another():
+    assert [(o.value, o.label) for o in context_of("mode=faceted").modes if o.selected] == [
+        ("faceted", "Filters, then words")
+    ]
+
+
+def test_mode_is_in_every_link_and_has_a_control_of_its_own():
+    context = context_of("q=tea&mode=keyword", facets=(Facet("tag", tag_values(3), distinct=1),), total=60)
+    assert context.hits[0].url == "/m/7/?ctx=q%3Dtea%26mode%3Dkeyword"
+    assert context.panels[0].rows[0].only_url == "/explore/?q=tea&mode=keyword&tag=tag0"
+    assert context.pager.next_url == "/explore/?q=tea&mode=keyword&page=2"
+    assert context.hidden == ()
+
+
+def test_exact_total_has_no_other_name():
+    context = context_of("q=tea")
+    assert (context.total, context.total_name, context.status) == ("12", "", "12 memories")
+
+
+def test_lower_bound_of_the_total_is_written_with_a_plus_and_read_as_at_least():
+    context = context_of("q=tea", total=1_000, at_least=True, hidden=4, hidden_at_least=True)
+    assert (context.total, context.total_name) == ("1,000+", "at least 1,000")
+    assert context.status == "At least 1,000 memories"
+    assert context.title == "1,000+ memories · tea"
+    assert context.pager.span == "1–25 of 1,000+"
+    assert context.hidden_note.count == "4+ hidden: archived or superseded"
+
+
+def test_lower_bounds_of_a_facet_are_marked_on_every_number():
+    values = (FacetValue("tea", "tea", 12, ref="tea"), *tag_values(8, 7, 6, 5, 4, 3))
+    panel = panel_of(Facet("tag", values, distinct=42, no_value=2, at_least=True), "q=x")
+    assert (panel.rows[0].count, panel.rows[0].accessible_name) == ("12+", "tea, at least 12 of 340")
+    assert (panel.no_value.count, panel.no_value.accessible_name) == ("2+", "No tag, at least 2")
+    assert (panel.summary, panel.more_label) == ("42+ values", "Show 36+ more")
+
+
+def test_what_an_exclusion_hides_is_not_told_from_two_lower_bounds():
+    value = FacetValue("wip", "wip", 7, excluded=True, ref="wip")
+    row = panel_of(Facet("tag", (value,), distinct=3, at_least=True), "q=x&-tag=wip").rows[0]
+    assert (row.count, row.accessible_name) == ("", "Excluded: wip. Untick to allow it again")
+
+
+def test_lower_bounds_over_time_are_marked_in_bars_ranges_and_caption():
+    bars = (Bar("2026-05-01", "2026-05-31", "May 2026", 31, 31),)
+    histogram = Histogram(Interval.MONTH, bars, at_least=True)
+    plot = context_of("q=x", histogram=histogram, quick_ranges=DateBuckets(1, 2, 3, 4, 5)).plot
+    assert (plot.bars[0].name, plot.bars[0].all) == ("May 2026: at least 31", "31+")
+    assert plot.caption == "May 2026, by month · peak 31+ in May 2026"
+    assert (plot.ranges[0].name, plot.ranges[0].count) == ("Last 7 days: at least 1", "1+")
+    assert plot.at_least
+
+
+def test_lower_bounds_are_marked_on_the_page_of_a_facet():
+    facet = Facet("tag", tag_values(9), distinct=1, at_least=True)
+    query = query_of("q=x")
+    values = build_values_context(query, FacetPage(facet, FacetListing(), total=1_000, at_least=True), CORPUS)
+    assert values.summary == "1+ values in 1,000+ memories"
+    assert values.results_label == "Show 1,000+ memories"
+    assert values.rows[0].accessible_name == "tag0, at least 9"
+
+
+def test_lower_bound_without_a_filter_is_marked():
+    without = WithoutFilter("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
+    empty = context_of("q=x&tag=tea", total=0, hits=(), without=(without,)).empty
+    assert empty.without[0].count == "1,000+"

@@ -1,0 +1,88 @@
+"""What the histogram says, from hand-made answers: no database."""
+
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+from search.facets import DateBuckets
+from search.histogram import Bar, Histogram
+from search.query import Interval
+from tests.explorer.contexts import context_of
+
+MONTHS = Histogram(
+    Interval.MONTH,
+    (
+        Bar("2026-03-01", "2026-03-31", "Mar 2026", 0, 10),
+        Bar("2026-04-01", "2026-04-30", "Apr 2026", 5, 20, partial=True),
+        Bar("2026-05-01", "2026-05-31", "May 2026", 0, 0),
+        Bar("2026-06-01", "2026-06-30", "Jun 2026", 8, 8),
+    ),
+)
+
+
+def test_bars_are_links_that_are_named_by_what_they_give():
+    plot = context_of("q=tea", histogram=MONTHS).plot
+    assert plot.bars[0].name == "Mar 2026: 10"
+    assert plot.bars[0].url == "/explore/?q=tea&from=2026-03-01&to=2026-03-31"
+    assert plot.bars[1].name == "Apr 2026: 20, 5 within the dates"
+    assert plot.bars[1].partial
+    assert plot.bars[2].empty
+    assert (plot.bars[1].all_height, plot.bars[0].all_height, plot.bars[0].now_height) == ("100.00%", "50.00%", "0.00%")
+    assert (plot.bars[2].slot_x, plot.bars[2].slot_width) == ("50.000%", "25.000%")
+
+
+def test_caption_says_when_by_what_and_where_it_peaks():
+    assert context_of(histogram=MONTHS).plot.caption == "Apr 2026 – Jun 2026, by month · peak 8 in Jun 2026"
+    assert context_of(histogram=Histogram()).plot.caption == "No dates to draw"
+    years = Histogram(Interval.YEAR, (Bar("1990-01-01", "1999-12-31", "1990–1999", 3, 3),), step=10)
+    assert context_of(histogram=years).plot.caption == "1990 – 1999, by 10 years · peak 3 in 1990–1999"
+    day = Histogram(Interval.DAY, (Bar("2026-11-22", "2026-11-22", "22 Nov 2026", 3, 3),))
+    assert context_of(histogram=day).plot.caption == "22 Nov 2026, by day · peak 3 on 22 Nov 2026"
+
+
+def test_handles_stand_on_the_dates():
+    plot = context_of("from=2026-04-10&to=2026-05-20", histogram=MONTHS).plot
+    assert [(handle.end, handle.value, handle.text) for handle in plot.handles] == [
+        ("from", 1, "Apr 2026"),
+        ("to", 2, "May 2026"),
+    ]
+    assert (plot.chosen_left, plot.chosen_width) == ("25.000%", "50.000%")
+    assert plot.reset_url == "/explore/"
+    free = context_of(histogram=MONTHS).plot
+    assert [handle.value for handle in free.handles] == [0, 3]
+    assert free.chosen_width == ""
+
+
+def test_hours_are_picked_in_local_time():
+    hour = Bar("2026-05-01T10:00+02:00", "2026-05-01T10:59+02:00", "1 May 2026, 10:00–10:59", 1, 1)
+    zone = ZoneInfo("Europe/Berlin")
+    plot = context_of(
+        "from=2026-05-01T10:00&to=2026-05-01T10:59", zone, histogram=Histogram(Interval.HOUR, (hour,))
+    ).plot
+    assert (plot.dates.type, plot.dates.step) == ("datetime-local", "")
+    assert (plot.dates.first, plot.dates.last) == ("2026-05-01T10:00", "2026-05-01T10:59")
+    assert plot.bars[0].first == "2026-05-01T10:00"
+    assert plot.bars[0].url == "/explore/?from=2026-05-01T10%3A00%2B02%3A00&to=2026-05-01T10%3A59%2B02%3A00"
+    assert plot.handles[0].value == 0
+
+
+def test_quick_ranges_have_counts_and_the_current_one_is_taken_off_again():
+    plot = context_of("since=30d", histogram=MONTHS, quick_ranges=DateBuckets(0, 4, 9, 1_200, 3)).plot
+    assert [(r.label, r.count, r.current, r.empty) for r in plot.ranges] == [
+        ("7 d", "0", False, True),
+        ("30 d", "4", True, False),
+        ("90 d", "9", False, False),
+        ("1 y", "1,200", False, False),
+    ]
+    assert plot.ranges[0].url == "/explore/?since=7d"
+    assert plot.ranges[1].url == "/explore/"
+    assert plot.ranges[3].name == "Last year: 1,200"
+
+
+def test_too_fine_a_choice_is_explained():
+    plot = context_of(histogram=replace(MONTHS, coarsened_from=Interval.DAY)).plot
+    assert plot.note == "By day would be too many bars, so they are by month."
+
+
+def test_ticks_stand_where_a_quarter_or_a_year_begins():
+    ticks = context_of(histogram=MONTHS).plot.ticks
+    assert [(tick.label, tick.left) for tick in ticks] == [("Apr", "25.000%")]

@@ -1,0 +1,266 @@
+"""The second reading by a cross-encoder: what it orders, what it keeps, and what if it cannot be had."""
+
+import math
+import threading
+from importlib.util import find_spec
+from urllib.parse import parse_qsl
+
+import pytest
+
+from search import cross_encoder
+from search.cross_encoder import NotReread, load_reader
+from search.query import SearchQuery
+from search.ranking import Ranked, reorder
+from search.run import run
+from search.why_not import why_not
+
+needs_library = pytest.mark.skipif(
+    find_spec("sentence_transformers") is None or find_spec("torch") is None,
+    reason="sentence-transformers is not installed",
+)
+
+
+class Longest:
+    """The longer a passage, the better it fits. Counts what it reads."""
+
+    def __init__(self):
+        self.read = []
+
+    def scores(self, text, passages):
+        self.read += passages
+        return [float(len(passage)) for passage in passages]
+
+
+class Stuck(Longest):
+    """Never done until it is let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.go = threading.Event()
+
+    def scores(self, text, passages):
+        if text != "the first one takes longer":
+            self.go.wait(10)
+        return super().scores(text, passages)
+
+
+class Failing(Longest):
+    def __init__(self, outcome):
+        super().__init__()
+        self.outcome = outcome
+
+    def scores(self, text, passages):
+        if text == "the first one takes longer":
+            return [0.0]
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return [self.outcome] * len(passages)
+
+
+@pytest.fixture
+def use(settings):
+    """Sets a cross-encoder that is there from the start."""
+    settings.RERANK_MODEL = "fake"
+    settings.RERANK_MS = 10_000
+
+    def use(reader):
+        held = cross_encoder.forget(lambda source: reader)
+        held._load_now("fake")
+        reader.read.clear()
+        return reader
+
+    yield use
+    cross_encoder.forget()
+
+
+def ask(querystring, viewer):
+    return run(SearchQuery.from_pairs(parse_qsl(querystring)), viewer)
+
+
+# --- the order ----------------------------------------------------------------------------------------------------
+
+
+def test_first_candidates_are_ordered_anew_and_the_others_stay_behind_them():
+    fused = [Ranked(n, relevance=relevance) for n, relevance in [(1, 0.9), (2, 0.6), (3, 0.5), (4, 0.4), (5, 0.1)]]
+    found = reorder(fused, {1: -2.0, 2: 8.0, 3: 3.0})
+    assert [one.id for one in found] == [2, 3, 1, 4, 5]
+    assert [round(one.relevance, 2) for one in found] == [0.9, 0.65, 0.4, 0.4, 0.1]
+    assert [one.reread_rank for one in found] == [1, 2, 3, None, None]
+    assert found[0].reread_score == 8.0
+
+
+def test_results_are_in_the_order_of_the_second_reading(embedded, everyone, use, settings):
+    settings.SEARCH_WEIGHTS = {"relevance": 1.0, "quality": 0.0, "recency": 0.0, "source": 0.0}
+    reader = use(Longest())
+    result = ask("q=green tea", everyone)
+    scores = [hit.why.reread_score for hit in result.hits]
+    assert None not in scores
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(reader.read)) == result.total
+    assert any(passage.startswith("Brew green tea at 70 °C\n") for passage in reader.read)
+    assert result.warnings == ()
+
+
+def test_only_the_first_candidates_are_read(embedded, everyone, use, settings):
+    settings.RERANK_CANDIDATES = 2
+    reader = use(Longest())
+    result = ask("q=green tea", everyone)
+    assert len(reader.read) == 2
+    assert {hit.why.reread_rank for hit in result.hits} == {1, 2, None}
+
+
+def test_all_pages_have_one_order_and_nothing_is_read_twice(embedded, everyone, use):
+    reader = use(Longest())
+    whole = [hit.id for hit in ask("q=tea boat&min_similarity=0.05", everyone).hits]
+    paged = []
+    for page in range(1, len(whole) // 2 + 2):
+        paged += [hit.id for hit in ask(f"q=tea boat&min_similarity=0.05&page_size=2&page={page}", everyone).hits]
+    assert paged == whole
+    assert len(reader.read) == len(set(reader.read)) == len(whole)
+    place = why_not(SearchQuery(text="tea boat", min_similarity=0.05), whole[2], everyone).place
+    assert place == 3
+
+
+def test_reason_of_a_hit_names_the_second_reading(embedded, everyone, use):
+    use(Longest())
+    hit = min(ask("q=green tea", everyone).hits, key=lambda hit: hit.why.reread_rank)
+    assert hit.why.reread_rank == 1
+
+
+@pytest.mark.parametrize("querystring", ["q=green tea&mode=keyword", "tag=tea", "q=green tea&sort=newest"])
+def test_what_is_not_ranked_by_meaning_is_not_read(embedded, everyone, use, querystring):
+    reader = use(Longest())
+    result = ask(querystring, everyone)
+    assert result.hits
+    assert reader.read == []
+    assert result.warnings == ()
+
+
+# --- where it cannot be had ---------------------------------------------------------------------------------------
+
+
+def order(querystring, viewer):
+    return [hit.id for hit in ask(querystring, viewer).hits]
+
+
+def notices(querystring, viewer):
+    return [warning.message for warning in ask(querystring, viewer).warnings if warning.parameter == "rerank"]
+
+
+def said(reason):
+    return [f"The results are in the order of words and meaning, without the cross-encoder: {reason}."]
+
+
+def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyone, settings):
+    before = order("q=green tea", everyone)
+    settings.RERANK_MODEL = "fake"
+    loading = threading.Event()
+    cross_encoder.forget(lambda source: loading.wait(10) and Longest())
+    try:
+        assert order("q=green tea", everyone) == before
+        assert notices("q=green tea", everyone) == said("it is still loading")
+    finally:
+        loading.set()
+        cross_encoder.forget()
+
+
+def test_one_that_takes_too_long_is_given_up_for_every_page(embedded, everyone, use, settings):
+    settings.RERANK_MODEL = ""
+    before = order("q=green tea", everyone)
+    settings.RERANK_MODEL, settings.RERANK_MS = "fake", 10
+    reader = use(Stuck())
+    settings.RERANK_MS = 10
+    assert order("q=green tea", everyone) == before
+    reader.go.set()
+    assert notices("q=green tea&page_size=1", everyone) == said("it took longer than 10 ms")
+    assert order("q=green tea", everyone) == before
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        pytest.param(RuntimeError("out of memory"), "it failed: out of memory", id="raises"),
+        pytest.param(math.nan, "it failed: it gave no number for a passage", id="no number"),
+    ],
+)
+def test_one_that_fails_is_told(embedded, everyone, use, outcome, reason):
+    use(Failing(outcome))
+    assert notices("q=green tea", everyone) == said(reason)
+
+
+def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
+    settings.RERANK_MODEL = "/nowhere/at-all"
+    held = cross_encoder.forget()
+    held._load_now(settings.RERANK_MODEL)
+    try:
+        wanted = "RERANK_MODEL=/nowhere/at-all is no folder of this machine"
+        if find_spec("sentence_transformers") is None:
+            wanted = "sentence-transformers is not installed"
+        assert notices("q=green tea", everyone) == said(wanted)
+    finally:
+        cross_encoder.forget()
+
+
+def test_scores_are_kept_within_a_limit(use, settings, monkeypatch):
+    monkeypatch.setattr(cross_encoder, "_KEPT_SCORES", 3)
+    reader = use(Longest())
+    assert cross_encoder.reread("tea", {n: "x" * n for n in range(1, 6)}) == {n: float(n) for n in range(1, 6)}
+    assert len(cross_encoder._rereading._kept) == 3
+    assert cross_encoder.reread("tea", {5: "xxxxx"}) == {5: 5.0}
+    assert len(reader.read) == 5
+
+
+# --- a real one ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny_model(tmp_path):
+    """A cross-encoder of two layers with random weights, and a vocabulary of letters."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    letters = [*"abcdefghijklmnopqrstuvwxyz0123456789.,-", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789")]
+    vocabulary = tmp_path / "vocabulary.txt"
+    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]) + "\n")
+
+    def made(labels=1):
+        torch.manual_seed(7)
+        config = BertConfig(
+            vocab_size=5 + len(letters),
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+            max_position_embeddings=128,
+            initializer_range=0.5,
+            num_labels=labels,
+        )
+        folder = tmp_path / f"cross-encoder-{labels}"
+        BertForSequenceClassification(config).save_pretrained(folder)
+        BertTokenizerFast(vocab_file=str(vocabulary), model_max_length=128).save_pretrained(folder)
+        return folder
+
+    return made
+
+
+@needs_library
+def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settings, tiny_model):
+    settings.RERANK_MODEL, settings.RERANK_MS = str(tiny_model()), 60_000
+    settings.SEARCH_WEIGHTS = {"relevance": 1.0, "quality": 0.0, "recency": 0.0, "source": 0.0}
+    held = cross_encoder.forget()
+    held._load_now(settings.RERANK_MODEL)
+    try:
+        result = ask("q=green tea", everyone)
+        scores = [hit.why.reread_score for hit in result.hits]
+        assert result.warnings == ()
+        assert len(set(scores)) > 1
+        assert scores == sorted(scores, reverse=True)
+        assert order("q=green tea", everyone) == [hit.id for hit in result.hits]
+    finally:
+        cross_encoder.forget()
+
+
+@needs_library
+def test_model_that_gives_several_numbers_is_refused(tiny_model):
+    with pytest.raises(NotReread, match="gives 3 numbers for a passage, and one is needed"):
+        load_reader(str(tiny_model(labels=3)))

@@ -1,0 +1,361 @@
+"""The one writer: killed at every step it has, rebuilt, compared; and readers beside it."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from django.conf import settings as configured
+from django.db import connection
+
+from access.viewer import command_viewer
+from memories.models import Memory
+from search.engines import array_files, engine_named
+from search.engines.array_files import arrays_verify
+from search.engines.index import check, follower, outbox, store, transactions
+from search.engines.index import writer as writing
+from search.engines.index.bitmaps import bitmap_of
+from search.engines.index.check import compare
+from search.engines.index.engine import TantivyEngine
+from search.engines.index.segments import Dictionary, Part, PartBuilder, Row, merged
+from search.query import SearchQuery
+from search.run import run
+from tests.search.indexed import assert_true_to_the_database, change_much, load
+
+STEPS = [
+    "documents added",
+    "words committed",
+    "part written",
+    "manifest written",
+    "outbox emptied",
+]
+BUILD_STEPS = [*STEPS[:4], "generation filled", "generation made", "generation followed", "generation in place"]
+
+# A process of its own that ends as if the power failed when it comes to a step for the n-th time.
+KILLED = textwrap.dedent(
+    """
+    import os, signal, sys
+    import django
+    from django.conf import settings
+    name, index, step, n, verb = sys.argv[1:]
+    import tests.settings
+    tests.settings.DATABASES["default"]["NAME"] = name
+    tests.settings.SEARCH_INDEX = index
+    django.setup()
+    from search.engines.tantivy import indexer, steps
+    left = int(n)
+    def stop(at):
+        global left
+        if at == step:
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+    steps.reached = stop
+    print(getattr(indexer, verb)())
+    """
+)
+
+
+def run_until(step, index, *, verb="catch_up", n=1):
+    """Run the indexer in a process that is killed at a step; says whether it came to it."""
+    name = connection.settings_dict["NAME"]
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    command = [sys.executable, "-c", KILLED, name, str(index), step, str(n), verb]
+    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp_path, step):
+    load(tmp_path)
+    follower.catch_up()
+    change_much()
+    assert run_until(step, tantivy)
+    # Whoever reads meanwhile gets an answer, from wherever.
+    assert run(SearchQuery(), command_viewer()).total
+    store.forget_view()
+    assert run(SearchQuery(), command_viewer()).total
+    follower.catch_up()
+    assert not outbox.backlog().changes
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("step", BUILD_STEPS)
+def test_killed_while_an_index_is_made_it_makes_one(tantivy, tmp_path, step):
+    load(tmp_path)
+    assert run_until(step, tantivy)
+    change_much()
+    follower.catch_up()
+    assert_true_to_the_database()
+    assert len(list(tantivy.glob("g-*"))) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("step", BUILD_STEPS)
+def test_killed_in_a_rebuild_the_old_index_serves_on(tantivy, tmp_path, step):
+    load(tmp_path)
+    follower.catch_up()
+    change_much()
+    before = store.current_generation()
+    assert run_until(step, tantivy, verb="rebuild")
+    # Between the two, neither answers.
+    assert run(SearchQuery(), command_viewer()).engine == ("postgres" if step == "generation followed" else "tantivy")
+    assert (store.current_generation() == before) == (step != "generation in place")
+    follower.catch_up()
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_killed_again_and_again_over_random_changes(tantivy, tmp_path):
+    load(tmp_path)
+    follower.catch_up()
+    generation = store.current_generation()
+    chance = random.Random(4)
+    for _ in range(6):
+        ids = list(Memory.objects.values_list("pk", flat=True))
+        for pk in chance.sample(ids, 4):
+            kind, state = chance.choice(["note", "idea"]), chance.choice(["active", "archived"])
+            Memory.objects.filter(pk=pk).update(memory_type=kind, state=state)
+        run_until(chance.choice(STEPS), tantivy)
+        # What is on the disk is always good enough to go on from: none of it is thrown away.
+        assert store.current_generation() == generation
+    follower.catch_up()
+    assert store.current_generation() == generation
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_full_disk_loses_nothing(tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    follower.catch_up()
+    change_much()
+
+    def full(self, path):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Part, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            follower.catch_up()
+        assert outbox.backlog().changes
+    follower.catch_up()
+    assert_true_to_the_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reader_never_sees_half_a_batch(tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    follower.catch_up()
+    before = run(SearchQuery(include_facets=True), command_viewer())
+    seen = []
+
+    def look(step):
+        result = run(SearchQuery(include_facets=True), command_viewer())
+        seen.append((step, result.total, result.engine, {f.key: f.values for f in result.facets} if step else {}))
+
+    change_much()
+    monkeypatch.setattr(array_files, "reached", look)
+    follower.catch_up()
+    monkeypatch.undo()
+    totals = {step: (total, engine) for step, total, engine, _ in seen}
+    assert totals["words committed"] == (before.total, "tantivy")
+    assert totals["part written"] == (before.total, "tantivy")
+    assert totals["manifest written"] == (before.total - 1, "tantivy")
+
+
+def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
+    load(tmp_path)
+    with store.writing(), pytest.raises(store.WriterElsewhereError):
+        follower.catch_up()
+
+
+@contextmanager
+def other_follower():
+    """Another session that follows this database, as a process on another machine does."""
+    # Not of the pool, whose connections commit each statement by itself: the lock would be gone at once.
+    with connection.Database.connect(**connection.get_connection_params()) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [transactions.FOLLOW_LOCK])
+        yield other
+
+
+def test_one_process_follows_a_database(db, tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    monkeypatch.setattr(transactions, "FOLLOW_LOCK_TIMEOUT", "10ms")
+    with other_follower(), pytest.raises(transactions.FollowedElsewhereError):
+        follower.catch_up()
+    follower.catch_up()
+    assert compare().agrees
+
+
+def test_a_follower_that_was_killed_is_waited_for(db, tantivy, tmp_path):
+    load(tmp_path)
+    with other_follower() as gone:
+        timer = threading.Timer(0.2, gone.close)
+        timer.start()
+        follower.catch_up()
+        timer.join()
+    assert compare().agrees
+
+
+def test_truncation_makes_a_new_index(db, tantivy, tmp_path):
+    load(tmp_path)
+    follower.catch_up()
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("TRUNCATE memories_memory CASCADE")
+    follower.catch_up()
+    assert run(SearchQuery(), command_viewer()).total == 0
+    assert compare().agrees
+
+
+def test_compare_names_what_differs(db, tantivy, tmp_path):
+    load(tmp_path)
+    follower.catch_up()
+    first, second, third, *_ = Memory.objects.order_by("id").values_list("pk", flat=True)
+    outbox.stop_following()
+    Memory.objects.filter(pk=first).update(title="Unseen")
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memories_memorylink")
+        for table in ("categories_categorylink", "categories_conceptlink", "categories_entitylink"):
+            cursor.execute(f"DELETE FROM {table} WHERE memory_id = %s", [second])
+        cursor.execute("DELETE FROM memories_memory WHERE id = %s", [second])
+    memory = Memory.objects.get(pk=third)
+    memory.pk = 10**9
+    memory.save(force_insert=True)
+    found = compare()
+    assert (found.different, found.left_over, found.missing) == ([first], [second], [10**9])
+    # What was not followed is found out, and made good.
+    follower.catch_up()
+    assert compare().agrees
+
+
+def test_mostly_dead_slots_are_left_behind(db, tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "_LEAST_SLOTS", 10)
+    load(tmp_path)
+    follower.catch_up()
+    for round_ in range(3):
+        Memory.objects.update(memory_type=f"type{round_}")
+        follower.catch_up()
+    with store.writing() as root:
+        writer = follower.opened(root)
+        assert writer.is_wasteful
+        writer.close()
+
+
+def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
+    dictionary = Dictionary()
+    chance = random.Random(1)
+    rows = [
+        Row(
+            id=n,
+            scalars=(chance.choice([1, 2]), chance.choice(["note", "fix"]), chance.choice(["", "a"]), "", "active"),
+            multiple=tuple(chance.sample([1, 2, 3, 70_000], chance.randrange(4)) for _ in range(6)),
+            created=n * 10**12,
+            updated=0,
+            title=f"title {n}",
+            digest=-n,
+        )
+        for n in range(50)
+    ]
+    parts = []
+    for start in range(0, 50, 10):
+        builder = PartBuilder(start, dictionary)
+        for row in rows[start : start + 10]:
+            builder.add(row)
+        path = tmp_path / f"{start}.part"
+        builder.part().write(path)
+        arrays_verify(path)
+        parts.append(Part.read(path))
+    live = np.ones(50, np.bool_)
+    live[[3, 17, 44]] = False
+    whole = merged(parts, live)
+    for column, at in (("category", 0), ("author", 5)):
+        for value in (1, 2, 3, 70_000):
+            code = dictionary.codes[column].get(value, -1)
+            expected = [n for n, row in enumerate(rows) if value in row.multiple[at] and live[n]]
+            assert whole.rows_of(column, code).tolist() == expected
+            for mask in (live, live & (np.arange(50) % 11 == 0)):
+                counted = whole.count(column, mask, np.flatnonzero(mask), len(dictionary.values[column]))
+                assert counted[code] == sum(mask[n] for n in expected)
+    again = Dictionary()
+    again.extend(whole.values, whole.values_first)
+    assert again.values == dictionary.values
+
+
+def test_readers_keep_their_view_until_there_is_a_whole_new_one(db, tantivy, tmp_path):
+    load(tmp_path)
+    follower.catch_up()
+    first = engine_named("tantivy")
+    assert TantivyEngine().revision == first.revision
+    Memory.objects.filter(external_id="t1").update(memory_type="changed")
+    follower.catch_up()
+    assert engine_named("tantivy").revision != first.revision
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("size", [1, 70_000, 131_072, 300_001])
+def test_a_mask_is_a_bitmap_of_the_same_places(size, share):
+    mask = np.random.default_rng(size).random(size) < share
+    assert list(bitmap_of(mask)) == np.flatnonzero(mask).tolist()
+
+
+@pytest.mark.parametrize("kind", ["term", "pos", "idx", "fast", "fieldnorm"])
+def test_compare_names_every_damaged_file_of_the_words(db, tantivy, tmp_path, kind):
+    load(tmp_path)
+    follower.catch_up()
+    (path, *_) = store.current_generation().glob(f"words/*.{kind}")
+    data = bytearray(path.read_bytes())
+    data[0] ^= 0x55
+    path.write_bytes(data)
+    assert f"{path.name} is damaged" in compare().damage
+    path.unlink()
+    assert f"{path.name} is missing" in compare().damage
+
+
+def test_a_change_taken_in_while_it_compares_is_no_difference(db, tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    follower.catch_up()
+    read = check._read_now
+    changes = iter(["one", "two"])
+
+    def overtaken():
+        found = read()
+        if kind := next(changes, None):
+            Memory.objects.filter(external_id="t1").update(memory_type=kind)
+            follower.catch_up()
+        return found
+
+    monkeypatch.setattr(check, "_read_now", overtaken)
+    assert compare().agrees
+
+
+@pytest.mark.parametrize("gone", ["followed", "current"])
+def test_the_follower_starts_over_when_its_index_is_not_kept(db, tantivy, tmp_path, gone):
+    load(tmp_path)
+    follower.catch_up()
+    before = store.current_generation()
+    left = iter(range(12))
+
+    def stop():
+        at = next(left, None)
+        if at == 2:
+            if gone == "followed":
+                outbox.stop_following()
+                Memory.objects.filter(external_id="t1").update(memory_type="unseen")
+            else:
+                (tantivy / "current").unlink()
+        return at is None
+
+    follower.follow(stop)
+    assert store.current_generation() != before
+    assert compare().agrees

@@ -1,0 +1,189 @@
+"""Who reads the index calls its writer for what was stored a moment ago, and waits for it, within bounds."""
+
+import json
+import threading
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.test import Client
+
+from access.keys import make_key
+from access.viewer import command_viewer
+from memories.models import Memory, OutboxEntry
+from memories.records import MemoryRecord
+from memories.services import memory_create
+from search import engines
+from search.engines import array_files
+from search.engines.index import follower as indexer
+from search.engines.index import freshness, outbox, store
+from search.query import SearchQuery
+from search.run import run
+from tests.search.indexed import follower, load
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def indexed(tantivy, tmp_path):
+    load(tmp_path)
+    indexer.catch_up()
+
+
+@pytest.fixture
+def _kept(indexed, monkeypatch):
+    """A writer follows that does not look for changes by itself."""
+    monkeypatch.setattr(indexer, "POLL_SECONDS", 600.0)
+    stopped = threading.Event()
+    thread = follower(stopped)
+    yield
+    stopped.set()
+    while thread.is_alive():
+        # It may have looked whether to stop, and not yet begun to wait.
+        freshness.call_writer()
+        thread.join(0.1)
+
+
+@pytest.fixture
+def _no_waiting(monkeypatch):
+    """To sleep between two looks is an error."""
+    monkeypatch.setattr(engines, "_WAITED_FOR", 3_600.0)
+    monkeypatch.setattr(freshness, "_LOOK_SECONDS", None)
+
+
+def found(word):
+    return run(SearchQuery(text=word, include_facets=True), command_viewer()).total
+
+
+def store_one(word):
+    return memory_create(record=MemoryRecord(content=f"{word} is on the stove", project="tea"), viewer=command_viewer())
+
+
+@pytest.mark.usefixtures("_kept")
+def test_what_was_just_stored_changed_and_deleted_is_so_in_the_next_answer(monkeypatch):
+    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    for n in range(5):
+        memory = store_one(f"kettle{n}")
+        assert found(f"kettle{n}") == 1
+        Memory.objects.filter(pk=memory.pk).update(project=Memory.objects.exclude(project__slug="tea")[0].project)
+        in_tea = SearchQuery.from_mapping({"q": f"kettle{n}", "project": "tea"})
+        assert run(in_tea, command_viewer()).total == 0
+        memory.delete()
+        assert found(f"kettle{n}") == 0
+
+
+@pytest.mark.usefixtures("_kept")
+def test_an_agent_finds_what_it_has_stored(monkeypatch):
+    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    key = make_key(name="agent", scopes=["read", "write"], every_project=True, viewer=command_viewer()).raw
+    client = Client(headers={"authorization": f"Bearer {key}"})
+    sent = json.dumps({"content": "samovar", "project": "tea"})
+    assert client.post("/api/memories", sent, content_type="application/json").status_code == 201
+    assert client.get("/api/search", {"q": "samovar", "mode": "keyword"}).json()["total"] == 1
+
+
+@pytest.mark.usefixtures("indexed")
+def test_nobody_is_waited_for_longer_than_said(monkeypatch):
+    looks = []
+    monkeypatch.setattr(freshness.time, "sleep", looks.append)
+    monkeypatch.setattr(freshness.time, "monotonic", lambda: sum(looks))
+    store_one("samovar")
+    freshness.wait_until_taken_in(1.0)
+    assert 1.0 <= sum(looks) < 1.0 + freshness._LONGEST_LOOK_SECONDS
+    assert looks == sorted(looks)
+
+
+@pytest.mark.usefixtures("indexed", "_no_waiting")
+def test_an_index_that_is_behind_is_not_waited_for():
+    store_one("samovar")
+    OutboxEntry.objects.update(at=Now() - timedelta(hours=2))
+    assert found("samovar") == 0
+
+
+@pytest.mark.usefixtures("indexed", "_no_waiting")
+def test_what_a_transaction_has_changed_itself_is_not_waited_for():
+    with transaction.atomic():
+        store_one("samovar")
+        assert found("samovar") == 0
+
+
+@pytest.mark.usefixtures("indexed", "_no_waiting")
+def test_changes_that_come_later_are_not_waited_for(monkeypatch):
+    store_one("samovar")
+    last = outbox.newest()
+    assert not outbox.is_past(last)
+    indexer.catch_up()
+    store_one("percolator")
+    monkeypatch.setattr(outbox, "newest", lambda: last)
+    freshness.wait_until_taken_in(60.0)
+    assert OutboxEntry.objects.get().pk > last
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_view_of_before_is_not_up_to_date_while_the_writer_replaces_the_manifest(monkeypatch):
+    store.read_view()
+    store_one("samovar")
+    seen = []
+
+    def look(step):
+        if step == "words committed":
+            # What it gives is whole, but a reader that waits for the change has yet to wait.
+            store.replace_file(store.current_generation() / "manifest", manifest)
+            seen.append(store.is_newest(store.read_view()))
+
+    manifest = (store.current_generation() / "manifest").read_text()
+    monkeypatch.setattr(array_files, "reached", look)
+    indexer.catch_up()
+    assert seen == [False]
+    assert store.is_newest(store.read_view())
+
+
+@pytest.mark.usefixtures("_kept")
+def test_what_is_taken_in_while_an_engine_is_made_is_not_missed(monkeypatch):
+    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    store.read_view()
+    read = outbox.following
+
+    def overtaken():
+        monkeypatch.setattr(outbox, "following", read)
+        store_one("samovar")
+        freshness.wait_until_taken_in(60.0)
+        # This process has yet to see that there is something new.
+        return read()
+
+    monkeypatch.setattr(outbox, "following", overtaken)
+    assert found("samovar") == 1
+
+
+@pytest.mark.usefixtures("_kept")
+def test_how_long_was_waited_is_told_once(monkeypatch):
+    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    store_one("samovar")
+    assert run(SearchQuery(text="samovar"), command_viewer()).timings["index"] > 0
+    assert "index" not in run(SearchQuery(text="samovar"), command_viewer()).timings
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_database_that_takes_no_calls_answers_all_the_same(monkeypatch):
+    monkeypatch.setattr(freshness, "_CHANNEL", "no channel")
+    monkeypatch.setattr(engines, "_WAITED_FOR", 0.2)
+    store_one("samovar")
+    assert found("samovar") == 0
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_connection_that_is_given_back_hears_no_calls():
+    with freshness.listening():
+        freshness.call_writer()
+        freshness.wait_until_called(600.0)
+    freshness.call_writer()
+    assert list(connection.connection.notifies(timeout=0)) == []
+
+
+@pytest.mark.usefixtures("indexed", "_no_waiting")
+def test_an_index_that_is_gone_is_not_waited_for(tantivy, monkeypatch):
+    (tantivy / "current").unlink()
+    monkeypatch.setattr(outbox, "newest", lambda: 1)
+    freshness.wait_until_taken_in(60.0)
+    assert run(SearchQuery(), command_viewer()).engine == "postgres"

@@ -1,0 +1,187 @@
+"""Unified search on the explore page and in the API: the same results, of three kinds told apart."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.keys import make_key
+from access.viewer import command_viewer
+from memories.models import Memory, Project
+from search.query import SearchQuery
+from search.unified import legs
+from search.unified.service import unified
+from tests.unified_corpus import AtOnce
+
+
+@pytest.fixture
+def caller(mill):
+    raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer()).raw
+    return Client(headers={"Authorization": f"Bearer {raw}"})
+
+
+@pytest.fixture
+def reader(mill):
+    client = Client()
+    client.force_login(User.objects.create_superuser("reader"))
+    return client
+
+
+def reply(caller, query):
+    response = caller.get(f"/api/search?mode=unified&{query}")
+    assert response.status_code == 200, response.content
+    return response.json()
+
+
+def result(found, title):
+    (one,) = [one for one in found["results"] if one["title"] == title]
+    return one
+
+
+# --- the API ------------------------------------------------------------------------------------------------------
+
+
+def test_reply_has_results_of_three_kinds_beside_the_memories(caller):
+    found = reply(caller, "q=wheel&page_size=100")
+    assert {one["kind"] for one in found["results"]} == {"memory", "entity", "relationship"}
+    assert [one["id"] for one in found["memories"]] == [
+        one["id"] for one in found["results"] if one["kind"] == "memory"
+    ]
+    assert (found["total"], found["totals"]["memories"]) == (4, 4)
+    assert (found["found"], found["pages"], found["has_more"]) == (len(found["results"]), 1, False)
+    assert "facets" not in found
+
+
+def test_a_result_has_common_fields_and_the_record_of_its_kind_alone(caller):
+    wheel = result(reply(caller, "q=larch+spokes"), "wheel")
+    common = {"kind", "id", "title", "content", "score", "legs", "why", "source", "url", "related", "folded"}
+    assert set(wheel) == common | {"entity"}
+    assert wheel["entity"] == {
+        "id": wheel["id"],
+        "name": "wheel",
+        "type": "part",
+        "value": "part:wheel",
+        "aliases": ["waterwheel"],
+        "description": "Twelve spokes of larch, built by Osk in 1904.",
+        "memories": 5,
+    }
+    assert wheel["legs"] == {"words": 1, "meaning": 1}
+    assert wheel["url"] == "http://testserver/explore/?entity=part%3Awheel"
+    osk = result(reply(caller, "q=lantern+friday"), "Osk inspects wheel")
+    assert (osk["relationship"]["source"]["value"], osk["relationship"]["type"]) == ("person:Osk", "inspects")
+    assert osk["relationship"]["evidence"] == [Memory.objects.get(external_id="m4").pk]
+    flour = result(reply(caller, "q=flour+bakery"), "Flour for the bakery")
+    assert flour["memory"]["project"] == "mill"
+    assert flour["url"] == flour["memory"]["url"]
+
+
+def test_the_six_legs_are_told(caller, monkeypatch, settings):
+    settings.UNIFIED_LEG_MS = 20
+    monkeypatch.setattr(legs, "_threads", AtOnce("relationship meaning"))
+    found = reply(caller, "q=wheel")
+    assert [leg["name"] for leg in found["legs"]] == [leg.name for leg in legs.LEGS]
+    assert [leg["state"] for leg in found["legs"]] == ["ok"] * 5 + ["late"]
+    assert found["legs"][-1]["reason"] == "it took longer than 20 ms"
+    assert "totals.relationships" in found["lower_bounds"]
+    assert "Left out: relationships by meaning (it took longer than 20 ms)." in [
+        w["message"] for w in found["warnings"]
+    ]
+
+
+def test_facets_are_of_the_memories(caller):
+    found = reply(caller, "q=wheel&include_facets=1")
+    assert found["facets"]["projects"] == {"mill": 4}
+
+
+def test_an_index_leaves_the_records_out(caller):
+    found = reply(caller, "q=larch+spokes&view=index")
+    assert not {"memory", "entity", "relationship"} & set(result(found, "wheel"))
+
+
+def test_results_are_those_of_the_plain_function(caller, everyone):
+    query = SearchQuery.from_mapping({"q": "wheel osk", "mode": "unified"})
+    expected = [(hit.kind.value, hit.id) for hit in unified(query, everyone).hits]
+    assert [(one["kind"], one["id"]) for one in reply(caller, "q=wheel+osk")["results"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        pytest.param("q=wheel&sort=newest", "sort: mode unified puts what fits best first", id="another order"),
+        pytest.param("q=wheel&legs=2", "legs: is not a parameter", id="unknown"),
+    ],
+)
+def test_what_it_does_not_take_is_an_error(caller, query, detail):
+    response = caller.get(f"/api/search?mode=unified&{query}")
+    assert response.status_code == 422
+    assert response.json()["detail"] == detail
+
+
+def test_other_modes_have_no_results_of_other_kinds(caller):
+    assert "results" not in caller.get("/api/search?q=wheel").json()
+    assert "results" not in caller.get("/api/search?mode=unified").json()
+
+
+def test_a_key_for_one_project_is_told_of_nothing_else(mill):
+    raw = make_key(
+        name="one", scopes=["read"], projects=[Project.objects.get(slug="mill")], viewer=command_viewer()
+    ).raw
+    one = Client(headers={"Authorization": f"Bearer {raw}"})
+    text = one.get("/api/search?mode=unified&q=person+or+hinges+or+guards").text
+    assert "Quill" not in text
+    assert "vault" not in text
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+
+def kinds(response):
+    return re.findall(
+        r'<article id="(?:hit|entity|relationship)-\d+".*?class="kind kind-(\w+)"', response.text, re.DOTALL
+    )
+
+
+def test_results_are_told_apart_on_the_page(reader, everyone):
+    response = reader.get("/explore/?q=wheel&mode=unified")
+    assert response.status_code == 200
+    expected = unified(SearchQuery.from_mapping({"q": "wheel", "mode": "unified"}), everyone)
+    assert kinds(response) == [hit.kind.value for hit in expected.hits]
+    assert '<a data-swap href="/explore/?entity=part%3Awheel"><mark>wheel</mark></a>' in response.text
+    assert "inspects" in response.text
+
+
+def test_a_relationship_leads_to_its_ends_and_its_evidence(reader):
+    text = reader.get("/explore/?q=lantern+friday&mode=unified").text
+    memory = Memory.objects.get(external_id="m4")
+    assert 'aria-label="Memories that name Osk, person">Osk</a> <span class="verb">inspects</span>' in text
+    assert f'href="/m/{memory.pk}/' in text
+    assert "bears it out" in text
+
+
+def test_filters_are_kept_by_the_links_of_an_entity(reader):
+    text = reader.get("/explore/?q=wheel&mode=unified&project=mill").text
+    assert "/explore/?project=mill&amp;entity=part%3Awheel" in text
+
+
+def test_legs_that_were_left_out_are_named_on_the_page(reader, monkeypatch, settings):
+    settings.UNIFIED_LEG_MS = 20
+    monkeypatch.setattr(legs, "_threads", AtOnce("entity words", "entity meaning"))
+    response = reader.get("/explore/?q=wheel&mode=unified")
+    assert "Left out: entities by words, entities by meaning (it took longer than 20 ms)." in response.text
+    assert set(kinds(response)) == {"memory", "relationship"}
+
+
+def test_the_mode_is_offered_and_the_facets_are_of_the_memories(reader):
+    text = reader.get("/explore/?q=wheel&mode=unified").text
+    assert '<option value="unified" selected>' in text
+    assert re.search(r'<h1 id="total"[^>]*>4 memories', text)
+
+
+def test_nothing_found_is_said_as_everywhere(reader):
+    assert "No memory matches" in reader.get("/explore/?q=zeppelin&mode=unified&min_similarity=1.0").text
+
+
+def test_without_a_text_the_page_lists_memories(reader):
+    response = reader.get("/explore/?mode=unified")
+    assert response.text.count('class="hit"') == 8

@@ -1,0 +1,49 @@
+from text.analysis import Pattern
+from text.highlight import matched_spans, plain_text, snippet
+
+
+def test_spans_cover_whole_matches():
+    assert matched_spans("use asyncio.run now", (Pattern(("asyncio.run",)),), "english") == [(4, 15)]
+    assert matched_spans("green tea, tea", (Pattern(("green", "tea"), (1,)),), "english") == [(0, 5), (6, 9)]
+
+
+def test_spans_cover_the_whole_word_that_a_prefix_starts():
+    assert matched_spans("connected, reconnected", (Pattern(("conn",), prefix=True),), "english") == [(0, 9)]
+    phrase = Pattern(("green", "te"), (1,), prefix=True)
+    assert matched_spans("green teapot, teapot, greenish tea", (phrase,), "english") == [(0, 5), (6, 12)]
+    both = (Pattern(("te",), prefix=True), Pattern(("te",)))
+    assert matched_spans("te teak", both, "english") == [(0, 2), (3, 7)]
+
+
+def test_snippet_shows_the_match_and_marks_it():
+    text = "filler word " * 60 + "the kettle valve broke " + "more words " * 60
+    cut = snippet(text, matched_spans(text, (Pattern(("kettl",)), Pattern(("valv",))), "english"), 200)
+    assert [segment.text for segment in cut if segment.marked] == ["kettle", "valve"]
+    assert cut[0].text.startswith("…")
+    assert cut[-1].text.endswith("…")
+    assert len("".join(segment.text for segment in cut)) < 260
+
+
+def test_plain_text_drops_markdown():
+    assert plain_text("# Head\n\n* **bold** `code` [link](http://x.y) __init__") == "Head bold code link __init__"
+
+
+def test_snippet_is_where_most_distinct_words_stand():
+    text = "kettle kettle kettle " + "filler word " * 60 + "the kettle valve broke " + "more words " * 60
+    cut = snippet(text, matched_spans(text, (Pattern(("kettl",)), Pattern(("valv",))), "english"), 200)
+    assert [segment.text for segment in cut if segment.marked] == ["kettle", "valve"]
+
+
+def test_spans_are_those_of_the_patterns_asked_for_now():
+    kettle, valve = (Pattern(("kettl",)),), (Pattern(("valv",)),)
+    assert matched_spans("kettle valve", kettle, "english") == [(0, 6)]
+    assert matched_spans("kettle valve", valve, "english") == [(7, 12)]
+    assert matched_spans("kettle valve", valve, "simple") == []
+
+
+def test_plain_text_leaves_a_lone_mark():
+    assert plain_text("2 * 3 = 6, a ~ b\x1f and [x] (y)") == "2 * 3 = 6, a ~ b and [x] (y)"
+
+
+def test_marks_of_lines_are_dropped_where_one_follows_another():
+    assert plain_text("# Kettle\n> boils\n-\n## twice\n  3) a - b\n#tag") == "Kettle boils twice a - b #tag"

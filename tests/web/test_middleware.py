@@ -1,0 +1,238 @@
+"""Headers, outages and expired sign-ins, over views of this module's own."""
+
+import asyncio
+import json
+import warnings
+
+import psycopg
+import pytest
+from django.contrib.auth.decorators import login_required
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.asgi import get_asgi_application
+from django.db import InterfaceError, OperationalError, connection
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.test import RequestFactory
+from django.urls import include, path
+
+from web.middleware import CONTENT_SECURITY_POLICY, StaticFiles, is_outage
+
+pytestmark = pytest.mark.urls(__name__)
+
+
+def page(request):
+    return HttpResponse("a page")
+
+
+def own_policy(request):
+    return HttpResponse("a page", headers={"Content-Security-Policy": "default-src 'none'"})
+
+
+def outage(request):
+    raise OperationalError("connection refused")
+
+
+def closed(request):
+    raise InterfaceError("connection already closed")
+
+
+def bug(request):
+    raise ValueError("a bug")
+
+
+def cancelled(request):
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = '10ms'")
+        cursor.execute("SELECT pg_sleep(5)")
+
+
+def remembers(request):
+    request.session["seen"] = True
+    return HttpResponse("remembered")
+
+
+@login_required
+def private(request):
+    return HttpResponse("private")
+
+
+def template_that_asks(request):
+    return render(request, "outage.html", {"detail": request.user.username})
+
+
+urlpatterns = [
+    path("page/", page),
+    path("own-policy/", own_policy),
+    path("outage/", outage),
+    path("closed/", closed),
+    path("bug/", bug),
+    path("cancelled/", cancelled),
+    path("remembers/", remembers),
+    path("private/", private),
+    path("asks/", template_that_asks),
+    path("api/outage", outage),
+    path("", include("access.urls")),
+]
+
+
+@pytest.fixture
+def visitor(client):
+    client.raise_request_exception = False
+    return client
+
+
+# ── Headers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("address", ["/page/", "/nothing-here/", "/outage/", "/api/outage", "/bug/"])
+def test_every_answer_carries_the_policy(visitor, address):
+    policy = visitor.get(address)["Content-Security-Policy"]
+    assert policy == CONTENT_SECURITY_POLICY
+    assert "script" not in policy  # so default-src 'self' rules scripts: no inline ones, no other host
+
+
+def test_view_may_set_a_policy_of_its_own(visitor):
+    assert visitor.get("/own-policy/")["Content-Security-Policy"] == "default-src 'none'"
+
+
+# ── Outages ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("address", ["/outage/", "/closed/"])
+def test_outage_in_a_view_gives_a_page_that_says_so(visitor, address):
+    response = visitor.get(address)
+    assert response.status_code == 503
+    assert "The database does not answer" in response.text
+    assert "check --database default" in response.text
+    assert response["Retry-After"] == "5"
+    assert response["Cache-Control"] == "no-store"
+
+
+def test_outage_below_the_api_has_the_shape_of_its_errors(visitor):
+    response = visitor.get("/api/outage")
+    assert response.status_code == 503
+    body = json.loads(response.content)
+    assert sorted(body) == ["detail", "did_you_mean", "error", "suggestion"]
+    assert body["error"] == "database_unavailable"
+
+
+def session_table_is_gone(*args, **kwargs):
+    raise OperationalError("connection refused")
+
+
+def test_outage_while_a_session_is_read_is_told_too(visitor, monkeypatch):
+    monkeypatch.setattr(SessionStore, "load", session_table_is_gone)
+    visitor.cookies["sessionid"] = "x" * 32
+    assert visitor.get("/private/").status_code == 503
+    assert visitor.get("/asks/").status_code == 503
+
+
+def test_outage_while_a_session_is_saved_is_told_too(visitor, monkeypatch):
+    monkeypatch.setattr(SessionStore, "save", session_table_is_gone)
+    assert visitor.get("/remembers/").status_code == 503
+
+
+def test_bug_is_no_outage(visitor):
+    assert visitor.get("/bug/").status_code == 500
+
+
+@pytest.mark.django_db
+def test_statement_that_took_too_long_is_no_outage(visitor):
+    assert visitor.get("/cancelled/").status_code == 500
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        pytest.param(psycopg.OperationalError("connection refused"), True, id="refused"),
+        pytest.param(psycopg.errors.AdminShutdown("going down"), True, id="shutting down"),
+        pytest.param(psycopg.errors.TooManyConnections("full"), True, id="no connection left"),
+        pytest.param(psycopg.errors.DiskFull("full"), True, id="disk full"),
+        pytest.param(psycopg.errors.DeadlockDetected("deadlock"), False, id="deadlock"),
+        pytest.param(psycopg.errors.QueryCanceled("timeout"), False, id="statement timeout"),
+        pytest.param(psycopg.errors.UniqueViolation("twice"), False, id="not operational"),
+    ],
+)
+def test_what_counts_as_an_outage(cause, expected):
+    assert is_outage(cause) is expected
+    if isinstance(cause, psycopg.OperationalError):
+        wrapped = OperationalError("wrapped by Django")
+        wrapped.__cause__ = cause
+        assert is_outage(wrapped) is expected
+
+
+# ── An expired sign-in ────────────────────────────────────────────────────────────────────────────────────────────────
+
+HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/private/?q=tea&tag=green"}
+
+
+def test_fragment_of_a_signed_out_visitor_sends_the_page_to_sign_in(visitor):
+    response = visitor.get("/private/?q=tea", headers=HTMX)
+    assert response.status_code == 204
+    assert response["HX-Redirect"] == "/sign-in/?next=/private/%3Fq%3Dtea%26tag%3Dgreen"
+    assert "Location" not in response
+
+
+def test_page_of_another_site_is_not_returned_to(visitor):
+    headers = {**HTMX, "HX-Current-URL": "https://elsewhere.example/steal"}
+    assert visitor.get("/private/?q=tea", headers=headers)["HX-Redirect"] == "/sign-in/?next=/private/%3Fq%3Dtea"
+
+
+def test_plain_request_is_redirected_as_ever(visitor):
+    assert visitor.get("/private/")["Location"] == "/sign-in/?next=/private/"
+
+
+# ── Under ASGI ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def get_under_asgi(address):
+    """Status, headers and body, through the application that the real server runs."""
+    sent, to_come = [], [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive():
+        return to_come.pop() if to_come else await asyncio.Event().wait()  # this visitor never hangs up
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": address,
+        "raw_path": address.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 50000),
+        "server": ("127.0.0.1", 8000),
+    }
+    asyncio.run(get_asgi_application()(scope, receive, send))
+    headers = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+
+
+def test_outage_under_asgi():
+    status, headers, body = get_under_asgi("/api/outage")
+    assert status == 503
+    assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert json.loads(body)["error"] == "database_unavailable"
+
+
+def test_static_file_under_asgi_comes_whole_and_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        status, headers, body = get_under_asgi("/static/css/outage.css")
+    assert status == 200
+    assert headers["content-type"].startswith("text/css")
+    assert b"color-scheme" in body
+
+
+def test_static_file_that_the_browser_has_is_not_sent_again():
+    whitenoise = StaticFiles(lambda request: HttpResponse(status=404))
+    first = whitenoise(RequestFactory().get("/static/css/outage.css"))
+    again = RequestFactory().get("/static/css/outage.css", headers={"If-Modified-Since": first["Last-Modified"]})
+    response = whitenoise(again)
+    assert (response.status_code, response.content) == (304, b"")

@@ -1,0 +1,207 @@
+"""What of a text is shown, and what in it is marked: Markdown without its marks, the spans that matched, a stretch."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from text.analysis import TOKEN, Pattern, analyse_token, fold
+
+_KNOWN_TOKENS = 4_000
+
+# Each with what there must be for it to find anything: to look for that is quick, and most texts have none. Each
+# begins with a character as it is: a search for one is many times as fast as one for a place of some kind. So those of
+# the beginning of a line begin with the end of the one before, and leave that of their own.
+_MARKDOWN = [
+    (("```", "~~~"), re.compile(r"```[^\n]*\n?|~~~[^\n]*\n?"), " "),
+    (("](",), re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)"), r"\1"),
+    (("",), re.compile(r"\n\s{0,3}(?:>[^\S\n]?|(?:#{1,6}|[-*+]|\d+[.)])(?:[^\S\n]+|(?=\n)))"), "\n"),
+    (("**", "`", "~~"), re.compile(r"\*\*|`+|~~"), ""),
+    (("*",), re.compile(r"\*(?:(?<![\w*]\*)(?=\S)|(?<=\S\*)(?![\w*]))"), ""),
+]
+
+
+def plain_text(markdown: str) -> str:
+    """Markdown without its marks, on one line, for snippets."""
+    text = f"\n{markdown}"
+    for marks, pattern, replacement in _MARKDOWN:
+        if any(mark in text for mark in marks):
+            text = pattern.sub(replacement, text)
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of a snippet, marked where it matched."""
+
+    text: str
+    marked: bool
+
+
+# A term or the beginning of one, and whether it is the latter.
+_Asked = tuple[str, bool]
+
+
+class _Matcher:
+    """What to look for in the texts of a page: the same tokens come again and again, and most are not asked for."""
+
+    def __init__(self, patterns: tuple[Pattern, ...], language: str) -> None:
+        self.wanted = {pattern: _wanted(pattern) for pattern in patterns}
+        self._language = language
+        self._exact = {term for asked in self.wanted.values() for term, is_prefix in asked if not is_prefix}
+        self._prefixes = {term for asked in self.wanted.values() for term, is_prefix in asked if is_prefix}
+        # Of the tokens that were met those with something that is asked for, and the others.
+        self._hot: set[str] = set()
+        self._cold: set[str] = set()
+
+    def hot(self, tokens: list[str]) -> set[str]:
+        """Those of the raw tokens of a text in which something is asked for."""
+        found = set(tokens)
+        found -= self._cold
+        if new := found - self._hot:
+            asked = {token for token in new if self._is_asked(token)}
+            if len(self._cold) >= _KNOWN_TOKENS:
+                self._cold.clear()
+            self._hot |= asked
+            self._cold |= new - asked
+            found -= new - asked
+        return found
+
+    def _is_asked(self, token: str) -> bool:
+        for term, _ in analyse_token(token, self._language).terms:
+            if term in self._exact or any(term.startswith(prefix) for prefix in self._prefixes):
+                return True
+        return False
+
+    def read(self, token: str) -> tuple[list[tuple[_Asked, int]], int]:
+        """What of a raw token is asked for, with its position from the token's own; and how many the token spans."""
+        raw = analyse_token(token, self._language)
+        asked = [((term, False), offset) for term, offset in raw.terms if term in self._exact]
+        begun = ((prefix, term, offset) for term, offset in raw.terms for prefix in self._prefixes)
+        asked += [((prefix, True), offset) for prefix, term, offset in begun if term.startswith(prefix)]
+        return asked, raw.width if raw.terms else 0
+
+
+@lru_cache(maxsize=16)
+def _matcher(patterns: tuple[Pattern, ...], language: str) -> _Matcher:
+    return _Matcher(patterns, language)
+
+
+def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> list[tuple[int, int]]:
+    """The character spans of a text that the patterns match, in order, joined where they touch.
+
+    Knows nothing of fields: who marks a text chooses the patterns that may match there.
+    """
+    if not patterns or not text:
+        return []
+    matcher = _matcher(patterns, language)
+    tokens = TOKEN.findall(text)
+    # Most texts of a page have few of the words, and none of them needs to know where all others stand.
+    hot = matcher.hot(tokens)
+    if not hot:
+        return []
+    if not any(pattern.gaps for pattern in patterns):
+        return _joined({span for token, span in _placed(text, tokens) if token in hot})
+    places: dict[_Asked, dict[int, tuple[int, int]]] = {}
+    position = 0
+    for token, span in _placed(text, tokens):
+        hits, width = matcher.read(token)
+        for asked, offset in hits:
+            places.setdefault(asked, {})[position + offset] = span
+        position += width
+    spans: set[tuple[int, int]] = set()
+    for pattern, (first, *rest) in matcher.wanted.items():
+        for start, span in places.get(first, {}).items():
+            found = [span]
+            at = start
+            for asked, gap in zip(rest, pattern.gaps, strict=True):
+                at += gap
+                if (following := places.get(asked, {}).get(at)) is None:
+                    break
+                found.append(following)
+            else:
+                spans.update(found)
+    return _joined(spans)
+
+
+def _placed(text: str, tokens: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Where each of the tokens of a text stands: in what lies between two of them there is not a letter. To find them
+    all again is a quarter of the work of a second search for tokens.
+    """
+    end = 0
+    for token in tokens:
+        begin = text.index(token, end)
+        end = begin + len(token)
+        yield token, (begin, end)
+
+
+def _joined(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, those that touch made one."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def _wanted(pattern: Pattern) -> list[_Asked]:
+    """The terms of a pattern, and whether each is a prefix."""
+    last = len(pattern.terms) - 1
+    return [(term, pattern.prefix and place == last) for place, term in enumerate(pattern.terms)]
+
+
+def segments(text: str, spans: list[tuple[int, int]]) -> tuple[Segment, ...]:
+    """A text cut at the spans."""
+    cuts: list[Segment] = []
+    at = 0
+    for start, end in spans:
+        if start > at:
+            cuts.append(Segment(text[at:start], False))
+        cuts.append(Segment(text[start:end], True))
+        at = end
+    if at < len(text):
+        cuts.append(Segment(text[at:], False))
+    return tuple(cuts)
+
+
+def snippet(text: str, spans: list[tuple[int, int]], length: int = 260) -> tuple[Segment, ...]:
+    """The stretch of a text, about `length` characters, where most of what was matched stands closest, marked."""
+    if len(text) <= length:
+        return segments(text, spans)
+    begin = max(0, spans[_densest(text, spans, length * 4 // 5)][0] - length // 5) if spans else 0
+    begin = _word_start(text, begin)
+    end = _word_end(text, min(len(text), begin + length))
+    inside = [(max(s, begin) - begin, min(e, end) - begin) for s, e in spans if s < end and e > begin]
+    cut = segments(text[begin:end], inside)
+    lead = (Segment("… ", False),) if begin else ()
+    tail = (Segment(" …", False),) if end < len(text) else ()
+    return (*lead, *cut, *tail)
+
+
+def _densest(text: str, spans: list[tuple[int, int]], length: int) -> int:
+    """The first of the spans from which on most distinct words stand within so many characters."""
+    words = [fold(text[start:end]) for start, end in spans]
+    best, most = 0, -1
+    last = 0
+    for first, (start, _) in enumerate(spans):
+        while last < len(spans) and spans[last][1] <= start + length:
+            last += 1
+        if (distinct := len(set(words[first:last]))) > most:
+            best, most = first, distinct
+    return best
+
+
+def _word_start(text: str, at: int) -> int:
+    while 0 < at < len(text) and not text[at - 1].isspace() and at < len(text) - 1:
+        at += 1
+        if text[at - 1].isspace():
+            return at
+    return at
+
+
+def _word_end(text: str, at: int) -> int:
+    while at < len(text) and not text[at].isspace():
+        at += 1
+    return at

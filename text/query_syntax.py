@@ -1,0 +1,272 @@
+"""What a visitor typed, as clauses over analysed terms: the `by words` half of the match set.
+
+Knows nothing of engines. An engine compiles a `TextQuery` to query objects of its own; no engine parses typed text.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+
+from text.analysis import (
+    FIELD_WEIGHTS,
+    Pattern,
+    RawToken,
+    fold,
+    is_stopword,
+    is_unspaced,
+    phrase_pattern,
+    prefix_term,
+    raw_tokens,
+)
+
+# The terms of a document, each with its places: position and weight, as `index_terms` gives them.
+Index = Mapping[str, Sequence[tuple[int, str]]]
+
+_FIELDS = f"(?ai:{'|'.join(FIELD_WEIGHTS)})"
+_CHUNK = re.compile(rf'([+-]?)(?:({_FIELDS}):)?"([^"]*)"|(\S+)')
+# `title::size` is a name of C++; a field before nothing to look for is a word.
+_FIELD = re.compile(rf"({_FIELDS}):(?!:)(?=.*\w)")
+_AROUND = re.compile(r"\A\W+|\W+\Z")
+_PREFIX = re.compile(r"\w\*\s*\Z")
+# A prefix of one letter would find nearly everything, and slowly.
+_MIN_PREFIX = 2
+_SHORT_FLAG = re.compile(r"-[A-Za-z0-9]{1,2}")
+_LONG_FLAG = re.compile(r"--\w")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One side of an `or`: every phrase, and at least `need` of the distinct words."""
+
+    phrases: tuple[Pattern, ...]
+    words: tuple[Pattern, ...]
+
+    @property
+    def need(self) -> int:
+        return words_needed(len(self.words))
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """A typed query in one language. A memory matches when it has every `required` pattern, no `excluded` one, and
+    passes one of the groups, where there are any.
+    """
+
+    groups: tuple[Group, ...] = ()
+    required: tuple[Pattern, ...] = ()
+    excluded: tuple[Pattern, ...] = ()
+    ignored: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    short_prefixes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """True where the text held nothing to look for or to leave out."""
+        return not (self.groups or self.required or self.excluded)
+
+    @property
+    def always(self) -> "TextQuery":
+        """What a memory must have that matches by meaning: signed words, and the phrases of one of the groups."""
+        phrases = tuple(Group(group.phrases, ()) for group in self.groups)
+        if not all(group.phrases for group in phrases):
+            phrases = ()
+        return TextQuery(groups=phrases, required=self.required, excluded=self.excluded)
+
+    @property
+    def positive(self) -> tuple[Pattern, ...]:
+        """Every pattern that a match may show, for ranking and highlights."""
+        found: dict[Pattern, None] = dict.fromkeys(self.required)
+        for group in self.groups:
+            found.update(dict.fromkeys((*group.phrases, *group.words)))
+        return tuple(found)
+
+    def matches(self, index: Index) -> bool:
+        """Whether a document passes, given the places of its terms: the definition that engines are tested by."""
+        if any(pattern_occurs(pattern, index) for pattern in self.excluded):
+            return False
+        if not all(pattern_occurs(pattern, index) for pattern in self.required):
+            return False
+        if not self.groups:
+            return bool(self.required or self.excluded)
+        return any(
+            all(pattern_occurs(pattern, index) for pattern in group.phrases)
+            and sum(pattern_occurs(pattern, index) for pattern in group.words) >= group.need
+            for group in self.groups
+        )
+
+    def describe(self) -> str:
+        """In words, what a memory had to have."""
+        alternatives = []
+        for group in self.groups:
+            parts = []
+            if group.words:
+                count, need = len(group.words), group.need
+                if count == 1:
+                    parts.append("the word")
+                elif need == count:
+                    parts.append("both words" if count == 2 else f"all {count} words")
+                else:
+                    parts.append(f"at least {need} of the {count} words")
+            if group.phrases:
+                parts.append("the phrase" if len(group.phrases) == 1 else f"all {len(group.phrases)} phrases")
+            if parts:
+                alternatives.append(" and ".join(parts))
+        text = ", or ".join(dict.fromkeys(alternatives))
+        if self.required:
+            text = f"{text}, and every +word" if text else "every +word"
+        if self.excluded:
+            text = f"{text}, and no -word" if text else "no -word"
+        return text
+
+
+def words_needed(count: int) -> int:
+    """How many of the distinct words of a query a memory must have: every one of one or two, two of three or four, a
+    third, rounded up, of more.
+    """
+    if count <= 2:
+        return count
+    return 2 if count <= 4 else math.ceil(count / 3)
+
+
+def pattern_occurs(pattern: Pattern, index: Index) -> bool:
+    starts = _positions(pattern, 0, index)
+    offset = 0
+    for place, gap in enumerate(pattern.gaps, 1):
+        offset += gap
+        following = _positions(pattern, place, index) if starts else ()
+        starts = {start for start in starts if start + offset in following}
+    return bool(starts)
+
+
+def _positions(pattern: Pattern, place: int, index: Index) -> set[int]:
+    """Where a document has one term of a pattern, or any term that starts with it, in the field of the pattern."""
+    term = pattern.terms[place]
+    if pattern.prefix and place == len(pattern.terms) - 1:
+        found = [known for known in index if known.startswith(term)]
+    else:
+        found = [term] if term in index else []
+    weight = FIELD_WEIGHTS.get(pattern.field)
+    return {at for known in found for at, weighs in index[known] if weight in (None, weighs)}
+
+
+@lru_cache(maxsize=4096)
+def parse_text(text: str, language: str = "english") -> TextQuery:
+    """Read a query: words, "quoted phrases", prefixes*, title:words, +required, -excluded, and `or` between
+    alternatives.
+
+    A single dash before one or two characters is a command-line flag (`rm -rf`), not an exclusion; `-"rf"` excludes.
+    """
+    required: dict[Pattern, None] = {}
+    excluded: dict[Pattern, None] = {}
+    ignored: dict[str, None] = {}
+    flags: dict[str, None] = {}
+    short: dict[str, None] = {}
+    groups: list[tuple[dict[Pattern, None], dict[Pattern, None], dict[Pattern, str]]] = [({}, {}, {})]
+    chunks = list(_CHUNK.finditer(text))
+    for place, chunk in enumerate(chunks):
+        sign, field, quoted, bare = chunk.groups()
+        if bare is not None:
+            if bare.lower() in {"or", "|", "||"} and 0 < place < len(chunks) - 1:
+                groups.append(({}, {}, {}))
+                continue
+            sign, bare = _split_sign(bare, flags)
+            field, bare = _split_field(bare)
+        written = quoted if bare is None else bare
+        raws = list(raw_tokens(written, language))
+        if not raws:
+            continue
+        prefix = _prefix(written, raws[-1], language, short)
+        field = (field or "").lower()
+        if sign:
+            (required if sign == "+" else excluded)[_pattern(raws, prefix, field)] = None
+            continue
+        phrases, words, weak = groups[-1]
+        if bare is None:
+            phrases[_pattern(raws, prefix, field)] = None
+            continue
+        # In “what is it?” the last one is as weak as the others; with symbols of its own, as in `a++`, it is a name.
+        word = fold(_AROUND.sub("", bare))
+        if len(raws) == 1 and not raws[0].whole and not prefix and is_stopword(word, language):
+            weak[_pattern(raws, "", field)] = word
+            continue
+        # A run of characters written without spaces is one word to look for.
+        runs: list[list[RawToken]] = []
+        for unspaced, run in groupby(raws, is_unspaced):
+            together = list(run)
+            runs.extend([together] if unspaced else [[raw] for raw in together])
+        words.update(dict.fromkeys(_pattern(run, "", field) for run in runs[:-1]))
+        words[_pattern(runs[-1], prefix, field)] = None
+    for phrases, words, weak in groups:
+        if words or phrases or (len(groups) == 1 and (required or excluded)):
+            ignored.update(dict.fromkeys(weak.values()))
+        else:
+            words.update(dict.fromkeys(weak))
+    return TextQuery(
+        groups=tuple(Group(tuple(phrases), tuple(words)) for phrases, words, _ in groups if phrases or words),
+        required=tuple(required),
+        excluded=tuple(excluded),
+        ignored=tuple(ignored),
+        flags=tuple(flags),
+        short_prefixes=tuple(short),
+    )
+
+
+def spellings(text: str, language: str = "english") -> dict[Pattern, str]:
+    """How each pattern of a typed text was written, without its sign."""
+    found: dict[Pattern, str] = {}
+    for chunk in _CHUNK.finditer(text):
+        parsed = parse_text(chunk.group(), language)
+        for pattern in (*parsed.positive, *parsed.excluded):
+            found.setdefault(pattern, chunk.group().lstrip("+-"))
+    return found
+
+
+def plain_text_of(text: str) -> str:
+    """What a typed text says, without its signs and without what it leaves out: the text to look by meaning for."""
+    said = []
+    for chunk in _CHUNK.finditer(text):
+        sign, _, quoted, bare = chunk.groups()
+        if bare is not None:
+            sign, bare = _split_sign(bare, {})
+            _, bare = _split_field(bare)
+        if sign != "-":
+            said.append((quoted if bare is None else bare).strip())
+    return " ".join(part for part in said if part)
+
+
+def _pattern(raws: list[RawToken], prefix: str, field: str) -> Pattern:
+    """Tokens in a row as one pattern, the last of them a prefix where there is one."""
+    pattern = phrase_pattern(raws)
+    terms = (*pattern.terms[:-1], prefix) if prefix else pattern.terms
+    return Pattern(terms, pattern.gaps, prefix=bool(prefix), field=field)
+
+
+def _prefix(text: str, last: RawToken, language: str, short: dict[str, None]) -> str:
+    """The term that a `*` at the end of a text makes a prefix, or nothing."""
+    # A character of a script without spaces is found anywhere as it is.
+    if not _PREFIX.search(text) or is_unspaced(last):
+        return ""
+    prefix = prefix_term(text, language)
+    if len(re.findall(r"\w", prefix)) < _MIN_PREFIX:
+        short[text.split()[-1]] = None
+        return ""
+    return prefix
+
+
+def _split_field(bare: str) -> tuple[str, str]:
+    found = _FIELD.match(bare)
+    return (found[1], bare[found.end() :]) if found else ("", bare)
+
+
+def _split_sign(bare: str, flags: dict[str, None]) -> tuple[str, str]:
+    if bare.startswith("+"):
+        return "+", bare[1:]
+    if bare.startswith("-") and not _LONG_FLAG.match(bare):
+        if _SHORT_FLAG.fullmatch(bare):
+            flags[bare] = None
+            return "", bare
+        return "-", bare[1:]
+    return "", bare

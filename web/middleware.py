@@ -1,0 +1,172 @@
+"""Request plumbing that belongs to no app: static files, response headers, a database that is down, an expired sign-in.
+
+All of it is synchronous, as the views are: under ASGI a request then crosses into a thread once, and stays there.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import psycopg
+from django.conf import settings
+from django.core.signals import got_request_exception
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
+from django.shortcuts import resolve_url
+from django.template.loader import render_to_string
+from django.utils.http import url_has_allowed_host_and_scheme
+from whitenoise.middleware import WhiteNoiseMiddleware
+
+logger = logging.getLogger("mnemoscope.request")
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class Middleware(Protocol):
+    def __call__(self, request: HttpRequest) -> HttpResponseBase: ...
+
+
+# No inline script, no other host: memory text is untrusted, and this is the wall behind the sanitiser. Style attributes
+# are let through, for the admin, the API page and the widths of bars; with no other host allowed they can load nothing.
+CONTENT_SECURITY_POLICY = "; ".join(
+    [
+        "default-src 'self'",
+        "img-src 'self' data:",
+        "style-src 'self'",
+        "style-src-attr 'unsafe-inline'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    ]
+)
+
+
+class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise carries no types
+    """WhiteNoise, answering with bytes.
+
+    A file object would be a synchronous stream, which Django under ASGI reads to its end first, and warns about.
+    """
+
+    @staticmethod
+    def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
+        found = static_file.get_response(request.method, request.META)
+        content = b""
+        if found.file is not None:
+            with found.file as file:
+                content = file.read()
+        response = HttpResponse(content, status=int(found.status))
+        del response["Content-Type"]
+        for name, value in found.headers:
+            response[name] = value
+        return response
+
+
+def policy_headers(get_response: GetResponse) -> Middleware:
+    """Every answer carries the policy; a view that needs another one sets its own."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        return response
+
+    return middleware
+
+
+# ── A database that is down ───────────────────────────────────────────────────────────────────────────────────────────
+
+# Connection, authorisation, unknown database, out of resources, shutting down, system error. A statement that was
+# cancelled or lost a deadlock is an OperationalError too, and no outage.
+OUTAGE_STATES = ("08", "28", "3D", "53", "57P", "58")
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Whether this error means that the database cannot be reached, whatever was asked of it."""
+    if not isinstance(error, (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)):
+        return False
+    cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
+    state = getattr(cause, "sqlstate", None)
+    return state is None or state.startswith(OUTAGE_STATES)
+
+
+def outage_response(request: HttpRequest) -> HttpResponse:
+    """503, made without the database: the API's error shape below /api/, a small page elsewhere."""
+    detail = "The database does not answer, so nothing can be read or written at the moment."
+    suggestion = "Try again in a few seconds. If it lasts, run: python manage.py check --database default"
+    if request.path_info.startswith("/api/"):
+        error = {"error": "database_unavailable", "detail": detail, "suggestion": suggestion, "did_you_mean": []}
+        response: HttpResponse = JsonResponse(error, status=503)
+    else:
+        # Without the request, so that no context processor asks for the user.
+        page = render_to_string("outage.html", {"detail": detail, "suggestion": suggestion})
+        response = HttpResponse(page, status=503)
+    response["Retry-After"] = "5"
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+class _DatabaseOutage:
+    """Answers for views (process_exception) and for the middleware between here and them (the signal)."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        # Django has already turned what a middleware raised into a response; the signal left a note on the request.
+        return outage_response(request) if getattr(request, "met_outage", False) else response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not is_outage(exception):
+            return None
+        logger.warning("%s %s: the database does not answer: %s", request.method, request.path, _first_line(exception))
+        return outage_response(request)
+
+
+def database_outage(get_response: GetResponse) -> Middleware:
+    return _DatabaseOutage(get_response)
+
+
+def _note_outage(*, request: HttpRequest | None = None, **_: object) -> None:
+    if request is not None and is_outage(sys.exc_info()[1]):
+        request.met_outage = True  # type: ignore[attr-defined]
+
+
+got_request_exception.connect(_note_outage, dispatch_uid="web.middleware.note_outage")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
+
+
+# ── An expired sign-in ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def sign_in_redirect_for_htmx(get_response: GetResponse) -> Middleware:
+    """A fragment asked for after the session ended would put the sign-in page inside the page: go there instead."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        if response.status_code != 302 or request.headers.get("HX-Request") != "true":
+            return response
+        address = urlsplit(response.headers["Location"])
+        if address.path != resolve_url(settings.LOGIN_URL):
+            return response
+        answer = HttpResponse(status=204)
+        answer.cookies = response.cookies
+        answer["HX-Redirect"] = f"{address.path}?{_back_to_page(request, QueryDict(address.query))}"
+        return answer
+
+    return middleware
+
+
+def _back_to_page(request: HttpRequest, query: QueryDict) -> str:
+    """After signing in the visitor wants the page that he was on, not the fragment that it asked for."""
+    page = request.headers.get("HX-Current-URL", "")
+    if page and url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure()):
+        parts = urlsplit(page)
+        query = query.copy()
+        query["next"] = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    return query.urlencode(safe="/")
