@@ -140,10 +140,13 @@ INSTALLED_APPS = [
     "django_htmx",
     "template_partials",
     "access",
-    "memories",
     "categories",
+    "memories",
     "search",
+    "explorer",
+    "curation",
     "agent_tools",
+    "config",  # for the command `up`
 ]
 
 MIDDLEWARE = [

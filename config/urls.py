@@ -19,8 +19,6 @@ urlpatterns = [
     path("favicon.ico", favicon),
     path("", include("access.urls")),
     path("", include("explorer.urls")),
-    path("", include("explorer.memory_urls")),
-    path("", include("explorer.category_urls")),
     path("", include("curation.urls")),
     path("", include("explorer.graph.urls")),
     path("", include("curation.suggestions.urls")),

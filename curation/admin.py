@@ -6,7 +6,10 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from categories.models import Curation, CurationChange, FormerPath, TagAlias
+from categories.models import FormerPath, TagAlias
+from curation import vocabulary_admin  # noqa: F401 - Django looks for an app's admin in this module
+from curation.models import Curation, CurationChange
+from curation.suggestions import admin as suggestions_admin  # noqa: F401
 from web.admin import OwnersOnly, ShownOnlyAdmin
 
 

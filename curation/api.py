@@ -8,7 +8,7 @@ from ninja.params.functions import Query
 from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
-from categories.models import Curation
+from curation.models import Curation
 from curation.plan import Plan
 from curation.queries import TermNotFound, curation_seen, curations_seen, names_like, who
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from categories.models import CurationChange
+from curation.models import CurationChange
 from curation.tables import (
     DERIVED,
     LINKS,

@@ -7,8 +7,9 @@ from typing import Any
 from django.urls import reverse
 
 from access.viewer import Viewer
-from categories.models import Category, Concept, Curation, Entity, TagAlias
+from categories.models import Category, Concept, Entity, TagAlias
 from curation.forms import VerbForm, forms_of
+from curation.models import Curation
 from curation.plan import Plan
 from curation.queries import curations_seen, labels, query_read, relationships_seen, term_named, terms_seen, who
 from curation.working_copy import KINDS, Ref

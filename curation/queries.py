@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from access.viewer import Viewer, visible_to
-from categories.models import Curation, Relationship
+from categories.models import Relationship
 from categories.queries import (
     Term,
     category_nodes,
@@ -25,6 +25,7 @@ from categories.queries import (
     resolve_entities,
     tags_now,
 )
+from curation.models import Curation
 from curation.tables import LINKS, rows_read
 from curation.term_edits import clean_tag
 from curation.working_copy import KINDS, CurationRefused, Desk, Ref

@@ -11,12 +11,13 @@ from psycopg.errors import LockNotAvailable
 
 from access.audit import audit
 from access.viewer import Viewer
-from categories.models import Curation, MadeBy, Relationship
+from categories.models import MadeBy, Relationship
 from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
 from categories.services import VOCABULARY_LOCK
 from curation.checks import structure_problems
 from curation.facet_columns import columns_refresh, tags_read, tags_write
 from curation.journal import Journal
+from curation.models import Curation
 from curation.plan import Plan, Prepared, prepare
 from curation.queries import OTHERS_USE_IT, TermNotFound, are_used_by_others, curation_seen, linked_ids, projects_of
 from curation.schemas import Asked

@@ -9,9 +9,10 @@ from typing import Any
 
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
-from categories.models import Curation, CurationChange, Relationship
+from categories.models import Relationship
 from curation.facet_columns import tags_read, tags_write
 from curation.journal import links_set, unnest_of, unnested
+from curation.models import Curation, CurationChange
 from curation.tables import DERIVED, LINKS, VECTORS, images_of, rows_delete, rows_insert, rows_update
 from curation.working_copy import Row
 from memories.models import EmbeddingModel

@@ -299,8 +299,3 @@ class RelationshipAdmin(VocabularyAdmin):
     @admin.display(description="evidence")
     def shown_memories(self, relationship: Any) -> SafeString:
         return memory_panel(visible_to(relationship.viewer).filter(pk__in=relationship.evidence_ids))
-
-
-# Django looks for an app's admin here.
-from curation import admin as curation_admin  # noqa: E402, F401
-from curation.suggestions import admin as suggestions_admin  # noqa: E402, F401

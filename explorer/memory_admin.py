@@ -23,7 +23,6 @@ from pydantic import ValidationError
 
 from access.models import AuditEvent
 from access.viewer import Viewer, visible_to
-from explorer import project_admin  # noqa: F401 - Django looks for what is registered here alone
 from memories.embedding.chunking import chunk_text
 from memories.models import Memory, Project
 from memories.reasons import reasons

@@ -10,9 +10,9 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error
-from django.db import DEFAULT_DB_ALIAS, Error, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.utils import DatabaseError
+from django.db.utils import DatabaseError, InterfaceError
 
 from memories.embedding.models import HASHED, dimensions_of, model_name
 from memories.embedding.vectors import column_dimensions
@@ -204,7 +204,7 @@ def database_answers(within: float = DEADLINE) -> bool:
     probe = _probes.submit(_ask_database)
     try:
         probe.result(within)
-    except (Error, psycopg.Error, TooLate):
+    except (DatabaseError, InterfaceError, psycopg.Error, TooLate):
         # One that has not begun need not begin.
         probe.cancel()
         return False

@@ -36,7 +36,7 @@ _FEW_MEMBERS = 10
 
 # What one run finds for another one's, or its own of before: the same row, brought up to date while it is open.
 _WRITE = """
-INSERT INTO categories_suggestion
+INSERT INTO curation_suggestion
     (kind, project_id, fingerprint, subject_id, target_id, proposal, confidence, reason, evidence, state, is_automatic)
 SELECT kind, project_id, fingerprint, subject_id, target_id, proposal::jsonb, confidence, reason, evidence::jsonb,
     'open', false
@@ -45,12 +45,12 @@ FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s
 ON CONFLICT (fingerprint) DO UPDATE SET subject_id = EXCLUDED.subject_id, target_id = EXCLUDED.target_id,
     proposal = EXCLUDED.proposal, confidence = EXCLUDED.confidence, reason = EXCLUDED.reason,
     evidence = EXCLUDED.evidence
-WHERE categories_suggestion.state = 'open'
+WHERE curation_suggestion.state = 'open'
 RETURNING xmax = 0"""
 
 # What an open suggestion is about is gone, or has been done by hand. By the primary keys of what is named.
 _OVER = """
-DELETE FROM categories_suggestion one WHERE state = 'open' AND (
+DELETE FROM curation_suggestion one WHERE state = 'open' AND (
     (kind IN ('category', 'concept', 'memory_duplicate', 'superseded') AND NOT EXISTS (
         SELECT FROM memories_memory WHERE id = one.subject_id AND state IN ('active', 'proposed')))
     OR (kind IN ('memory_duplicate', 'superseded') AND NOT EXISTS (

@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from access.audit import audit
 from access.viewer import Viewer
-from categories.models import Category, Concept, ConceptLink, Curation, MadeBy
+from categories.models import Category, Concept, ConceptLink, MadeBy
 from categories.services import ConceptKey, Vocabulary, concepts_ensure, vocabulary_share
+from curation.models import Curation
 from curation.queries import TermNotFound
 from curation.schemas import Merge
 from curation.services import Busy, MayNotCurate, curation_apply, curation_undo

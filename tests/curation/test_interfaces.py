@@ -8,7 +8,8 @@ from django.urls import reverse
 
 from access.keys import make_key
 from access.models import Membership
-from categories.models import Category, Concept, Curation
+from categories.models import Category, Concept
+from curation.models import Curation
 from memories.models import Project
 from tests.curation.conftest import dump, tags
 

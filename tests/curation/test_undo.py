@@ -4,8 +4,9 @@ import pytest
 
 from access.models import AuditEvent
 from access.viewer import Viewer
-from categories.models import Category, Concept, Curation
+from categories.models import Category, Concept
 from curation.import_undo import batch_undo
+from curation.models import Curation
 from curation.queries import TermNotFound, curations_seen
 from curation.schemas import Alias, Merge, Move, Rename, Retag, Split
 from curation.services import curation_apply, curation_undo

@@ -16,14 +16,13 @@ from categories.models import (
     CategoryLink,
     Concept,
     ConceptLink,
-    Curation,
-    CurationChange,
     Entity,
     EntityLink,
     FormerPath,
     Relationship,
     TagAlias,
 )
+from curation.models import Curation, CurationChange
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from memories.models import Corpus, EmbeddingModel, ImportBatch, Memory, OutboxEntry, Project, Session, VectorChange
 from search.models import SavedView

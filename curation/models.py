@@ -1,0 +1,74 @@
+"""What curators did to the vocabulary, and suggestions of what they might do."""
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+# Django looks for an app's models in this module.
+from curation.suggestions.models import Suggestion, SuggestionPolicy
+
+__all__ = ["Curation", "CurationChange", "Suggestion", "SuggestionPolicy"]
+
+
+class Curation(models.Model):
+    """A change that a curator made to the vocabulary, or by it to many memories. Its changes tell how to undo it."""
+
+    id = models.BigAutoField(primary_key=True)
+    verb = models.CharField(max_length=20)
+    kind = models.CharField(max_length=20)
+    title = models.TextField(help_text="What was done, in a sentence.")
+    arguments = models.JSONField(default=dict)
+    terms = ArrayField(models.TextField(), default=list, help_text="What it changed, as kind:id.")
+    merged = models.JSONField(default=dict, help_text="Of the kind: the id that went, and the one that took its place.")
+    project_ids = ArrayField(models.BigIntegerField(), default=list, help_text="Of the memories that it changed.")
+    memories = models.IntegerField(default=0, help_text="How many it changed.")
+    door = models.CharField(max_length=10)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
+    )
+    api_key = models.ForeignKey("access.ApiKey", models.SET_NULL, null=True, blank=True, related_name="+")
+    at = models.DateTimeField(default=timezone.now)
+    undone_at = models.DateTimeField(null=True, blank=True)
+    undone_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
+    )
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"curation {self.pk}: {self.title}"
+
+
+class CurationChange(models.Model):
+    """Rows of one table that one statement of a curation changed, as they stood before and after.
+
+    Links that only came to another term are no more than the ids of their memories.
+    """
+
+    class Action(models.TextChoices):
+        INSERT = "insert"
+        UPDATE = "update"
+        DELETE = "delete"
+        RELINK = "relink"
+        LINK = "link"
+        UNLINK = "unlink"
+        WEIGH = "weigh"
+        TAG = "tag"
+
+    id = models.BigAutoField(primary_key=True)
+    curation = models.ForeignKey(Curation, models.CASCADE, related_name="changes")
+    table = models.CharField(max_length=30)
+    action = models.CharField(max_length=10, choices=Action)
+    source_id = models.BigIntegerField(null=True)
+    target_id = models.BigIntegerField(null=True)
+    memory_ids = ArrayField(models.BigIntegerField(), null=True)
+    before = models.JSONField(default=list)
+    after = models.JSONField(default=list)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.table} of {self.curation_id}"
