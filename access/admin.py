@@ -14,18 +14,10 @@ from django.utils.safestring import SafeString
 
 from access.keys import GRACE, KeyRefusedError, key_state, make_key, revoke_key, rotate_key
 from access.models import ApiKey, AuditEvent, Membership, SignInToken
+from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from access.services import membership_remove, membership_set
 from access.viewer import SCOPES
-from web.admin import (
-    CurationAdmin,
-    ModelForm,
-    OwnersOnly,
-    Refused,
-    ServiceAdmin,
-    ServiceForm,
-    ShownOnlyAdmin,
-    admin_viewer,
-)
+from web.admin import CurationAdmin, ModelForm, OwnersOnly, ShownOnlyAdmin
 
 
 class OwnersAdmin(OwnersOnly, CurationAdmin):

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.db.models import QuerySet
 
 from access.models import ApiKey, AuditEvent, Membership
-from memories.models import Memory
 
 SCOPES = ("read", "write", "curate", "admin")
 _ROLE_SCOPES = {
@@ -65,11 +63,3 @@ def viewer_of_key(key: ApiKey, door: AuditEvent.Door = AuditEvent.Door.API) -> V
     # A key without the scope to read sees nothing, whatever its projects.
     visible = projects if "read" in scopes or "admin" in scopes else frozenset[int]()
     return Viewer(visible, scopes, projects, api_key_id=key.pk, door=door)
-
-
-def visible_to(viewer: Viewer) -> QuerySet[Memory]:
-    """The one queryset that decides which memories a viewer may open. Every read starts from it."""
-    memories = Memory.objects.all()
-    if viewer.project_ids is None:
-        return memories
-    return memories.filter(project_id__in=viewer.project_ids)

@@ -5,11 +5,9 @@ from typing import Any
 
 from django.db import connection
 
-from memories.models import EmbeddingModel
-
 _NOW = """
 SELECT corpus.revision, corpus.vectors, coalesce(model.id, 0), pg_current_xact_id_if_assigned() IS NULL
-FROM memories_corpus corpus LEFT JOIN memories_embeddingmodel model ON model.state = %s WHERE corpus.id = 1"""
+FROM memories_corpus corpus LEFT JOIN memories_embeddingmodel model ON model.state = 'serving' WHERE corpus.id = 1"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Moment:
 def moment_now() -> Moment:
     """That of the snapshot that the database is read by."""
     with connection.cursor() as cursor:
-        cursor.execute(_NOW, [EmbeddingModel.State.SERVING])
+        cursor.execute(_NOW)
         return _moment(cursor.fetchone())
 
 
@@ -44,7 +42,7 @@ def moment_beside(statement: str) -> tuple[Moment, list[tuple[Any, ...]]]:
     whose parameters are written into it, they are waited for once.
     """
     with connection.cursor() as cursor:
-        cursor.execute(f"{statement};{_NOW}", [EmbeddingModel.State.SERVING])
+        cursor.execute(f"{statement};{_NOW}")
         rows = cursor.fetchall()
         cursor.nextset()
         return _moment(cursor.fetchone()), rows

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import QuerySet
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.models import Concept, Entity
 from categories.queries import tags_now
 from curation import category_edits, term_edits, text_edits
@@ -32,6 +32,7 @@ from curation.queries import (
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
 from curation.term_edits import clean_tag
 from curation.working_copy import CurationRefused, Desk, Ref, Relink
+from memories.queries import visible_to
 
 
 def worked_out(asked: Asked, viewer: Viewer) -> tuple[str, Desk]:

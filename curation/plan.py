@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from curation.operations import worked_out
 from curation.queries import counts_among, labels, linked_ids, relationships_seen, terms_seen
 from curation.schemas import Asked
 from curation.tables import LINKS
 from curation.working_copy import Desk, Line, Ref, Relink, RowChange
 from memories.models import Memory
+from memories.queries import visible_to
 
 EXAMPLES = 5
 

@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.models import Relationship
 from categories.queries import (
     Term,
@@ -30,6 +30,7 @@ from curation.tables import LINKS, rows_read
 from curation.term_edits import clean_tag
 from curation.working_copy import KINDS, CurationRefused, Desk, Ref
 from memories.models import Memory
+from memories.queries import visible_to
 from memories.records import unstorable
 from search.engines.postgres import PostgresEngine
 from search.plan import build_plan

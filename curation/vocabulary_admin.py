@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.viewer import visible_to
+from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from curation.queries import relationships_seen, terms_seen
 from curation.tables import LINKS
@@ -26,7 +26,8 @@ from curation.text_edits import (
     relationship_describe,
 )
 from memories.models import Memory
-from web.admin import Lines, Refused, ServiceAdmin, ServiceForm, admin_viewer, panel
+from memories.queries import visible_to
+from web.admin import Lines, panel
 
 # As many rows as a panel shows.
 PANEL = 20

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from explorer.links import explore_url
 from search.facets import DATE_KEY, FACET
-from search.query import SearchQuery, Selection
-from text.formatting import date_text
+from search.query import SearchQuery, Selection, dates_label
 
 # What a chosen value is called, where that is not what the URL says.
 Labels = dict[tuple[str, str], str]
@@ -86,22 +85,3 @@ def _joined(parts: list[ChipPart], word: str) -> tuple[ChipPart, ...]:
         ChipPart(part.label, part.remove_url, f"Remove filter: {part.remove_name}", word if place else "")
         for place, part in enumerate(parts)
     )
-
-
-def dates_label(query: SearchQuery) -> str:
-    """The dates asked for in words."""
-    first, last = query.date_from, query.date_to
-    if first and last:
-        return _from_to(first, last)
-    if first or last:
-        return f"from {date_text(first)}" if first else f"to {date_text(last)}"
-    units = {"h": "hours", "d": "days", "w": "weeks", "m": "months", "y": "years"}
-    number, unit = query.since[:-1], units[query.since[-1]]
-    return f"last {unit[:-1]}" if number == "1" else f"last {number} {unit}"
-
-
-def _from_to(first: str, last: str) -> str:
-    """Whole years by their numbers, one day once, else both ends."""
-    if first[4:] == "-01-01" and last[4:] == "-12-31":
-        return first[:4] if first[:4] == last[:4] else f"{first[:4]} – {last[:4]}"
-    return date_text(first) if first == last else f"{date_text(first)} – {date_text(last)}"

@@ -22,9 +22,11 @@ from django.utils.safestring import SafeString
 from pydantic import ValidationError
 
 from access.models import AuditEvent
-from access.viewer import Viewer, visible_to
+from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
+from access.viewer import Viewer
 from memories.embedding.chunking import chunk_text
 from memories.models import Memory, Project
+from memories.queries import visible_to
 from memories.reasons import reasons
 from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord
 from memories.services import (
@@ -41,7 +43,7 @@ from memories.services import (
 )
 from search.engines.sql import tsquery
 from text.query_syntax import parse_text
-from web.admin import Lines, Prose, Refused, ServiceAdmin, ServiceForm, admin_viewer, panel
+from web.admin import Lines, Prose, panel
 
 # As many rows as a panel shows.
 PANEL = 20

@@ -7,11 +7,12 @@ from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
+from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from memories.models import Corpus, EmbeddingModel, ImportBatch, Project, Session
 from memories.projects import LANGUAGE_IS_KEPT, project_create, project_update
 from memories.services import AlreadyExists, ChangeRefused, NotAllowed
 from text.analysis import languages
-from web.admin import OwnersOnly, Refused, ServiceAdmin, ServiceForm, ShownOnlyAdmin, admin_viewer
+from web.admin import OwnersOnly, ShownOnlyAdmin
 
 
 class ProjectForm(ServiceForm):

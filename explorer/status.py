@@ -6,11 +6,12 @@ from typing import Literal, cast
 
 from django.conf import settings
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from memories.embedding.query import QueryCache, not_ready_reason, query_cache
 from memories.embedding.vectors import pending_count
 from memories.embedding.vocabulary import vocabulary_pending
 from memories.models import Corpus, EmbeddingModel
+from memories.queries import visible_to
 from search.engines.health import IndexHealth, index_health
 from text.formatting import memories, plural
 from web.version import VERSION

@@ -12,10 +12,19 @@ from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from access.models import AuditEvent
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.models import Relationship
 from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
 from memories.models import Memory, MemoryLink
+
+
+def visible_to(viewer: Viewer) -> QuerySet[Memory]:
+    """The memories that a viewer may open. Every read of memories starts from this queryset."""
+    memories = Memory.objects.all()
+    if viewer.project_ids is None:
+        return memories
+    return memories.filter(project_id__in=viewer.project_ids)
+
 
 _MOST_LINKS = 200
 _MOST_BACKLINKS = 50

@@ -9,11 +9,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from access.models import AuditEvent
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_share
 from memories.bulk_copy import insert_block
 from memories.models import Memory, Project
+from memories.queries import visible_to
 from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.resolve import (
     category_refs,

@@ -4,8 +4,9 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.queries import ids_named
+from memories.queries import visible_to
 from search.engines.base import Engine, EngineTimeoutError, Filter, LanguageText, Plan, Value
 from search.facets import FACET
 from search.plan import Planned

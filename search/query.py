@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from search.facets import DATE_KEY, FACET, FACET_KEYS, FACETS
 from search.spellings import ALIASES, SORT_ALIASES, Problem, QueryError, gather, pairs_of, problem_of
 from text.dates import check_date, check_since, check_zone, instant, since_span, zone_names
+from text.formatting import date_text
 
 MAX_TEXT_LENGTH = 1_000
 MAX_VALUE_LENGTH = 1_600
@@ -376,6 +377,25 @@ _MULTIPLE = {
 }
 _KEYS = {name: key for key, name in _FIELD_NAMES.items()}
 _CHOICES: dict[str, type[StrEnum]] = {"mode": Mode, "sort": Sort, "bucket": Interval}
+
+
+def dates_label(query: SearchQuery) -> str:
+    """The dates asked for in words."""
+    first, last = query.date_from, query.date_to
+    if first and last:
+        return _from_to(first, last)
+    if first or last:
+        return f"from {date_text(first)}" if first else f"to {date_text(last)}"
+    units = {"h": "hours", "d": "days", "w": "weeks", "m": "months", "y": "years"}
+    number, unit = query.since[:-1], units[query.since[-1]]
+    return f"last {unit[:-1]}" if number == "1" else f"last {number} {unit}"
+
+
+def _from_to(first: str, last: str) -> str:
+    """Whole years by their numbers, one day once, else both ends."""
+    if first[4:] == "-01-01" and last[4:] == "-12-31":
+        return first[:4] if first[:4] == last[:4] else f"{first[:4]} – {last[:4]}"
+    return date_text(first) if first == last else f"{date_text(first)} – {date_text(last)}"
 
 
 __all__ = [

@@ -14,10 +14,11 @@ from typing import Self
 import numpy as np
 from django.conf import settings
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.queries import Term
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import EmbeddedMemory
+from memories.queries import visible_to
 from memories.services import MemoryNotFound
 from search.engines import answered
 from search.engines.base import Engine, Meaning

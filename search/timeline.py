@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
+from memories.queries import visible_to
 from memories.services import MemoryNotFound
 from search.engines import answered
 from search.engines.base import Engine, Plan

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from django.db import connection
 from django.db.models import QuerySet
 
-from access.viewer import Viewer, visible_to
-from explorer.chips import dates_label
+from access.viewer import Viewer
 from memories.models import Memory
+from memories.queries import visible_to
 from search.engines import answered
 from search.engines.base import Engine, Filter, LanguageText, Meaning, Plan
 from search.facets import DEFAULT_STATES, FACET, Kind
 from search.plan import Planned, build_plan
-from search.query import Problem, QueryError, SearchQuery, Sort
+from search.query import Problem, QueryError, SearchQuery, Sort, dates_label
 from search.relevance import ranked_page
 from search.snapshots import snapshot
 from text.analysis import Pattern

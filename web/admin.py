@@ -1,19 +1,14 @@
 """What the admin's pages share: who is editing, pages that only show, and lists that stay cheap on a large corpus."""
 
-from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
 from django.db.models import Model
-from django.forms.models import ModelFormMetaclass
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-
-from access.models import AuditEvent
-from access.viewer import Viewer, viewer_of_user
 
 if TYPE_CHECKING:
     # Generic to the type checker only.
@@ -28,11 +23,6 @@ admin.site.index_title = "Curation"
 admin.site.empty_value_display = "–"
 
 
-def admin_viewer(request: HttpRequest) -> Viewer:
-    """Whoever is signed in to the admin, coming through its door."""
-    return viewer_of_user(request.user, door=AuditEvent.Door.ADMIN)
-
-
 class CurationAdmin(ModelAdmin):
     """A list that counts only what it filters, and facets of it only where they are asked for."""
 
@@ -40,51 +30,6 @@ class CurationAdmin(ModelAdmin):
     show_facets = admin.ShowFacets.ALLOW
     list_per_page = 50
     list_max_show_all = 200
-
-
-class AbstractForm(ModelFormMetaclass, ABCMeta):
-    """Forms of models whose classes may leave something to those below them."""
-
-
-# What stands against a change, each with the field that it is about; None where it is about none alone.
-Refused = Iterable[tuple[str | None, str]]
-
-
-class ServiceForm(ModelForm, metaclass=AbstractForm):
-    """A form whose last check is the service that does the writing: what it refuses is an error of the form."""
-
-    viewer: Viewer
-
-    def full_clean(self) -> None:
-        super().full_clean()
-        # Only once all else is right: the page's transaction ends well even where the form shows errors.
-        if self.is_bound and not self.errors:
-            for field, message in self.write():
-                self.add_error(field, message)
-
-    @abstractmethod
-    def write(self) -> Refused:
-        """Do it; or give what stands against it, by field."""
-
-
-class ServiceAdmin(CurationAdmin):
-    """Rows that only services write. Their forms are ServiceForms, and pages know who looks at them."""
-
-    form: type[ServiceForm]
-
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        form = super().get_form(request, obj, change, **kwargs)
-        return type(form.__name__, (form,), {"viewer": admin_viewer(request)})
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        row = super().get_object(request, object_id, from_field)
-        if row is not None:
-            # The panels of a page are given the row alone, and show only what this viewer may see.
-            row.viewer = admin_viewer(request)
-        return row
-
-    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
-        """Nothing: the form has gone through the service."""
 
 
 class ShownOnlyAdmin(CurationAdmin):

@@ -9,11 +9,12 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.queries import suggestions_visible
 from curation.suggestions.services import policy_set
 from memories.services import ChangeRefused, NotAllowed
-from web.admin import Refused, ServiceAdmin, ServiceForm, ShownOnlyAdmin, admin_viewer
+from web.admin import ShownOnlyAdmin
 
 
 @admin.register(Suggestion)

@@ -6,12 +6,13 @@ from datetime import datetime
 
 from django.db.models import Count, Max, QuerySet
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.models import Concept, Entity
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import Named, ShownSuggestion, suggestions_visible, with_names
 from memories.models import Memory
+from memories.queries import visible_to
 
 # Of the memories that speak for something, so many are shown.
 _SHOWN = 6

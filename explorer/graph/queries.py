@@ -15,11 +15,11 @@ from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import BigIntegerField, F, Func
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
 from categories.names import Names
 from categories.queries import Term, resolve_concepts, resolve_entities
 from explorer.graph.adjacency import Ints
-from memories.queries import MemoryTitle
+from memories.queries import MemoryTitle, visible_to
 from memories.records import unstorable
 from search.engines.base import Engine, Plan
 from search.facets import DEFAULT_STATES

@@ -13,12 +13,11 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from memories.importers.base import Importer, ImportFailed, Options, Refusal
-from memories.importers.run import Tally, WriteOptions
+from memories.importers.run import OpenSink, Tally, WriteOptions
 from memories.importers.write import records_write
 from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump, outbox_stamp
-from search.engines.index.import_sink import Staging
 
 # As many refusals as a batch keeps; all of them are told to whoever runs the import.
 MAX_REPORTED = 1_000
@@ -65,8 +64,12 @@ def import_path(
     choices: ImportChoices,
     refused: Callable[[Refusal], None] = lambda refusal: None,
     progress: Callable[[Tally, float | None], None] = lambda tally, fraction: None,
+    open_sink: OpenSink | None = None,
 ) -> Outcome:
-    """Import a path as one batch: all of it or, where anything goes wrong, nothing."""
+    """Import a path as one batch: all of it or, where anything goes wrong, nothing.
+
+    `open_sink` opens the search index for writing during the import; without it the index follows after the commit.
+    """
     started = time.perf_counter()
     refusals: list[Refusal] = []
 
@@ -94,7 +97,7 @@ def import_path(
                 options=WriteOptions(project, choices.overwrite),
                 refuse=refuse,
                 progress=progress,
-                stage=None if choices.dry_run else Staging(own.pk, kept),
+                sink=open_sink(own.pk, kept) if open_sink and not choices.dry_run else None,
             )
             _refuse_nothing(tally, path, refusals)
             if choices.dry_run:

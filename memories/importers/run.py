@@ -1,18 +1,48 @@
 """An import on its way: what it was asked to do, what it has matched so far, and what has come of it."""
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 from access.viewer import Viewer
 from categories.services import Vocabulary
+from memories.bulk_copy import InsertBlock
 from memories.models import Project
 from memories.resolve import projects_make
+from memories.terms import MemoryText
 from memories.vocabulary_records import VocabularyRecord
-from search.engines.index.import_sink import Staging
 
 # The planner is told how full the tables are at so many new rows, and again at each sixteen times as many.
 ANALYZE_FROM = 5_000
+
+
+class IndexSink(Protocol):
+    """Writes new memories into a search index while the transaction of their import runs."""
+
+    def is_open(self, expected: float) -> bool:
+        """Whether the sink takes memories, for an import that expects this many more new ones."""
+
+    def submit(self, ids: list[int], texts: list[MemoryText]) -> Future[list[str]]:
+        """Analyse and index memories that are about to be stored. Returns their `tsvector` texts."""
+
+    def confirm(self, block: InsertBlock) -> None:
+        """Report that a block of submitted memories is stored."""
+
+    def end(self) -> None:
+        """Report that no more memories come."""
+
+    def finish(self) -> None:
+        """Wait until everything is on disk."""
+
+    def close(self) -> None:
+        """Release what the sink holds, finished or not."""
+
+
+# Opens the sink of an import batch. The exit stack is closed once the outcome of the transaction is known.
+OpenSink = Callable[[int, ExitStack], IndexSink]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +97,8 @@ class ImportRun:
     proven: dict[str, set[int]] = field(default_factory=dict)
     """The rows that memories of this import refer to and that are locked, by table."""
     analyze_at: int = ANALYZE_FROM
-    stage: Staging | None = None
-    """Where it goes into the search index as well; None for a dry run."""
+    sink: IndexSink | None = None
+    """Writes the search index while the import runs; None for a dry run."""
     met: int = 0
     """How many items of the source have been looked at."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)

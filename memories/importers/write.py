@@ -26,7 +26,7 @@ from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.bulk_copy import InsertBlock, array_literal, insert_block
 from memories.importers.analysers import Analysers, analysers
 from memories.importers.base import Found, Reading, Refusal
-from memories.importers.run import ANALYZE_FROM, ImportRun, Tally, WriteOptions, projects_ensure
+from memories.importers.run import ANALYZE_FROM, ImportRun, IndexSink, Tally, WriteOptions, projects_ensure
 from memories.importers.vocabulary import deferred_write, vocabulary_take
 from memories.models import Memory
 from memories.reasons import reasons
@@ -45,7 +45,6 @@ from memories.storage import (
     memory_text,
 )
 from memories.vocabulary_records import is_vocabulary
-from search.engines.index.import_sink import Staging
 
 BLOCK = 4_000
 # Blocks whose terms are being worked out while the next are read and the last are written.
@@ -103,10 +102,10 @@ def records_write(
     options: WriteOptions,
     refuse: Callable[[str, str], None],
     progress: Callable[[Tally, float | None], None],
-    stage: Staging | None = None,
+    sink: IndexSink | None = None,
 ) -> Tally:
     """Bring in all records of a source. Call it in a transaction, and bump the corpus afterwards."""
-    run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), stage=stage)
+    run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), sink=sink)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
@@ -117,8 +116,8 @@ def records_write(
     waiting: deque[tuple[Future[InsertBlock], bool]] = deque()
     with ExitStack() as stack:
         stack.enter_context(_interpreter_at_work())
-        if stage:
-            stack.callback(stage.close)
+        if sink:
+            stack.callback(sink.close)
         pool = stack.enter_context(analysers())
         builder, writer = (stack.enter_context(_thread(f"import-{name}")) for name in ("builder", "writer"))
         for block in stack.enter_context(_blocks(reading)):
@@ -128,7 +127,7 @@ def records_write(
             # Before names are looked up: its process takes a second to start.
             staged = bool(unknown) and _goes_into_index(run, len(unknown) / len(block.items), block.fraction)
             if new := _names_settle(run, block, unknown, changed):
-                built = builder.submit(_built, run, new, stage if staged and stage else pool)
+                built = builder.submit(_built, run, new, sink if staged and sink else pool)
                 waiting.append((writer.submit(_ready, built, run.vocabulary.lineages), staged))
             # One in, one out: whoever analyses always finds another block waiting.
             if len(waiting) >= AHEAD:
@@ -140,16 +139,16 @@ def records_write(
         while waiting:
             _block_insert(run, *waiting.popleft())
             progress(run.tally, 1.0)
-        if stage:
-            stage.end()
+        if sink:
+            sink.end()
         deferred_write(run)
         if run.tally.created:
             batch_write_down(batch_id)
         # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
         if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
             _analyze(_SEARCHED)
-        if stage:
-            stage.finish()
+        if sink:
+            sink.finish()
     run.tally.made = dict(run.vocabulary.made)
     return run.tally
 
@@ -209,7 +208,7 @@ def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bo
     of this one. Where nobody knows how much there is, it is taken to be as much again as there was.
     """
     expected = run.met / fraction if fraction else 2 * run.met
-    return run.stage is not None and run.stage.is_open(share * (expected - run.met + BLOCK))
+    return run.sink is not None and run.sink.is_open(share * (expected - run.met + BLOCK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ class _Built:
     terms: "Future[list[str]]"
 
 
-def _built(run: ImportRun, new: list[tuple[Incoming, int]], whom: Analysers | Staging) -> _Built:
+def _built(run: ImportRun, new: list[tuple[Incoming, int]], whom: Analysers | IndexSink) -> _Built:
     language = {project.id: project.language for project in run.projects.values()}
     images = [_image(run, one, memory_id) for one, memory_id in new]
     texts = [memory_text(image, language[image.project_id]) for image in images]
@@ -237,8 +236,8 @@ def _ready(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> 
 def _block_insert(run: ImportRun, ready: "Future[InsertBlock]", staged: bool) -> None:
     block = ready.result()
     images_insert(block, run.viewer, of_batch=True, proven=run.proven)
-    if staged and run.stage:
-        run.stage.confirm(block)
+    if staged and run.sink:
+        run.sink.confirm(block)
     run.tally.created += len(block.images)
     if run.tally.created >= run.analyze_at:
         run.analyze_at *= 16

@@ -10,7 +10,8 @@ from functools import cached_property
 
 from django.db import connection
 
-from access.viewer import Viewer, visible_to
+from access.viewer import Viewer
+from memories.queries import visible_to
 from search.engines.base import Engine, Filter
 from search.hits import hydrate
 from search.plan import Planned

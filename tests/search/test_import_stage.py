@@ -139,7 +139,7 @@ def test_a_smaller_import_writes_the_index_where_it_is_half_of_it(tantivy, tmp_p
 def test_what_is_changed_while_it_runs_and_before_it_is_taken_in_is_there_as_well(tantivy, tmp_path, monkeypatch):
     bring_in(lines(tmp_path / "first.jsonl", FIRST))
     follower.catch_up()
-    finish = import_sink.Staging.finish
+    finish = import_sink.ImportSink.finish
 
     def overtaken(self):
         finish(self)
@@ -149,7 +149,7 @@ def test_what_is_changed_while_it_runs_and_before_it_is_taken_in_is_there_as_wel
     before = list(Memory.objects.order_by("id").values_list("pk", flat=True))
     Memory.objects.filter(pk=before[0]).update(memory_type="changed")
     Memory.objects.filter(pk=before[1]).update(state="archived")
-    monkeypatch.setattr(import_sink.Staging, "finish", overtaken)
+    monkeypatch.setattr(import_sink.ImportSink, "finish", overtaken)
     bring_in(lines(tmp_path / "rest.jsonl", REST))
     Memory.objects.filter(pk=before[2]).update(memory_type="also")
     forbid_reading(monkeypatch)
@@ -219,14 +219,14 @@ def test_a_dry_run_and_an_import_again_begin_no_stage(tantivy, tmp_path, monkeyp
 
 
 def test_a_process_that_is_killed_fails_the_import_as_a_whole(tantivy, tmp_path, monkeypatch):
-    confirm = import_sink.Staging.confirm
+    confirm = import_sink.ImportSink.confirm
 
     def killing(self, block):
         for process in self._pool._processes.values():
             process.kill()
         confirm(self, block)
 
-    monkeypatch.setattr(import_sink.Staging, "confirm", killing)
+    monkeypatch.setattr(import_sink.ImportSink, "confirm", killing)
     with pytest.raises((CommandError, Exception), match="terminated"):
         bring_in(lines(tmp_path / "tea.jsonl"))
     assert not Memory.objects.exists()

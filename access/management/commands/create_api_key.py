@@ -13,7 +13,7 @@ from django.utils import timezone
 from access.keys import MOST_PER_MINUTE, NewKey, make_key
 from access.viewer import SCOPES, command_viewer
 from memories.models import Project
-from search.query import since_span
+from text.dates import since_span
 from web.serving import running_site, site_address
 
 EVERY_PROJECT = "It sees every project, those of tomorrow too: --projects was not given."

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from access.keys import GRACE, rotate_key
 from access.management.commands.revoke_api_key import named_key
 from access.viewer import command_viewer
-from search.query import since_span
+from text.dates import since_span
 
 
 class Command(BaseCommand):

@@ -23,6 +23,7 @@ from memories.importers.batches import ImportChoices, Outcome, import_path
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
 from memories.importers.run import Tally
 from memories.models import ImportBatch
+from search.engines.index.import_sink import ImportSink
 from text.formatting import memories, plural
 
 SHOWN_REFUSALS = 20
@@ -102,6 +103,7 @@ class Command(BaseCommand):
                 choices=choices,
                 refused=refused,
                 progress=progress,
+                open_sink=ImportSink,
             )
         self._show(path, importer, outcome)
 

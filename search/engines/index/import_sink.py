@@ -24,12 +24,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Staging:
-    """What an import has of the index: nothing until it is known to be large. `kept` outlasts its transaction."""
+class ImportSink:
+    """Writes the memories of a large import into a stage of the index; implements `IndexSink`.
 
-    def __init__(self, batch_id: int, kept: ExitStack) -> None:
+    `stack` is closed after the transaction of the import, once its outcome is known.
+    """
+
+    def __init__(self, batch_id: int, stack: ExitStack) -> None:
         self._batch_id = batch_id
-        self._kept = kept
+        self._stack = stack
         self._refused = False
         self._pool: ProcessPoolExecutor | None = None
         self._ended: Future[None] | None = None
@@ -37,7 +40,7 @@ class Staging:
     def is_open(self, expected: float) -> bool:
         """Whether memories go into the index, for an import that will have so many new ones from here on."""
         if self._pool is None and not self._refused and _is_worth_it(expected):
-            stage = self._kept.enter_context(import_stage.reserved(self._batch_id))
+            stage = self._stack.enter_context(import_stage.reserved(self._batch_id))
             self._refused = stage is None
             if stage is not None:
                 # Never a fork: the database connection and its threads are this process's own.
