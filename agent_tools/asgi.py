@@ -45,7 +45,7 @@ def _is_for_worker(scope: Scope) -> bool:
     return worker_port is not None and bool(scope.get("server")) and scope["server"][1] == worker_port
 
 
-class AgentDoor:
+class McpApplication:
     """An ASGI application: `/mcp` for agents, everything else for the site."""
 
     def __init__(self, site: Application) -> None:

@@ -138,7 +138,7 @@ class ToolRefusedError(Exception):
 def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
     """The tool's answer. Raises ToolRefusedError, whatever went wrong."""
     try:
-        # Looking at the workflow takes no scope: it tells nothing of what is stored.
+        # VisibleTree at the workflow takes no scope: it tells nothing of what is stored.
         if tool.scope not in viewer.scopes and tool.run is not important:
             raise ScopeMissingError(
                 f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."

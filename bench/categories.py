@@ -39,7 +39,7 @@ from memories.models import EmbeddingModel, Memory, Project
 from memories.records import MemoryChanges
 from memories.services import memory_update
 from search import category_counts
-from search.engines import engine_in_use, postgres_columns
+from search.engines import postgres_columns, select_engine
 from web.serving import steady_memory
 
 _QUERIES = 300
@@ -171,7 +171,7 @@ def _requests(viewer: Viewer, seed: int) -> dict[str, list[Ask]]:
     engine.
     """
     draw = random.Random(seed)
-    known = look(engine_in_use(viewer), viewer)
+    known = look(select_engine(viewer), viewer)
     by_depth: dict[int, list[str]] = {}
     for node in known.tree.ordered:
         if known.sees(node.id):
@@ -265,12 +265,14 @@ def _compare(viewer: Viewer) -> None:
         stated: dict[int, tuple[int, ...]] = {
             pk: (memories, int(chunks), concepts.get(pk, 0)) for pk, memories, chunks in cursor.fetchall()
         }
-    found = look(engine_in_use(viewer), viewer)
+    found = look(select_engine(viewer), viewer)
     wrong = _differences(stated, found.figures, [node.id for node in found.tree.ordered])
     if wrong:
         raise RuntimeError(f"{len(wrong)} categories are counted otherwise by SQL, {wrong[0]} first")
 
 
-def _differences(stated: dict[int, tuple[int, ...]], counted: category_counts.Figures, ids: Sequence[int]) -> list[int]:
+def _differences(
+    stated: dict[int, tuple[int, ...]], counted: category_counts.CategoryCounts, ids: Sequence[int]
+) -> list[int]:
     found = {pk: counted.numbers(pk) for pk in ids}
     return [pk for pk, n in found.items() if (n.memories, n.chunks, n.concepts) != stated.get(pk, (0, 0, 0))]

@@ -27,7 +27,7 @@ from bench.peers.engines import PostgresPeer, TantivyPeer, forget_index
 from bench.query_log import KEYWORDS, SAMPLED_RECORDS, build_query_log
 from bench.telling import Teller
 from bench.vectors import write_block
-from categories.searched_terms import ENTITIES, RELATIONSHIPS, Searched, terms_catch_up
+from categories.searched_terms import ENTITIES, RELATIONSHIPS, SearchableTable, terms_catch_up
 from memories.embedding import query as embeddings
 from memories.embedding.models import EmbedderUnavailable, HashedWords, load_embedder
 from memories.embedding.vectors import column_dimensions
@@ -116,7 +116,7 @@ def _measure(size: int, choices: Choices, teller: Teller, work: Path) -> Meaning
         _write_vocabulary(searched, space)
     Revision.objects.update(vectors=1)
     tidy_database()
-    writer.keep_up()
+    writer.sync()
     embeddings.answer_with(_GivenVectors(space.queries(1_009)))
     knn.forget()
     log = build_query_log(corpus, sample, choices.queries, choices.seed)
@@ -188,7 +188,7 @@ def _write_vectors(space: Likeness) -> int:
         return int(cursor.fetchone()[0])
 
 
-def _write_vocabulary(searched: Searched, space: Likeness) -> None:
+def _write_vocabulary(searched: SearchableTable, space: Likeness) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT own.id, md5({searched.text}) FROM {searched.rows} ORDER BY own.id")
         rows = [WaitingRow(pk, "", text_hash) for pk, text_hash in cursor.fetchall()]

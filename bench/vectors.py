@@ -27,7 +27,7 @@ from memories.embedding.chunking import Window
 from memories.embedding.vectors import EmbeddedText, WaitingText, binary_rows, column_dimensions
 from memories.models import Corpus, EmbeddingModel
 from search.engines import knn
-from search.engines.base import Ids, Meaning
+from search.engines.base import Ids, VectorQuery
 from search.engines.vectors import files, writer
 
 # By name, how many of the memories a filter keeps: of all, or as a number.
@@ -198,7 +198,7 @@ def _measure(read: str, one: _Filter, limit: int, queries: Vectors, similarities
     passing = _Passing(one.mask)
     recalls, seconds, too_few = [], [], 0
     for query, similar in zip(queries, similarities, strict=True):
-        meaning = Meaning(_MODEL, query.tobytes(), _LEAST if limit > _TOP else -1.0, limit)
+        meaning = VectorQuery(_MODEL, query.tobytes(), _LEAST if limit > _TOP else -1.0, limit)
         # Once to warm, as everything is measured; no reading is kept from one time to the next.
         for _ in range(2):
             knn.forget_readings()

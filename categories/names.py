@@ -20,7 +20,7 @@ from categories.queries import (
     entity_terms,
     ids_by_path,
 )
-from categories.revision import Moment
+from categories.revision import DataRevision
 
 # Of each kind. Past so many it starts over: a page needs a few dozen.
 _MOST_KEPT = 10_000
@@ -94,7 +94,7 @@ _lock = Lock()
 _current: tuple[tuple[object, ...], Names] = ((), Names())
 
 
-def names_at(moment: Moment) -> Names:
+def names_at(moment: DataRevision) -> Names:
     """The names of the snapshot that the database is read by: kept ones, where they are of its revision."""
     global _current
     key = moment.kept_under

@@ -11,7 +11,7 @@ FROM memories_corpus corpus LEFT JOIN memories_embeddingmodel model ON model.sta
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class DataRevision:
     """A database, the revisions of its memories and of their vectors, and the model that serves, 0 where none does.
 
     A transaction that has written something may see what is nobody else's yet: then it is not shared, and nothing that
@@ -30,14 +30,14 @@ class Moment:
         return (*self.database, self.revision) if self.is_shared else None
 
 
-def moment_now() -> Moment:
+def data_revision() -> DataRevision:
     """That of the snapshot that the database is read by."""
     with connection.cursor() as cursor:
         cursor.execute(_NOW)
         return _moment(cursor.fetchone())
 
 
-def moment_beside(statement: str) -> tuple[Moment, list[tuple[Any, ...]]]:
+def data_revision_with(statement: str) -> tuple[DataRevision, list[tuple[Any, ...]]]:
     """The same, and the rows of a statement that has no parameters and no percent sign: asked for together, in one text
     whose parameters are written into it, they are waited for once.
     """
@@ -48,6 +48,6 @@ def moment_beside(statement: str) -> tuple[Moment, list[tuple[Any, ...]]]:
         return _moment(cursor.fetchone()), rows
 
 
-def _moment(found: tuple[int, int, int, bool] | None) -> Moment:
+def _moment(found: tuple[int, int, int, bool] | None) -> DataRevision:
     settings = connection.settings_dict
-    return Moment((settings["HOST"], settings["PORT"], settings["NAME"]), *(found or (0, 0, 0, False)))
+    return DataRevision((settings["HOST"], settings["PORT"], settings["NAME"]), *(found or (0, 0, 0, False)))

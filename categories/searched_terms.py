@@ -18,7 +18,7 @@ _READ = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class SearchableTable:
     """A table of the vocabulary that is searched by words and by meaning.
 
     `rows` gives the row to the expressions; `text` is what a model reads of it, and `fields` what is looked for words
@@ -41,7 +41,7 @@ class Searched:
         return f"{self.kind}_id"
 
 
-ENTITIES = Searched(
+ENTITIES = SearchableTable(
     kind="entity",
     table="categories_entity",
     rows="categories_entity own",
@@ -58,7 +58,7 @@ ENTITIES = Searched(
     ),
 )
 _SENTENCE = "source.name || ' ' || replace(own.relationship_type, '_', ' ') || ' ' || target.name"
-RELATIONSHIPS = Searched(
+RELATIONSHIPS = SearchableTable(
     kind="relationship",
     table="categories_relationship",
     rows=(
@@ -75,7 +75,7 @@ _LANGUAGES = "(SELECT string_agg(DISTINCT language, ' ' ORDER BY language) FROM 
 _HASH = f"md5(concat({_LANGUAGES}, ' ', {{text}}))"
 
 
-def terms_refresh(searched: Searched, ids: Collection[int]) -> int:
+def terms_refresh(searched: SearchableTable, ids: Collection[int]) -> int:
     """Bring the terms of some rows up to what these say now; tells how many were not."""
     return _refresh(searched, "own.id = ANY(%(ids)s)", ids) if ids else 0
 
@@ -85,14 +85,14 @@ def terms_catch_up() -> int:
     return sum(_refresh_all(searched) for searched in SEARCHED)
 
 
-def _refresh_all(searched: Searched) -> int:
+def _refresh_all(searched: SearchableTable) -> int:
     done = 0
     while refreshed := _refresh(searched, "true", ()):
         done += refreshed
     return done
 
 
-def _refresh(searched: Searched, condition: str, ids: Collection[int]) -> int:
+def _refresh(searched: SearchableTable, condition: str, ids: Collection[int]) -> int:
     fields = ", ".join(expression for expression, _ in searched.fields)
     hashed = _HASH.format(text=searched.text)
     with connection.cursor() as cursor:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from django.db import connection
 
 from categories.paths import clean_name, slug_path
-from categories.revision import Moment
+from categories.revision import DataRevision
 
 Mask = npt.NDArray[np.bool_]
 
@@ -131,7 +131,7 @@ _lock = Lock()
 _current: tuple[tuple[object, ...], tuple[object, ...], Tree] = ((), (), Tree(()))
 
 
-def tree_at(moment: Moment) -> Tree:
+def tree_at(moment: DataRevision) -> Tree:
     """The tree at the moment that the database is read at."""
     global _current
     if not moment.is_shared:

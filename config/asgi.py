@@ -7,13 +7,13 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 site = get_asgi_application()
 
-from agent_tools.asgi import AgentDoor  # noqa: E402 - they read the settings
+from agent_tools.asgi import McpApplication  # noqa: E402 - they read the settings
 from memories.embedding.query import load_in_background  # noqa: E402
 from search.cross_encoder import load_in_background as load_cross_encoder  # noqa: E402
 from search.warmup import warm_in_background  # noqa: E402
 from web.serving import steady_memory  # noqa: E402
 
-application = AgentDoor(site)
+application = McpApplication(site)
 steady_memory()
 # What a model brings along stays as well.
 load_in_background(then=steady_memory)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from categories.details import joined_aliases
 from categories.paths import MAX_DEPTH, MAX_NAME_LENGTH, MAX_PATH_LENGTH, clean_name, slug, slug_path
-from curation.working_copy import CurationRefused, Desk, Relink, Row, references_follow
+from curation.working_copy import CurationRefused, Relink, Row, WorkingCopy, references_follow
 
 
-def category_rename(desk: Desk, category_id: int, name: str) -> None:
+def category_rename(desk: WorkingCopy, category_id: int, name: str) -> None:
     """Give a category another name; it stays where it is, and its old name is an alias."""
     row = desk.table("category")[category_id]
     new = clean_category_name(name)
@@ -27,7 +27,7 @@ def category_rename(desk: Desk, category_id: int, name: str) -> None:
         desk.line("name", old_name, new, of=("category", category_id))
 
 
-def category_move(desk: Desk, category_id: int, parent_id: int | None) -> None:
+def category_move(desk: WorkingCopy, category_id: int, parent_id: int | None) -> None:
     """Hang a category, with all that is below it, under another parent, or at the root."""
     rows = desk.table("category")
     row = rows[category_id]
@@ -50,7 +50,7 @@ def category_move(desk: Desk, category_id: int, parent_id: int | None) -> None:
     _lines_of_paths(desk)
 
 
-def category_merge(desk: Desk, source_id: int, target_id: int) -> None:
+def category_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
     """Merge a category into another one. Its children move there; where one of the same name is there, they merge."""
     rows = desk.table("category")
     source, target = rows[source_id], rows[target_id]
@@ -76,7 +76,7 @@ def category_merge(desk: Desk, source_id: int, target_id: int) -> None:
     _lines_of_paths(desk)
 
 
-def category_split(desk: Desk, category_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
+def category_split(desk: WorkingCopy, category_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
     """Make a category beside another one, and file some of its memories there instead."""
     rows = desk.table("category")
     row = rows[category_id]
@@ -99,7 +99,7 @@ def category_split(desk: Desk, category_id: int, name: str, memory_ids: tuple[in
     desk.line("new category", "", path)
 
 
-def categories_relate(desk: Desk, first_id: int, second_id: int, *, remove: bool) -> None:
+def categories_relate(desk: WorkingCopy, first_id: int, second_id: int, *, remove: bool) -> None:
     """Say of two categories that they are related, or no longer."""
     rows = desk.table("category")
     first, second = rows[first_id], rows[second_id]
@@ -131,7 +131,7 @@ def clean_category_name(name: str) -> str:
     return cleaned
 
 
-def _merge(desk: Desk, source_id: int, target_id: int) -> None:
+def _merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
     rows = desk.table("category")
     source, target = rows[source_id], rows[target_id]
     desk.merged[source_id] = target_id
@@ -149,14 +149,14 @@ def _merge(desk: Desk, source_id: int, target_id: int) -> None:
             child["parent_id"] = target_id
 
 
-def _children(desk: Desk, category_id: int) -> list[Row]:
+def _children(desk: WorkingCopy, category_id: int) -> list[Row]:
     """The children that stay, in the order of their paths."""
     rows = desk.table("category").values()
     children = [row for row in rows if row["parent_id"] == category_id and row["id"] not in desk.merged]
     return sorted(children, key=lambda row: str(row["path"]))
 
 
-def _ancestors(desk: Desk, category_id: int) -> Iterator[int]:
+def _ancestors(desk: WorkingCopy, category_id: int) -> Iterator[int]:
     """The category and all above it."""
     rows = desk.table("category")
     above: int | None = category_id
@@ -167,7 +167,7 @@ def _ancestors(desk: Desk, category_id: int) -> Iterator[int]:
         above = rows[above]["parent_id"]
 
 
-def _parent_path(desk: Desk, row: Row) -> str:
+def _parent_path(desk: WorkingCopy, row: Row) -> str:
     return str(desk.table("category")[row["parent_id"]]["path"]) if row["parent_id"] is not None else ""
 
 
@@ -179,7 +179,7 @@ def _step(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-def _paths_follow(desk: Desk) -> None:
+def _paths_follow(desk: WorkingCopy) -> None:
     """Every path says where its category hangs; what a path was before is kept; none stands twice."""
     rows = desk.table("category")
     below: dict[int | None, list[Row]] = {}
@@ -210,7 +210,7 @@ def _refuse_path(row: Row, taken: dict[str, Row]) -> None:
         )
 
 
-def refuse_paths(desk: Desk, category_id: int, aliases: Iterable[str]) -> None:
+def refuse_paths(desk: WorkingCopy, category_id: int, aliases: Iterable[str]) -> None:
     """An alias that is another category's path would never be reached: paths are looked up first."""
     owners = {row["path"]: row["id"] for row in desk.table("category").values()}
     for alias in aliases:
@@ -218,7 +218,7 @@ def refuse_paths(desk: Desk, category_id: int, aliases: Iterable[str]) -> None:
             raise CurationRefused(f"“{alias}” is the path of another category already.", "add")
 
 
-def _former_paths_follow(desk: Desk, taken: dict[str, Row]) -> None:
+def _former_paths_follow(desk: WorkingCopy, taken: dict[str, Row]) -> None:
     former = desk.table("former_path")
     known = {row["path"]: row for row in former.values()}
     for row in former.values():
@@ -235,13 +235,13 @@ def _former_paths_follow(desk: Desk, taken: dict[str, Row]) -> None:
             desk.make("former_path", path=path, category_id=owner)
 
 
-def _kept(desk: Desk, category_id: int) -> int:
+def _kept(desk: WorkingCopy, category_id: int) -> int:
     while category_id in desk.merged:
         category_id = desk.merged[category_id]
     return category_id
 
 
-def _lines_of_paths(desk: Desk) -> None:
+def _lines_of_paths(desk: WorkingCopy) -> None:
     for row in sorted(desk.table("category").values(), key=lambda row: str(row["path"])):
         before = desk.was("category", row["id"])
         if before is not None and before["path"] != row["path"]:

@@ -31,11 +31,11 @@ from curation.queries import (
 )
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
 from curation.term_edits import clean_tag
-from curation.working_copy import CurationRefused, Desk, Ref, Relink
+from curation.working_copy import CurationRefused, Ref, Relink, WorkingCopy
 from memories.queries import visible_to
 
 
-def worked_out(asked: Asked, viewer: Viewer) -> tuple[str, Desk]:
+def apply_operation(asked: Asked, viewer: Viewer) -> tuple[str, WorkingCopy]:
     """The kind that a verb is about, and the copy as it leaves it. Raises CurationRefused and TermNotFound."""
     return _BUILDERS[type(asked)](asked, viewer)
 
@@ -48,7 +48,7 @@ def _own_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref:
     return term
 
 
-def _merge(asked: Merge, viewer: Viewer) -> tuple[str, Desk]:
+def _merge(asked: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
     source = _own_term(asked.kind, asked.source, viewer, "source")
     target = _own_term(asked.kind, asked.target, viewer, "target")
     desk = _desk(asked.kind, [source, target])
@@ -70,7 +70,7 @@ def _pair(source: Ref, target: Ref) -> tuple[int, int]:
     return int(source), int(target)
 
 
-def _rename(asked: Rename, viewer: Viewer) -> tuple[str, Desk]:
+def _rename(asked: Rename, viewer: Viewer) -> tuple[str, WorkingCopy]:
     term = _own_term(asked.kind, asked.term, viewer)
     match asked.kind:
         case "category":
@@ -88,7 +88,7 @@ def _rename(asked: Rename, viewer: Viewer) -> tuple[str, Desk]:
     return asked.kind, desk
 
 
-def _move(asked: Move, viewer: Viewer) -> tuple[str, Desk]:
+def _move(asked: Move, viewer: Viewer) -> tuple[str, WorkingCopy]:
     category = _own_term("category", asked.category, viewer, "category")
     parent = term_named("category", asked.parent, viewer, "parent") if asked.parent.strip() else None
     desk = tree_desk()
@@ -96,7 +96,7 @@ def _move(asked: Move, viewer: Viewer) -> tuple[str, Desk]:
     return "category", desk
 
 
-def _alias(asked: Alias, viewer: Viewer) -> tuple[str, Desk]:
+def _alias(asked: Alias, viewer: Viewer) -> tuple[str, WorkingCopy]:
     term = _own_term(asked.kind, asked.term, viewer)
     if asked.kind == "tag":
         add, remove = ([clean_tag(name, side) for name in dict.fromkeys(names)] for side, names in _sides(asked))
@@ -129,7 +129,7 @@ def _sides(asked: Alias) -> tuple[tuple[str, list[str]], tuple[str, list[str]]]:
     return ("add", asked.add), ("remove", asked.remove)
 
 
-def _without(asked: Alias, desk: Desk, term_id: int) -> list[str]:
+def _without(asked: Alias, desk: WorkingCopy, term_id: int) -> list[str]:
     """The aliases that stay. What is to go must be there: a former path of a category is an alias of a kind."""
     aliases = {alias.lower(): alias for alias in desk.table(asked.kind)[term_id]["aliases"]}
     former = {row["path"]: row["id"] for row in desk.table("former_path").values() if row["category_id"] == term_id}
@@ -144,11 +144,11 @@ def _without(asked: Alias, desk: Desk, term_id: int) -> list[str]:
     return list(aliases.values())
 
 
-def _was(desk: Desk, table: str, row_id: int) -> dict[str, Any]:
+def _was(desk: WorkingCopy, table: str, row_id: int) -> dict[str, Any]:
     return desk.was(table, row_id) or {}
 
 
-def _split(asked: Split, viewer: Viewer) -> tuple[str, Desk]:
+def _split(asked: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
     term = _own_term(asked.kind, asked.term, viewer)
     chosen = sorted(set(asked.memories)) or matching_ids(query_read(asked.query), viewer)
     memory_ids = tuple(linked_ids(asked.kind, [term], chosen))
@@ -171,7 +171,7 @@ def _split(asked: Split, viewer: Viewer) -> tuple[str, Desk]:
     return asked.kind, desk
 
 
-def _relate(asked: Relate, viewer: Viewer) -> tuple[str, Desk]:
+def _relate(asked: Relate, viewer: Viewer) -> tuple[str, WorkingCopy]:
     term = int(_own_term(asked.kind, asked.term, viewer))
     other = int(_own_term(asked.kind, asked.other, viewer, "other"))
     desk = _desk(asked.kind, [term, other])
@@ -190,7 +190,7 @@ def _relate(asked: Relate, viewer: Viewer) -> tuple[str, Desk]:
     return asked.kind, desk
 
 
-def _retag(asked: Retag, viewer: Viewer) -> tuple[str, Desk]:
+def _retag(asked: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
     query = query_read(asked.query)
     ids = tuple(matching_ids(query, viewer))
     if not ids:
@@ -200,7 +200,7 @@ def _retag(asked: Retag, viewer: Viewer) -> tuple[str, Desk]:
             "Some of these memories are in projects that you may read but not write: narrow the query by project=….",
             "query",
         )
-    desk = Desk({})
+    desk = WorkingCopy({})
     for kind, sources, target in _retagged(asked, viewer, ids):
         desk.relinks.append(Relink(kind, sources, target, ids))
     shown = query.querystring()
@@ -243,7 +243,7 @@ def _refuse_both(added: Collection[Ref], removed: Collection[Ref], plural: str) 
         raise CurationRefused(f"“{sorted(both, key=str)[0]}” is both added and removed.", f"add_{plural}")
 
 
-_BUILDERS: dict[type[Asked], Callable[[Any, Viewer], tuple[str, Desk]]] = {
+_BUILDERS: dict[type[Asked], Callable[[Any, Viewer], tuple[str, WorkingCopy]]] = {
     Merge: _merge,
     Rename: _rename,
     Move: _move,
@@ -257,7 +257,7 @@ _BUILDERS: dict[type[Asked], Callable[[Any, Viewer], tuple[str, Desk]]] = {
 # --- what they share ------------------------------------------------------------------------------------------------
 
 
-def _desk(kind: str, refs: list[Ref]) -> Desk:
+def _desk(kind: str, refs: list[Ref]) -> WorkingCopy:
     if kind == "category":
         return tree_desk()
     if kind == "tag":
@@ -272,7 +272,7 @@ def _namesakes(kind: str, row: dict[str, Any]) -> QuerySet[Any]:
     return Entity.objects.filter(entity_type=row["entity_type"]).exclude(pk=row["id"])
 
 
-def _refuse_name_taken(kind: str, name: str, desk: Desk, term_id: int) -> None:
+def _refuse_name_taken(kind: str, name: str, desk: WorkingCopy, term_id: int) -> None:
     """A name that is another's, or another's alias, would lead to two places."""
     cleaned = term_edits.clean_term_name(kind, name)
     others = _namesakes(kind, desk.table(kind)[term_id])
@@ -287,7 +287,7 @@ def _refuse_name_taken(kind: str, name: str, desk: Desk, term_id: int) -> None:
             raise CurationRefused(f"“{cleaned}” is a name of another {kind}: merge the two instead.", "name")
 
 
-def _refuse_tag_in_use(tag: str, desk: Desk, *, unless_of: str = "", field: str = "name") -> None:
+def _refuse_tag_in_use(tag: str, desk: WorkingCopy, *, unless_of: str = "", field: str = "name") -> None:
     owner = next((row["tag"] for row in desk.table("tag_alias").values() if row["alias"] == tag), "")
     if owner and owner != unless_of:
         raise CurationRefused(f"“{tag}” is another name of a tag already.", field)

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from access.viewer import Viewer
-from curation.operations import worked_out
+from curation.operations import apply_operation
 from curation.queries import counts_among, labels, linked_ids, relationships_seen, terms_seen
 from curation.schemas import Asked
 from curation.tables import LINKS
-from curation.working_copy import Desk, Line, Ref, Relink, RowChange
+from curation.working_copy import Line, Ref, Relink, RowChange, WorkingCopy
 from memories.models import Memory
 from memories.queries import visible_to
 
@@ -63,12 +63,12 @@ class Prepared:
     changes: tuple[RowChange, ...]
     relinks: tuple[Relink, ...]
     memory_ids: tuple[int, ...]
-    desk: Desk
+    desk: WorkingCopy
 
 
 def prepare(asked: Asked, viewer: Viewer) -> Prepared:
     """Work a verb out for a viewer. Raises CurationRefused, or TermNotFound, with the reason."""
-    kind, desk = worked_out(asked, viewer)
+    kind, desk = apply_operation(asked, viewer)
     relinks = tuple(desk.relinks)
     changes = tuple(desk.changes())
     memory_ids = tuple(_concerned(kind, desk, relinks))
@@ -96,7 +96,7 @@ def _plain(item: Any) -> Any:
     return item if isinstance(item, int | str) else asdict(item)
 
 
-def _concerned(kind: str, desk: Desk, relinks: tuple[Relink, ...]) -> list[int]:
+def _concerned(kind: str, desk: WorkingCopy, relinks: tuple[Relink, ...]) -> list[int]:
     """The memories whose links, tags or facet columns would change."""
     ids: set[int] = set()
     for relink in relinks:
@@ -117,7 +117,7 @@ def _concerned(kind: str, desk: Desk, relinks: tuple[Relink, ...]) -> list[int]:
     return sorted(ids)
 
 
-def _figures(relink: Relink, desk: Desk) -> Iterable[Figure]:
+def _figures(relink: Relink, desk: WorkingCopy) -> Iterable[Figure]:
     named = _names(relink.kind, [*relink.sources, *([relink.target] if relink.target is not None else [])], desk)
     target = "" if relink.target is None else named.get(relink.target, "")
     if relink.target is None:
@@ -135,7 +135,7 @@ def _figures(relink: Relink, desk: Desk) -> Iterable[Figure]:
         yield Figure(relink.kind, named.get(source, str(source)), target, len(ids) - both, both)
 
 
-def _names(kind: str, refs: list[Ref], desk: Desk) -> dict[Ref, str]:
+def _names(kind: str, refs: list[Ref], desk: WorkingCopy) -> dict[Ref, str]:
     if kind == "tag":
         return {ref: str(ref) for ref in refs}
     known: dict[Ref, str] = {}

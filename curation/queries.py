@@ -28,12 +28,12 @@ from categories.queries import (
 from curation.models import Curation
 from curation.tables import LINKS, rows_read
 from curation.term_edits import clean_tag
-from curation.working_copy import KINDS, CurationRefused, Desk, Ref
+from curation.working_copy import KINDS, CurationRefused, Ref, WorkingCopy
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import unstorable
 from search.engines.postgres import PostgresEngine
-from search.plan import build_plan
+from search.plan import resolve_query
 from search.query import QueryError, SearchQuery, Sort
 from search.run import Rows, run
 from text.formatting import legible
@@ -218,31 +218,31 @@ def filed_under(memory_ids: Collection[int]) -> set[int]:
 # --- the rows that a verb works on ------------------------------------------------------------------------------------
 
 
-def tree_desk() -> Desk:
+def tree_desk() -> WorkingCopy:
     """The whole tree: a path is only right among all others."""
-    return Desk({"category": rows_read("category"), "former_path": rows_read("former_path")})
+    return WorkingCopy({"category": rows_read("category"), "former_path": rows_read("former_path")})
 
 
-def concepts_desk(ids: Iterable[int]) -> Desk:
+def concepts_desk(ids: Iterable[int]) -> WorkingCopy:
     """Some concepts, and those that name them."""
     condition = (
         "id = ANY(%(ids)s) OR broader_ids && %(ids)s::integer[] OR narrower_ids && %(ids)s::integer[]"
         " OR related_ids && %(ids)s::integer[]"
     )
-    return Desk({"concept": rows_read("concept", condition, {"ids": list(ids)})})
+    return WorkingCopy({"concept": rows_read("concept", condition, {"ids": list(ids)})})
 
 
-def entities_desk(ids: Iterable[int]) -> Desk:
+def entities_desk(ids: Iterable[int]) -> WorkingCopy:
     """Some entities, and the relationships that any of them is in."""
     parameters = {"ids": list(ids)}
     facts = rows_read("relationship", "source_id = ANY(%(ids)s) OR target_id = ANY(%(ids)s)", parameters)
-    return Desk({"entity": rows_read("entity", "id = ANY(%(ids)s)", parameters), "relationship": facts})
+    return WorkingCopy({"entity": rows_read("entity", "id = ANY(%(ids)s)", parameters), "relationship": facts})
 
 
-def tags_desk(tags: Iterable[str]) -> Desk:
+def tags_desk(tags: Iterable[str]) -> WorkingCopy:
     """The other names of some tags, and whatever any of them is another name of."""
     condition = "tag = ANY(%(tags)s) OR alias = ANY(%(tags)s)"
-    return Desk({"tag_alias": rows_read("tag_alias", condition, {"tags": list(tags)})})
+    return WorkingCopy({"tag_alias": rows_read("tag_alias", condition, {"tags": list(tags)})})
 
 
 def hierarchy() -> dict[int, set[int]]:
@@ -274,7 +274,7 @@ def query_read(text: str) -> SearchQuery:
 def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
     """All memories that a query matches, asked of the database itself: what is about to be changed is as it is now."""
     engine = PostgresEngine()
-    planned = build_plan(engine, query, viewer, datetime.now(UTC))
+    planned = resolve_query(engine, query, viewer, datetime.now(UTC))
     if planned.unknown:
         key, name = planned.unknown[0]
         raise CurationRefused(f"{key}: nothing is called “{name}”. Mend the query first.", "query")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from categories.details import joined_aliases
 from categories.paths import clean_name
-from curation.working_copy import CurationRefused, Desk, Relink, Row, references_follow
+from curation.working_copy import CurationRefused, Relink, Row, WorkingCopy, references_follow
 from memories.records import MAX_TAG, normalise_tag, slug_name
 
 CONCEPT_REFERENCES = ("broader_ids", "narrower_ids", "related_ids")
@@ -15,7 +15,7 @@ MAX_NAME = {"concept": 300, "entity": 500}
 # --- concepts and entities ------------------------------------------------------------------------------------------
 
 
-def term_rename(desk: Desk, kind: str, term_id: int, name: str) -> None:
+def term_rename(desk: WorkingCopy, kind: str, term_id: int, name: str) -> None:
     """Give a concept or an entity another name; the old one is an alias."""
     row = desk.table(kind)[term_id]
     new = clean_term_name(kind, name)
@@ -28,7 +28,7 @@ def term_rename(desk: Desk, kind: str, term_id: int, name: str) -> None:
     desk.line("name", old, new, of=(kind, term_id))
 
 
-def term_split(desk: Desk, kind: str, term_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
+def term_split(desk: WorkingCopy, kind: str, term_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
     """Make another concept or entity of the same type, and link some of the memories to it instead. Of an entity come
     along the relationships that these memories alone bear out.
     """
@@ -48,7 +48,7 @@ def term_split(desk: Desk, kind: str, term_id: int, name: str, memory_ids: tuple
         _facts_split(desk, term_id, made, set(memory_ids))
 
 
-def _facts_split(desk: Desk, entity_id: int, made: int, memory_ids: set[int]) -> None:
+def _facts_split(desk: WorkingCopy, entity_id: int, made: int, memory_ids: set[int]) -> None:
     entities = desk.table("entity")
     for row in desk.table("relationship").values():
         if not row["evidence_ids"] or not memory_ids.issuperset(row["evidence_ids"]):
@@ -70,7 +70,7 @@ def clean_term_name(kind: str, name: str) -> str:
     return cleaned
 
 
-def _absorb(desk: Desk, kind: str, source_id: int, target_id: int) -> tuple[Row, Row]:
+def _absorb(desk: WorkingCopy, kind: str, source_id: int, target_id: int) -> tuple[Row, Row]:
     """What merging says of the two rows, whatever they are of."""
     rows = desk.table(kind)
     source, target = rows[source_id], rows[target_id]
@@ -96,12 +96,12 @@ def _absorb(desk: Desk, kind: str, source_id: int, target_id: int) -> tuple[Row,
     return source, target
 
 
-def _aliases(desk: Desk, kind: str, term_id: int) -> list[str]:
+def _aliases(desk: WorkingCopy, kind: str, term_id: int) -> list[str]:
     """As they stood."""
     return list((desk.was(kind, term_id) or {})["aliases"])
 
 
-def concept_merge(desk: Desk, source_id: int, target_id: int, broader: Mapping[int, Iterable[int]]) -> None:
+def concept_merge(desk: WorkingCopy, source_id: int, target_id: int, broader: Mapping[int, Iterable[int]]) -> None:
     """Merge a concept into another one. `broader` is the whole hierarchy: id -> the ids right above it."""
     source, target = _absorb(desk, "concept", source_id, target_id)
     target["concept_type"] = target["concept_type"] or source["concept_type"]
@@ -118,7 +118,7 @@ def concept_merge(desk: Desk, source_id: int, target_id: int, broader: Mapping[i
         )
 
 
-def entity_merge(desk: Desk, source_id: int, target_id: int) -> None:
+def entity_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
     """Merge an entity into another one. Its relationships follow; one with itself ends, and repeats become one."""
     source, target = _absorb(desk, "entity", source_id, target_id)
     rows = desk.table("relationship")
@@ -158,7 +158,7 @@ def _fact_join(kept: Row, gone: Row) -> None:
 
 
 def concepts_relate(
-    desk: Desk, first_id: int, how: str, other_id: int, *, remove: bool, broader: Mapping[int, Iterable[int]]
+    desk: WorkingCopy, first_id: int, how: str, other_id: int, *, remove: bool, broader: Mapping[int, Iterable[int]]
 ) -> None:
     """Say that another concept is broader or narrower than one, or related to it; or no longer."""
     rows = desk.table("concept")
@@ -215,7 +215,7 @@ def _contracted(broader: Mapping[int, Iterable[int]], source_id: int, target_id:
 
 
 def relationship_add(
-    desk: Desk, source_id: int, relationship_type: str, target_id: int, *, fact: str, evidence_ids: Iterable[int]
+    desk: WorkingCopy, source_id: int, relationship_type: str, target_id: int, *, fact: str, evidence_ids: Iterable[int]
 ) -> None:
     """State a fact between two entities, which is not stated yet."""
     entities, rows = desk.table("entity"), desk.table("relationship")
@@ -241,7 +241,7 @@ def relationship_add(
     _stated(desk, "Stated", source_id, kind, target_id)
 
 
-def relationship_remove(desk: Desk, source_id: int, relationship_type: str, target_id: int) -> None:
+def relationship_remove(desk: WorkingCopy, source_id: int, relationship_type: str, target_id: int) -> None:
     """Take a fact between two entities back."""
     rows = desk.table("relationship")
     kind = slug_name(relationship_type)
@@ -258,7 +258,7 @@ def _key(row: Row) -> tuple[int, str, int]:
     return row["source_id"], row["relationship_type"], row["target_id"]
 
 
-def _stated(desk: Desk, verb: str, source_id: int, kind: str, target_id: int) -> None:
+def _stated(desk: WorkingCopy, verb: str, source_id: int, kind: str, target_id: int) -> None:
     entities = desk.table("entity")
     sentence = f"{entities[source_id]['name']} {kind} {entities[target_id]['name']}"
     desk.title = f"{verb}: {sentence}"
@@ -269,7 +269,7 @@ def _stated(desk: Desk, verb: str, source_id: int, kind: str, target_id: int) ->
 # --- tags -----------------------------------------------------------------------------------------------------------
 
 
-def tag_merge(desk: Desk, source: str, target: str) -> None:
+def tag_merge(desk: WorkingCopy, source: str, target: str) -> None:
     """Give all memories with a tag another one instead; the tag is an alias of it from now on."""
     if source == target:
         raise CurationRefused(f"{source} cannot be merged into itself.", "target")
@@ -278,7 +278,7 @@ def tag_merge(desk: Desk, source: str, target: str) -> None:
     desk.line("merges into", source, target, of=("tag", source))
 
 
-def tag_rename(desk: Desk, old: str, new: str) -> None:
+def tag_rename(desk: WorkingCopy, old: str, new: str) -> None:
     """Give a tag another name, which nothing else is called by."""
     if old == new:
         raise CurationRefused(f"It is called “{new}” already.", "name")
@@ -288,7 +288,7 @@ def tag_rename(desk: Desk, old: str, new: str) -> None:
     desk.line("name", old, new, of=("tag", old))
 
 
-def tag_split(desk: Desk, tag: str, name: str, memory_ids: tuple[int, ...]) -> None:
+def tag_split(desk: WorkingCopy, tag: str, name: str, memory_ids: tuple[int, ...]) -> None:
     """Give some of a tag's memories a new tag instead."""
     desk.relinks.append(Relink("tag", (tag,), name, memory_ids))
     desk.title = f"Split {name} off the tag {tag}"
@@ -296,7 +296,7 @@ def tag_split(desk: Desk, tag: str, name: str, memory_ids: tuple[int, ...]) -> N
     desk.line("new tag", "", name)
 
 
-def tag_aliases_set(desk: Desk, tag: str, add: Iterable[str], remove: Iterable[str]) -> None:
+def tag_aliases_set(desk: WorkingCopy, tag: str, add: Iterable[str], remove: Iterable[str]) -> None:
     """Say by what other names a tag is known, or no longer."""
     rows = desk.table("tag_alias")
     known = {row["alias"]: row for row in rows.values()}
@@ -326,7 +326,7 @@ def clean_tag(text: str, field: str = "name") -> str:
     return tag
 
 
-def _tag_follow(desk: Desk, old: str, new: str) -> None:
+def _tag_follow(desk: WorkingCopy, old: str, new: str) -> None:
     """Memories, and whatever was another name of the old tag, come to the new one."""
     rows = desk.table("tag_alias")
     for row in list(rows.values()):

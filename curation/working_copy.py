@@ -61,7 +61,7 @@ class Line:
 
 
 @dataclass
-class Desk:
+class WorkingCopy:
     """The copy, and what a verb has decided on top of what the rows say."""
 
     rows: dict[str, dict[int, Row]]
@@ -120,7 +120,7 @@ def replaced_ids(ids: Iterable[int], gone: Mapping[int, int], own_id: int) -> li
     return sorted({gone.get(one, one) for one in ids} - {own_id})
 
 
-def references_follow(desk: Desk, table: str, columns: Iterable[str]) -> None:
+def references_follow(desk: WorkingCopy, table: str, columns: Iterable[str]) -> None:
     """Rows that named what went name what took its place. What nothing happened to stays as it was written."""
     for row in desk.table(table).values():
         for column in columns:

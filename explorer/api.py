@@ -246,17 +246,17 @@ def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
 def _why(hit: Hit, result: SearchResult) -> HitWhy:
     why = hit.why
     return HitWhy(
-        word_rank=why.word_rank,
+        keyword_rank=why.keyword_rank,
         word_score=why.word_score,
-        meaning_rank=why.meaning_rank,
+        semantic_rank=why.semantic_rank,
         similarity=why.similarity,
-        reread_rank=why.reread_rank,
-        reread_score=why.reread_score,
+        cross_encoder_rank=why.cross_encoder_rank,
+        cross_encoder_score=why.cross_encoder_score,
         relevance=why.relevance,
         traits=RankTraits.model_validate(why.traits, from_attributes=True) if why.traits else None,
         parts=RankParts.model_validate(why.parts, from_attributes=True) if why.parts else None,
         found={found.field: list(found.words) for found in hit.found},
-        reasons=[WhyReason(label=r.label, text=r.text) for r in explain(hit, result.query, result.least_similarity)],
+        reasons=[WhyReason(label=r.label, text=r.text) for r in explain(hit, result.query, result.min_similarity)],
     )
 
 

@@ -93,7 +93,7 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
         more_tags=max(0, len(hit.tags) - _TAGS_SHOWN),
         state="" if hit.state == "active" else hit.state,
         pinned=hit.pinned,
-        why=explain(hit, query, result.least_similarity),
+        why=explain(hit, query, result.min_similarity),
         similar_to=Link(f"#{like}", memory_url(like, query)) if (like := hit.why.similar_to) is not None else None,
     )
 

@@ -11,11 +11,11 @@ from typing import Self
 
 from access.viewer import Viewer
 from categories.vocabulary_cache import Node
-from explorer.visible_tree import Child, Described, Looking, look
-from search.category_counts import Numbers
-from search.engines import answered
+from explorer.visible_tree import Child, Described, VisibleTree, look
+from search.category_counts import Totals
+from search.engines import with_engine
 from search.engines.base import Engine, FacetRequest
-from search.plan import build_plan
+from search.plan import resolve_query
 from search.query import Interval, SearchQuery
 from search.result import SearchWarning
 from search.run import engine_notices
@@ -87,7 +87,7 @@ class Browsed:
     request: BrowseRequest
     node: Described | None
     lineage: tuple[Node, ...]
-    numbers: Numbers
+    numbers: Totals
     own: int
     children: tuple[Child, ...]
     children_total: int
@@ -104,7 +104,7 @@ def browse(name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer
     """The browser at a category, or above all of them where there is no name. Raises CategoryNotFoundError."""
     # How its results were to be ordered and paged says nothing here.
     query = query.without("category").but(sort=None, page_size=25, subcategories=True, bucket=Interval.AUTO)
-    return answered(lambda engine: _browse(engine, name, request, query, viewer), viewer)
+    return with_engine(lambda engine: _browse(engine, name, request, query, viewer), viewer)
 
 
 def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> Browsed:
@@ -126,7 +126,7 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             request=request,
             node=looking.described(node) if node else None,
             lineage=lineage,
-            numbers=here.numbers if here else Numbers(),
+            numbers=here.numbers if here else Totals(),
             own=here.own if here else 0,
             children=tuple(children[:MOST_ROWS]),
             children_total=len(children),
@@ -145,7 +145,7 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
 class _Counted:
     """The numbers that are shown: those of all memories, or of the memories that match a query."""
 
-    looking: Looking
+    looking: VisibleTree
     matching: dict[int, tuple[int, int]] | None
 
     def child(self, node: Node) -> Child:
@@ -153,7 +153,7 @@ class _Counted:
         if self.matching is None:
             return child
         memories, own = self.matching.get(node.id, (0, 0))
-        return replace(child, numbers=Numbers(memories), own=own)
+        return replace(child, numbers=Totals(memories), own=own)
 
     def children(self, category_id: int | None, kept: int | None = None) -> list[Child]:
         """By name. Under a query those that nothing in matches are left out, but for one."""
@@ -165,10 +165,10 @@ class _Counted:
         return [child for child in found if child.numbers.memories or child.node.id == kept]
 
 
-def _counted(looking: Looking, query: SearchQuery) -> _Counted:
+def _counted(looking: VisibleTree, query: SearchQuery) -> _Counted:
     if not (query.text or query.selections() or query.has_dates):
         return _Counted(looking, None)
-    planned = build_plan(looking.engine, query, looking.viewer, datetime.now(UTC))
+    planned = resolve_query(looking.engine, query, looking.viewer, datetime.now(UTC))
     counts = looking.engine.counts(
         planned.plan, [FacetRequest("category")], zone=planned.zone, now=planned.now, days=False
     )
@@ -211,7 +211,7 @@ def _listed(counted: _Counted, request: BrowseRequest) -> list[Child]:
     return []
 
 
-def _indicators(looking: Looking) -> Indicators:
+def _indicators(looking: VisibleTree) -> Indicators:
     sorts = _sorts(looking)
     return Indicators(
         categories=sum(1 for pk in looking.tree.nodes if looking.sees(pk)),
@@ -223,7 +223,7 @@ def _indicators(looking: Looking) -> Indicators:
     )
 
 
-def _sorts(looking: Looking) -> dict[str, set[int]]:
+def _sorts(looking: VisibleTree) -> dict[str, set[int]]:
     """The nodes that may be worth a look: leaves of one memory, nodes that hold very many, and those that hold none."""
     figures = looking.figures
     most = max(_LARGE, _LARGE_SHARE * figures.shown_total())

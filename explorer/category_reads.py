@@ -18,9 +18,9 @@ from access.viewer import Viewer
 from categories.queries import Term
 from categories.vocabulary_cache import Node, Tree
 from explorer.category_requests import MOST_LISTED, CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.visible_tree import Child, Described, Looking, ambiguous, look
-from search.category_counts import ConceptCounts, Figures, Numbers
-from search.engines import answered
+from explorer.visible_tree import Child, Described, VisibleTree, ambiguous, look
+from search.category_counts import CategoryCounts, ConceptCounts, Totals
+from search.engines import with_engine
 from search.engines.array_files import Array, Mask
 from search.engines.base import Engine, Ids
 from search.result import SearchWarning
@@ -56,7 +56,7 @@ class Passage:
     density: float
 
 
-def passages_of(looking: Looking, slots: Array, limit: int) -> tuple[Passage, ...]:
+def passages_of(looking: VisibleTree, slots: Array, limit: int) -> tuple[Passage, ...]:
     """The first chunks of the newest of some memories that have any."""
     figures = looking.figures
     ids = figures.filing.newest(slots[figures.chunks_at[slots] > 0], limit).tolist()
@@ -163,7 +163,7 @@ class CategoryOverview:
     """
 
     category: Described
-    numbers: Numbers
+    numbers: Totals
     own: int
     with_below: int
     children: tuple[Child, ...]
@@ -182,7 +182,7 @@ class ConceptList:
     """The concepts in a category; with `message` where there is something to know about them being few."""
 
     category: Described
-    numbers: Numbers
+    numbers: Totals
     concepts: tuple[ConceptFigures, ...]
     message: str
     others: tuple[str, ...]
@@ -197,7 +197,7 @@ class ConceptList:
 
 def category_overview(request: CategoryRequest, viewer: Viewer) -> CategoryOverview:
     """A category by name: its numbers, newest memories, most frequent concepts. Raises CategoryNotFoundError."""
-    return answered(lambda engine: _overview(engine, request, viewer), viewer)
+    return with_engine(lambda engine: _overview(engine, request, viewer), viewer)
 
 
 def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> CategoryOverview:
@@ -236,7 +236,7 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
 
 def concepts_in(request: ConceptListRequest, viewer: Viewer) -> ConceptList:
     """The concepts that the memories of a category have. Raises CategoryNotFoundError."""
-    return answered(lambda engine: _concepts_in(engine, request, viewer), viewer)
+    return with_engine(lambda engine: _concepts_in(engine, request, viewer), viewer)
 
 
 def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) -> ConceptList:
@@ -258,7 +258,7 @@ def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) ->
         )
 
 
-def _message(numbers: Numbers, with_below: int) -> str:
+def _message(numbers: Totals, with_below: int) -> str:
     if numbers.memories:
         return ""
     if with_below:
@@ -286,7 +286,7 @@ class _Row(NamedTuple):
     head: str
 
 
-def documents_of(looking: Looking, ids: Ids) -> tuple[Document, ...]:
+def documents_of(looking: VisibleTree, ids: Ids) -> tuple[Document, ...]:
     """Memories by id, in that order: a statement for them, and the names of their concepts."""
     if not len(ids):
         return ()
@@ -302,7 +302,7 @@ def documents_of(looking: Looking, ids: Ids) -> tuple[Document, ...]:
     return tuple(_document(rows[pk], looking, terms, chunks[pk]) for pk in ids.tolist() if pk in rows)
 
 
-def _document(row: _Row, looking: Looking, terms: dict[int, Term], chunks: int) -> Document:
+def _document(row: _Row, looking: VisibleTree, terms: dict[int, Term], chunks: int) -> Document:
     text = row.summary or plain_text(row.head)
     return Document(
         id=row.id,
@@ -319,7 +319,7 @@ def _document(row: _Row, looking: Looking, terms: dict[int, Term], chunks: int) 
     )
 
 
-def _concepts(looking: Looking, counted: ConceptCounts, sort_by: str, limit: int) -> tuple[ConceptFigures, ...]:
+def _concepts(looking: VisibleTree, counted: ConceptCounts, sort_by: str, limit: int) -> tuple[ConceptFigures, ...]:
     """The first of some concepts in an order, each with how often it is there."""
     if not len(counted.ids):
         return ()
@@ -353,7 +353,7 @@ def _concepts(looking: Looking, counted: ConceptCounts, sort_by: str, limit: int
     )
 
 
-def _related(looking: Looking, rows: Sequence[Sequence[Any]]) -> Callable[[Sequence[int]], tuple[str, ...]]:
+def _related(looking: VisibleTree, rows: Sequence[Sequence[Any]]) -> Callable[[Sequence[int]], tuple[str, ...]]:
     """Gives the names of related concepts, of those that may be seen."""
     asked = {pk for row in rows for pk in row[4] if looking.sees_concept(pk)}
     terms = looking.names.concept_terms(asked) if asked else {}
@@ -366,7 +366,7 @@ class Listed:
 
     node: Node
     related: tuple[str, ...]
-    numbers: Numbers
+    numbers: Totals
     own: int
     parent: str | None = None
     children: tuple[str, ...] = ()
@@ -376,7 +376,7 @@ class Listed:
 class Aggregate:
     """All that a list is of, whether it is shown or not. A memory in several of the categories counts once."""
 
-    numbers: Numbers
+    numbers: Totals
     average_memories: float = 0.0
     average_chunks: float = 0.0
     most: str | None = None
@@ -394,7 +394,7 @@ class CategoryList:
 
 def category_list(request: CategoryListRequest, viewer: Viewer) -> CategoryList:
     """Categories with their numbers, and what all of them come to."""
-    return answered(lambda engine: _list(engine, request, viewer), viewer)
+    return with_engine(lambda engine: _list(engine, request, viewer), viewer)
 
 
 def _list(engine: Engine, request: CategoryListRequest, viewer: Viewer) -> CategoryList:
@@ -436,7 +436,7 @@ def _wanted(tree: Tree, part: str) -> Array:
     return np.fromiter((wanted in text for text in texts), np.bool_, len(texts))
 
 
-def _order(tree: Tree, figures: Figures, chosen: Array, codes: Array, sort_by: str) -> Array:
+def _order(tree: Tree, figures: CategoryCounts, chosen: Array, codes: Array, sort_by: str) -> Array:
     """Places in the order asked for; what is equal by path, which is the order of the tree."""
     if sort_by == "name":
         return np.argsort(tree.name_ranks[chosen])
@@ -444,7 +444,7 @@ def _order(tree: Tree, figures: Figures, chosen: Array, codes: Array, sort_by: s
     return np.argsort(-by[codes], kind="stable")
 
 
-def _listed(looking: Looking, node: Node, with_place: bool) -> Listed:
+def _listed(looking: VisibleTree, node: Node, with_place: bool) -> Listed:
     tree, figures = looking.tree, looking.figures
     listed = Listed(node, looking.related(node), figures.numbers(node.id), figures.own_memories(node.id))
     if not with_place:
@@ -454,11 +454,11 @@ def _listed(looking: Looking, node: Node, with_place: bool) -> Listed:
     return replace(listed, parent=parent.path if parent else None, children=tuple(child.path for child in children))
 
 
-def _aggregate(looking: Looking, wanted: Mask, codes: Array) -> Aggregate:
+def _aggregate(looking: VisibleTree, wanted: Mask, codes: Array) -> Aggregate:
     tree, figures = looking.tree, looking.figures
     places = np.flatnonzero(wanted)
     if not len(places):
-        return Aggregate(Numbers())
+        return Aggregate(Totals())
     memories, chunks = figures.memories[codes[places]], figures.chunk_totals[codes[places]]
     return Aggregate(
         # What is in a category is in those above it too: only the uppermost need be looked through.

@@ -42,12 +42,14 @@ class WhyReason(BaseModel):
 class HitWhy(BaseModel):
     """Why a memory is among the results and where it stands. Ranks begin with 1."""
 
-    word_rank: int | None = Field(description="Null where it has none of the words, or they were not ranked by.")
+    keyword_rank: int | None = Field(description="Null where it has none of the words, or they were not ranked by.")
     word_score: float | None
-    meaning_rank: int | None
+    semantic_rank: int | None
     similarity: float | None = Field(description="To the text; null where the memory is not embedded yet.")
-    reread_rank: int | None = Field(description="By the cross-encoder; null where none is set, or it did not read it.")
-    reread_score: float | None
+    cross_encoder_rank: int | None = Field(
+        description="By the cross-encoder; null where none is set, or it did not read it."
+    )
+    cross_encoder_score: float | None
     relevance: float | None = Field(
         description="By words and meaning, or words alone where it has no vector, from 0 to 1; or the second reading."
     )

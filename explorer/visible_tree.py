@@ -7,9 +7,9 @@ import numpy as np
 
 from access.viewer import Viewer
 from categories.names import Names, names_at
-from categories.revision import Moment, moment_now
+from categories.revision import DataRevision, data_revision
 from categories.vocabulary_cache import Node, Tree, similar_paths, tree_at
-from search.category_counts import Figures, Numbers, figures_at
+from search.category_counts import CategoryCounts, Totals, figures_at
 from search.engines.array_files import Array, Mask
 from search.engines.base import Engine
 from search.result import SearchWarning
@@ -41,20 +41,20 @@ class Child:
     """A child of a category, and what there is in it and below it."""
 
     node: Node
-    numbers: Numbers
+    numbers: Totals
     own: int = 0
     has_children: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class VisibleTree:
     """What one viewer may know of at one moment."""
 
     engine: Engine
     viewer: Viewer
-    moment: Moment
+    moment: DataRevision
     tree: Tree
-    figures: Figures
+    figures: CategoryCounts
     names: Names
 
     def seen(self, codes: Array) -> Mask:
@@ -93,11 +93,11 @@ class Looking:
         return Child(node, figures.numbers(node.id), figures.own_memories(node.id), has_children)
 
 
-def look(engine: Engine, viewer: Viewer) -> Looking:
+def look(engine: Engine, viewer: Viewer) -> VisibleTree:
     """To be called within a snapshot, as all that follows from it."""
-    moment = moment_now()
+    moment = data_revision()
     figures = figures_at(moment, engine.filing(), viewer.project_ids)
-    return Looking(engine, viewer, moment, tree_at(moment), figures, names_at(moment))
+    return VisibleTree(engine, viewer, moment, tree_at(moment), figures, names_at(moment))
 
 
 def ambiguous(node: Node, others: Sequence[str]) -> tuple[SearchWarning, ...]:

@@ -6,10 +6,10 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any
 
-from memories.snapshot import MemoryImage, Ref
+from memories.snapshot import MemorySnapshot, Ref
 
 LINKED = ("categories", "concepts", "entities", "links")
-SCALARS = tuple(field.name for field in fields(MemoryImage) if field.name not in LINKED)
+SCALARS = tuple(field.name for field in fields(MemorySnapshot) if field.name not in LINKED)
 _SCALAR_VALUES = attrgetter(*SCALARS)
 # By the kind of link: its table, what it points to, and the facet column of the memories.
 LINK_TABLES = {
@@ -23,7 +23,7 @@ _NULL = "\\N"
 _COPY_LINKS = "COPY memories_memorylink (memory_id, ordinal, rel, target, url, target_memory_id) FROM STDIN"
 
 
-def link_columns(image: MemoryImage, lineages: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+def link_columns(image: MemorySnapshot, lineages: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
     """The facet columns: sorted, each id once."""
     return {
         "category_ids": sorted({ref.id for ref in image.categories}),
@@ -37,7 +37,7 @@ def link_columns(image: MemoryImage, lineages: Mapping[int, tuple[int, ...]]) ->
 class InsertBlock:
     """New memories as lines of COPY, one each, with what the lines were made of."""
 
-    images: list[MemoryImage]
+    images: list[MemorySnapshot]
     terms: Sequence[str]
     hashes: Sequence[str]
     """Of their contents."""
@@ -49,7 +49,7 @@ class InsertBlock:
 
 
 def insert_block(
-    images: Sequence[MemoryImage],
+    images: Sequence[MemorySnapshot],
     terms: Sequence[str],
     hashes: Sequence[str],
     lineages: Mapping[int, tuple[int, ...]],
@@ -67,7 +67,7 @@ def insert_block(
 
 
 def copy_lines(
-    images: Sequence[MemoryImage],
+    images: Sequence[MemorySnapshot],
     terms: Sequence[str],
     hashes: Sequence[str],
     columns: Sequence[Mapping[str, list[int]]],
@@ -130,7 +130,7 @@ def refs_copy(cursor: Any, kind: str, lines: str) -> None:
         copy.write(lines)
 
 
-def links_copy(cursor: Any, images: Sequence[MemoryImage], targets: Mapping[tuple[int, str], int]) -> None:
+def links_copy(cursor: Any, images: Sequence[MemorySnapshot], targets: Mapping[tuple[int, str], int]) -> None:
     rows = [
         (image.id, ordinal, link.rel, link.target, link.url, targets.get((image.project_id, link.target)))
         for image in images

@@ -13,7 +13,7 @@ _MANY = 100
 
 
 @contextmanager
-def references_proven(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None = None) -> Iterator[None]:
+def lock_references(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None = None) -> Iterator[None]:
     """Prove the references of many new memories at once, so that Postgres need not look each of them up again.
     `proven` are those that this transaction has proven already, by table; what comes is added.
 

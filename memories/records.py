@@ -198,7 +198,7 @@ Line500 = Annotated[str, _line(500)]
 Slug100 = Annotated[str, _slug(100)]
 Text = Annotated[str, _block(MAX_SUMMARY)]
 Url = Annotated[str, _line(MAX_URL)]
-Moment = Annotated[datetime | None, BeforeValidator(parse_moment)]
+Timestamp = Annotated[datetime | None, BeforeValidator(parse_moment)]
 Fraction = Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)]
 Weight = Annotated[float | None, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Aliases = Annotated[tuple[str, ...], _names(500, _whole_items)]
@@ -399,11 +399,11 @@ class MemoryRecord(Record):
     concepts: Annotated[tuple[ConceptName, ...], BeforeValidator(_concepts)] = ()
     entities: Annotated[tuple[EntityName, ...], BeforeValidator(_entities)] = ()
     links: Annotated[tuple[LinkName, ...], BeforeValidator(_whole_items)] = ()
-    created_at: Moment = None
-    updated_at: Moment = None
-    happened_at: Moment = None
-    valid_from: Moment = None
-    valid_to: Moment = None
+    created_at: Timestamp = None
+    updated_at: Timestamp = None
+    happened_at: Timestamp = None
+    valid_from: Timestamp = None
+    valid_to: Timestamp = None
     state: Annotated[State | None, BeforeValidator(_state)] = None
     superseded_by: Line500 = ""
     importance: Fraction = None

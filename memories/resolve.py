@@ -23,7 +23,7 @@ from categories.services import (
 )
 from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
-from memories.snapshot import MemoryImage, NamedLink, Ref
+from memories.snapshot import MemorySnapshot, NamedLink, Ref
 
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@\[\]]+)")
 
@@ -108,10 +108,10 @@ def record_image(
     raw: str,
     record_hash: str,
     title: str,
-) -> MemoryImage:
+) -> MemorySnapshot:
     """A new memory as it will be stored. All names of the record are in the vocabulary by now."""
     created_at = record.created_at or record.happened_at or now
-    return MemoryImage(
+    return MemorySnapshot(
         id=memory_id,
         project_id=project_id,
         memory_type=record.type,

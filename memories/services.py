@@ -28,7 +28,7 @@ from memories.resolve import (
     record_image,
     sessions_ensure,
 )
-from memories.snapshot import MemoryImage, NamedLink, Ref, content_hash_of
+from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.storage import (
     corpus_bump,
     dangling_links_resolve,
@@ -161,7 +161,7 @@ def _made_by(viewer: Viewer) -> MadeBy:
     return MadeBy.HUMAN if viewer.user_id is not None else MadeBy.IMPORT
 
 
-def _writable(memory_id: int, viewer: Viewer) -> MemoryImage:
+def _writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
     """The memory as it stands, locked until the end of the transaction."""
     vocabulary_share()
     if not visible_to(viewer).filter(pk=memory_id).exists():
@@ -175,7 +175,7 @@ def _writable(memory_id: int, viewer: Viewer) -> MemoryImage:
     return images_read([memory_id])[memory_id]
 
 
-def _store(before: MemoryImage, after: MemoryImage, verb: str, viewer: Viewer, note: str) -> Memory:
+def _store(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Viewer, note: str) -> Memory:
     """Write the change and its event. What changes nothing is no event."""
     if stored := images_update([(before, after)]):
         after = stored[0][1]
@@ -220,7 +220,7 @@ _PLAIN = {
 }
 
 
-def _changed(before: MemoryImage, changes: MemoryChanges, vocabulary: Vocabulary, viewer: Viewer) -> MemoryImage:
+def _changed(before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabulary, viewer: Viewer) -> MemorySnapshot:
     given = changes.model_fields_set
     project = Project.objects.get(pk=before.project_id)
     values: dict[str, Any] = {_PLAIN[name]: getattr(changes, name) for name in given & _PLAIN.keys()}
@@ -297,7 +297,7 @@ def _refuse_disorder(valid_from: datetime | None, valid_to: datetime | None) -> 
         raise ChangeRefused("valid_to", "is before valid_from; a memory is valid from the earlier to the later of them")
 
 
-def _without_successor(before: MemoryImage, values: dict[str, Any]) -> dict[str, Any]:
+def _without_successor(before: MemorySnapshot, values: dict[str, Any]) -> dict[str, Any]:
     """No successor any more, and no link by which one would come back."""
     links = values.get("links", before.links)
     return {
@@ -306,7 +306,7 @@ def _without_successor(before: MemoryImage, values: dict[str, Any]) -> dict[str,
     }
 
 
-def _successor(before: MemoryImage, changes: MemoryChanges, values: dict[str, Any]) -> dict[str, Any]:
+def _successor(before: MemorySnapshot, changes: MemoryChanges, values: dict[str, Any]) -> dict[str, Any]:
     cleared = _without_successor(before, values)
     if not changes.superseded_by:
         if before.state == Memory.State.SUPERSEDED and "state" not in values:

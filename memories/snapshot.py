@@ -26,7 +26,7 @@ class NamedLink:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryImage:
+class MemorySnapshot:
     """All that is stored of a memory, apart from what is derived from it. `raw` is JSON text."""
 
     id: int

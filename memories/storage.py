@@ -29,10 +29,10 @@ from memories.bulk_copy import (
     ref_lines,
     refs_copy,
 )
-from memories.foreign_keys import references_proven
+from memories.foreign_keys import lock_references
 from memories.models import Corpus, Memory, MemoryLink, Project
 from memories.records import SUPERSEDED_BY_REL
-from memories.snapshot import MemoryImage, NamedLink, Ref, content_hash_of
+from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.terms import MemoryText, memories_terms
 
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")
@@ -47,7 +47,7 @@ def memory_ids_draw(count: int) -> list[int]:
         return [int(row[0]) for row in cursor.fetchall()]
 
 
-def images_read(memory_ids: Iterable[int]) -> dict[int, MemoryImage]:
+def images_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
     """The memories as they are stored, by id, in five statements."""
     wanted = list(memory_ids)
     if not wanted:
@@ -69,7 +69,7 @@ def images_read(memory_ids: Iterable[int]) -> dict[int, MemoryImage]:
         .values_list("memory_id", "rel", "target", "url")
     ):
         links.setdefault(memory_id, []).append(NamedLink(rel, target, url))
-    images: dict[int, MemoryImage] = {}
+    images: dict[int, MemorySnapshot] = {}
     for stored in Memory.objects.filter(pk__in=wanted).values(*SCALARS):
         row: dict[str, Any] = dict(stored)
         memory_id = row["id"]
@@ -77,11 +77,11 @@ def images_read(memory_ids: Iterable[int]) -> dict[int, MemoryImage]:
         row["authors"] = tuple(row["authors"])
         row["raw"] = None if row["raw"] is None else json.dumps(row["raw"], ensure_ascii=False, sort_keys=True)
         row.update({kind: tuple(refs[kind].get(memory_id, ())) for kind in LINK_TABLES})
-        images[memory_id] = MemoryImage(**row, links=tuple(links.get(memory_id, ())))
+        images[memory_id] = MemorySnapshot(**row, links=tuple(links.get(memory_id, ())))
     return images
 
 
-def memory_text(image: MemoryImage, language: str) -> MemoryText:
+def memory_text(image: MemorySnapshot, language: str) -> MemoryText:
     """What of it is searched for words."""
     targets = tuple(link.target for link in image.links)
     return MemoryText(image.title, image.tags, image.summary, image.external_id, targets, image.content, language)
@@ -97,7 +97,7 @@ def images_insert(
     """Store new memories, their links, and the links that others had to them before they came.
 
     `of_batch`: they are not written down for the derived index one by one; whoever calls this does that at the end,
-    by `batch_write_down`. `proven` is for `references_proven`.
+    by `batch_write_down`. `proven` is for `lock_references`.
     """
     images, lines = block.images, block.lines
     targets = _targets_of(images)
@@ -105,7 +105,7 @@ def images_insert(
         if image.links and (linked := _superseded_by_link(image, targets)) is not image:
             images[at] = linked
             lines[at : at + 1] = copy_lines([linked], [block.terms[at]], [block.hashes[at]], [block.columns[at]])
-    with connection.cursor() as cursor, references_proven(cursor, block, proven):
+    with connection.cursor() as cursor, lock_references(cursor, block, proven):
         if of_batch:
             cursor.execute("SET LOCAL mnemoscope.batch = 'on'")
         with cursor.copy(COPY_MEMORIES) as copy:
@@ -124,7 +124,7 @@ def _column(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _targets_of(images: Sequence[MemoryImage]) -> dict[tuple[int, str], int]:
+def _targets_of(images: Sequence[MemorySnapshot]) -> dict[tuple[int, str], int]:
     """(project, target) -> the memory that links of these memories name, among themselves or stored before."""
     names = {(image.project_id, link.target) for image in images if image.links for link in image.links}
     found = targets_resolve(names)
@@ -160,7 +160,7 @@ def targets_resolve(names: Iterable[tuple[int, str]]) -> dict[tuple[int, str], i
     return found
 
 
-def _superseded_by_link(image: MemoryImage, targets: Mapping[tuple[int, str], int]) -> MemoryImage:
+def _superseded_by_link(image: MemorySnapshot, targets: Mapping[tuple[int, str], int]) -> MemorySnapshot:
     """The successor that a memory's record names, once it is known; a state that the record gives is kept."""
     if image.superseded_by_id is not None or image.raw is None:
         return image
@@ -216,7 +216,9 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
                 memory_audit(viewer, "supersede", before, after, batch_id=batch_id, note="Its successor arrived.")
 
 
-def images_update(changes: Sequence[tuple[MemoryImage, MemoryImage]]) -> list[tuple[MemoryImage, MemoryImage]]:
+def images_update(
+    changes: Sequence[tuple[MemorySnapshot, MemorySnapshot]],
+) -> list[tuple[MemorySnapshot, MemorySnapshot]]:
     """Store what differs between each memory's image before and after; gives back what was stored."""
     targets = _targets_of([after for before, after in changes if before.links != after.links])
     changes = [(before, _superseded_by_link(after, targets)) for before, after in changes]
@@ -274,7 +276,7 @@ _CASTS = {
 }
 
 
-def image_as_json(image: MemoryImage, names: Iterable[str]) -> dict[str, object]:
+def image_as_json(image: MemorySnapshot, names: Iterable[str]) -> dict[str, object]:
     """Some fields of an image as an event keeps them."""
     shown: dict[str, object] = {}
     for name in names:
@@ -291,7 +293,7 @@ def image_as_json(image: MemoryImage, names: Iterable[str]) -> dict[str, object]
     return shown
 
 
-def image_restored(image: MemoryImage, before: Mapping[str, Any]) -> MemoryImage:
+def image_restored(image: MemorySnapshot, before: Mapping[str, Any]) -> MemorySnapshot:
     """The image with the fields that an event kept put back."""
     values: dict[str, Any] = {}
     for name, value in before.items():
@@ -306,7 +308,7 @@ def image_restored(image: MemoryImage, before: Mapping[str, Any]) -> MemoryImage
     return replace(image, **values)
 
 
-def image_changes(before: MemoryImage, after: MemoryImage) -> list[str]:
+def image_changes(before: MemorySnapshot, after: MemorySnapshot) -> list[str]:
     """The names of the fields that differ."""
     return [name for name in (*SCALARS, *LINKED) if getattr(before, name) != getattr(after, name)]
 
@@ -314,8 +316,8 @@ def image_changes(before: MemoryImage, after: MemoryImage) -> list[str]:
 def memory_audit(
     viewer: Viewer,
     verb: str,
-    before: MemoryImage | None,
-    after: MemoryImage,
+    before: MemorySnapshot | None,
+    after: MemorySnapshot,
     *,
     batch_id: int | None = None,
     note: str = "",

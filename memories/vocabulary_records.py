@@ -15,7 +15,6 @@ from memories.records import (
     Fraction,
     Line200,
     Line300,
-    Moment,
     Record,
     RequiredCategoryPath,
     RequiredLine300,
@@ -23,6 +22,7 @@ from memories.records import (
     RequiredSlug100,
     Slug100,
     Text,
+    Timestamp,
     Weight,
 )
 from memories.validation import refuse, shown
@@ -82,8 +82,8 @@ class RelationshipRecord(Record):
     target: EntityName
     fact: Text = ""
     confidence: Fraction = None
-    valid_from: Moment = None
-    valid_to: Moment = None
+    valid_from: Timestamp = None
+    valid_to: Timestamp = None
     evidence: Aliases = ()
     project: Slug100 = ""
 

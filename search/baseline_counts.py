@@ -14,16 +14,16 @@ from threading import Lock
 from django.db import DataError
 
 from access.viewer import Viewer
-from search.engines import answered
+from search.engines import with_engine
 from search.engines.base import (
     BUCKET_DAYS,
     Counts,
     Engine,
+    EngineQuery,
     EngineTimeoutError,
     FacetCounts,
     FacetRequest,
     Filter,
-    Plan,
     Value,
     ValueCount,
 )
@@ -78,10 +78,10 @@ _cache: OrderedDict[_View, CorpusView] = OrderedDict()
 _lock = Lock()
 
 
-def corpus_plan(project_ids: tuple[int, ...] | None) -> Plan:
+def corpus_plan(project_ids: tuple[int, ...] | None) -> EngineQuery:
     """The plan of a query that asks for nothing."""
     states = Filter("state", include=tuple((state,) for state in DEFAULT_STATES))
-    return Plan(project_ids=project_ids, filters=(states,))
+    return EngineQuery(project_ids=project_ids, filters=(states,))
 
 
 def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinfo) -> CorpusView:
@@ -106,7 +106,9 @@ def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinf
     return known
 
 
-def corpus_answer(engine: Engine, plan: Plan, requests: Sequence[FacetRequest], zone: tzinfo, now: datetime) -> Counts:
+def corpus_answer(
+    engine: Engine, plan: EngineQuery, requests: Sequence[FacetRequest], zone: tzinfo, now: datetime
+) -> Counts:
     """What an engine would answer to the plan that asks for nothing. Only what the clock moves is counted now."""
     view = corpus_view(engine, plan.project_ids, zone)
     since = engine.totals([replace(plan, start=now - timedelta(days=days)) for days in BUCKET_DAYS])
@@ -117,7 +119,7 @@ def corpus_answer(engine: Engine, plan: Plan, requests: Sequence[FacetRequest], 
 
 def corpus_counts(viewer: Viewer) -> CorpusCounts:
     """The corpus' counts for a page to set beside those of a query."""
-    return answered(lambda engine: _corpus_counts(engine, viewer), viewer, waits=False)
+    return with_engine(lambda engine: _corpus_counts(engine, viewer), viewer, wait_for_index=False)
 
 
 def _corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:

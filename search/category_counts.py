@@ -14,11 +14,11 @@ from threading import Lock
 import numpy as np
 from django.db import connection
 
-from categories.revision import Moment
+from categories.revision import DataRevision
 from categories.vocabulary_cache import Tree
 from search.engines.array_files import Array, Mask
 from search.engines.base import Ids
-from search.engines.column_snapshot import Filing
+from search.engines.column_snapshot import ColumnSnapshot
 
 _KEPT_VIEWS = 16
 # For so many sets of categories it is kept what they come to together.
@@ -48,7 +48,7 @@ class Chunks:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class Totals:
     """What there is in some memories together: each is counted once."""
 
     memories: int = 0
@@ -66,10 +66,10 @@ class ConceptCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CategoryCounts:
     """The numbers of all categories for one viewer. The arrays have a place for each code of the filing."""
 
-    filing: Filing
+    filing: ColumnSnapshot
     chunks: Chunks
     within: Mask
     shown: Mask
@@ -84,7 +84,7 @@ class Figures:
     concepts: Array
     _kept: dict[str, Array] = field(default_factory=dict)
     _codes: dict[str, tuple[Tree, Array]] = field(default_factory=dict)
-    _together: dict[tuple[int, ...], Numbers] = field(default_factory=dict)
+    _together: dict[tuple[int, ...], Totals] = field(default_factory=dict)
 
     def code(self, category_id: int) -> int:
         """The place of a category in the arrays; 0 where no memory is in or below it."""
@@ -99,10 +99,10 @@ class Figures:
             kept = self._codes["codes"] = (tree, np.where(found < size, found, 0))
         return kept[1]
 
-    def numbers(self, category_id: int) -> Numbers:
+    def numbers(self, category_id: int) -> Totals:
         """What there is in a category and below it."""
         code = self.code(category_id)
-        return Numbers(*(int(of[code]) for of in (self.memories, self.chunk_totals, self.concepts)) if code else ())
+        return Totals(*(int(of[code]) for of in (self.memories, self.chunk_totals, self.concepts)) if code else ())
 
     def own_memories(self, category_id: int) -> int:
         return int(self.own[self.code(category_id)])
@@ -119,15 +119,15 @@ class Figures:
     def uncategorised(self) -> int:
         return len(self.filing.having("category", 0, self.shown))
 
-    def numbers_of(self, slots: Array) -> Numbers:
+    def numbers_of(self, slots: Array) -> Totals:
         codes, _ = self.filing.values("concept", slots)
-        return Numbers(len(slots), int(self.chunks_at[slots].sum()), _distinct(codes))
+        return Totals(len(slots), int(self.chunks_at[slots].sum()), _distinct(codes))
 
-    def numbers_with(self, slots: Array, counted: ConceptCounts) -> Numbers:
+    def numbers_with(self, slots: Array, counted: ConceptCounts) -> Totals:
         """The same, where the concepts are counted already."""
-        return Numbers(len(slots), int(self.chunks_at[slots].sum()), len(counted.ids))
+        return Totals(len(slots), int(self.chunks_at[slots].sum()), len(counted.ids))
 
-    def numbers_of_any(self, category_ids: Iterable[int]) -> Numbers:
+    def numbers_of_any(self, category_ids: Iterable[int]) -> Totals:
         """What there is in any of some categories and below them."""
         wanted = tuple(category_ids)
         if (known := self._together.get(wanted)) is None:
@@ -136,7 +136,7 @@ class Figures:
                 mask[self.slots(category_id, below=True)] = True
             some = self._count_concepts(mask)[1:] > 0
             memories, concepts = (int(np.count_nonzero(of)) for of in (mask, some))
-            known = Numbers(memories, int(self.chunks_at[mask].sum()), concepts)
+            known = Totals(memories, int(self.chunks_at[mask].sum()), concepts)
             if len(self._together) >= _KEPT_SETS:
                 self._together.clear()
             self._together[wanted] = known
@@ -176,10 +176,10 @@ class Figures:
 
 _lock = Lock()
 _chunks: Chunks | None = None
-_figures: OrderedDict[tuple[int, ...] | None, Figures] = OrderedDict()
+_figures: OrderedDict[tuple[int, ...] | None, CategoryCounts] = OrderedDict()
 
 
-def figures_at(moment: Moment, filing: Filing, project_ids: frozenset[int] | None) -> Figures:
+def figures_at(moment: DataRevision, filing: ColumnSnapshot, project_ids: frozenset[int] | None) -> CategoryCounts:
     """The numbers of all categories in some projects; None means every project."""
     chunks, is_shared = _chunks_at_moment(moment), moment.is_shared
     view = None if project_ids is None else tuple(sorted(project_ids))
@@ -210,7 +210,7 @@ def forget() -> None:
         _figures.clear()
 
 
-def _chunks_at_moment(moment: Moment) -> Chunks:
+def _chunks_at_moment(moment: DataRevision) -> Chunks:
     global _chunks
     key = (moment.database, moment.vectors, moment.model_id)
     known = _chunks
@@ -228,7 +228,9 @@ def _chunks_at_moment(moment: Moment) -> Chunks:
     return found
 
 
-def _counted(filing: Filing, chunks: Chunks, project_ids: frozenset[int] | None, before: Figures | None) -> Figures:
+def _counted(
+    filing: ColumnSnapshot, chunks: Chunks, project_ids: frozenset[int] | None, before: CategoryCounts | None
+) -> CategoryCounts:
     """All numbers; where they were counted before, only those that have changed since."""
     within = filing.within(project_ids)
     shown = filing.shown(within)
@@ -239,7 +241,7 @@ def _counted(filing: Filing, chunks: Chunks, project_ids: frozenset[int] | None,
     else:
         at = _chunks_at(filing, chunks, before)
         changed = _changed(filing, at, before)
-    found = Figures(
+    found = CategoryCounts(
         filing=filing,
         chunks=chunks,
         within=within,
@@ -257,14 +259,14 @@ def _counted(filing: Filing, chunks: Chunks, project_ids: frozenset[int] | None,
     return found
 
 
-def _chunks_at(filing: Filing, chunks: Chunks, before: Figures) -> Array:
+def _chunks_at(filing: ColumnSnapshot, chunks: Chunks, before: CategoryCounts) -> Array:
     if chunks is not before.chunks:
         return chunks.of(filing.take("id", np.arange(filing.slots)))
     new = np.arange(before.filing.slots, filing.slots)
     return np.concatenate([before.chunks_at, chunks.of(filing.take("id", new))])
 
 
-def _changed(filing: Filing, chunks_at: Array, before: Figures) -> Array:
+def _changed(filing: ColumnSnapshot, chunks_at: Array, before: CategoryCounts) -> Array:
     """The categories that a memory has come into, gone from, or got other chunks in."""
     slots = before.filing.slots
     gone = np.flatnonzero(before.filing.live & ~filing.live[:slots])
@@ -284,7 +286,7 @@ def _longer(before: Array | None, size: int, kind: type[np.generic] = np.int64) 
     return found
 
 
-def _count(figures: Figures, code: int, category_id: int) -> None:
+def _count(figures: CategoryCounts, code: int, category_id: int) -> None:
     """Count one category anew."""
     filing = figures.filing
     slots = filing.having("category", code, figures.within)

@@ -32,7 +32,7 @@ _RETRY_LOADING_SECONDS = 60.0
 _DIGITS = 4
 
 
-class NotReread(Exception):  # noqa: N818 - it reads as what happened
+class RerankUnavailable(Exception):  # noqa: N818 - it reads as what happened
     """There is no second reading now. `reason` is fit to be shown."""
 
     def __init__(self, reason: str) -> None:
@@ -59,13 +59,13 @@ class CrossEncoderReader:
 
 
 def load_reader(source: str) -> Reader:
-    """Load a model: a folder, or a name that sentence-transformers knows. Takes seconds. Raises NotReread."""
+    """Load a model: a folder, or a name that sentence-transformers knows. Takes seconds. Raises RerankUnavailable."""
     for package in ("torch", "sentence_transformers"):
         if find_spec(package) is None:
-            raise NotReread(f"{package.replace('_', '-')} is not installed")
+            raise RerankUnavailable(f"{package.replace('_', '-')} is not installed")
     folder = Path(source).expanduser()
     if source.startswith((".", "/", "~")) and not folder.is_dir():
-        raise NotReread(f"RERANK_MODEL={source} is no folder of this machine")
+        raise RerankUnavailable(f"RERANK_MODEL={source} is no folder of this machine")
     is_local = folder.is_dir()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if is_local:
@@ -78,11 +78,13 @@ def load_reader(source: str) -> Reader:
     as_it_is = Identity()
     model = CrossEncoder(str(folder) if is_local else source, local_files_only=is_local, activation_fn=as_it_is)
     if model.num_labels != 1:
-        raise NotReread(f"RERANK_MODEL={source} gives {model.num_labels} numbers for a passage, and one is needed")
+        raise RerankUnavailable(
+            f"RERANK_MODEL={source} gives {model.num_labels} numbers for a passage, and one is needed"
+        )
     return CrossEncoderReader(model)
 
 
-class Rereading:
+class CrossEncoder:
     """One model in this process, and what it said lately. Any thread may ask; one passage after the other is read."""
 
     def __init__(
@@ -99,13 +101,13 @@ class Rereading:
         self._failed: tuple[str, str, float] | None = None
 
     def scores(self, text: str, passages: Mapping[int, str]) -> dict[int, float]:
-        """How well each passage fits the text. Raises NotReread where it cannot be said, or not in time."""
+        """How well each passage fits the text. Raises RerankUnavailable where it cannot be said, or not in time."""
         source, reader = self._ready()
         digests = {pk: _digest(source, text, passage) for pk, passage in passages.items()}
         question = _digest(*sorted(digest.hex() for digest in digests.values()))
         with self._lock:
             if (failure := self._given_up.get(question)) and self._clock() < failure[1]:
-                raise NotReread(failure[0])
+                raise RerankUnavailable(failure[0])
             known = {digest: self._kept[digest] for digest in digests.values() if digest in self._kept}
             for digest in known:
                 self._kept.move_to_end(digest)
@@ -134,15 +136,15 @@ class Rereading:
             if self._reader is not None and self._reader[0] == source:
                 return self._reader
             if self._failed is not None and self._failed[0] == source and not self._loading:
-                raise NotReread(self._failed[1])
-        raise NotReread("it is still loading")
+                raise RerankUnavailable(self._failed[1])
+        raise RerankUnavailable("it is still loading")
 
     def _load_now(self, source: str) -> None:
         reason = ""
         try:
             reader = self._load(source)
             reader.scores("the first one takes longer", ["than those after it"])
-        except NotReread as error:
+        except RerankUnavailable as error:
             logger.warning("No second reading of results: %s", error)
             reason = error.reason
         except Exception as error:  # whatever a model's files, a download or the library itself may raise
@@ -174,7 +176,7 @@ class Rereading:
             self._given_up[question] = (reason, self._clock() + _GIVEN_UP_SECONDS)
             while len(self._given_up) > _KEPT_FAILURES:
                 self._given_up.popitem(last=False)
-        raise NotReread(reason)
+        raise RerankUnavailable(reason)
 
     def _read(
         self, reader: Reader, text: str, unread: Mapping[bytes, str], stop: threading.Event
@@ -202,11 +204,11 @@ def _digest(*parts: str) -> bytes:
     return hashlib.blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
-_rereading = Rereading()
+_rereading = CrossEncoder()
 
 
 def reread(text: str, passages: Mapping[int, str]) -> dict[int, float]:
-    """How well each passage fits the text, by the model that is set. Raises NotReread."""
+    """How well each passage fits the text, by the model that is set. Raises RerankUnavailable."""
     return _rereading.scores(text, passages)
 
 
@@ -215,8 +217,8 @@ def load_in_background() -> None:
     _rereading.load_soon()
 
 
-def forget(load: Callable[[str], Reader] = load_reader) -> Rereading:
+def forget(load: Callable[[str], Reader] = load_reader) -> CrossEncoder:
     """Begin anew, as a process does. For tests."""
     global _rereading
-    _rereading = Rereading(load)
+    _rereading = CrossEncoder(load)
     return _rereading

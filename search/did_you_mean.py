@@ -7,9 +7,9 @@ from dataclasses import replace
 from access.viewer import Viewer
 from categories.queries import ids_named
 from memories.queries import visible_to
-from search.engines.base import Engine, EngineTimeoutError, Filter, LanguageText, Plan, Value
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
 from search.facets import FACET
-from search.plan import Planned
+from search.plan import ResolvedQuery
 from search.query import SearchQuery, Sort
 from search.result import SearchWarning
 from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
@@ -24,7 +24,9 @@ _SCOPE = 20_000
 _LOOKED_AT = 5
 
 
-def spelling_warnings(engine: Engine, query: SearchQuery, planned: Planned, viewer: Viewer) -> list[SearchWarning]:
+def spelling_warnings(
+    engine: Engine, query: SearchQuery, planned: ResolvedQuery, viewer: Viewer
+) -> list[SearchWarning]:
     """The words of a query that no memory of the viewer has, whatever the filters, and what may have been meant."""
     try:
         unknown = list(_unknown(engine, query, planned, viewer))
@@ -47,12 +49,12 @@ def _corrected(text: str, unknown: Sequence[tuple[int, int, Sequence[str]]], cho
 
 
 def _unknown(
-    engine: Engine, query: SearchQuery, planned: Planned, viewer: Viewer
+    engine: Engine, query: SearchQuery, planned: ResolvedQuery, viewer: Viewer
 ) -> Iterator[tuple[int, int, Sequence[str]]]:
     """Where each such word stands, and words like it that there are, the likeliest first."""
     if not planned.plan.texts:
         return
-    visible = Plan(project_ids=planned.plan.project_ids)
+    visible = EngineQuery(project_ids=planned.plan.project_ids)
     language = planned.plan.texts[0].language
     looked_for = {pattern for text in planned.plan.texts for pattern in text.words.positive}
     for start, end in _words(query.text, language):
@@ -63,7 +65,7 @@ def _unknown(
         if engine.totals([replace(visible, texts=texts)])[0]:
             continue
         term = _pattern(typed, language).terms[0]
-        close = difflib.get_close_matches(term, engine.near_terms(visible, term), _SUGGESTIONS, _LIKENESS)
+        close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _LIKENESS)
         spelled = [_spelling(engine, visible, other, language, viewer) for other in close]
         yield start, end, list(dict.fromkeys(word for word in spelled if word))
 
@@ -84,7 +86,7 @@ def _having(word: str, text: LanguageText) -> LanguageText:
     return replace(text, words=TextQuery(required=(_pattern(word, text.language),)))
 
 
-def _spelling(engine: Engine, visible: Plan, term: str, language: str, viewer: Viewer) -> str:
+def _spelling(engine: Engine, visible: EngineQuery, term: str, language: str, viewer: Viewer) -> str:
     """A term as one of the newest memories that have it writes it; empty where none does."""
     having = LanguageText(language, None, TextQuery(required=(Pattern((term,)),)))
     found = engine.hits(replace(visible, texts=(having,)), Sort.NEWEST, limit=_LOOKED_AT, offset=0)
@@ -105,7 +107,7 @@ _MAX_NAME_WORDS = 6
 _TOLD = 3
 
 
-def name_warnings(engine: Engine, query: SearchQuery, planned: Planned, total: int) -> list[SearchWarning]:
+def name_warnings(engine: Engine, query: SearchQuery, planned: ResolvedQuery, total: int) -> list[SearchWarning]:
     """The filters that would find what the words do not, by which most is found first. `total` is of all that matches.
 
     Only what is found under the other filters is told, so that a name never tells of what the viewer may not see.
@@ -128,7 +130,7 @@ def name_warnings(engine: Engine, query: SearchQuery, planned: Planned, total: i
     ]
 
 
-def _has_no_words(engine: Engine, planned: Planned, total: int) -> bool:
+def _has_no_words(engine: Engine, planned: ResolvedQuery, total: int) -> bool:
     """Whether nothing of the match set was found by words."""
     plan = planned.plan
     if not plan.texts or plan.texts[0].words.is_empty:
@@ -138,7 +140,7 @@ def _has_no_words(engine: Engine, planned: Planned, total: int) -> bool:
     return total == 0
 
 
-def _meant(said: str, planned: Planned) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
+def _meant(said: str, planned: ResolvedQuery) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
     """What is called so: its facet, how a query says it, and how an engine does."""
     for project in planned.projects.values():
         if said.lower() in (project.slug, project.name.lower()):

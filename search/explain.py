@@ -23,8 +23,8 @@ def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, 
     reasons = [Reason("Words", _words(hit, query, least))]
     if least is not None:
         reasons.append(Reason("Meaning", _meaning(hit.why, least)))
-    if hit.why.reread_rank is not None:
-        read = f"{ordinal(hit.why.reread_rank)} by the cross-encoder, score {hit.why.reread_score:.2f}"
+    if hit.why.cross_encoder_rank is not None:
+        read = f"{ordinal(hit.why.cross_encoder_rank)} by the cross-encoder, score {hit.why.cross_encoder_score:.2f}"
         reasons.append(Reason("Read again", read))
     if query.order != Sort.RELEVANCE:
         reasons.append(Reason("Order", f"{query.order.value}: relevance does not count"))
@@ -39,9 +39,9 @@ def _words(hit: Hit, query: SearchQuery, least: float | None) -> str:
     found = listed([_place(one) for one in hit.found])
     if least is not None and query.mode == Mode.SEMANTIC:
         return f"{found or 'none of them'}; by meaning alone they do not count"
-    if hit.why.word_rank is not None:
+    if hit.why.keyword_rank is not None:
         # A link's target, an id, or the far end of a long text.
-        return f"{ordinal(hit.why.word_rank)} by words: {found or 'further on in its record'}"
+        return f"{ordinal(hit.why.keyword_rank)} by words: {found or 'further on in its record'}"
     return found or ("further on in its record" if least is None else "none of them, or further on in its record")
 
 
@@ -57,7 +57,7 @@ def _meaning(why: Ranked, least: float) -> str:
         return (
             f"similarity {why.similarity:.2f}, under the {least:.2f} that it takes to match: it is here for its words"
         )
-    rank = "" if why.meaning_rank is None else f"{ordinal(why.meaning_rank)} by meaning, "
+    rank = "" if why.semantic_rank is None else f"{ordinal(why.semantic_rank)} by meaning, "
     return f"{rank}similarity {why.similarity:.2f} (at least {least:.2f})"
 
 

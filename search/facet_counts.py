@@ -12,18 +12,18 @@ from search.baseline_counts import corpus_answer, corpus_plan, corpus_view
 from search.engines.base import (
     Counts,
     Engine,
+    EngineQuery,
     EngineTimeoutError,
     FacetCounts,
     FacetRequest,
     Filter,
-    Plan,
     Summary,
     Value,
     ValueCount,
 )
 from search.facets import FACET, FACETS, DateBuckets, Facet, FacetSpec, FacetValue, Kind
 from search.histogram import Histogram, build_histogram, build_hours, effective_interval, histogram_domain
-from search.plan import Planned, visible_ids
+from search.plan import ResolvedQuery, visible_ids
 from search.query import Interval, SearchQuery
 from text.formatting import local_time
 
@@ -45,7 +45,7 @@ class Counted:
     quick_ranges: DateBuckets | None = None
 
 
-def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_limit: int | None) -> Counted:
+def count_facets(engine: Engine, query: SearchQuery, planned: ResolvedQuery, facet_limit: int | None) -> Counted:
     """Count every facet. Where that fails or takes too long, the total alone, and why there is no more."""
     plan = planned.plan
     tree = _tree_candidates(planned) if facet_limit is None else []
@@ -80,7 +80,7 @@ def count_facets(engine: Engine, query: SearchQuery, planned: Planned, facet_lim
     return Counted(summary, tuple(facets), histogram, buckets, ranges)
 
 
-def _counts(engine: Engine, planned: Planned, requests: list[FacetRequest]) -> Counts:
+def _counts(engine: Engine, planned: ResolvedQuery, requests: list[FacetRequest]) -> Counts:
     """A query that asks for nothing is the corpus itself, and that is counted already.
 
     So is what the only facet with ticked values counts, because its own are left out.
@@ -97,7 +97,7 @@ def _counts(engine: Engine, planned: Planned, requests: list[FacetRequest]) -> C
     return replace(counts, facets=counts.facets | kept)
 
 
-def _counts_without(plan: Plan, key: str) -> Plan:
+def _counts_without(plan: EngineQuery, key: str) -> EngineQuery:
     """The plan whose match set a facet is counted over."""
     chosen = plan.filter(key)
     if chosen is None or chosen.narrows_own_counts or not chosen.includes or key == "state":
@@ -106,18 +106,18 @@ def _counts_without(plan: Plan, key: str) -> Plan:
     return plan.without_filter(key) if bare == Filter(key) else plan.with_filter(bare)
 
 
-def _unavailable(engine: Engine, plan: Plan, reason: str) -> Counted:
+def _unavailable(engine: Engine, plan: EngineQuery, reason: str) -> Counted:
     facets = tuple(Facet(spec.key, unavailable=reason) for spec in FACETS)
     return Counted(engine.summary(plan, no_values=False), facets, Histogram(unavailable=reason))
 
 
-def _chosen_values(plan: Plan, key: str) -> tuple[Value, ...]:
+def _chosen_values(plan: EngineQuery, key: str) -> tuple[Value, ...]:
     chosen = plan.filter(key)
     return tuple(value for group in (*chosen.include, *chosen.exclude) for value in group) if chosen else ()
 
 
 def _request(
-    spec: FacetSpec, plan: Plan, tree: list[TreeNode], kept: set[int], facet_limit: int | None
+    spec: FacetSpec, plan: EngineQuery, tree: list[TreeNode], kept: set[int], facet_limit: int | None
 ) -> FacetRequest:
     if spec.kind == Kind.TREE and facet_limit is None:
         return _tree_request(spec, tree, kept)
@@ -135,7 +135,7 @@ def _tree_request(spec: FacetSpec, tree: list[TreeNode], kept: set[int]) -> Face
     return FacetRequest(spec.key, only=tuple(node.id for node in tree), always=tuple(kept), groups=groups)
 
 
-def _known_values(engine: Engine, planned: Planned) -> dict[str, tuple[ValueCount, ...]]:
+def _known_values(engine: Engine, planned: ResolvedQuery) -> dict[str, tuple[ValueCount, ...]]:
     """The corpus' values of the facets that show zeros; none where the corpus takes too long to count."""
     try:
         view = corpus_view(engine, planned.plan.project_ids, planned.zone)
@@ -146,7 +146,7 @@ def _known_values(engine: Engine, planned: Planned) -> dict[str, tuple[ValueCoun
 
 
 def _sidebar_values(
-    spec: FacetSpec, counted: FacetCounts, planned: Planned, zeros: dict[str, tuple[ValueCount, ...]]
+    spec: FacetSpec, counted: FacetCounts, planned: ResolvedQuery, zeros: dict[str, tuple[ValueCount, ...]]
 ) -> tuple[ValueCount, ...]:
     """What a sidebar lists: the largest, what is chosen, and of the few known values those that count nothing here."""
     chosen = set(_chosen_values(planned.plan, spec.key))
@@ -157,7 +157,7 @@ def _sidebar_values(
     return (*values, *absent[: max(0, most - len(values))])
 
 
-def hidden_by_exclusions(engine: Engine, planned: Planned, total: int) -> dict[tuple[str, str], int]:
+def hidden_by_exclusions(engine: Engine, planned: ResolvedQuery, total: int) -> dict[tuple[str, str], int]:
     """How many memories each exclusion hides: what would come back without it."""
     variants = [
         (chosen.key, chosen.exclude[n], replace(chosen, exclude=chosen.exclude[:n] + chosen.exclude[n + 1 :]))
@@ -174,7 +174,7 @@ def hidden_by_exclusions(engine: Engine, planned: Planned, total: int) -> dict[t
 
 
 def build_facet(
-    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: Summary, planned: Planned
+    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: Summary, planned: ResolvedQuery
 ) -> Facet:
     chosen = planned.plan.filter(spec.key) or Filter(spec.key)
     return Facet(
@@ -188,7 +188,7 @@ def build_facet(
     )
 
 
-def value_terms(spec: FacetSpec, values: Sequence[Value], planned: Planned) -> dict[Value, Term]:
+def value_terms(spec: FacetSpec, values: Sequence[Value], planned: ResolvedQuery) -> dict[Value, Term]:
     """What an engine's values are called: in URLs, and to people."""
     match spec.kind:
         case Kind.PROJECT:
@@ -204,7 +204,7 @@ def value_terms(spec: FacetSpec, values: Sequence[Value], planned: Planned) -> d
 
 
 def value_rows(
-    spec: FacetSpec, counted: Sequence[ValueCount], planned: Planned, hides: dict[tuple[str, str], int]
+    spec: FacetSpec, counted: Sequence[ValueCount], planned: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> tuple[FacetValue, ...]:
     """Rows of a flat facet: what was counted, then what is chosen and counts nothing."""
     rows = counted_rows(spec, counted, planned, hides)
@@ -212,7 +212,7 @@ def value_rows(
 
 
 def counted_rows(
-    spec: FacetSpec, counted: Sequence[ValueCount], planned: Planned, hides: dict[tuple[str, str], int]
+    spec: FacetSpec, counted: Sequence[ValueCount], planned: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> tuple[FacetValue, ...]:
     """Rows of what was counted, in its order."""
     terms = value_terms(spec, [v.value for v in counted], planned)
@@ -223,7 +223,7 @@ def _value(
     spec: FacetSpec,
     term: Term,
     counted: ValueCount,
-    planned: Planned,
+    planned: ResolvedQuery,
     hides: dict[tuple[str, str], int],
     *,
     has_children: bool = False,
@@ -249,7 +249,7 @@ def _value(
 
 
 def _chosen_but_uncounted(
-    spec: FacetSpec, counted: set[Value], planned: Planned, hides: dict[tuple[str, str], int]
+    spec: FacetSpec, counted: set[Value], planned: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> list[FacetValue]:
     """What is chosen is listed always, zero or not, known or not."""
     missing = [v for v in _chosen_values(planned.plan, spec.key) if v not in counted]
@@ -261,13 +261,13 @@ def _chosen_but_uncounted(
     return rows
 
 
-def _tree_candidates(planned: Planned) -> list[TreeNode]:
+def _tree_candidates(planned: ResolvedQuery) -> list[TreeNode]:
     """Two levels of the tree, and on the way to what is chosen every level."""
     chosen = planned.chosen_categories
     return planned.names.tree(planned.names.ancestor_ids(chosen) | {node.id for node in chosen})
 
 
-def _kept_in_tree(tree: list[TreeNode], planned: Planned) -> set[int]:
+def _kept_in_tree(tree: list[TreeNode], planned: ResolvedQuery) -> set[int]:
     """What a tree shows whatever it counts: what is chosen, and all on the way to it."""
     below = [node.path for node in planned.chosen_categories]
     above = {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
@@ -279,7 +279,7 @@ def _tree_values(
     counted: FacetCounts,
     tree: list[TreeNode],
     kept: set[int],
-    planned: Planned,
+    planned: ResolvedQuery,
     hides: dict[tuple[str, str], int],
 ) -> tuple[FacetValue, ...]:
     """The sidebar's tree, parents before their children, the largest first among siblings."""
@@ -315,14 +315,14 @@ def _tree_values(
     return (*rows, *(FacetValue(name, name, 0, selected=True) for name in unknown))
 
 
-def mark_parents(engine: Engine, planned: Planned, rows: Iterable[FacetValue]) -> list[FacetValue]:
+def mark_parents(engine: Engine, planned: ResolvedQuery, rows: Iterable[FacetValue]) -> list[FacetValue]:
     """Rows of categories, with those marked below which the viewer has memories."""
     listed = list(rows)
     parents = _parents(engine, planned, [row.ref for row in listed if isinstance(row.ref, int)])
     return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
 
 
-def _parents(engine: Engine, planned: Planned, ids: Sequence[int]) -> set[int]:
+def _parents(engine: Engine, planned: ResolvedQuery, ids: Sequence[int]) -> set[int]:
     """Those of some categories below which the viewer has memories."""
     nodes = planned.names.children(ids)
     if planned.plan.project_ids is None:
@@ -333,7 +333,7 @@ def _parents(engine: Engine, planned: Planned, ids: Sequence[int]) -> set[int]:
     return {parent for parent, these in children.items() if not seen.isdisjoint(these)}
 
 
-def _histogram(engine: Engine, query: SearchQuery, planned: Planned, counts: Counts) -> Histogram:
+def _histogram(engine: Engine, query: SearchQuery, planned: ResolvedQuery, counts: Counts) -> Histogram:
     plan, zone = planned.plan, planned.zone
     first = local_time(plan.start, zone).date() if plan.start else None
     last = local_time(plan.end - timedelta(microseconds=1), zone).date() if plan.end else None

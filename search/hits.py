@@ -8,8 +8,8 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.queries import CategoryNode
-from search.engines.base import Plan
-from search.plan import Planned
+from search.engines.base import EngineQuery
+from search.plan import ResolvedQuery
 from search.ranking import Ranked
 from search.result import CategoryRef, Found, Hit, Rows
 from text.analysis import Pattern, fold
@@ -54,7 +54,7 @@ SELECT {", ".join(_Row._fields[:-1])}, left(content, %(scope)s) FROM memories_me
 WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s::bigint[]))"""
 
 
-def hydrate(found: list[Ranked], planned: Planned, viewer: Viewer, read: Rows = Rows.FULL) -> tuple[Hit, ...]:
+def load_hits(found: list[Ranked], planned: ResolvedQuery, viewer: Viewer, read: Rows = Rows.FULL) -> tuple[Hit, ...]:
     """Rows of a page in their order: one statement for memories, and the names of their categories.
 
     For an index the texts are not looked through: nothing is marked, and there are no snippets.
@@ -79,7 +79,7 @@ def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_Row]:
         return [_Row._make(row) for row in cursor.execute(_ROWS, asked, binary=True)]
 
 
-def _in_state(row: _Row, plan: Plan) -> bool:
+def _in_state(row: _Row, plan: EngineQuery) -> bool:
     """Whether its state is one that is asked for: an index may not know yet that it was deleted."""
     chosen = plan.filter("state")
     if chosen is None or not chosen.includes or chosen.no_value:
@@ -87,7 +87,7 @@ def _in_state(row: _Row, plan: Plan) -> bool:
     return any(row.state in group for group in chosen.include)
 
 
-def _hit(row: _Row, why: Ranked, planned: Planned, nodes: dict[int, CategoryNode], read: Rows) -> Hit:
+def _hit(row: _Row, why: Ranked, planned: ResolvedQuery, nodes: dict[int, CategoryNode], read: Rows) -> Hit:
     project = planned.projects[row.project_id]
     patterns = _patterns(planned.plan, row.project_id) if read == Rows.FULL else ()
     # What is asked for in the title is marked there alone.
@@ -138,7 +138,7 @@ def _words(text: str, spans: _Spans) -> tuple[str, ...]:
     return tuple(found.values())[:_WORDS_TOLD]
 
 
-def _patterns(plan: Plan, project_id: int) -> tuple[Pattern, ...]:
+def _patterns(plan: EngineQuery, project_id: int) -> tuple[Pattern, ...]:
     for text in plan.texts:
         if text.project_ids is None or project_id in text.project_ids:
             return text.words.positive

@@ -23,10 +23,19 @@ from categories.queries import (
     similar_names,
     tags_now,
 )
-from categories.revision import Moment, moment_beside
+from categories.revision import DataRevision, data_revision_with
 from memories.embedding.query import EmbedderNotReady, query_vector
 from memories.records import normalise_tag, slug_name
-from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Filter, LanguageText, Meaning, Plan, Value
+from search.engines.base import (
+    Engine,
+    EngineQuery,
+    EngineTimeoutError,
+    FacetRequest,
+    Filter,
+    LanguageText,
+    Value,
+    VectorQuery,
+)
 from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, Kind
 from search.query import Mode, SearchQuery
 from search.result import SearchWarning
@@ -45,14 +54,14 @@ class ProjectRow:
 
 
 @dataclass(slots=True)
-class Planned:
+class ResolvedQuery:
     """A plan, and what was learnt on the way to it."""
 
-    plan: Plan
+    plan: EngineQuery
     now: datetime
     zone: tzinfo
     projects: dict[int, ProjectRow]
-    moment: Moment
+    moment: DataRevision
     names: Names
     warnings: list[SearchWarning] = field(default_factory=list)
     # Chosen names that mean nothing, by facet.
@@ -70,16 +79,22 @@ class Planned:
     without_meaning: str = ""
 
 
-def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> Planned:
+def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> ResolvedQuery:
     """Resolve a query for a viewer: one statement for the projects and the revision that names are kept under, and a
     few for each vocabulary chosen from.
     """
     zone = query.zone(viewer.timezone)
-    moment, rows = moment_beside(_PROJECTS)
+    moment, rows = data_revision_with(_PROJECTS)
     projects = {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
     project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
-    planned = Planned(
-        Plan(project_ids=project_ids), now, zone, projects, moment, names_at(moment), said=plain_text_of(query.text)
+    planned = ResolvedQuery(
+        EngineQuery(project_ids=project_ids),
+        now,
+        zone,
+        projects,
+        moment,
+        names_at(moment),
+        said=plain_text_of(query.text),
     )
     start, end = query.period(zone, now)
     if start and end and start >= end:
@@ -90,7 +105,7 @@ def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime
         )
     if query.since and (query.date_from or query.date_to):
         planned.warnings.append(SearchWarning("from and to were given, so since was left out.", "since"))
-    planned.plan = Plan(
+    planned.plan = EngineQuery(
         project_ids=project_ids,
         texts=_texts(query, planned),
         meaning=_meaning(query, planned),
@@ -102,7 +117,7 @@ def build_plan(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime
     return planned
 
 
-def _texts(query: SearchQuery, planned: Planned) -> tuple[LanguageText, ...]:
+def _texts(query: SearchQuery, planned: ResolvedQuery) -> tuple[LanguageText, ...]:
     """The words analysed once for each language among the projects that the viewer sees.
 
     Of all of them, and not of the chosen ones: the project facet counts those that are not chosen too.
@@ -132,7 +147,7 @@ def _texts(query: SearchQuery, planned: Planned) -> tuple[LanguageText, ...]:
     return texts
 
 
-def _meaning(query: SearchQuery, planned: Planned) -> Meaning | None:
+def _meaning(query: SearchQuery, planned: ResolvedQuery) -> VectorQuery | None:
     """What the text means, where the query looks by meaning and the model is there; if it is not, why is told."""
     if not query.mode.looks_by_meaning or not planned.said:
         return None
@@ -145,7 +160,7 @@ def _meaning(query: SearchQuery, planned: Planned) -> Meaning | None:
             planned.warnings.append(SearchWarning(f"{reason}. These were found by words instead.", "mode"))
         return None
     least = found.min_similarity if query.min_similarity is None else query.min_similarity
-    return Meaning(
+    return VectorQuery(
         model_id=found.model_id,
         vector=found.vector.tobytes(),
         least=least,
@@ -154,7 +169,7 @@ def _meaning(query: SearchQuery, planned: Planned) -> Meaning | None:
     )
 
 
-def _filters(engine: Engine, query: SearchQuery, planned: Planned) -> Iterable[Filter]:
+def _filters(engine: Engine, query: SearchQuery, planned: ResolvedQuery) -> Iterable[Filter]:
     for spec in FACETS:
         chosen = query.selection(spec.key)
         include, exclude = chosen.include, chosen.exclude
@@ -180,7 +195,7 @@ def _filters(engine: Engine, query: SearchQuery, planned: Planned) -> Iterable[F
         )
 
 
-def _meanings(engine: Engine, key: str, names: tuple[str, ...], planned: Planned) -> dict[str, tuple[Value, ...]]:
+def _meanings(engine: Engine, key: str, names: tuple[str, ...], planned: ResolvedQuery) -> dict[str, tuple[Value, ...]]:
     """What each chosen name stands for in the engines."""
     match FACET[key].kind:
         case Kind.PROJECT:
@@ -224,7 +239,7 @@ _Named = TypeVar("_Named", CategoryNode, Term)
 
 
 def _open_to(
-    engine: Engine, planned: Planned, key: str, meanings: dict[str, tuple[_Named, ...]]
+    engine: Engine, planned: ResolvedQuery, key: str, meanings: dict[str, tuple[_Named, ...]]
 ) -> dict[str, tuple[_Named, ...]]:
     """What names mean to the viewer. Of what none of their memories has, not even the name is told."""
     seen = visible_ids(engine, planned.plan.project_ids, key, [one.id for meant in meanings.values() for one in meant])
@@ -237,15 +252,15 @@ def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, i
     asked = sorted(set(ids))
     if project_ids is None:
         return set(asked)
-    return {int(pk) for pk in engine.present(Plan(project_ids=project_ids), key, asked)}
+    return {int(pk) for pk in engine.present(EngineQuery(project_ids=project_ids), key, asked)}
 
 
-def explain_unknown(planned: Planned, engine: Engine, suspects: Iterable[tuple[str, str]]) -> list[SearchWarning]:
+def explain_unknown(planned: ResolvedQuery, engine: Engine, suspects: Iterable[tuple[str, str]]) -> list[SearchWarning]:
     """A warning for each chosen name that matches nothing, with what may have been meant.
 
     Suggestions are values that the viewer's own memories have: a number or a name never tells of anything else.
     """
-    visible = Plan(project_ids=planned.plan.project_ids)
+    visible = EngineQuery(project_ids=planned.plan.project_ids)
     warnings = []
     for key, name in suspects:
         try:
@@ -257,7 +272,7 @@ def explain_unknown(planned: Planned, engine: Engine, suspects: Iterable[tuple[s
     return warnings
 
 
-def _near_names(planned: Planned, engine: Engine, visible: Plan, key: str, name: str) -> list[str]:
+def _near_names(planned: ResolvedQuery, engine: Engine, visible: EngineQuery, key: str, name: str) -> list[str]:
     kind = FACET[key].kind
     if kind == Kind.PROJECT:
         return difflib.get_close_matches(name.lower(), [p.slug for p in planned.projects.values()], 3, 0.5)

@@ -57,16 +57,16 @@ class Ranked:
 
     id: int
     score: float | None = None
-    word_rank: int | None = None
+    keyword_rank: int | None = None
     word_score: float | None = None
-    meaning_rank: int | None = None
+    semantic_rank: int | None = None
     similarity: float | None = None
     relevance: float | None = None
     traits: Traits | None = None
     parts: Parts | None = None
     # What the cross-encoder said of it, where one read it.
-    reread_rank: int | None = None
-    reread_score: float | None = None
+    cross_encoder_rank: int | None = None
+    cross_encoder_score: float | None = None
     # The memory before it that says nearly the same.
     similar_to: int | None = None
 
@@ -110,9 +110,9 @@ class Fused(Sequence[Ranked]):
         return Ranked(
             id=self.ids[n],
             score=score,
-            word_rank=self._word_ranks.item(n) or None,
+            keyword_rank=self._word_ranks.item(n) or None,
             word_score=None if math.isnan(words) else words,
-            meaning_rank=self._meaning_ranks.item(n) or None,
+            semantic_rank=self._meaning_ranks.item(n) or None,
             similarity=None if math.isnan(similarity) else similarity,
             relevance=score,
         )
@@ -159,8 +159,8 @@ def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[R
                 one,
                 score=relevance,
                 relevance=relevance,
-                reread_rank=ranks[one.id],
-                reread_score=scores[one.id],
+                cross_encoder_rank=ranks[one.id],
+                cross_encoder_score=scores[one.id],
             )
         )
     return [*found, *others]

@@ -14,8 +14,8 @@ from django.db import connection
 
 from memories.embedding.chunking import embedded_text
 from memories.models import Memory
-from search.cross_encoder import NotReread, reread
-from search.engines.base import Engine, Meaning, Plan
+from search.cross_encoder import RerankUnavailable, reread
+from search.engines.base import Engine, EngineQuery, VectorQuery
 from search.engines.vectors.pgvector import vector_text
 from search.query import Sort
 from search.ranking import WINDOW, WORD_CANDIDATES, Fused, Ranked, Traits, Weights, fold, fuse, reorder, rerank
@@ -51,7 +51,7 @@ class RankedPage:
     at_least: bool = False
 
 
-def ranked_page(engine: Engine, plan: Plan, said: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
+def ranked_page(engine: Engine, plan: EngineQuery, said: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
     """A page of the match set by relevance. `said` is the text that is looked for by meaning."""
     if plan.meaning is None:
         found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
@@ -67,7 +67,7 @@ def ranked_page(engine: Engine, plan: Plan, said: str, *, limit: int, offset: in
     return RankedPage(page, not_reread, candidates.without_vector, at_least=are_cut)
 
 
-def _by_words_alone(engine: Engine, plan: Plan, known: Set[int], *, limit: int, offset: int) -> list[Ranked]:
+def _by_words_alone(engine: Engine, plan: EngineQuery, known: Set[int], *, limit: int, offset: int) -> list[Ranked]:
     """What comes after the candidates, which are known."""
     by_words = replace(plan, meaning=None)
     begin = max(0, offset - len(known))
@@ -77,7 +77,7 @@ def _by_words_alone(engine: Engine, plan: Plan, known: Set[int], *, limit: int, 
     return [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
 
 
-def _fused(engine: Engine, plan: Plan, meaning: Meaning) -> tuple[Fused, bool]:
+def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> tuple[Fused, bool]:
     """All that match by meaning and the best by words, by relevance. Each is scored by both, however it matched.
 
     And whether more may match by words.
@@ -95,25 +95,25 @@ def _fused(engine: Engine, plan: Plan, meaning: Meaning) -> tuple[Fused, bool]:
     return fuse(words, similarities, settings.SEARCH_MEANING_WEIGHT), are_cut
 
 
-def _reranked(window: Sequence[Ranked], meaning: Meaning, now: datetime) -> list[Ranked]:
+def _reranked(window: Sequence[Ranked], meaning: VectorQuery, now: datetime) -> list[Ranked]:
     """The first candidates by all that speaks for them, near-duplicates together."""
     ids = [one.id for one in window]
     window = rerank(window, traits_of(ids, now), Weights(**settings.SEARCH_WEIGHTS))
     return fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_FOLD_SIMILARITY)
 
 
-def _reread(fused: Fused, meaning: Meaning, said: str) -> tuple[Sequence[Ranked], str]:
+def _reread(fused: Fused, meaning: VectorQuery, said: str) -> tuple[Sequence[Ranked], str]:
     """The first candidates in the order of the cross-encoder that is set; and if it did not answer, why."""
     if not (settings.RERANK_MODEL and said and fused):
         return fused, ""
     try:
         scores = reread(said, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
-    except NotReread as error:
+    except RerankUnavailable as error:
         return fused, error.reason
     return reorder(fused, scores), ""
 
 
-def passages_of(ids: Sequence[int], meaning: Meaning) -> dict[int, str]:
+def passages_of(ids: Sequence[int], meaning: VectorQuery) -> dict[int, str]:
     """Of each memory what is nearest to a vector, with its title; of one without vectors, its beginning."""
     with connection.cursor() as cursor:
         cursor.execute(_PASSAGES, [meaning.model_id, vector_text(meaning), list(ids)])

@@ -99,7 +99,7 @@ class SearchResult:
     `date_buckets` are over the match set; `quick_ranges` are the same spans over what passes without the date filter.
     `hidden` counts what would match but for the default states. `timings` are milliseconds by stage. With `at_least`,
     the match set reached the limit of what is looked for by meaning: the total is a lower bound, and so are the date
-    buckets. `hidden_at_least` says the same of what is hidden. `least_similarity` is what it took to match by
+    buckets. `hidden_at_least` says the same of what is hidden. `min_similarity` is what it took to match by
     meaning; None where meaning was not asked for, or could not be.
     """
 
@@ -118,7 +118,7 @@ class SearchResult:
     without: tuple[WithoutFilter, ...] = ()
     # Labels of what is chosen, where they differ from the value: category names along the path, entity names.
     labels: dict[tuple[str, str], str] = field(default_factory=dict)
-    least_similarity: float | None = None
+    min_similarity: float | None = None
     engine: str = "postgres"
     timings: dict[str, float] = field(default_factory=dict)
 

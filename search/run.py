@@ -10,8 +10,8 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from categories.queries import resolve_categories
-from search.engines import answered
-from search.engines.base import Engine, EngineTimeoutError, FacetRequest, Plan, Value
+from search.engines import with_engine
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetRequest, Value
 from search.engines.index.outbox import backlog
 from search.facet_counts import (
     Counted,
@@ -24,8 +24,8 @@ from search.facet_counts import (
     value_terms,
 )
 from search.facets import FACET, Facet, Kind
-from search.hits import hydrate
-from search.plan import Planned, build_plan, visible_ids
+from search.hits import load_hits
+from search.plan import ResolvedQuery, resolve_query, visible_ids
 from search.query import SearchQuery, Sort
 from search.ranking import Ranked
 from search.relevance import ranked_page
@@ -62,7 +62,7 @@ def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None, r
     `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows. Without rows,
     it is all that an answer says of the match set.
     """
-    return answered(lambda engine: _run(engine, query, viewer, facet_limit, rows), viewer)
+    return with_engine(lambda engine: _run(engine, query, viewer, facet_limit, rows), viewer)
 
 
 def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None, rows: Rows) -> SearchResult:
@@ -71,7 +71,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
     counted: Counted | None = None
     with snapshot():
         with watch.stage("search"):
-            planned = build_plan(engine, query, viewer, now)
+            planned = resolve_query(engine, query, viewer, now)
         if query.include_facets:
             with watch.stage("facets"):
                 counted = count_facets(engine, query, planned, facet_limit)
@@ -79,11 +79,11 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
             summary = counted.summary if counted else engine.summary(planned.plan, no_values=False)
             total = summary.total
             found = _find(engine, planned, query, total) if rows != Rows.NONE else []
-            matched_by = _matched_by(engine, planned, total)
+            matched_by = describe_match_set(engine, planned, total)
             hidden, hidden_at_least, without = count_alternatives(engine, query, planned, total)
             warnings = [*collect_warnings(engine, query, planned, total, viewer), *engine_notices(engine, viewer)]
         with watch.stage("hits"):
-            hits = hydrate(found, planned, viewer, rows)
+            hits = load_hits(found, planned, viewer, rows)
     return SearchResult(
         query=query,
         total=total,
@@ -99,7 +99,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         warnings=tuple(warnings),
         without=without,
         labels=planned.labels,
-        least_similarity=planned.plan.meaning.least if planned.plan.meaning else None,
+        min_similarity=planned.plan.meaning.least if planned.plan.meaning else None,
         engine=engine.name,
         timings=watch.timings,
     )
@@ -107,7 +107,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
 
 def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
     """The values of one facet under a query: all of them, searched, sorted and cut to a page."""
-    return answered(lambda engine: _facet_page(engine, query, key, listing, viewer), viewer)
+    return with_engine(lambda engine: _facet_page(engine, query, key, listing, viewer), viewer)
 
 
 def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
@@ -115,7 +115,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
     spec = FACET[key]
     now = datetime.now(UTC)
     with snapshot(), watch.stage("facets"):
-        planned = build_plan(engine, query, viewer, now)
+        planned = resolve_query(engine, query, viewer, now)
         summary = engine.summary(planned.plan, no_values=True)
         warnings = [*planned.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
@@ -168,7 +168,9 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
     return []
 
 
-def _children_of(engine: Engine, planned: Planned, parent: str, warnings: list[SearchWarning]) -> tuple[Value, ...]:
+def _children_of(
+    engine: Engine, planned: ResolvedQuery, parent: str, warnings: list[SearchWarning]
+) -> tuple[Value, ...]:
     nodes = resolve_categories([parent]).get(parent, ())
     seen = visible_ids(engine, planned.plan.project_ids, "category", [node.id for node in nodes])
     if not seen:
@@ -176,7 +178,7 @@ def _children_of(engine: Engine, planned: Planned, parent: str, warnings: list[S
     return tuple(child.id for below in planned.names.children(seen).values() for child in below)
 
 
-def _find(engine: Engine, planned: Planned, query: SearchQuery, total: int) -> list[Ranked]:
+def _find(engine: Engine, planned: ResolvedQuery, query: SearchQuery, total: int) -> list[Ranked]:
     plan = planned.plan
     offset = (query.page - 1) * query.page_size
     if offset >= total:
@@ -198,7 +200,7 @@ def _find(engine: Engine, planned: Planned, query: SearchQuery, total: int) -> l
     return found.hits if plan.project_ids is None else [one.without_scores() for one in found.hits]
 
 
-def _matched_by(engine: Engine, planned: Planned, total: int) -> str:
+def describe_match_set(engine: Engine, planned: ResolvedQuery, total: int) -> str:
     """How the match set was made, in words."""
     plan = planned.plan
     if not plan.texts:
@@ -222,7 +224,7 @@ def _matched_by(engine: Engine, planned: Planned, total: int) -> str:
     return text
 
 
-def _ceiling(engine: Engine, plan: Plan) -> str:
+def _ceiling(engine: Engine, plan: EngineQuery) -> str:
     if plan.meaning is None or not engine.near(plan).capped:
         return ""
     return f"; only the nearest {plan.meaning.limit:,} are looked at, so there may be more"

@@ -20,10 +20,10 @@ from memories.embedding.query import ServingModel, serving_model
 from memories.models import EmbeddedMemory
 from memories.queries import visible_to
 from memories.services import MemoryNotFound
-from search.engines import answered
-from search.engines.base import Engine, Meaning
-from search.hits import hydrate
-from search.plan import Planned, build_plan, explain_unknown
+from search.engines import with_engine
+from search.engines.base import Engine, VectorQuery
+from search.hits import load_hits
+from search.plan import ResolvedQuery, explain_unknown, resolve_query
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery
 from search.ranking import Ranked
 from search.relevance import Vector, chunks_of
@@ -132,7 +132,7 @@ class Similar:
 
 def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
     """Memories like one. Raises MemoryNotFound for one that the viewer may not see."""
-    return answered(lambda engine: _similar(engine, request, query, viewer), viewer)
+    return with_engine(lambda engine: _similar(engine, request, query, viewer), viewer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +166,14 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
                     query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
                 )
             # Neither is a question of words.
-            planned = build_plan(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+            planned = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
             warnings = [*planned.warnings, *explain_unknown(planned, engine, planned.unknown)]
             warnings += _changed_since(anchor, serving)
             near = _nearest(engine, planned, serving, chunks, least, anchor.id, request.limit)
             listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[: request.limit])
             duplicates = _duplicates(chunks, listed, serving)
         with watch.stage("hits"):
-            hits = hydrate([Ranked(pk, similarity=similar) for pk, similar in listed.items()], planned, viewer)
+            hits = load_hits([Ranked(pk, similarity=similar) for pk, similar in listed.items()], planned, viewer)
             shared = _shared(anchor, hits, planned, viewer)
             warnings += engine_notices(engine, viewer)
     found = tuple(SimilarMemory(hit, listed[hit.id], hit.id in duplicates, shared[hit.id]) for hit in hits)
@@ -203,7 +203,7 @@ def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:
 
 def _nearest(
     engine: Engine,
-    planned: Planned,
+    planned: ResolvedQuery,
     serving: ServingModel,
     chunks: Sequence[Vector],
     least: float,
@@ -214,7 +214,7 @@ def _nearest(
     found: dict[int, float] = {}
     for chunk in _spread(chunks):
         # Two more than are wanted: the memory itself is the nearest to its own, and one tells that there are more.
-        meaning = Meaning(serving.id, chunk.tobytes(), least, limit + 2, alone=True)
+        meaning = VectorQuery(serving.id, chunk.tobytes(), least, limit + 2, alone=True)
         near = engine.near(replace(planned.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
             if pk != memory_id:
@@ -251,7 +251,7 @@ def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning
     return [SearchWarning("It was changed since it was embedded: these are like what it said before.")]
 
 
-def _shared(anchor: _Anchor, hits: Sequence[Hit], planned: Planned, viewer: Viewer) -> dict[int, Shared]:
+def _shared(anchor: _Anchor, hits: Sequence[Hit], planned: ResolvedQuery, viewer: Viewer) -> dict[int, Shared]:
     """What each hit has in common with the memory."""
     rows = visible_to(viewer).filter(pk__in=[hit.id for hit in hits]).values_list("pk", "entity_ids")
     theirs: dict[int, list[int]] = dict(rows) if anchor.entity_ids and hits else {}

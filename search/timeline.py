@@ -14,10 +14,10 @@ from typing import Self
 from access.viewer import Viewer
 from memories.queries import visible_to
 from memories.services import MemoryNotFound
-from search.engines import answered
-from search.engines.base import Engine, Plan
-from search.hits import hydrate
-from search.plan import build_plan, explain_unknown
+from search.engines import with_engine
+from search.engines.base import Engine, EngineQuery
+from search.hits import load_hits
+from search.plan import explain_unknown, resolve_query
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery, Sort
 from search.ranking import Ranked
 from search.result import Hit, SearchWarning
@@ -113,13 +113,13 @@ class Timeline:
 def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Timeline:
     """What stands around a memory. Raises MemoryNotFound for an anchor that the viewer may not see."""
     if request.anchor is not None:
-        return answered(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
+        return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
     result = run(query.but(page_size=1, include_facets=False), viewer, rows=Rows.INDEX)
     if not result.hits:
         nothing = SearchWarning("Nothing was found to stand at.", "query")
         return Timeline(query, None, warnings=(nothing, *result.warnings), timings=result.timings)
     anchor = result.hits[0].id
-    found = answered(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)
+    found = with_engine(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)
     return replace(found, timings={**result.timings, **found.timings})
 
 
@@ -130,7 +130,7 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
         if at is None:
             raise MemoryNotFound(anchor)
         # The words have found the anchor, if they were to; what stands around it need not have them.
-        planned = build_plan(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+        planned = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
         warnings = [*planned.warnings, *explain_unknown(planned, engine, planned.unknown)]
         newer, has_anchor, total = _place(engine, planned.plan, at, anchor)
         older = total - newer - has_anchor
@@ -139,10 +139,10 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
             *_hits(engine, planned.plan, newer - shown_after, shown_after),
             *_hits(engine, planned.plan, newer + has_anchor, shown_before),
         ]
-        rows = {hit.id: hit for hit in hydrate([Ranked(pk) for pk, _ in found], planned, viewer, Rows.INDEX)}
+        rows = {hit.id: hit for hit in load_hits([Ranked(pk) for pk, _ in found], planned, viewer, Rows.INDEX)}
         # The anchor is shown whatever its state.
         alone = replace(planned, plan=planned.plan.without_filter("state"))
-        (here,) = hydrate([Ranked(anchor)], alone, viewer, Rows.INDEX)
+        (here,) = load_hits([Ranked(anchor)], alone, viewer, Rows.INDEX)
         warnings += engine_notices(engine, viewer)
     return Timeline(
         query=query,
@@ -156,7 +156,7 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
     )
 
 
-def _place(engine: Engine, plan: Plan, at: datetime, anchor: int) -> tuple[int, int, int]:
+def _place(engine: Engine, plan: EngineQuery, at: datetime, anchor: int) -> tuple[int, int, int]:
     """How many memories of the plan come after the anchor, whether it is one itself, and how many there are.
 
     Memories of one instant, as an import leaves many, are in order of their ids: the newest order of every engine.
@@ -174,5 +174,5 @@ def _place(engine: Engine, plan: Plan, at: datetime, anchor: int) -> tuple[int, 
     return newer + place, int(place < same and id_at(place) == anchor), total
 
 
-def _hits(engine: Engine, plan: Plan, offset: int, limit: int) -> list[tuple[int, float | None]]:
+def _hits(engine: Engine, plan: EngineQuery, offset: int, limit: int) -> list[tuple[int, float | None]]:
     return engine.hits(plan, Sort.NEWEST, limit=limit, offset=offset) if limit else []

@@ -8,7 +8,7 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from search.baseline_counts import corpus_counts
-from search.engines import engine_in_use
+from search.engines import select_engine
 
 logger = logging.getLogger(__name__)
 
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 def warm() -> None:
     """Count the whole corpus, and have ready what large sets are counted by. Nothing, where the index cannot answer."""
     viewer = command_viewer()
-    engine = engine_in_use(viewer, waits=False)
+    engine = select_engine(viewer, wait_for_index=False)
     if engine.name != settings.SEARCH_ENGINE:
         return
-    engine.make_ready()
+    engine.warm_up()
     corpus_counts(viewer)
 
 

@@ -15,10 +15,10 @@ from django.db.models import QuerySet
 from access.viewer import Viewer
 from memories.models import Memory
 from memories.queries import visible_to
-from search.engines import answered
-from search.engines.base import Engine, Filter, LanguageText, Meaning, Plan
+from search.engines import with_engine
+from search.engines.base import Engine, EngineQuery, Filter, LanguageText, VectorQuery
 from search.facets import DEFAULT_STATES, FACET, Kind
-from search.plan import Planned, build_plan
+from search.plan import ResolvedQuery, resolve_query
 from search.query import Problem, QueryError, SearchQuery, Sort, dates_label
 from search.relevance import ranked_page
 from search.snapshots import snapshot
@@ -107,7 +107,7 @@ def take_id(pairs: Iterable[tuple[str, str]]) -> tuple[int, list[tuple[str, str]
 
 def why_not(query: SearchQuery, memory_id: int, viewer: Viewer) -> WhyNot | None:
     """What of a query a memory has; None where there is no such memory that the viewer may open."""
-    return answered(lambda engine: _why_not(engine, query, memory_id, viewer), viewer)
+    return with_engine(lambda engine: _why_not(engine, query, memory_id, viewer), viewer)
 
 
 def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer) -> WhyNot | None:
@@ -116,13 +116,13 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         memory = _memories(viewer).filter(pk=memory_id).first()
         if memory is None:
             return None
-        planned = build_plan(engine, query, viewer, now)
+        planned = resolve_query(engine, query, viewer, now)
         plan = planned.plan
         title = memory.title or f"Memory {memory.pk}"
         notes = [warning.message for warning in planned.warnings]
         if planned.without_meaning and not any(w.parameter == "mode" for w in planned.warnings):
             notes.append(f"By words alone: {planned.without_meaning}.")
-        everything = Plan(project_ids=plan.project_ids, subcategories=plan.subcategories)
+        everything = EngineQuery(project_ids=plan.project_ids, subcategories=plan.subcategories)
         if not engine.among(everything, [memory_id]):
             late = Check("index", "The index", "in the search index", "not taken in yet: it is quite new", False)
             return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=planned.labels)
@@ -154,7 +154,9 @@ def _memories(viewer: Viewer) -> QuerySet[Memory]:
     return visible_to(viewer).defer("terms", "raw", "content")
 
 
-def _place(engine: Engine, plan: Plan, query: SearchQuery, total: int, memory_id: int, now: datetime) -> int | None:
+def _place(
+    engine: Engine, plan: EngineQuery, query: SearchQuery, total: int, memory_id: int, now: datetime
+) -> int | None:
     most = min(total, MOST_PLACES)
     if query.order == Sort.RELEVANCE:
         ids = [
@@ -169,7 +171,7 @@ def _place(engine: Engine, plan: Plan, query: SearchQuery, total: int, memory_id
 
 
 def _filter_checks(
-    engine: Engine, query: SearchQuery, planned: Planned, everything: Plan, memory: Memory
+    engine: Engine, query: SearchQuery, planned: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
     def passes(asked: Filter) -> bool:
         return bool(engine.among(everything.with_filter(asked), [memory.pk]))
@@ -198,7 +200,7 @@ def _filter_checks(
             yield Check(key, f"Not {name}", wanted, has, passes(Filter(key, exclude=asked.exclude)))
 
 
-def _values(planned: Planned, key: str, memory: Memory) -> list[str]:
+def _values(planned: ResolvedQuery, key: str, memory: Memory) -> list[str]:
     """What a memory has in a facet, as people read it."""
     names = planned.names
     match key:
@@ -215,12 +217,12 @@ def _values(planned: Planned, key: str, memory: Memory) -> list[str]:
 
 
 def _date_checks(
-    engine: Engine, query: SearchQuery, planned: Planned, everything: Plan, memory: Memory
+    engine: Engine, query: SearchQuery, planned: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
     start, end = planned.plan.start, planned.plan.end
     if start is None and end is None:
         return
-    dated = Plan(project_ids=everything.project_ids, start=start, end=end)
+    dated = EngineQuery(project_ids=everything.project_ids, start=start, end=end)
     created = f"created {moment_label(memory.created_at, planned.zone)}"
     yield Check("date", "Date", dates_label(query), created, bool(engine.among(dated, [memory.pk])))
 
@@ -228,7 +230,7 @@ def _date_checks(
 # --- words and meaning ---------------------------------------------------------------------------------------------
 
 
-def _text_checks(query: SearchQuery, planned: Planned, memory: Memory) -> Iterator[Check]:
+def _text_checks(query: SearchQuery, planned: ResolvedQuery, memory: Memory) -> Iterator[Check]:
     meaning = planned.plan.meaning
     text = next((text for text in planned.plan.texts if _is_for(text, memory.project_id)), None)
     if text is None:
@@ -304,7 +306,7 @@ def _held_of(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
 
 
 def _meaning_check(
-    engine: Engine, plan: Plan, meaning: Meaning, memory_id: int, *, passes: bool, either: bool
+    engine: Engine, plan: EngineQuery, meaning: VectorQuery, memory_id: int, *, passes: bool, either: bool
 ) -> Check:
     """How near it is. Which are the nearest can only be said of what passes all else."""
     asked = f"a similarity of at least {meaning.least:.2f}"

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from access.viewer import Viewer
 from search.did_you_mean import name_warnings, spelling_warnings
-from search.engines.base import Engine, Filter, Plan
+from search.engines.base import Engine, EngineQuery, Filter
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Kind
-from search.plan import Planned, explain_unknown, stored_as
+from search.plan import ResolvedQuery, explain_unknown, stored_as
 from search.query import SearchQuery
 from search.result import SearchWarning, WithoutFilter
 
 
 def count_alternatives(
-    engine: Engine, query: SearchQuery, planned: Planned, total: int
+    engine: Engine, query: SearchQuery, planned: ResolvedQuery, total: int
 ) -> tuple[int, bool, tuple[WithoutFilter, ...]]:
     """What the default states hide, and whether that is a lower bound; and where nothing matched, what each filter's
     removal would give.
@@ -32,7 +32,7 @@ def count_alternatives(
     return hidden, bool(hidden) and engine.near(plans[0]).capped, without
 
 
-def _removals(query: SearchQuery, planned: Planned) -> Iterator[tuple[str, str, str, SearchQuery, Plan]]:
+def _removals(query: SearchQuery, planned: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
     """Each thing that narrows, with the query and the plan without it."""
     plan = planned.plan
     if query.text:
@@ -60,7 +60,7 @@ def _removals(query: SearchQuery, planned: Planned) -> Iterator[tuple[str, str, 
             yield key, "", f"has {name}", query.toggle_presence("has", key), _narrowed(plan, less)
 
 
-def _narrowed(plan: Plan, changed: Filter) -> Plan:
+def _narrowed(plan: EngineQuery, changed: Filter) -> EngineQuery:
     """A plan with one filter changed; with no state left to choose, the default states stand again."""
     if changed.key == "state" and not (changed.includes or changed.exclude or changed.any_value):
         changed = replace(changed, include=tuple((state,) for state in DEFAULT_STATES))
@@ -68,7 +68,7 @@ def _narrowed(plan: Plan, changed: Filter) -> Plan:
 
 
 def collect_warnings(
-    engine: Engine, query: SearchQuery, planned: Planned, total: int, viewer: Viewer
+    engine: Engine, query: SearchQuery, planned: ResolvedQuery, total: int, viewer: Viewer
 ) -> list[SearchWarning]:
     warnings = list(planned.warnings)
     suspects = list(planned.unknown)
@@ -80,7 +80,7 @@ def collect_warnings(
             if FACET[key].kind in {Kind.SCALAR, Kind.TEXTS} and key != "state"
             for value in chosen.include
         ]
-        visible = Plan(project_ids=planned.plan.project_ids)
+        visible = EngineQuery(project_ids=planned.plan.project_ids)
         plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
         suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
     warnings += explain_unknown(planned, engine, suspects)

@@ -18,7 +18,7 @@ _RESTART_SECONDS = (1, 5, 30)
 _STEADY_SECONDS = 60
 
 
-class KeptProcess:
+class SupervisedProcess:
     """A command of `manage.py` as a child of this process. It is told the parent's id, and ends should that be gone."""
 
     def __init__(self, arguments: Sequence[str], trouble: str) -> None:
@@ -70,11 +70,11 @@ class KeptProcess:
 
 
 @contextmanager
-def kept() -> Iterator[Callable[[KeptProcess], None]]:
+def kept() -> Iterator[Callable[[SupervisedProcess], None]]:
     """Processes are started by what this gives, and ended together when the block ends."""
-    processes: list[KeptProcess] = []
+    processes: list[SupervisedProcess] = []
 
-    def start(process: KeptProcess) -> None:
+    def start(process: SupervisedProcess) -> None:
         process.start()
         processes.append(process)
 

@@ -21,7 +21,7 @@ from search import baseline_counts as kept_counts
 from search.engines import engine_named
 from search.engines.base import EngineUnavailableError, FacetRequest
 from search.facets import FACETS, STATES
-from search.plan import Planned, build_plan
+from search.plan import ResolvedQuery, resolve_query
 from search.query import SearchQuery
 from search.result import SearchResult
 from search.run import run
@@ -120,7 +120,7 @@ class TantivyEnginePeer:
     def __init__(self, folder: Path) -> None:
         indexer()
         self._viewer = command_viewer()
-        self._planned: dict[str, Planned] = {}
+        self._planned: dict[str, ResolvedQuery] = {}
 
     def load(self, corpus: Path) -> None:
         """It is the index that the engine has."""
@@ -140,7 +140,7 @@ class TantivyEnginePeer:
         now = datetime.now(UTC)
         key = query.querystring()
         if key not in self._planned:
-            self._planned[key] = build_plan(engine, query, self._viewer, now)
+            self._planned[key] = resolve_query(engine, query, self._viewer, now)
         planned = self._planned[key]
         if facets:
             requests = [FacetRequest(spec.key, spec.limit) for spec in FACETS]

@@ -21,7 +21,7 @@ from categories.models import Category
 from memories.embedding.models import Embedder
 from memories.embedding.query import ServingModel
 from memories.models import Memory
-from search.engines.base import Ids, Meaning
+from search.engines.base import Ids, VectorQuery
 from search.engines.knn import nearest_passing
 from search.relevance import Vector, chunks_of
 
@@ -162,7 +162,7 @@ class Classifier:
         near: dict[int, float] = {}
         for chunk in chunks[:_MOST_CHUNKS]:
             # One more: the memory itself may be among them.
-            meaning = Meaning(
+            meaning = VectorQuery(
                 self._serving.id, chunk.tobytes(), self._serving.min_similarity, NEIGHBOURS + 1, alone=True
             )
             found = nearest_passing(meaning, self._passing)

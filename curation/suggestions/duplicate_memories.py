@@ -99,7 +99,7 @@ class _Pair:
         return len(self.older.terms & self.newer.terms) / max(1, len(self.older.terms | self.newer.terms))
 
     @property
-    def own_code(self) -> list[str]:
+    def distinct_identifiers(self) -> list[str]:
         """Names from code that only one of the two has: texts made from one mould tell of different things by them."""
         return sorted(set(_CODE.findall(self.older.said)) ^ set(_CODE.findall(self.newer.said)))
 
@@ -191,7 +191,7 @@ def _duplicate(pair: _Pair, whole: float) -> Proposal:
         if same
         else f"The texts are {whole:.2f} similar as wholes, and {pair.overlap:.0%} of their words are in both."
     )
-    if named := pair.own_code:
+    if named := pair.distinct_identifiers:
         confidence -= _OWN_CODE
         reason += f" But only one of them names {', '.join(named[:2])}{' and more' if len(named) > 2 else ''}."
     return Proposal(

@@ -15,8 +15,8 @@ from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import MEMORY_KINDS, NAME_KINDS, Kind
 from memories.models import Memory, Project
-from search.engines import answered
-from search.engines.base import Engine, Plan, Value
+from search.engines import with_engine
+from search.engines.base import Engine, EngineQuery, Value
 
 PAGE = 25
 
@@ -83,13 +83,13 @@ def _seen(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, set[Value]]
         named[Kind(kind)] |= {gone, into} if kind == Kind.TAG_DUPLICATE else {subject_id, target_id}
 
     def present(engine: Engine) -> dict[Kind, set[Value]]:
-        plan = Plan(project_ids=projects)
+        plan = EngineQuery(project_ids=projects)
         return {
             kind: engine.present(plan, _FACETS[kind], sorted(values, key=str)) if values else set()
             for kind, values in named.items()
         }
 
-    return answered(present, viewer)
+    return with_engine(present, viewer)
 
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:

@@ -10,9 +10,9 @@ from access.keys import ApiRequest, allowed
 from categories.queries import Term
 from explorer.graph.neighbourhood import Neighbour, Neighbourhood
 from explorer.graph.node_page import Node, around_of, fact_of, node_of
-from explorer.graph.params import AroundRequest, Asked, PathRequest, TableRequest
+from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
 from explorer.graph.path_page import PathEndError, Step, path_of
-from explorer.graph.queries import CONCEPT, ENTITY, Kind, NameAmbiguousError, NameUnknownError, Tie
+from explorer.graph.queries import CONCEPT, ENTITY, Kind, NameAmbiguousError, NameUnknownError, StatedEdge
 from explorer.graph.schemas import (
     CategoryCount,
     ConceptsReply,
@@ -51,7 +51,7 @@ _AROUND = AroundRequest.openapi_parameters()
 _PATH = [{**p, "required": p["name"] in {"from", "to"}} for p in PathRequest.openapi_parameters()]
 _ONE = errors(*GUARDED, 404, 422)
 
-AnyAsked = TypeVar("AnyAsked", bound=Asked)
+AnyAsked = TypeVar("AnyAsked", bound=Params)
 
 
 # --- operations --------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def _step(step: Step) -> StepReply:
     )
 
 
-def _ties(ties: Iterable[Tie], records: Mapping[int, RelationshipRecord]) -> list[TieReply]:
+def _ties(ties: Iterable[StatedEdge], records: Mapping[int, RelationshipRecord]) -> list[TieReply]:
     return [
         TieReply(
             relationship=tie.id,

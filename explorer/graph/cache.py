@@ -14,7 +14,7 @@ import numpy.typing as npt
 from django.db import connection
 
 from explorer.graph.adjacency import Ints, Network, Pairs, pairs_within
-from explorer.graph.queries import Kind, Look, named_in_memories, ties_of
+from explorer.graph.queries import GraphContext, Kind, named_in_memories, ties_of
 
 # Of each vocabulary and each set of projects.
 _KEPT = 8
@@ -28,7 +28,7 @@ UNION ALL SELECT id FROM {table} WHERE aliases <> '{{}}' AND array_to_string(ali
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class VocabularyGraph:
     """The nodes of a vocabulary by id, and of each what a table says. `first` and `last` are seconds since 1970."""
 
     nodes: Ints
@@ -45,7 +45,7 @@ class Whole:
     linked: Network
 
 
-def whole_of(look: Look) -> Whole:
+def whole_of(look: GraphContext) -> VocabularyGraph:
     """What is kept of the same revision for the same projects, or read anew."""
     key = _key(look)
     known = _kept_as(key)
@@ -62,12 +62,12 @@ def whole_of(look: Look) -> Whole:
     return whole
 
 
-def kept_whole(look: Look) -> Whole | None:
+def cached_graph(look: GraphContext) -> VocabularyGraph | None:
     """As `whole_of`, but nothing where it would have to be read."""
     return _kept_as(_key(look))
 
 
-def _key(look: Look) -> tuple[object, ...]:
+def _key(look: GraphContext) -> tuple[object, ...]:
     """What it is kept under; empty where it may not be kept."""
     if look.under is None:
         return ()
@@ -75,14 +75,14 @@ def _key(look: Look) -> tuple[object, ...]:
     return (look.kind.key, look.planned.plan.project_ids, look.engine.name, look.engine.revision, *look.under)
 
 
-def _kept_as(key: tuple[object, ...]) -> Whole | None:
+def _kept_as(key: tuple[object, ...]) -> VocabularyGraph | None:
     with _lock:
         known = _kept.get(key)
     return known[1] if known is not None and time.monotonic() - known[0] < _KEPT_SECONDS else None
 
 
 _lock = Lock()
-_kept: OrderedDict[tuple[object, ...], tuple[float, Whole]] = OrderedDict()
+_kept: OrderedDict[tuple[object, ...], tuple[float, VocabularyGraph]] = OrderedDict()
 
 
 def forget() -> None:
@@ -91,7 +91,7 @@ def forget() -> None:
         _kept.clear()
 
 
-def _read(look: Look) -> Whole:
+def _read(look: GraphContext) -> VocabularyGraph:
     groups, named, moments = named_in_memories(look)
     ties = ties_of(look)
     stated = Pairs(
@@ -112,7 +112,7 @@ def _read(look: Look) -> Whole:
     first, last = _seen(nodes, named, moments)
     every = Pairs(*(np.concatenate(both) for both in zip(_columns(together), _columns(stated), strict=True)))
     by_memories = Network.of(nodes, together)
-    return Whole(
+    return VocabularyGraph(
         nodes=nodes,
         memories=np.bincount(np.searchsorted(nodes, named[np.isin(named, nodes)]), minlength=len(nodes)),
         first=first,

@@ -7,7 +7,7 @@ from datetime import tzinfo
 from django.urls import reverse
 
 from categories.queries import Term
-from explorer.graph.params import AroundRequest, Asked, PathRequest, TableRequest
+from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
 from explorer.graph.queries import KINDS, Kind
 from explorer.links import Link, explore_url, memory_url, node_url, relationship_url
 from explorer.page import Notice, meant
@@ -29,7 +29,7 @@ def term_url(kind: Kind, term: Term, asked: AroundRequest | None = None) -> str:
     return _with(node_url(kind.key, term.id, term.value), asked)
 
 
-def _with(address: str, asked: Asked | None) -> str:
+def _with(address: str, asked: Params | None) -> str:
     query = asked.querystring() if asked else ""
     return f"{address}?{query}" if query else address
 

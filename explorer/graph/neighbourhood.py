@@ -8,20 +8,20 @@ import numpy as np
 
 from categories.queries import Term
 from explorer.graph.adjacency import Pairs, pairs_within
-from explorer.graph.cache import kept_whole
+from explorer.graph.cache import cached_graph
 from explorer.graph.params import SAME_MEMORY, AroundRequest
-from explorer.graph.queries import Look, Tie, named_in_memories, ties_of
+from explorer.graph.queries import GraphContext, StatedEdge, named_in_memories, ties_of
 from search.result import SearchWarning
 from search.unified.rows import RelationshipRecord, relationship_rows
 from search.unified.vocabulary import evidence_of
 
 
 @dataclass(slots=True)
-class Bond:
+class Edge:
     """All that links two nodes: how many memories name both, and what has been stated."""
 
     together: int = 0
-    ties: tuple[Tie, ...] = ()
+    ties: tuple[StatedEdge, ...] = ()
 
     @property
     def strength(self) -> tuple[bool, int, int]:
@@ -33,9 +33,9 @@ class Bond:
         return max(self.together, *(tie.evidence for tie in self.ties), 0)
 
 
-def bonds_of(look: Look, ids: Collection[int], *, between: bool = False) -> dict[tuple[int, int], Bond]:
+def bonds_of(look: GraphContext, ids: Collection[int], *, between: bool = False) -> dict[tuple[int, int], Edge]:
     """What links some nodes with others, or with each other alone. The smaller id of two comes first."""
-    bonds: dict[tuple[int, int], Bond] = defaultdict(Bond)
+    bonds: dict[tuple[int, int], Edge] = defaultdict(Edge)
     together = _together(look, ids)
     inside = np.isin(together.right, list(ids)) if between else np.ones(len(together.right), bool)
     columns = (column[inside].tolist() for column in (together.left, together.right, together.weight))
@@ -49,9 +49,9 @@ def bonds_of(look: Look, ids: Collection[int], *, between: bool = False) -> dict
     return dict(bonds)
 
 
-def _together(look: Look, ids: Collection[int]) -> Pairs:
+def _together(look: GraphContext, ids: Collection[int]) -> Pairs:
     """From what is kept of this revision, where it is; else from the memories that name any of the nodes."""
-    whole = kept_whole(look)
+    whole = cached_graph(look)
     if whole is not None:
         return whole.together.links_of(ids)
     groups, nodes, _ = named_in_memories(look, ids)
@@ -72,7 +72,7 @@ class Neighbour:
     """A node, how it is linked with the one it hangs on, and how many steps it is from the middle."""
 
     term: Term
-    bond: Bond
+    bond: Edge
     parent: int
     level: int = 1
 
@@ -83,7 +83,7 @@ class Line:
 
     source: int
     target: int
-    bond: Bond
+    bond: Edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Neighbourhood:
         return self.total - len(self.more) - sum(1 for one in self.drawn if one.level == 1)
 
 
-def neighbourhood_of(look: Look, center: Term, asked: AroundRequest) -> Neighbourhood:
+def neighbourhood_of(look: GraphContext, center: Term, asked: AroundRequest) -> Neighbourhood:
     """A fixed number of statements, whatever the number of neighbours."""
     every = bonds_of(look, [center.id])
     rels = _rels(every.values())
@@ -136,18 +136,18 @@ def neighbourhood_of(look: Look, center: Term, asked: AroundRequest) -> Neighbou
     )
 
 
-def narrowed(bonds: Mapping[_Pair, Bond], asked: AroundRequest) -> dict[_Pair, Bond]:
+def narrowed(bonds: Mapping[_Pair, Edge], asked: AroundRequest) -> dict[_Pair, Edge]:
     """What of the bonds is of the types asked for and is borne out by enough memories."""
-    found: dict[_Pair, Bond] = {}
+    found: dict[_Pair, Edge] = {}
     for pair, bond in bonds.items():
         ties = tuple(tie for tie in bond.ties if tie.evidence >= asked.least and _is_wanted(tie.type, asked))
         together = bond.together if bond.together >= asked.least and _is_wanted(SAME_MEMORY, asked) else 0
         if ties or together:
-            found[pair] = Bond(together, ties)
+            found[pair] = Edge(together, ties)
     return found
 
 
-def records_of(look: Look, ties: Iterable[Tie]) -> dict[int, RelationshipRecord]:
+def records_of(look: GraphContext, ties: Iterable[StatedEdge]) -> dict[int, RelationshipRecord]:
     """The relationships of some ties as they are stored, with the evidence that the viewer may know of."""
     ids = sorted({tie.id for tie in ties if tie.id is not None})
     evidence = evidence_of(look.engine, look.planned, ids)
@@ -162,12 +162,12 @@ def _other(pair: _Pair, pk: int) -> int:
     return pair[1] if pair[0] == pk else pair[0]
 
 
-def _rank(bond: Bond, *ids: int) -> tuple[object, ...]:
+def _rank(bond: Edge, *ids: int) -> tuple[object, ...]:
     stated, evidence, together = bond.strength
     return (not stated, -evidence, -together, *ids)
 
 
-def _rels(bonds: Iterable[Bond]) -> tuple[tuple[str, int], ...]:
+def _rels(bonds: Iterable[Edge]) -> tuple[tuple[str, int], ...]:
     counts: dict[str, int] = {}
     for bond in bonds:
         for name in {tie.type for tie in bond.ties} | ({SAME_MEMORY} if bond.together else set()):
@@ -176,10 +176,10 @@ def _rels(bonds: Iterable[Bond]) -> tuple[tuple[str, int], ...]:
 
 
 def _second(
-    look: Look, center: Term, first: list[int], nearer: set[int], asked: AroundRequest
-) -> dict[int, tuple[int, Bond]]:
+    look: GraphContext, center: Term, first: list[int], nearer: set[int], asked: AroundRequest
+) -> dict[int, tuple[int, Edge]]:
     """What hangs on the neighbours and is no neighbour itself: each with the one it is linked with most."""
-    best: dict[int, tuple[int, Bond]] = {}
+    best: dict[int, tuple[int, Edge]] = {}
     among = set(first)
     for pair, bond in sorted(narrowed(bonds_of(look, first), asked).items()):
         for parent, pk in (pair, pair[::-1]):
@@ -191,7 +191,7 @@ def _second(
     return {pk: best[pk] for pk in order[: MOST_NODES - 1 - len(first)]}
 
 
-def _lines(look: Look, center: Term, drawn: list[Neighbour], asked: AroundRequest) -> tuple[Line, ...]:
+def _lines(look: GraphContext, center: Term, drawn: list[Neighbour], asked: AroundRequest) -> tuple[Line, ...]:
     """From each node to the one it hangs on, and then the strongest of those between the others."""
     lines = {_pair(one.parent, one.term.id): Line(one.parent, one.term.id, one.bond) for one in drawn}
     between = narrowed(bonds_of(look, [one.term.id for one in drawn], between=True), asked)

@@ -20,18 +20,29 @@ from explorer.graph.labels import (
     verb_text,
     warning_notices,
 )
-from explorer.graph.neighbourhood import Bond, Neighbour, Neighbourhood, neighbourhood_of
+from explorer.graph.neighbourhood import Edge, Neighbour, Neighbourhood, neighbourhood_of
 from explorer.graph.params import SAME_MEMORY, AroundRequest, PathRequest
-from explorer.graph.queries import CONCEPT, ENTITY, KINDS, Kind, Look, Tie, find, in_any_state, look_at, said_of
+from explorer.graph.queries import (
+    CONCEPT,
+    ENTITY,
+    KINDS,
+    GraphContext,
+    Kind,
+    StatedEdge,
+    find,
+    in_any_state,
+    open_graph,
+    said_of,
+)
 from explorer.graph.svg import Drawing, build_drawing
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.links import Link, explore_url
 from explorer.page import Notice
-from search.engines import answered
-from search.engines.base import Counts, Engine, EngineTimeoutError, FacetRequest, Filter, Plan
+from search.engines import with_engine
+from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter
 from search.facets import DEFAULT_STATES
 from search.histogram import Histogram, build_histogram, histogram_domain
-from search.hits import hydrate
+from search.hits import load_hits
 from search.query import Interval, SearchQuery, Sort
 from search.ranking import Ranked
 from search.result import Hit
@@ -88,7 +99,7 @@ class Fact:
 
 def node_of(kind: Kind, ref: str, asked: AroundRequest, viewer: Viewer) -> Node:
     """Raises NameUnknownError and NameAmbiguousError. A fixed number of statements."""
-    return answered(lambda engine: _node(kind, ref, asked, viewer, engine), viewer)
+    return with_engine(lambda engine: _node(kind, ref, asked, viewer, engine), viewer)
 
 
 def around_of(kind: Kind, ref: str, asked: AroundRequest, viewer: Viewer) -> tuple[Neighbourhood, dict[str, float]]:
@@ -97,35 +108,35 @@ def around_of(kind: Kind, ref: str, asked: AroundRequest, viewer: Viewer) -> tup
     def ask(engine: Engine) -> tuple[Neighbourhood, dict[str, float]]:
         watch = Stopwatch(engine.waited_ms)
         with snapshot(), watch.stage("graph"):
-            look = look_at(kind, engine, viewer)
+            look = open_graph(kind, engine, viewer)
             return neighbourhood_of(look, find(look, ref), asked), watch.timings
 
-    return answered(ask, viewer)
+    return with_engine(ask, viewer)
 
 
 def fact_of(relationship_id: int, viewer: Viewer) -> Fact | None:
     """None where there is no such relationship, or none that the viewer may know of."""
-    return answered(lambda engine: _fact(relationship_id, viewer, engine), viewer)
+    return with_engine(lambda engine: _fact(relationship_id, viewer, engine), viewer)
 
 
 def _node(kind: Kind, ref: str, asked: AroundRequest, viewer: Viewer, engine: Engine) -> Node:
     watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("facets"):
-            look = look_at(kind, engine, viewer)
+            look = open_graph(kind, engine, viewer)
             term = find(look, ref)
             plan = look.planned.plan.with_filter(Filter(kind.key, include=((term.id,),)))
             profile = _profile(look, plan)
         with watch.stage("hits"):
             newest = engine.hits(plan, Sort.NEWEST, limit=_SAMPLES, offset=0)
-            samples = hydrate([Ranked(pk) for pk, _ in newest], look.planned, viewer)
+            samples = load_hits([Ranked(pk) for pk, _ in newest], look.planned, viewer)
             aliases, description = said_of(kind, term.id)
         with watch.stage("graph"):
             around = neighbourhood_of(look, term, asked)
     return Node(kind, term, aliases, description, profile, samples, around, watch.timings)
 
 
-def _profile(look: Look, plan: Plan) -> Profile:
+def _profile(look: GraphContext, plan: EngineQuery) -> Profile:
     other = CONCEPT if look.kind is ENTITY else ENTITY
     requests = [FacetRequest("category", _CATEGORIES), FacetRequest("tag", _TAGS), FacetRequest(other.key, _OTHERS)]
     try:
@@ -155,7 +166,7 @@ def _counted(counts: Counts, key: str) -> list[tuple[int, int]]:
 def _fact(relationship_id: int, viewer: Viewer, engine: Engine) -> Fact | None:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("graph"):
-        planned = look_at(ENTITY, engine, viewer).planned
+        planned = open_graph(ENTITY, engine, viewer).planned
         # An id is a bigint; a larger number is that of nothing.
         ids = [relationship_id] if relationship_id < 2**63 else []
         anywhere = in_any_state(planned)
@@ -165,7 +176,7 @@ def _fact(relationship_id: int, viewer: Viewer, engine: Engine) -> Fact | None:
         now = {relationship_id: (), **evidence_of(engine, planned, ids)}
         rows = relationship_rows("own.id = ANY(%(ids)s)", {"ids": ids}, now)
         first = [*now[relationship_id], *sorted(set(every[relationship_id]) - set(now[relationship_id]))]
-        hits = hydrate([Ranked(pk) for pk in first[:_MOST_EVIDENCE]], anywhere, viewer)
+        hits = load_hits([Ranked(pk) for pk in first[:_MOST_EVIDENCE]], anywhere, viewer)
     ordered = sorted(hits, key=lambda hit: (hit.created_at, hit.id), reverse=True)
     return Fact(
         rows[relationship_id],
@@ -337,14 +348,14 @@ def _groups(kind: Kind, around: Neighbourhood, neighbours: Iterable[Neighbour]) 
     return tuple(Group(label, tuple(items)) for (_, label), items in sorted(found.items(), key=lambda pair: pair[0][0]))
 
 
-def _tie_label(kind: Kind, center: Term, tie: Tie) -> str:
+def _tie_label(kind: Kind, center: Term, tie: StatedEdge) -> str:
     is_out = tie.source == center.id
     if kind is not ENTITY:
         return "Related" if tie.type == "related" else "Broader" if is_out else "Narrower"
     return f"{center.label} {verb_text(tie.type)} …" if is_out else f"… {verb_text(tie.type)} {center.label}"
 
 
-def _tied(kind: Kind, around: Neighbourhood, one: Neighbour, tie: Tie) -> Item:
+def _tied(kind: Kind, around: Neighbourhood, one: Neighbour, tie: StatedEdge) -> Item:
     record = around.relationships.get(tie.id or 0)
     if record is None:
         together = _together(kind, around.center, one)
@@ -383,7 +394,7 @@ def _item(kind: Kind, term: Term, note: str, fact: str, evidence: Link | None) -
     return Item(term.label, term_url(kind, term), term.type, note, fact, evidence)
 
 
-def _bond_text(bond: Bond) -> str:
+def _bond_text(bond: Edge) -> str:
     parts = list(dict.fromkeys(rel_label(tie.type) for tie in bond.ties))
     if bond.together:
         parts.append(f"{memories(bond.together)} {names_or_name(bond.together)} both")

@@ -59,7 +59,7 @@ class TableSort(StrEnum):
         return self.value.startswith("-")
 
 
-class Asked(BaseModel):
+class Params(BaseModel):
     """A query string, read. Immutable: every link is another one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -119,7 +119,7 @@ class Asked(BaseModel):
         return listed
 
 
-class TableRequest(Asked):
+class TableRequest(Params):
     """Which entities or concepts are listed, and in which order."""
 
     search: Text = Field("", max_length=200, description="A part of a name or of an alias.")
@@ -129,7 +129,7 @@ class TableRequest(Asked):
     page_size: int = Field(50, ge=1, le=200)
 
 
-class AroundRequest(Asked):
+class AroundRequest(Params):
     """What of a neighbourhood is shown."""
 
     depth: int = Field(1, ge=1, le=2, description="2: the neighbours of the strongest neighbours too.")
@@ -141,7 +141,7 @@ class AroundRequest(Asked):
     least: int = Field(0, ge=0, le=1_000_000, alias="min", description="At least so many memories bear a link out.")
 
 
-class PathRequest(Asked):
+class PathRequest(Params):
     """Between which two a chain is looked for, and how far. Without both ends there is nothing to look for yet."""
 
     begin: Name = Field("", alias="from", description="`type:name`, name, alias or id of an entity.")

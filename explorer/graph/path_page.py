@@ -27,16 +27,24 @@ from explorer.graph.labels import (
     term_url,
     verb_text,
 )
-from explorer.graph.neighbourhood import Bond, bonds_of, records_of
+from explorer.graph.neighbourhood import Edge, bonds_of, records_of
 from explorer.graph.node_page import Fact
 from explorer.graph.params import MOST_STEPS, PathRequest, TableRequest
-from explorer.graph.queries import ENTITY, Look, NameAmbiguousError, NameUnknownError, find, look_at, memory_titles
+from explorer.graph.queries import (
+    ENTITY,
+    GraphContext,
+    NameAmbiguousError,
+    NameUnknownError,
+    find,
+    memory_titles,
+    open_graph,
+)
 from explorer.histogram_plot import Option
 from explorer.links import Link
 from explorer.memory_page import Mention, mention
 from explorer.page import Notice
 from memories.queries import MemoryTitle
-from search.engines import answered
+from search.engines import with_engine
 from search.engines.base import Engine, Filter
 from search.query import Sort
 from search.snapshots import snapshot
@@ -56,7 +64,7 @@ class Step:
 
     source: Term
     target: Term
-    bond: Bond
+    bond: Edge
     relationships: tuple[RelationshipRecord, ...]
     memories: tuple[MemoryTitle, ...]
 
@@ -84,20 +92,20 @@ class PathEndError(LookupError):
 
 def path_of(asked: PathRequest, viewer: Viewer) -> Path:
     """Between two entities that the viewer may know of. Raises PathEndError."""
-    return answered(lambda engine: _path(asked, viewer, engine), viewer)
+    return with_engine(lambda engine: _path(asked, viewer, engine), viewer)
 
 
 def _path(asked: PathRequest, viewer: Viewer, engine: Engine) -> Path:
     watch = Stopwatch(engine.waited_ms)
     over = time.monotonic() + MOST_TIME.total_seconds()
     with watch.stage("search"), snapshot():
-        look = look_at(ENTITY, engine, viewer)
+        look = open_graph(ENTITY, engine, viewer)
         source, target = _end(look, "from", asked.begin), _end(look, "to", asked.end)
     steps: tuple[Step, ...] = ()
     reason = ""
     try:
         with watch.stage("graph"), snapshot(int(MOST_TIME.total_seconds() * 1000)):
-            look = look_at(ENTITY, engine, viewer)
+            look = open_graph(ENTITY, engine, viewer)
             whole = whole_of(look)
             network = whole.linked if asked.together else whole.stated
             chain = network.chain(source.id, target.id, asked.steps, lambda: time.monotonic() > over)
@@ -113,7 +121,7 @@ def _path(asked: PathRequest, viewer: Viewer, engine: Engine) -> Path:
     return Path(asked, source, target, steps, reason, watch.timings)
 
 
-def _end(look: Look, parameter: str, name: str) -> Term:
+def _end(look: GraphContext, parameter: str, name: str) -> Term:
     try:
         return find(look, name)
     except (NameUnknownError, NameAmbiguousError) as error:
@@ -130,14 +138,14 @@ def _late() -> str:
     return f"The search was given up after {MOST_TIME.total_seconds():g} s. Ask for fewer steps, or again later."
 
 
-def _steps(look: Look, chain: Sequence[int], asked: PathRequest) -> tuple[Step, ...]:
+def _steps(look: GraphContext, chain: Sequence[int], asked: PathRequest) -> tuple[Step, ...]:
     if len(chain) < 2:
         return ()
     terms = look.terms(chain)
     bonds = bonds_of(look, chain, between=True)
     links = {(a, b): bonds[min(a, b), max(a, b)] for a, b in pairwise(chain)}
     if not asked.together:
-        links = {pair: Bond(0, bond.ties) for pair, bond in links.items()}
+        links = {pair: Edge(0, bond.ties) for pair, bond in links.items()}
     records = records_of(look, (tie for bond in links.values() for tie in bond.ties))
     stated = {pair: tuple(records[tie.id] for tie in bond.ties if tie.id is not None) for pair, bond in links.items()}
     shown = {pair: _evidence(look, pair, stated[pair]) for pair in links}
@@ -148,7 +156,7 @@ def _steps(look: Look, chain: Sequence[int], asked: PathRequest) -> tuple[Step, 
     )
 
 
-def _evidence(look: Look, pair: tuple[int, int], stated: Sequence[RelationshipRecord]) -> list[int]:
+def _evidence(look: GraphContext, pair: tuple[int, int], stated: Sequence[RelationshipRecord]) -> list[int]:
     """Some memories for a step: what bears its relationships out, else the newest that name both."""
     ids = sorted({pk for record in stated for pk in record.evidence}, reverse=True)[:_SHOWN]
     if ids or stated:

@@ -21,9 +21,9 @@ from categories.queries import Term, resolve_concepts, resolve_entities
 from explorer.graph.adjacency import Ints
 from memories.queries import MemoryTitle, visible_to
 from memories.records import unstorable
-from search.engines.base import Engine, Plan
+from search.engines.base import Engine, EngineQuery
 from search.facets import DEFAULT_STATES
-from search.plan import Planned, build_plan, explain_unknown, visible_ids
+from search.plan import ResolvedQuery, explain_unknown, resolve_query, visible_ids
 from search.query import SearchQuery
 from search.unified.vocabulary import evidence_of
 from text.formatting import legible
@@ -66,11 +66,11 @@ class _Unnest(Func):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GraphContext:
     """Who looks at which vocabulary, and with what."""
 
     engine: Engine
-    planned: Planned
+    planned: ResolvedQuery
     viewer: Viewer
     kind: Kind
     # What may be kept of this moment, and under what; see `categories.moment`.
@@ -80,7 +80,7 @@ class Look:
         return self.kind.terms(self.planned.names, ids)
 
 
-class Tie(NamedTuple):
+class StatedEdge(NamedTuple):
     """What somebody has stated of two nodes. `id` is that of a relationship, None between concepts.
 
     `evidence` counts the memories that bear it out, as far as the viewer may know of them.
@@ -109,21 +109,21 @@ class NameAmbiguousError(LookupError):
         super().__init__(f"{len(choices)} {kind.many} are called “{name[:200]}”.")
 
 
-def look_at(kind: Kind, engine: Engine, viewer: Viewer) -> Look:
+def open_graph(kind: Kind, engine: Engine, viewer: Viewer) -> GraphContext:
     """With nothing asked for but what the default states leave."""
-    planned = build_plan(engine, SearchQuery(), viewer, datetime.now(UTC))
-    return Look(engine, planned, viewer, kind, planned.moment.kept_under)
+    planned = resolve_query(engine, SearchQuery(), viewer, datetime.now(UTC))
+    return GraphContext(engine, planned, viewer, kind, planned.moment.kept_under)
 
 
-def in_any_state(planned: Planned) -> Planned:
+def in_any_state(planned: ResolvedQuery) -> ResolvedQuery:
     """What is there though nothing names it any more but what was put away."""
-    return replace(planned, plan=Plan(project_ids=planned.plan.project_ids))
+    return replace(planned, plan=EngineQuery(project_ids=planned.plan.project_ids))
 
 
 # --- nodes -------------------------------------------------------------------------------------------------------
 
 
-def find(look: Look, ref: str) -> Term:
+def find(look: GraphContext, ref: str) -> Term:
     """The node that a reference means: an id, else a name, an alias, or of entities `type:name`."""
     kind, ref = look.kind, ref.strip()
     if not ref or unstorable(ref):
@@ -143,7 +143,7 @@ def find(look: Look, ref: str) -> Term:
     raise NameUnknownError(kind, ref, warning.did_you_mean)
 
 
-def _known(look: Look, terms: Iterable[Term]) -> tuple[Term, ...]:
+def _known(look: GraphContext, terms: Iterable[Term]) -> tuple[Term, ...]:
     """Those that the viewer may know of: a memory of theirs has them, in any state, or a relationship that memories of
     theirs bear out begins or ends at them.
     """
@@ -166,7 +166,9 @@ def said_of(kind: Kind, pk: int) -> tuple[tuple[str, ...], str]:
 # --- links -------------------------------------------------------------------------------------------------------
 
 
-def named_in_memories(look: Look, ids: Collection[int] | None = None) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+def named_in_memories(
+    look: GraphContext, ids: Collection[int] | None = None
+) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
     """Which memory names which node, and when it is from: in the default states, and only memories that name one of
     the given. Rows of a memory stand side by side.
     """
@@ -189,7 +191,7 @@ def named_in_memories(look: Look, ids: Collection[int] | None = None) -> tuple[I
     )
 
 
-def ties_of(look: Look, ids: Collection[int] | None = None, *, between: bool = False) -> list[Tie]:
+def ties_of(look: GraphContext, ids: Collection[int] | None = None, *, between: bool = False) -> list[StatedEdge]:
     """What is stated of some nodes, or between them, or all that is stated, as far as the viewer may know of it."""
     if look.kind is CONCEPT:
         return _concept_ties(look, ids, between=between)
@@ -199,10 +201,10 @@ def ties_of(look: Look, ids: Collection[int] | None = None, *, between: bool = F
         cursor.execute(_RELATIONSHIPS.format(condition=condition), {"ids": list(ids or ())})
         rows = cursor.fetchall()
     evidence = evidence_of(look.engine, look.planned, [row[0] for row in rows])
-    return [Tie(pk, a, kind, b, len(evidence[pk])) for pk, a, kind, b in sorted(rows) if pk in evidence]
+    return [StatedEdge(pk, a, kind, b, len(evidence[pk])) for pk, a, kind, b in sorted(rows) if pk in evidence]
 
 
-def _concept_ties(look: Look, ids: Collection[int] | None, *, between: bool) -> list[Tie]:
+def _concept_ties(look: GraphContext, ids: Collection[int] | None, *, between: bool) -> list[StatedEdge]:
     """Broader and related concepts, both ends of which the viewer may know of. What is narrower is one of the first,
     the other way round: the services keep both.
     """
@@ -219,7 +221,9 @@ def _concept_ties(look: Look, ids: Collection[int] | None, *, between: bool) -> 
     seen &= look.terms(ends).keys()
     if between:
         seen &= set(ids or ())
-    return [Tie(None, *one, 0) for one in sorted(stated) if one[0] in seen and one[2] in seen and one[0] != one[2]]
+    return [
+        StatedEdge(None, *one, 0) for one in sorted(stated) if one[0] in seen and one[2] in seen and one[0] != one[2]
+    ]
 
 
 def memory_titles(viewer: Viewer, ids: Collection[int]) -> dict[int, MemoryTitle]:

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from access.viewer import Viewer
 from categories.queries import Term
 from explorer.graph.adjacency import Ints
-from explorer.graph.cache import Whole, ids_named_like, whole_of
+from explorer.graph.cache import VocabularyGraph, ids_named_like, whole_of
 from explorer.graph.labels import graph_tabs, table_url, term_url, toggled, warning_notices
 from explorer.graph.params import TableRequest, TableSort
-from explorer.graph.queries import ENTITY, Kind, Look, look_at
+from explorer.graph.queries import ENTITY, GraphContext, Kind, open_graph
 from explorer.http import Pager, build_pager
 from explorer.links import Link, filter_url
 from explorer.page import Notice
-from search.engines import answered
+from search.engines import with_engine
 from search.engines.base import Engine
 from search.result import SearchWarning
 from search.snapshots import snapshot
@@ -60,13 +60,13 @@ class Table:
 
 def table_of(kind: Kind, asked: TableRequest, viewer: Viewer) -> Table:
     """Two statements where all of it is kept, besides one for a search; four more where it is not."""
-    return answered(lambda engine: _table(kind, asked, viewer, engine), viewer)
+    return with_engine(lambda engine: _table(kind, asked, viewer, engine), viewer)
 
 
 def _table(kind: Kind, asked: TableRequest, viewer: Viewer, engine: Engine) -> Table:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("graph"):
-        look = look_at(kind, engine, viewer)
+        look = open_graph(kind, engine, viewer)
         whole = whole_of(look)
         left = np.ones(len(whole.nodes), bool)
         if asked.search:
@@ -90,14 +90,14 @@ def _table(kind: Kind, asked: TableRequest, viewer: Viewer, engine: Engine) -> T
     )
 
 
-def _types(whole: Whole, left: npt.NDArray[np.bool_]) -> tuple[tuple[str, int], ...]:
+def _types(whole: VocabularyGraph, left: npt.NDArray[np.bool_]) -> tuple[tuple[str, int], ...]:
     """The types that are left with how many of each, the most first."""
     counts = np.bincount(whole.type_places[left], minlength=len(whole.types)).tolist()
     found = [(name, count) for name, count in zip(whole.types, counts, strict=True) if count]
     return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))
 
 
-def _ordered(whole: Whole, left: Ints, asked: TableRequest) -> Ints:
+def _ordered(whole: VocabularyGraph, left: Ints, asked: TableRequest) -> Ints:
     """By the column asked for; what is the same there by name, and what has nothing there last."""
     column = {
         "name": whole.places,
@@ -111,7 +111,7 @@ def _ordered(whole: Whole, left: Ints, asked: TableRequest) -> Ints:
     return left[order]
 
 
-def _rows(look: Look, whole: Whole, shown: Ints) -> tuple[TableRow, ...]:
+def _rows(look: GraphContext, whole: VocabularyGraph, shown: Ints) -> tuple[TableRow, ...]:
     ids = whole.nodes[shown].tolist()
     terms = look.terms(ids)
     degrees = whole.linked.degrees

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connection, transaction
 
-from categories.searched_terms import SEARCHED, Searched
+from categories.searched_terms import SEARCHED, SearchableTable
 
 _CLAIMS = 4_711_004  # the first key of the advisory locks
 
@@ -31,7 +31,7 @@ class WaitingRow:
 
 
 def waiting_rows(
-    searched: Searched, model_id: int, *, limit: int, besides: Mapping[int, str] | None = None
+    searched: SearchableTable, model_id: int, *, limit: int, besides: Mapping[int, str] | None = None
 ) -> list[WaitingRow]:
     """The first rows that wait for a model, but those that are known to be refused with the text they have."""
     passed_over = dict(besides or {})
@@ -60,7 +60,7 @@ def vocabulary_pending(model_id: int) -> int:
         return int(cursor.fetchone()[0])
 
 
-def claim(searched: Searched, model_id: int) -> bool:
+def claim(searched: SearchableTable, model_id: int) -> bool:
     """Take what waits of a table for a model for this transaction, unless another worker has it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", [_CLAIMS, f"{searched.kind} {model_id}"])
@@ -69,7 +69,7 @@ def claim(searched: Searched, model_id: int) -> bool:
 
 @transaction.atomic
 def vectors_write(
-    searched: Searched, model_id: int, rows: Sequence[WaitingRow], vectors: npt.NDArray[np.float32]
+    searched: SearchableTable, model_id: int, rows: Sequence[WaitingRow], vectors: npt.NDArray[np.float32]
 ) -> None:
     """Put vectors in the place of those that the rows had; a row that is gone is left out.
 
@@ -116,5 +116,5 @@ def literal(vector: npt.NDArray[np.float32]) -> str:
     return "[" + ",".join(map(str, vector.tolist())) + "]"
 
 
-def _waiting(searched: Searched) -> str:
+def _waiting(searched: SearchableTable) -> str:
     return _WAITING.format(rows=searched.rows, vectors=searched.vectors, owner=searched.owner, text=searched.text)

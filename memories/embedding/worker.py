@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from django.db import connection, transaction
 
-from categories.searched_terms import SEARCHED, Searched, terms_catch_up
+from categories.searched_terms import SEARCHED, SearchableTable, terms_catch_up
 from memories.embedding import vectors
 from memories.embedding.models import Embedder, EmbedderUnavailable, load_embedder, min_similarity
 from memories.embedding.pending import Tally, Target, Waiting, batch, encoded
@@ -247,7 +247,7 @@ class Refused:
 
     hashes: dict[str, dict[int, str]] = field(default_factory=dict)
 
-    def of(self, searched: Searched) -> dict[int, str]:
+    def of(self, searched: SearchableTable) -> dict[int, str]:
         return self.hashes.setdefault(searched.kind, {})
 
 
@@ -265,7 +265,7 @@ def vocabulary_embed(model_id: int, embedder: Embedder, *, stop: Callable[[], bo
 
 @transaction.atomic
 def _batch(
-    searched: Searched, model_id: int, embedder: Embedder, stop: Callable[[], bool], refused: dict[int, str]
+    searched: SearchableTable, model_id: int, embedder: Embedder, stop: Callable[[], bool], refused: dict[int, str]
 ) -> int:
     """A batch is one transaction, and its claim ends with it; what it had not stored waits as before."""
     if not claim(searched, model_id):

@@ -33,7 +33,7 @@ from memories.reasons import reasons
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, unstorable
 from memories.resolve import RecordNames, names_ensure, names_of, record_image, sessions_ensure
 from memories.services import DEFAULT_PROJECT
-from memories.snapshot import MemoryImage, content_hash_of
+from memories.snapshot import MemorySnapshot, content_hash_of
 from memories.storage import (
     batch_write_down,
     image_as_json,
@@ -215,7 +215,7 @@ def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bo
 class _Built:
     """New memories of a block as they will be stored, and their terms, which another process makes."""
 
-    images: list[MemoryImage]
+    images: list[MemorySnapshot]
     hashes: list[str]
     terms: "Future[list[str]]"
 
@@ -435,7 +435,7 @@ def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
         run.sessions.update(sessions_ensure(sessions, run.vocabulary))
 
 
-def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemoryImage:
+def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
     record = one.record
     project_id = run.projects[_project_of(run, record)].id
     return record_image(
@@ -454,7 +454,7 @@ def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemoryImage:
 
 def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None:
     before = images_read(memory_id for _, memory_id in changed)
-    changes: list[tuple[MemoryImage, MemoryImage]] = []
+    changes: list[tuple[MemorySnapshot, MemorySnapshot]] = []
     for one, memory_id in changed:
         old = before[memory_id]
         new = _image(run, one, memory_id)

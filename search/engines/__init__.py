@@ -9,7 +9,7 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
-from search.engines.index.engine import TantivyEngine
+from search.engines.index.engine import IndexEngine
 from search.engines.index.freshness import wait_until_taken_in
 from search.engines.postgres import PostgresEngine
 
@@ -19,7 +19,7 @@ _MOST_BEHIND = 10.0
 
 logger = logging.getLogger(__name__)
 
-ENGINES: dict[str, Callable[[], Engine]] = {"postgres": PostgresEngine, "tantivy": TantivyEngine}
+ENGINES: dict[str, Callable[[], Engine]] = {"postgres": PostgresEngine, "tantivy": IndexEngine}
 
 Answer = TypeVar("Answer")
 
@@ -29,7 +29,7 @@ def engine_named(name: str) -> Engine:
     return ENGINES[name]()
 
 
-def engine_in_use(viewer: Viewer, *, waits: bool = True) -> Engine:
+def select_engine(viewer: Viewer, *, wait_for_index: bool = True) -> Engine:
     """The engine that is set; where it cannot answer now, the one that needs nothing but the database. Unless it is not
     to wait, what has just been stored is found: who stores something looks for it next.
 
@@ -38,7 +38,7 @@ def engine_in_use(viewer: Viewer, *, waits: bool = True) -> Engine:
     """
     try:
         engine = engine_named(settings.SEARCH_ENGINE)
-        if waits and 0 < engine.seconds_behind < _WAITED_FOR:
+        if wait_for_index and 0 < engine.seconds_behind < _WAITED_FOR:
             begin = time.perf_counter()
             wait_until_taken_in(_WAITED_FOR - engine.seconds_behind)
             engine = engine_named(settings.SEARCH_ENGINE)
@@ -51,11 +51,11 @@ def engine_in_use(viewer: Viewer, *, waits: bool = True) -> Engine:
     return engine
 
 
-def answered(ask: Callable[[Engine], Answer], viewer: Viewer, *, waits: bool = True) -> Answer:
+def with_engine(ask: Callable[[Engine], Answer], viewer: Viewer, *, wait_for_index: bool = True) -> Answer:
     """What the engine in use answers; if it fails on the way, what the database answers. Who asks for a part of an
     answer that has waited for the index need not wait again.
     """
-    engine = engine_in_use(viewer, waits=waits)
+    engine = select_engine(viewer, wait_for_index=wait_for_index)
     try:
         return ask(engine)
     except EngineUnavailableError as error:

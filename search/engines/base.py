@@ -16,7 +16,7 @@ from search.query import Sort
 from text.query_syntax import TextQuery
 
 if TYPE_CHECKING:
-    from search.engines.column_snapshot import Filing
+    from search.engines.column_snapshot import ColumnSnapshot
 
 Value = int | str
 Ids = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class VectorQuery:
     """What is near to a vector: the `limit` nearest memories of those that pass the filters, none below `least`.
 
     `vector` is float32 as bytes, of the length that the model of `model_id` has. With `alone`, words do not match.
@@ -82,7 +82,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class Neighbours:
     """Memories by meaning, the nearest first. `capped` where there may be more than were looked for."""
 
     ids: Ids
@@ -90,11 +90,11 @@ class Near:
     capped: bool = False
 
 
-NOTHING_NEAR = Near(np.empty(0, np.int64), np.empty(0, np.float32))
+NO_NEIGHBOURS = Neighbours(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EngineQuery:
     """A query that an engine can answer. `project_ids` is what the viewer may see; None means everything.
 
     A memory matches by the words of `texts` or by `meaning`, and always has the phrases and signed words of `texts`.
@@ -102,7 +102,7 @@ class Plan:
 
     project_ids: tuple[int, ...] | None = None
     texts: tuple[LanguageText, ...] = ()
-    meaning: Meaning | None = None
+    meaning: VectorQuery | None = None
     filters: tuple[Filter, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
@@ -116,11 +116,11 @@ class Plan:
     def filter(self, key: str) -> Filter | None:
         return next((f for f in self.filters if f.key == key), None)
 
-    def with_filter(self, changed: Filter) -> "Plan":
+    def with_filter(self, changed: Filter) -> "EngineQuery":
         others = tuple(f for f in self.filters if f.key != changed.key)
         return replace(self, filters=(*others, changed))
 
-    def without_filter(self, key: str) -> "Plan":
+    def without_filter(self, key: str) -> "EngineQuery":
         return replace(self, filters=tuple(f for f in self.filters if f.key != key))
 
 
@@ -198,43 +198,43 @@ class Engine(Protocol):
     def revision(self) -> str:
         """Changes whenever an answer may: what is kept of answers is kept under it."""
 
-    def make_ready(self) -> None:
+    def warm_up(self) -> None:
         """Begin to make what the first large answer would wait for."""
 
-    def filing(self) -> "Filing":
+    def filing(self) -> "ColumnSnapshot":
         """How all memories are filed, for numbers that are not those of a query."""
 
-    def near(self, plan: Plan) -> Near:
+    def near(self, plan: EngineQuery) -> Neighbours:
         """What of the plan's match set is there by meaning, the nearest first."""
 
-    def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
+    def among(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
         """Those of some memories that the match set of the plan has."""
 
-    def word_scores(self, plan: Plan, ids: Sequence[int]) -> dict[int, float]:
+    def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
         """How well some memories fit the words of the plan, whether they match or not; those without any left out."""
 
-    def similarities(self, meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
+    def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
         """How near some memories are, whatever the least similarity; those that have no vector yet are left out."""
 
-    def summary(self, plan: Plan, *, no_values: bool) -> Summary:
+    def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
         """The total, and where asked the memories without a value per facet."""
 
-    def totals(self, plans: Sequence[Plan]) -> list[int]:
+    def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
         """The totals of several plans at once."""
 
-    def present(self, plan: Plan, key: str, values: Sequence[Value]) -> set[Value]:
+    def present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
         """Those of a facet's values that some memory of the plan has."""
 
-    def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
+    def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         """A page of ids with their scores, in an order that is total: the same page is always the same ids."""
 
     def counts(
-        self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
+        self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
         """Facet counts by the counting rules; raises EngineTimeoutError where the time runs out."""
 
-    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[HourCount, ...]:
+    def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
         """As `days`, by the hour."""
 
-    def near_terms(self, plan: Plan, term: str) -> list[str]:
+    def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
         """Terms that are spelled like this one and that memories of the plan have: some, in no order."""

@@ -19,7 +19,7 @@ COLUMNS = ("project", "state", "category", "category_own", "concept")
 
 
 @dataclass(frozen=True, slots=True)
-class Filing:
+class ColumnSnapshot:
     """Slots and codes mean the same in all filings of one `lineage`: a later one, by its number, has more of them."""
 
     lineage: str

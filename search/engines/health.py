@@ -9,7 +9,7 @@ from access.viewer import Viewer
 from search.engines.array_files import DamagedError
 from search.engines.base import EngineUnavailableError
 from search.engines.index import store
-from search.engines.index.engine import TantivyEngine
+from search.engines.index.engine import IndexEngine
 from search.engines.index.outbox import backlog
 from search.engines.index.store import NoIndexError
 
@@ -33,7 +33,7 @@ def index_health(viewer: Viewer | None) -> IndexHealth:
     if settings.SEARCH_ENGINE != "tantivy":
         return IndexHealth("off")
     try:
-        TantivyEngine()
+        IndexEngine()
         state = "ready"
     except EngineUnavailableError:
         state = "missing"

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from search.engines.base import Ids, Meaning, Near, Similarities
+from search.engines.base import Ids, Neighbours, Similarities, VectorQuery
 from search.engines.vectors import change_log, pgvector, replica
 from search.engines.vectors.replica import Replica
 
@@ -85,12 +85,12 @@ class _Vectors:
     changed: Ids | None = None
     """The memories, in the order of their ids, that the replica has not taken in yet."""
 
-    def every(self, meaning: Meaning) -> tuple[Ids, Similarities]:
+    def every(self, meaning: VectorQuery) -> tuple[Ids, Similarities]:
         if self.replica is None:
             return pgvector.every(meaning)
         return self._with_changed(meaning, *self.replica.every(_vector(meaning), meaning.least), self.changed)
 
-    def some(self, meaning: Meaning, ids: Ids) -> tuple[Ids, Similarities]:
+    def some(self, meaning: VectorQuery, ids: Ids) -> tuple[Ids, Similarities]:
         if self.replica is None:
             return pgvector.some(meaning, ids.tolist())
         wanted = np.sort(ids)
@@ -98,7 +98,7 @@ class _Vectors:
         return self._with_changed(meaning, *self.replica.some(_vector(meaning), meaning.least, wanted), changed)
 
     def _with_changed(
-        self, meaning: Meaning, ids: Ids, similarities: Similarities, changed: Ids | None
+        self, meaning: VectorQuery, ids: Ids, similarities: Similarities, changed: Ids | None
     ) -> tuple[Ids, Similarities]:
         if changed is None or not len(changed):
             return ids, similarities
@@ -117,7 +117,7 @@ _sample: tuple[tuple[int, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0),
 _lock = Lock()
 
 
-def nearest_passing(meaning: Meaning, passing: Passing, *, replicated: bool = False) -> Near:
+def nearest_passing(meaning: VectorQuery, passing: Passing, *, replicated: bool = False) -> Neighbours:
     """The memories of a set by meaning: those that pass, down to the least similarity, and no more than the limit.
 
     With `replicated` they are read from the replica, if there is one. The same question over the same vectors is always
@@ -161,7 +161,7 @@ def nearest_passing(meaning: Meaning, passing: Passing, *, replicated: bool = Fa
     return _among(meaning, _read_every(meaning, vectors), passing)
 
 
-def similarities_of(meaning: Meaning, ids: Sequence[int], *, replicated: bool = False) -> dict[int, float]:
+def similarities_of(meaning: VectorQuery, ids: Sequence[int], *, replicated: bool = False) -> dict[int, float]:
     """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
     if not ids:
         return {}
@@ -184,7 +184,7 @@ def _index_cost(chunks: int) -> float:
     return max(chunks, pgvector.at_once(chunks)) * _NEXT_COST
 
 
-def _share_of_all(meaning: Meaning, vectors: _Vectors) -> float:
+def _share_of_all(meaning: VectorQuery, vectors: _Vectors) -> float:
     """About which share of all chunks is down to the least similarity, by some of them."""
     global _sample
     key = (meaning.model_id, vectors.revision)
@@ -199,7 +199,7 @@ def _share_of_all(meaning: Meaning, vectors: _Vectors) -> float:
     return float(np.count_nonzero(near) / max(len(some), 1))
 
 
-def _vector(meaning: Meaning) -> npt.NDArray[np.float32]:
+def _vector(meaning: VectorQuery) -> npt.NDArray[np.float32]:
     return np.frombuffer(meaning.vector, np.float32)
 
 
@@ -216,20 +216,20 @@ def forget() -> None:
     _sample = ((), np.empty((0, 0), np.float32))
 
 
-def _read_passing(meaning: Meaning, vectors: _Vectors, passing: Passing) -> Near:
+def _read_passing(meaning: VectorQuery, vectors: _Vectors, passing: Passing) -> Neighbours:
     if (every := _known(_key(meaning, vectors, 0))) is not None:
         return _among(meaning, every, passing)
     return _nearest_of(meaning, *vectors.some(meaning, passing.ids()))
 
 
-def _among(meaning: Meaning, reading: _Reading, passing: Passing) -> Near:
+def _among(meaning: VectorQuery, reading: _Reading, passing: Passing) -> Neighbours:
     """What of a reading passes. Of one that is not complete, only a full set says anything."""
     passes = passing.among(reading.ids)
     ids, similarities = reading.ids[passes], reading.similarities[passes]
     return _nearest_of(meaning, ids, similarities, complete=reading.complete)
 
 
-def _nearest_of(meaning: Meaning, ids: Ids, similarities: Similarities, *, complete: bool = True) -> Near:
+def _nearest_of(meaning: VectorQuery, ids: Ids, similarities: Similarities, *, complete: bool = True) -> Neighbours:
     """The first of them, the nearest first and of equal ones the newest."""
     found = len(ids)
     capped = found > meaning.limit or (found == meaning.limit and not complete)
@@ -238,14 +238,14 @@ def _nearest_of(meaning: Meaning, ids: Ids, similarities: Similarities, *, compl
         kept = similarities >= least
         ids, similarities = ids[kept], similarities[kept]
     order = np.lexsort((-ids, -similarities))[: meaning.limit]
-    return Near(ids[order], similarities[order], capped)
+    return Neighbours(ids[order], similarities[order], capped)
 
 
-def _read_every(meaning: Meaning, vectors: _Vectors) -> _Reading:
+def _read_every(meaning: VectorQuery, vectors: _Vectors) -> _Reading:
     return _kept(_key(meaning, vectors, 0), lambda: _Reading(*vectors.every(meaning), complete=True))
 
 
-def _read_first(meaning: Meaning, chunks: int, vectors: _Vectors) -> _Reading:
+def _read_first(meaning: VectorQuery, chunks: int, vectors: _Vectors) -> _Reading:
     def read() -> _Reading:
         ids, similarities, reached_least = pgvector.first(meaning, chunks)
         return _Reading(ids, similarities, complete=False, reached_least=reached_least)
@@ -284,11 +284,11 @@ def _keep(key: _Key, found: _Reading) -> None:
             kept -= len(_readings.popitem(last=False)[1].ids)
 
 
-def _key(meaning: Meaning, vectors: _Vectors, chunks: int) -> _Key:
+def _key(meaning: VectorQuery, vectors: _Vectors, chunks: int) -> _Key:
     return (meaning.model_id, meaning.vector, meaning.least, vectors.revision, chunks)
 
 
-def _vectors(meaning: Meaning, replicated: bool) -> _Vectors:
+def _vectors(meaning: VectorQuery, replicated: bool) -> _Vectors:
     found, now = replica.standing(meaning.model_id) if replicated else (None, change_log.standing())
     if found is None or found.manifest.dimensions != len(_vector(meaning)):
         return _Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)

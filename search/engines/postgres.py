@@ -21,21 +21,21 @@ from psycopg.errors import QueryCanceled
 from memories.models import Corpus
 from search.engines.base import (
     BUCKET_DAYS,
-    NOTHING_NEAR,
+    NO_NEIGHBOURS,
     Counts,
+    EngineQuery,
     EngineTimeoutError,
     FacetCounts,
     FacetRequest,
     Filter,
     Ids,
-    Meaning,
-    Near,
-    Plan,
+    Neighbours,
     Summary,
     Value,
     ValueCount,
+    VectorQuery,
 )
-from search.engines.column_snapshot import Filing
+from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.knn import nearest_passing, similarities_of
 from search.engines.postgres_columns import packed_filing
 from search.engines.sql import Sql, no_value_sql
@@ -103,7 +103,7 @@ class _PassingRows:
     def __init__(
         self,
         rows: Callable[[str, Sql], list[Any]],
-        plan: Plan,
+        plan: EngineQuery,
         without_includes: str,
         without_dates: bool,
     ) -> None:
@@ -161,39 +161,39 @@ class PostgresEngine:
         return str(Corpus.objects.values_list("revision", flat=True).get(pk=1))
 
     def __init__(self) -> None:
-        self._known_near: dict[tuple[Plan, str, bool], Near] = {}
+        self._known_near: dict[tuple[EngineQuery, str, bool], Neighbours] = {}
 
-    def make_ready(self) -> None:
+    def warm_up(self) -> None:
         """Postgres keeps by itself what it has read."""
 
-    def filing(self) -> Filing:
+    def filing(self) -> ColumnSnapshot:
         return packed_filing()
 
-    def near(self, plan: Plan) -> Near:
+    def near(self, plan: EngineQuery) -> Neighbours:
         return self._near_of(plan, "", False)
 
-    def similarities(self, meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
+    def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
         return similarities_of(meaning, ids)
 
-    def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
+    def among(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
         sql = self._sql()
         where = sql.where(plan)
         statement = f"SELECT m.id FROM memories_memory m WHERE m.id = ANY({sql.bind(list(ids))}::bigint[]) AND {where}"
         return {memory_id for (memory_id,) in self._rows(statement, sql)}
 
-    def word_scores(self, plan: Plan, ids: Sequence[int]) -> dict[int, float]:
+    def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
         sql = self._sql()
         score = sql.rank(plan)
         bound = sql.bind(list(ids))
         rows = self._rows(f"SELECT m.id, {score} FROM memories_memory m WHERE m.id = ANY({bound}::bigint[])", sql)
         return {memory_id: float(score) for memory_id, score in rows if score}
 
-    def summary(self, plan: Plan, *, no_values: bool) -> Summary:
+    def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
         sql = self._sql()
         rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, no_values, "memories_memory")), sql)
         return replace(_read_summary(rows, plan, no_values), capped=self.near(plan).capped)
 
-    def totals(self, plans: Sequence[Plan]) -> list[int]:
+    def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
         if not plans:
             return []
         sql = self._sql()
@@ -203,11 +203,11 @@ class PostgresEngine:
         rows: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
         return [rows[k] for k in range(len(plans))]
 
-    def present(self, plan: Plan, key: str, values: Sequence[Value]) -> set[Value]:
+    def present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
         totals = self.totals([plan.with_filter(Filter(key, include=((value,),))) for value in values])
         return {value for value, total in zip(values, totals, strict=True) if total}
 
-    def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
+    def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         sql = self._sql()
         if order == Sort.RELEVANCE:
             score, by = sql.rank(plan), f"2 DESC, {_ORDERS[Sort.NEWEST]}"
@@ -221,7 +221,7 @@ class PostgresEngine:
         return list(self._rows(statement, sql))
 
     def counts(
-        self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
+        self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
         sql = self._sql()
         gathered = self._match_set(sql, plan)
@@ -249,7 +249,7 @@ class PostgresEngine:
             found = self._rows(gathered + " UNION ALL ".join(selects), sql)
         return self._told(self._gather(found, plan, requests), plan)
 
-    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[HourCount, ...]:
+    def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
         sql = self._sql()
         inside = " AND ".join(sql.inside(plan)) or "true"
         where = sql.where(plan, without_dates=True)
@@ -261,7 +261,7 @@ class PostgresEngine:
         rows = self._rows(_HOURS.format(moment=_MOMENT, zone=sql.bind(str(zone)), inside=inside, where=where), sql)
         return tuple(HourCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
 
-    def near_terms(self, plan: Plan, term: str) -> list[str]:
+    def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
         # There is no list of all terms; those of the newest memories are gathered from their rows.
         sql = self._sql()
         newest = f"SELECT m.terms FROM memories_memory m WHERE {sql.where(plan)} ORDER BY m.id DESC LIMIT {_NEAR_ROWS}"
@@ -274,7 +274,7 @@ class PostgresEngine:
             )
             return [word for (word,) in cursor.fetchall()]
 
-    def _facet(self, sql: Sql, plan: Plan, request: FacetRequest, k: int) -> str:
+    def _facet(self, sql: Sql, plan: EngineQuery, request: FacetRequest, k: int) -> str:
         spec = FACET[request.key]
         apart = _drops_includes(plan, request.key)
         rows = "memories_memory" if apart else "match_set"
@@ -298,7 +298,7 @@ class PostgresEngine:
         return _ARRAY_FACET.format(k=k, column=column, rows=rows, where=where, own=own, beside=beside, chosen=chosen)
 
     @staticmethod
-    def _summary(sql: Sql, plan: Plan, no_values: bool, rows: str) -> list[str]:
+    def _summary(sql: Sql, plan: EngineQuery, no_values: bool, rows: str) -> list[str]:
         """The total and the counts of "no value", shared ones in one SELECT, the others over what they need."""
         shared, apart = _split(plan) if no_values else ([], [])
         columns = "".join(f", count(*) FILTER (WHERE {no_value_sql(spec)})" for spec in shared)
@@ -315,7 +315,7 @@ class PostgresEngine:
         return [*spans, f"m.created_at < {sql.bind(now - timedelta(days=BUCKET_DAYS[-1]))}"]
 
     @staticmethod
-    def _gather(rows: list[Any], plan: Plan, requests: Sequence[FacetRequest]) -> Counts:
+    def _gather(rows: list[Any], plan: EngineQuery, requests: Sequence[FacetRequest]) -> Counts:
         values: dict[int, list[ValueCount]] = {k: [] for k in range(len(requests))}
         distinct: dict[int, int] = {}
         days: list[tuple[date, int, int]] = []
@@ -341,7 +341,7 @@ class PostgresEngine:
         return Sql(self._near)
 
     @staticmethod
-    def _match_set(sql: Sql, plan: Plan) -> str:
+    def _match_set(sql: Sql, plan: EngineQuery) -> str:
         """What is gathered, and what of it is shown."""
         states = plan.filter("state")
         shown = [sql.included(states, plan)] if states and states.includes else []
@@ -351,7 +351,7 @@ class PostgresEngine:
         where = sql.where(plan, without_includes="state")
         return _MATCH_SET.format(where=where, shown=" AND ".join(shown) or "true")
 
-    def _near(self, plan: Plan, without_includes: str, without_dates: bool) -> Ids:
+    def _near(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Ids:
         """The memories that a set has by meaning.
 
         With fewer filters others are the nearest; those of the whole plan match there too.
@@ -359,9 +359,9 @@ class PostgresEngine:
         near, whole = self._near_of(plan, without_includes, without_dates), self.near(plan)
         return np.union1d(near.ids, whole.ids) if near.capped else near.ids
 
-    def _near_of(self, plan: Plan, without_includes: str, without_dates: bool) -> Near:
+    def _near_of(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Neighbours:
         if plan.meaning is None:
-            return NOTHING_NEAR
+            return NO_NEIGHBOURS
         chosen = plan.filter(without_includes)
         if chosen is None or not chosen.includes or chosen.narrows_own_counts:
             without_includes = ""
@@ -370,7 +370,7 @@ class PostgresEngine:
             self._known_near[key] = nearest_passing(plan.meaning, _PassingRows(self._rows, *key))
         return self._known_near[key]
 
-    def _told(self, counts: Counts, plan: Plan) -> Counts:
+    def _told(self, counts: Counts, plan: EngineQuery) -> Counts:
         """Counts, with what of them is capped."""
         if plan.meaning is None:
             return counts
@@ -396,13 +396,13 @@ def _numbers(array: str) -> list[int]:
     return [int(n) for n in array.strip("{}").split(",")]
 
 
-def _split(plan: Plan) -> tuple[list[FacetSpec], list[FacetSpec]]:
+def _split(plan: EngineQuery) -> tuple[list[FacetSpec], list[FacetSpec]]:
     """The facets counted over the match set, and those counted over another set."""
     shared = [spec for spec in FACETS if not _drops_includes(plan, spec.key)]
     return shared, [spec for spec in FACETS if spec not in shared]
 
 
-def _read_summary(rows: list[Any], plan: Plan, no_values: bool) -> Summary:
+def _read_summary(rows: list[Any], plan: EngineQuery, no_values: bool) -> Summary:
     numbers = {row[0]: _numbers(row[1]) for row in rows if row[0] <= _SUMMARY_KEY}
     total, *shared_counts = numbers[_SUMMARY_KEY]
     if not no_values:
@@ -413,7 +413,7 @@ def _read_summary(rows: list[Any], plan: Plan, no_values: bool) -> Summary:
     return Summary(total, found)
 
 
-def _drops_includes(plan: Plan, key: str) -> bool:
+def _drops_includes(plan: EngineQuery, key: str) -> bool:
     """Whether a facet is counted over another set than the match set: that without its own inclusions.
 
     The states are not: the match set is gathered with all of them.

@@ -11,7 +11,7 @@ import numpy as np
 from django.db import connection
 
 from search.engines.array_files import Array
-from search.engines.column_snapshot import Filing
+from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index.segments import Dictionary, Part, multiple_column
 from search.facets import STATES
 
@@ -35,10 +35,10 @@ _STATEMENT = (
 _lock = Lock()
 _lineages = itertools.count(1)
 # The database and its revision, and how its memories are filed.
-_current: tuple[tuple[object, ...], Filing | None] = ((), None)
+_current: tuple[tuple[object, ...], ColumnSnapshot | None] = ((), None)
 
 
-def packed_filing() -> Filing:
+def packed_filing() -> ColumnSnapshot:
     """How memories are filed in the snapshot that the database is read by: what is kept, where it is of its revision.
 
     A transaction that has written something itself may see what is nobody else's yet: it reads for itself.
@@ -66,7 +66,7 @@ def forget() -> None:
         _current = ((), None)
 
 
-def _read() -> Filing:
+def _read() -> ColumnSnapshot:
     with connection.cursor() as cursor:
         cursor.execute(_STATEMENT, [list(STATES)])
         ids, created, projects, states, *multiple = cursor.fetchone()
@@ -84,7 +84,7 @@ def _read() -> Filing:
     part = Part(0, arrays)
     # No two passes have anything to do with each other: slots and codes are drawn anew.
     lineage = f"pass {next(_lineages)}"
-    return Filing(lineage, 0, (part,), np.ones(part.size, np.bool_), dictionary, dictionary.sizes())
+    return ColumnSnapshot(lineage, 0, (part,), np.ones(part.size, np.bool_), dictionary, dictionary.sizes())
 
 
 def _column(name: str, lengths: Array, values: str | None, dictionary: Dictionary) -> dict[str, Array]:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from search.engines.base import Filter, Ids, Plan, Value
+from search.engines.base import EngineQuery, Filter, Ids, Value
 from search.facets import FACET, FacetSpec, Kind
 from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
 from text.query_syntax import Group, TextQuery
@@ -29,7 +29,7 @@ _NO_VALUE = {
 class Sql:
     """Conditions with named parameters, gathered while a statement is composed."""
 
-    def __init__(self, near: Callable[[Plan, str, bool], Ids] | None = None) -> None:
+    def __init__(self, near: Callable[[EngineQuery, str, bool], Ids] | None = None) -> None:
         self.parameters: dict[str, Any] = {}
         self.near = near
 
@@ -38,7 +38,7 @@ class Sql:
         self.parameters[name] = value
         return f"%({name})s"
 
-    def where(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> str:
+    def where(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> str:
         """The whole filter of a plan, but for what one facet includes, or but for the dates."""
         conditions = self.filters(plan, without_includes=without_includes, without_dates=without_dates)
         if plan.meaning is not None and self.near is not None:
@@ -48,12 +48,12 @@ class Sql:
             conditions.append(self._texts(plan))
         return " AND ".join(conditions) or "true"
 
-    def matching(self, plan: Plan, near: Ids) -> str:
+    def matching(self, plan: EngineQuery, near: Ids) -> str:
         """By words or by meaning, where what is near is known."""
         by_meaning = f"m.id = ANY({self.bind(near.tolist())}::bigint[])"
         return by_meaning if plan.meaning and plan.meaning.alone else f"({self._texts(plan)} OR {by_meaning})"
 
-    def filters(self, plan: Plan, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
+    def filters(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
         """All that a plan asks for but words and meaning."""
         conditions: list[str] = []
         if plan.project_ids is not None:
@@ -66,7 +66,7 @@ class Sql:
             conditions.extend(self.inside(plan))
         return conditions
 
-    def inside(self, plan: Plan) -> list[str]:
+    def inside(self, plan: EngineQuery) -> list[str]:
         """The dates of a plan."""
         conditions = []
         if plan.start is not None:
@@ -75,7 +75,7 @@ class Sql:
             conditions.append(f"m.created_at < {self.bind(plan.end)}")
         return conditions
 
-    def included(self, chosen: Filter, plan: Plan) -> str:
+    def included(self, chosen: Filter, plan: EngineQuery) -> str:
         """What a facet includes, as a condition."""
         spec = FACET[chosen.key]
         if chosen.require_all and not chosen.no_value:
@@ -86,7 +86,7 @@ class Sql:
         # In AND mode a value and "no value" together can never both hold.
         return "(" + (" AND " if chosen.require_all else " OR ").join(choices) + ")"
 
-    def _excluded(self, chosen: Filter, plan: Plan) -> Iterator[str]:
+    def _excluded(self, chosen: Filter, plan: EngineQuery) -> Iterator[str]:
         spec = FACET[chosen.key]
         values = tuple(itertools.chain(*chosen.exclude))
         if values:
@@ -94,7 +94,7 @@ class Sql:
         if chosen.any_value:
             yield f"NOT ({no_value_sql(spec)})"
 
-    def _any_of(self, spec: FacetSpec, values: tuple[Value, ...], plan: Plan) -> str:
+    def _any_of(self, spec: FacetSpec, values: tuple[Value, ...], plan: EngineQuery) -> str:
         if not values:
             return "false"
         bound = self.bind(list(values))
@@ -109,7 +109,7 @@ class Sql:
                 return f"m.category_ids && {bound}::int[]"
         return f"m.{spec.column} && {bound}::int[]"
 
-    def _texts(self, plan: Plan, *, always: bool = False) -> str:
+    def _texts(self, plan: EngineQuery, *, always: bool = False) -> str:
         """By words; with `always`, only what a memory must have that matches by meaning too."""
         choices = []
         for text in plan.texts:
@@ -120,7 +120,7 @@ class Sql:
             choices.append(condition)
         return "(" + " OR ".join(choices) + ")"
 
-    def always(self, plan: Plan) -> list[str]:
+    def always(self, plan: EngineQuery) -> list[str]:
         """The phrases and signed words of a plan, where it has any."""
         return [self._texts(plan, always=True)] if any(not text.words.always.is_empty for text in plan.texts) else []
 
@@ -153,7 +153,7 @@ class Sql:
         # memory_terms_gin
         return f"m.terms @@ {self.bind(text)}::tsquery"
 
-    def rank(self, plan: Plan) -> str:
+    def rank(self, plan: EngineQuery) -> str:
         """The score of a row: how often and how prominently it has any of what was looked for."""
         ranks = []
         for text in plan.texts:

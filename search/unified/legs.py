@@ -16,9 +16,9 @@ from django.db import OperationalError, connection
 from psycopg.errors import QueryCanceled
 
 from access.viewer import Viewer
-from search.engines import answered
+from search.engines import with_engine
 from search.engines.base import Engine, EngineTimeoutError
-from search.plan import Planned
+from search.plan import ResolvedQuery
 from search.query import Sort
 from search.snapshots import snapshot
 from search.unified.vocabulary import (
@@ -60,7 +60,7 @@ class Leg:
 
     kind: ResultKind
     way: Way
-    ask: Callable[[Engine, Planned, int], list[Known]]
+    ask: Callable[[Engine, ResolvedQuery, int], list[Known]]
 
     @property
     def name(self) -> str:
@@ -88,12 +88,12 @@ class LegAnswer:
         return len(self.found) >= settings.UNIFIED_LEG_LIMIT
 
 
-def memories_by_words(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+def memories_by_words(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
     plan = replace(planned.plan, meaning=None)
     return [Known(pk, score or 0.0, 1) for pk, score in engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=0)]
 
 
-def memories_by_meaning(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+def memories_by_meaning(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
     meaning = planned.plan.meaning
     if meaning is None:
         return []
@@ -116,7 +116,7 @@ LEGS = (
 class AskedLegs:
     """Legs that are on their way."""
 
-    def __init__(self, planned: Planned, viewer: Viewer) -> None:
+    def __init__(self, planned: ResolvedQuery, viewer: Viewer) -> None:
         self._most_ms: int = settings.UNIFIED_LEG_MS
         self._begun = time.monotonic()
         self._without_meaning = planned.without_meaning
@@ -146,7 +146,7 @@ class AskedLegs:
             return _late(leg, (time.monotonic() - self._begun) * 1000, self._most_ms)
 
 
-def _answer(leg: Leg, planned: Planned, viewer: Viewer, most_ms: int) -> LegAnswer:
+def _answer(leg: Leg, planned: ResolvedQuery, viewer: Viewer, most_ms: int) -> LegAnswer:
     begun = time.monotonic()
 
     def spent() -> float:
@@ -157,7 +157,7 @@ def _answer(leg: Leg, planned: Planned, viewer: Viewer, most_ms: int) -> LegAnsw
             return leg.ask(engine, planned, settings.UNIFIED_LEG_LIMIT)
 
     try:
-        found = answered(ask, viewer, waits=False)
+        found = with_engine(ask, viewer, wait_for_index=False)
         return LegAnswer(leg.kind, leg.way, spent(), found=tuple(found))
     except EngineTimeoutError:
         return _late(leg, spent(), most_ms)

@@ -13,8 +13,8 @@ from django.db import connection
 from access.viewer import Viewer
 from memories.queries import visible_to
 from search.engines.base import Engine, Filter
-from search.hits import hydrate
-from search.plan import Planned
+from search.hits import load_hits
+from search.plan import ResolvedQuery
 from search.query import Sort
 from search.ranking import Ranked
 from search.result import Hit
@@ -150,7 +150,7 @@ class Read:
     """What a page is read with."""
 
     engine: Engine
-    planned: Planned
+    planned: ResolvedQuery
     viewer: Viewer
     known: Mapping[Key, Known]
     candidates: Sequence[Candidate]
@@ -172,7 +172,7 @@ class _Page:
     def __init__(self, page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> None:
         self._groups = page
         self._read = read
-        self._memories = {hit.id: hit for hit in hydrate(list(ranked.values()), read.planned, read.viewer)}
+        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), read.planned, read.viewer)}
         shown = [group.lead for group in page] + [one.candidate for group in page for one in group.folded]
         self._shown = {kind: [one.id for one in shown if one.kind == kind] for kind in ResultKind}
         self._place = read.places()

@@ -13,9 +13,9 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.searched_terms import ENTITIES, RELATIONSHIPS
-from search.engines import answered
+from search.engines import with_engine
 from search.engines.base import Engine
-from search.plan import build_plan
+from search.plan import resolve_query
 from search.query import Mode, SearchQuery
 from search.ranking import Ranked, Traits, Weights
 from search.relevance import traits_of
@@ -94,14 +94,14 @@ def is_unified(query: SearchQuery) -> bool:
 
 def unified(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -> UnifiedResult:
     """Answer one query for one viewer among memories, entities and relationships. See docs/unified.md."""
-    return answered(lambda engine: _unified(engine, query, viewer, facet_limit), viewer)
+    return with_engine(lambda engine: _unified(engine, query, viewer, facet_limit), viewer)
 
 
 def _unified(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None) -> UnifiedResult:
     watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
-        planned = build_plan(engine, query, viewer, now)
+        planned = resolve_query(engine, query, viewer, now)
     asked = AskedLegs(planned, viewer)
     # Beside the legs: what there is to say of the match set.
     memories = run(query.model_copy(update={"page": 1}), viewer, facet_limit=facet_limit, rows=Rows.NONE)
@@ -226,8 +226,8 @@ def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> lis
             ranked = Ranked(
                 lead.id,
                 lead.score,
-                word_rank=lead.places.get(Way.WORDS),
-                meaning_rank=lead.places.get(Way.MEANING),
+                keyword_rank=lead.places.get(Way.WORDS),
+                semantic_rank=lead.places.get(Way.MEANING),
                 similarity=near.get(lead.id),
                 relevance=lead.relevance,
                 traits=lead.traits,

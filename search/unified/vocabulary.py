@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from django.db import connection
 
-from categories.searched_terms import ENTITIES, RELATIONSHIPS, Searched
+from categories.searched_terms import ENTITIES, RELATIONSHIPS, SearchableTable
 from memories.embedding.vocabulary import literal
 from memories.models import Project
-from search.engines.base import Engine, FacetRequest, Meaning, Plan
+from search.engines.base import Engine, EngineQuery, FacetRequest, VectorQuery
 from search.engines.sql import words_sql
 from search.facets import DEFAULT_STATES
-from search.plan import Planned
+from search.plan import ResolvedQuery
 from text.analysis import quote_term, raw_tokens
 
 # So many of the best are looked at for those that the viewer may know of.
@@ -48,28 +48,28 @@ class Known:
     evidence: tuple[int, ...] = ()
 
 
-def entities_by_words(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+def entities_by_words(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
     return _entities(engine, planned, _by_words(ENTITIES, planned), limit)
 
 
-def entities_by_meaning(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+def entities_by_meaning(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
     return _entities(engine, planned, _by_meaning(ENTITIES, planned.plan), limit)
 
 
-def relationships_by_words(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+def relationships_by_words(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
     return _relationships(engine, planned, _by_words(RELATIONSHIPS, planned), limit)
 
 
-def relationships_by_meaning(engine: Engine, planned: Planned, limit: int) -> list[Known]:
+def relationships_by_meaning(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
     return _relationships(engine, planned, _by_meaning(RELATIONSHIPS, planned.plan), limit)
 
 
-def filtered(plan: Plan) -> Plan:
+def filtered(plan: EngineQuery) -> EngineQuery:
     """What passes the filters of a plan, whatever it is about."""
     return replace(plan, texts=(), meaning=None)
 
 
-def memories_of_entities(engine: Engine, planned: Planned, ids: Sequence[int]) -> dict[int, int]:
+def memories_of_entities(engine: Engine, planned: ResolvedQuery, ids: Sequence[int]) -> dict[int, int]:
     """How many memories that pass the filters name each of some entities; those that none does are left out."""
     if not ids:
         return {}
@@ -78,7 +78,7 @@ def memories_of_entities(engine: Engine, planned: Planned, ids: Sequence[int]) -
     return {int(value.value): value.count for value in counts.facets["entity"].values if value.count}
 
 
-def evidence_of(engine: Engine, planned: Planned, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def evidence_of(engine: Engine, planned: ResolvedQuery, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The memories that bear out each of some relationships and pass the filters; those without any are left out.
 
     One that nobody has given evidence for is there for who sees everything and asked for no part of it.
@@ -93,7 +93,7 @@ def evidence_of(engine: Engine, planned: Planned, ids: Sequence[int]) -> dict[in
     return {pk: own for pk, own in kept.items() if own or (not stated[pk] and _is_everything(planned.plan))}
 
 
-def _is_everything(plan: Plan) -> bool:
+def _is_everything(plan: EngineQuery) -> bool:
     """Whether a plan takes in all that there is, but for the states that are left out where none is asked for."""
     narrowing = [f for f in plan.filters if f.key != "state" or _values(f.include) != set(DEFAULT_STATES) or f.exclude]
     return plan.project_ids is None and not narrowing and plan.start is None and plan.end is None
@@ -103,18 +103,18 @@ def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:
     return {value for group in groups for value in group}
 
 
-def _entities(engine: Engine, planned: Planned, found: Mapping[int, float], limit: int) -> list[Known]:
+def _entities(engine: Engine, planned: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
     memories = memories_of_entities(engine, planned, list(found))
     return [Known(pk, score, memories[pk]) for pk, score in found.items() if pk in memories][:limit]
 
 
-def _relationships(engine: Engine, planned: Planned, found: Mapping[int, float], limit: int) -> list[Known]:
+def _relationships(engine: Engine, planned: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
     evidence = evidence_of(engine, planned, list(found))
     kept = [Known(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
     return kept[:limit]
 
 
-def _by_words(searched: Searched, planned: Planned) -> dict[int, float]:
+def _by_words(searched: SearchableTable, planned: ResolvedQuery) -> dict[int, float]:
     """Rows that match the words, the best first. What only leaves words out looks for nothing.
 
     A name is short: of an entity it is also enough that the text says all of it.
@@ -136,7 +136,7 @@ def _terms_said(said: str) -> list[str]:
     return sorted({term for language in languages for raw in raw_tokens(said, language) for term, _ in raw.terms})
 
 
-def _by_meaning(searched: Searched, plan: Plan) -> dict[int, float]:
+def _by_meaning(searched: SearchableTable, plan: EngineQuery) -> dict[int, float]:
     """Rows near in meaning, the nearest first, that have what must be there."""
     meaning = plan.meaning
     if meaning is None:
@@ -149,7 +149,7 @@ def _by_meaning(searched: Searched, plan: Plan) -> dict[int, float]:
     return _read(statement, {**parameters, **_near(meaning)})
 
 
-def _near(meaning: Meaning) -> dict[str, Any]:
+def _near(meaning: VectorQuery) -> dict[str, Any]:
     vector = literal(np.frombuffer(meaning.vector, np.float32))
     return {"vector": vector, "model": meaning.model_id, "least": meaning.least}
 

@@ -195,7 +195,7 @@ def test_results_come_where_counting_fails(corpus, caller, monkeypatch):
         raise EngineTimeoutError
 
     monkeypatch.setattr("search.engines.postgres.PostgresEngine.counts", too_slow)
-    monkeypatch.setattr("search.engines.index.engine.TantivyEngine.counts", too_slow)
+    monkeypatch.setattr("search.engines.index.engine.IndexEngine.counts", too_slow)
     reply = found(caller, "include_facets=1")
     assert reply["total"] == 14
     assert reply["facets"] == {}

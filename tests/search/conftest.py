@@ -10,7 +10,7 @@ from memories.models import Project
 from search import engines
 from search.engines import knn
 from search.engines.index import follower, outbox, store
-from search.engines.index.engine import TantivyEngine
+from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Part
 from search.engines.vectors import writer
 from search.unified import legs
@@ -24,9 +24,9 @@ def following_engine():
     """The derived index once it has taken in all that a test did before it asked."""
     if not outbox.is_followed() or outbox.backlog().changes or not (store.index_dir() / "current").exists():
         follower.catch_up()
-    while writer.keep_up():
+    while writer.sync():
         pass
-    return TantivyEngine()
+    return IndexEngine()
 
 
 def bitmaps_now(self, column):

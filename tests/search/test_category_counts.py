@@ -12,7 +12,7 @@ from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
 from search import category_counts
-from search.engines import engine_in_use
+from search.engines import select_engine
 from tests.embedding import embed_all
 
 PATHS = ["A", "A/B", "A/B/C", "A/D", "E", "E/F"]
@@ -22,7 +22,7 @@ EVERYTHING = command_viewer()
 
 def counted(viewer):
     """By path: memories, own memories, chunks and concepts of every category that the viewer may know of."""
-    looking = look(engine_in_use(viewer), viewer)
+    looking = look(select_engine(viewer), viewer)
     found = {}
     for node in looking.tree.ordered:
         if looking.sees(node.id):

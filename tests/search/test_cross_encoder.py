@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from search import cross_encoder
-from search.cross_encoder import NotReread, load_reader
+from search.cross_encoder import RerankUnavailable, load_reader
 from search.query import SearchQuery
 from search.ranking import Ranked, reorder
 from search.run import run
@@ -85,15 +85,15 @@ def test_first_candidates_are_ordered_anew_and_the_others_stay_behind_them():
     found = reorder(fused, {1: -2.0, 2: 8.0, 3: 3.0})
     assert [one.id for one in found] == [2, 3, 1, 4, 5]
     assert [round(one.relevance, 2) for one in found] == [0.9, 0.65, 0.4, 0.4, 0.1]
-    assert [one.reread_rank for one in found] == [1, 2, 3, None, None]
-    assert found[0].reread_score == 8.0
+    assert [one.cross_encoder_rank for one in found] == [1, 2, 3, None, None]
+    assert found[0].cross_encoder_score == 8.0
 
 
 def test_results_are_in_the_order_of_the_second_reading(embedded, everyone, use, settings):
     settings.SEARCH_WEIGHTS = {"relevance": 1.0, "quality": 0.0, "recency": 0.0, "source": 0.0}
     reader = use(Longest())
     result = ask("q=green tea", everyone)
-    scores = [hit.why.reread_score for hit in result.hits]
+    scores = [hit.why.cross_encoder_score for hit in result.hits]
     assert None not in scores
     assert scores == sorted(scores, reverse=True)
     assert len(set(reader.read)) == result.total
@@ -106,7 +106,7 @@ def test_only_the_first_candidates_are_read(embedded, everyone, use, settings):
     reader = use(Longest())
     result = ask("q=green tea", everyone)
     assert len(reader.read) == 2
-    assert {hit.why.reread_rank for hit in result.hits} == {1, 2, None}
+    assert {hit.why.cross_encoder_rank for hit in result.hits} == {1, 2, None}
 
 
 def test_all_pages_have_one_order_and_nothing_is_read_twice(embedded, everyone, use):
@@ -123,8 +123,8 @@ def test_all_pages_have_one_order_and_nothing_is_read_twice(embedded, everyone, 
 
 def test_reason_of_a_hit_names_the_second_reading(embedded, everyone, use):
     use(Longest())
-    hit = min(ask("q=green tea", everyone).hits, key=lambda hit: hit.why.reread_rank)
-    assert hit.why.reread_rank == 1
+    hit = min(ask("q=green tea", everyone).hits, key=lambda hit: hit.why.cross_encoder_rank)
+    assert hit.why.cross_encoder_rank == 1
 
 
 @pytest.mark.parametrize("querystring", ["q=green tea&mode=keyword", "tag=tea", "q=green tea&sort=newest"])
@@ -251,7 +251,7 @@ def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settin
     held._load_now(settings.RERANK_MODEL)
     try:
         result = ask("q=green tea", everyone)
-        scores = [hit.why.reread_score for hit in result.hits]
+        scores = [hit.why.cross_encoder_score for hit in result.hits]
         assert result.warnings == ()
         assert len(set(scores)) > 1
         assert scores == sorted(scores, reverse=True)
@@ -262,5 +262,5 @@ def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settin
 
 @needs_library
 def test_model_that_gives_several_numbers_is_refused(tiny_model):
-    with pytest.raises(NotReread, match="gives 3 numbers for a passage, and one is needed"):
+    with pytest.raises(RerankUnavailable, match="gives 3 numbers for a passage, and one is needed"):
         load_reader(str(tiny_model(labels=3)))

@@ -15,9 +15,9 @@ from text.formatting import listed, ordinal
 RANKED = Ranked(
     7,
     score=0.8,
-    word_rank=2,
+    keyword_rank=2,
     word_score=6.1,
-    meaning_rank=1,
+    semantic_rank=1,
     similarity=0.71,
     relevance=0.85,
     traits=Traits(0.5, 0.2, 1.0),
@@ -62,7 +62,7 @@ def test_by_words_alone_there_is_no_meaning():
         pytest.param("q=x", Ranked(7), 0.3, (), "Meaning", "not embedded yet, so found by words alone", id="no vector"),
         pytest.param(
             "q=x",
-            Ranked(7, word_rank=1, similarity=0.21),
+            Ranked(7, keyword_rank=1, similarity=0.21),
             0.3,
             (),
             "Meaning",
@@ -70,11 +70,11 @@ def test_by_words_alone_there_is_no_meaning():
             id="too far in meaning",
         ),
         pytest.param(
-            "q=x", Ranked(7, word_rank=4), 0.3, (), "Words", "4th by words: further on in its record", id="not shown"
+            "q=x", Ranked(7, keyword_rank=4), 0.3, (), "Words", "4th by words: further on in its record", id="not shown"
         ),
         pytest.param(
             "q=x&mode=semantic",
-            Ranked(7, meaning_rank=2, similarity=0.5),
+            Ranked(7, semantic_rank=2, similarity=0.5),
             0.3,
             (),
             "Words",

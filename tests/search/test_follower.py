@@ -22,7 +22,7 @@ from search.engines.index import check, follower, outbox, store, transactions
 from search.engines.index import writer as writing
 from search.engines.index.bitmaps import bitmap_of
 from search.engines.index.check import compare
-from search.engines.index.engine import TantivyEngine
+from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Dictionary, Part, PartBuilder, Row, merged
 from search.query import SearchQuery
 from search.run import run
@@ -296,7 +296,7 @@ def test_readers_keep_their_view_until_there_is_a_whole_new_one(db, tantivy, tmp
     load(tmp_path)
     follower.catch_up()
     first = engine_named("tantivy")
-    assert TantivyEngine().revision == first.revision
+    assert IndexEngine().revision == first.revision
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     follower.catch_up()
     assert engine_named("tantivy").revision != first.revision

@@ -40,7 +40,7 @@ def address(path, **parameters):
     return f"{path}?{'&'.join(pairs)}"
 
 
-def answered(response, text):
+def with_engine(response, text):
     """The reply, where there is one; else it must be a clear refusal."""
     assert response.status_code in {200, 404, 422}, (text[:100], response.status_code, response.content[:500])
     reply = response.json()
@@ -56,7 +56,7 @@ def test_there_are_enough_of_them():
 
 def test_any_text_is_searched_for_or_refused_clearly(corpus, caller, everyone):
     for text in TEXTS:
-        reply = answered(caller.get(address("/api/search", q=text, page_size="100", view="index")), text)
+        reply = with_engine(caller.get(address("/api/search", q=text, page_size="100", view="index")), text)
         # Half of a character cannot be written in an address: what arrives is the mark for it.
         text = text.encode(errors="surrogatepass").decode(errors="replace")
         try:
@@ -74,7 +74,7 @@ def test_any_text_is_searched_for_or_refused_clearly(corpus, caller, everyone):
 def test_any_text_as_a_value_finds_what_has_it_and_nothing_else(corpus, caller):
     for n, text in enumerate(TEXTS):
         name = FILTERS[n % len(FILTERS)]
-        reply = answered(caller.get(address("/api/search", **{name: text})), text)
+        reply = with_engine(caller.get(address("/api/search", **{name: text})), text)
         assert reply is None or not text.strip() or reply["total"] == 0, (name, text[:100])
 
 
@@ -97,9 +97,9 @@ def test_any_text_anywhere_else_is_read_or_refused(corpus, caller):
     ]
     for n, text in enumerate(TEXTS):
         path, name = places[n % len(places)]
-        answered(caller.get(address(path, **{name: text})), text)
+        with_engine(caller.get(address(path, **{name: text})), text)
         body = json.dumps({"ids": [text, 1], "project": text}) if n % 2 else json.dumps({"ids": [1], text: 1})
-        answered(caller.post("/api/memories/batch", body, content_type="application/json"), text)
+        with_engine(caller.post("/api/memories/batch", body, content_type="application/json"), text)
 
 
 @one_engine

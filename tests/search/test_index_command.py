@@ -14,7 +14,7 @@ from memories.models import Memory
 from search.engines.base import EngineUnavailableError
 from search.engines.index import follower as indexer
 from search.engines.index import outbox, store
-from search.engines.index.engine import TantivyEngine
+from search.engines.index.engine import IndexEngine
 from search.management.commands import index as command
 from search.query import SearchQuery
 from search.run import run
@@ -243,7 +243,7 @@ def test_follow_takes_in_changes_until_it_is_told_to_end(memories, handlers):
 
 def engine_if_any():
     try:
-        return TantivyEngine()
+        return IndexEngine()
     except EngineUnavailableError:
         return None
 

@@ -12,9 +12,9 @@ from access.viewer import command_viewer
 from memories.models import Corpus, Memory, OutboxEntry, Project
 from search.engines.index import follower, outbox, store
 from search.engines.index.check import compare
-from search.engines.index.engine import TantivyEngine
+from search.engines.index.engine import IndexEngine
 from search.engines.index.store import ids_at, slots_of
-from search.plan import build_plan
+from search.plan import resolve_query
 from search.query import SearchQuery
 from search.run import run
 from tests.search.indexed import assert_true_to_the_database, load
@@ -23,7 +23,7 @@ from tests.search.indexed import assert_true_to_the_database, load
 def test_an_index_of_another_database_is_not_read(db, tantivy, tmp_path):
     load(tmp_path)
     follower.catch_up()
-    outbox.follow_for("g-000001-of-another")
+    outbox.activate("g-000001-of-another")
     assert run(SearchQuery(), command_viewer()).engine == "postgres"
     follower.catch_up()
     assert run(SearchQuery(), command_viewer()).engine == "tantivy"
@@ -114,14 +114,14 @@ def test_damaged_columns_are_found_out_and_made_anew(db, tantivy, tmp_path, arra
 def test_words_are_kept_for_the_view_they_were_found_in(db, tantivy, tmp_path):
     load(tmp_path)
     follower.catch_up()
-    older = TantivyEngine()
-    plan = build_plan(older, SearchQuery(text="oolong"), command_viewer(), datetime.now(UTC)).plan
+    older = IndexEngine()
+    plan = resolve_query(older, SearchQuery(text="oolong"), command_viewer(), datetime.now(UTC)).plan
     total = Memory.objects.filter(content__contains="oolong").count()
     for memory in Memory.objects.filter(content__contains="oolong"):
         memory.memory_type = "changed"
         memory.save()
     follower.catch_up()
-    assert TantivyEngine().totals([plan]) == [total]
+    assert IndexEngine().totals([plan]) == [total]
     assert older.totals([plan]) == [total]
 
 
@@ -140,7 +140,7 @@ def test_memories_that_were_changed_again_and_again_stand_where_they_were_writte
     assert (slots >= 0).all()
     assert ids_at(view, slots) == ids
     assert slots_of(view, np.array([0, 10**9])).tolist() == [-1, -1]
-    engine = TantivyEngine()
-    everything = build_plan(engine, SearchQuery(), command_viewer(), datetime.now(UTC)).plan
+    engine = IndexEngine()
+    everything = resolve_query(engine, SearchQuery(), command_viewer(), datetime.now(UTC)).plan
     total = run(SearchQuery(), command_viewer()).total
     assert len(engine.among(everything, ids)) == total

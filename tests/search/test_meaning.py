@@ -15,7 +15,7 @@ from access.keys import make_key
 from memories.embedding.models import HASHED
 from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
 from search.engines import knn
-from search.engines.base import Meaning
+from search.engines.base import VectorQuery
 from search.facets import FACET, FACETS, STATES
 from search.query import SearchQuery
 from search.run import run
@@ -80,8 +80,8 @@ def test_what_only_leaves_out_has_no_meaning(embedded, everyone):
 def test_every_hit_says_why_it_is_there(embedded, everyone):
     result = ask("q=green tea", everyone)
     first = result.hits[0].why
-    assert first.meaning_rank == 1
-    assert first.word_rank in {1, 2}
+    assert first.semantic_rank == 1
+    assert first.keyword_rank in {1, 2}
     assert first.score is not None
     assert first.traits is not None
     assert result.hits[0].score == first.score
@@ -115,7 +115,7 @@ def test_in_another_order_the_similarity_is_told_all_the_same(embedded, everyone
     ranked = {hit.id: hit.why.similarity for hit in ask("q=green tea", everyone).hits}
     newest = ask("q=green tea&sort=newest", everyone).hits
     assert {hit.id: hit.why.similarity for hit in newest} == pytest.approx(ranked)
-    assert [hit.why.meaning_rank for hit in newest] == [None] * len(newest)
+    assert [hit.why.semantic_rank for hit in newest] == [None] * len(newest)
 
 
 def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embedded, everyone, client):
@@ -141,7 +141,7 @@ def test_api_tells_why_and_what_is_alike(embedded, everyone):
     hit = caller.get("/api/search", {"q": "green tea"}).json()["memories"][0]
     assert hit["similar_to"] is None
     why = hit["why"]
-    assert why["meaning_rank"] == 1
+    assert why["semantic_rank"] == 1
     assert "tea" in why["found"]["title"]
     assert hit["score"] == pytest.approx(sum(why["parts"].values()))
     assert {reason["label"] for reason in why["reasons"]} == {"Words", "Meaning", "Score"}
@@ -153,7 +153,7 @@ def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, eve
     viewer = replace(everyone, project_ids=frozenset({project.pk}))
     why = ask("q=green tea", viewer).hits[0].why
     assert (why.score, why.word_score, why.relevance, why.parts.relevance) == (None, None, None, None)
-    assert why.meaning_rank == 1
+    assert why.semantic_rank == 1
     assert why.traits is not None
 
 
@@ -366,7 +366,7 @@ def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way
     passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())
     query = many[11] + 0.5 * many[501]
     expected, there_are = exact(many, query, passing, least, limit)
-    meaning = Meaning(1, query.astype(np.float32).tobytes(), least, limit)
+    meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
     with transaction.atomic():
         near = knn.nearest_passing(meaning, Some(passing))
     assert len(near.ids) == len(expected)
@@ -389,7 +389,7 @@ def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kep
     for n in range(10):
         query = many[11 + n] + 0.5 * many[501 + n]
         expected, _ = exact(many, query, passing, least, limit)
-        meaning = Meaning(1, query.astype(np.float32).tobytes(), least, limit)
+        meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
         with transaction.atomic():
             near = knn.nearest_passing(meaning, Some(passing))
         found += len(set(near.ids.tolist()) & set(expected))
@@ -398,7 +398,7 @@ def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kep
 
 
 def test_a_change_of_vectors_is_seen_at_once(many):
-    meaning = Meaning(1, many[0].tobytes(), 0.2, 50)
+    meaning = VectorQuery(1, many[0].tobytes(), 0.2, 50)
     with transaction.atomic():
         before = knn.nearest_passing(meaning, Some(range(1_500)))
     Chunk.objects.filter(memory_id=0).delete()

@@ -292,7 +292,7 @@ def test_backlog_counts_up_to_a_limit_and_knows_the_age_of_the_oldest(followed):
     assert 90 <= outbox.backlog().seconds < 100
     entries, memories = outbox.oldest(2)
     assert entries[0] == oldest_entry()
-    outbox.taken_in(entries)
+    outbox.delete_applied(entries)
     assert outbox.backlog().seconds < 10
     assert memories[0] == Memory.objects.earliest("pk").pk
 

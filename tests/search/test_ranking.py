@@ -22,7 +22,7 @@ def test_what_has_no_vector_yet_is_as_near_as_its_words_are_good():
 def test_fusion_tells_the_place_in_each_leg():
     first = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 4: 0.3}, 0.6)[0]
     assert first == Ranked(
-        1, score=1.0, word_rank=1, word_score=10.0, meaning_rank=None, similarity=None, relevance=1.0
+        1, score=1.0, keyword_rank=1, word_score=10.0, semantic_rank=None, similarity=None, relevance=1.0
     )
 
 
@@ -104,7 +104,7 @@ def test_what_a_match_by_meaning_must_have_too(typed, described):
 
 
 def test_none_of_the_words_is_no_rank_by_words():
-    fused = {one.id: one.word_rank for one in fuse({1: 4.0, 2: 0.0, 3: 1.0}, {2: 0.9}, 0.6)}
+    fused = {one.id: one.keyword_rank for one in fuse({1: 4.0, 2: 0.0, 3: 1.0}, {2: 0.9}, 0.6)}
     assert fused == {1: 1, 2: None, 3: 2}
 
 

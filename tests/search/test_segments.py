@@ -10,10 +10,10 @@ from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.engines.index import follower
 from search.engines.index.bitmaps import Bitmaps, Places
-from search.engines.index.engine import TantivyEngine
+from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import MULTIPLE, Dictionary, PartBuilder, Row, merged
 from search.engines.index.store import values_at
-from search.plan import build_plan
+from search.plan import resolve_query
 from search.query import SearchQuery
 
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
@@ -84,9 +84,9 @@ def three_days(db, index, settings, monkeypatch):
 
 def days_between(first, last):
     """What an engine counts by day between two dates."""
-    engine = TantivyEngine()
+    engine = IndexEngine()
     query = SearchQuery(date_from=first, date_to=last)
-    plan = build_plan(engine, query, command_viewer(), NOW).plan
+    plan = resolve_query(engine, query, command_viewer(), NOW).plan
     counted = engine.counts(plan, [], zone=UTC, now=NOW)
     return [(day.day, every, inside) for day, every, inside in counted.days.listed()]
 
@@ -103,7 +103,7 @@ def test_days_are_those_of_the_dates_asked_for_now(three_days):
 
 
 def test_columns_are_read_in_any_order(three_days):
-    view = TantivyEngine()._view
+    view = IndexEngine()._view
     assert len(view.parts) == 3
     every = values_at(view, "id", np.arange(view.manifest.slots))
     assert values_at(view, "id", np.array([5, 0, 3])).tolist() == [every[5], every[0], every[3]]

@@ -31,7 +31,7 @@ from search.engines.index.follower import follower, wait_until_readable
 from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
-from web.processes import KeptProcess, kept
+from web.processes import SupervisedProcess, kept
 from web.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
@@ -117,7 +117,7 @@ class Command(BaseCommand):
             asgi.worker_port = self.claude_mem_port
             yield [listener]
 
-    def start_helpers(self, start: Callable[[KeptProcess], None]) -> None:
+    def start_helpers(self, start: Callable[[SupervisedProcess], None]) -> None:
         """What runs beside the server: what keeps the search index, where it is read, and what embeds."""
         if settings.SEARCH_ENGINE == "tantivy":
             start(follower())
@@ -128,7 +128,7 @@ class Command(BaseCommand):
         if missing := missing_packages(settings.EMBEDDING_MODEL):
             self.say(f"Searches go by words alone: {missing}. README.md says how to search by meaning too.")
         else:
-            start(KeptProcess(["worker"], "Nothing is embedded"))
+            start(SupervisedProcess(["worker"], "Nothing is embedded"))
 
     def down(self) -> None:
         connections.close_all()

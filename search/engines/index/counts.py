@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from search.engines.array_files import Array, Mask
-from search.engines.base import BUCKET_DAYS, FacetCounts, FacetRequest, Plan, Value, ValueCount
+from search.engines.base import BUCKET_DAYS, EngineQuery, FacetCounts, FacetRequest, Value, ValueCount
 from search.engines.index import days
 from search.engines.index.bitmaps import Places, Shared
 from search.engines.index.match import Matches
@@ -59,7 +59,7 @@ class Counting:
         self._quarters: dict[int, Array] = {}
         self._no_values: dict[tuple[int, str], int] = {}
 
-    def no_value(self, plan: Plan, key: str) -> int:
+    def no_value(self, plan: EngineQuery, key: str) -> int:
         """How many have no value in a facet."""
         if FACET[key].kind == Kind.PROJECT:
             return 0
@@ -68,7 +68,7 @@ class Counting:
             return counted
         return int(np.count_nonzero(self._matches.none(key) & mask))
 
-    def facet(self, plan: Plan, request: FacetRequest) -> FacetCounts:
+    def facet(self, plan: EngineQuery, request: FacetRequest) -> FacetCounts:
         mask = self._matches.of(plan, without_includes=request.key)
         column = column_of(request.key, plan)
         counter = self._counter(column, mask)
@@ -98,7 +98,7 @@ class Counting:
 
         return self._quarters_of(mask), created, None if inside is None else inside[slots]
 
-    def days_around(self, dateless: Plan, inside: Mask, zone: tzinfo) -> DayCounts:
+    def days_around(self, dateless: EngineQuery, inside: Mask, zone: tzinfo) -> DayCounts:
         """By local day: how many a plan without dates has, and how many of those inside. Dates are moved about while
         all else stays, so the former are kept for the next dates.
         """
@@ -154,7 +154,7 @@ class Counting:
         at = [known.get(values[code], length) for code in codes]
         return [counter.of(code) if code < length else 0 for code in at]
 
-    def make_ready(self) -> None:
+    def warm_up(self) -> None:
         """Have the bitmaps made that large sets are counted by, where there can be such sets."""
         if self._view.manifest.memories > _WORTH_BITMAPS + _WORTH_LEFT:
             for part in self._view.parts:

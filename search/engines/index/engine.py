@@ -15,8 +15,18 @@ import numpy as np
 from django.db import connection
 
 from search.engines.array_files import Array, DamagedError, Mask
-from search.engines.base import Counts, EngineUnavailableError, FacetRequest, Ids, Meaning, Near, Plan, Summary, Value
-from search.engines.column_snapshot import Filing
+from search.engines.base import (
+    Counts,
+    EngineQuery,
+    EngineUnavailableError,
+    FacetRequest,
+    Ids,
+    Neighbours,
+    Summary,
+    Value,
+    VectorQuery,
+)
+from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index import outbox, store, words
 from search.engines.index.counts import Counting
 from search.engines.index.match import Matches
@@ -39,7 +49,7 @@ _FAILURES = (ValueError, OSError, DamagedError, SystemError, IndexError, KeyErro
 
 
 @contextmanager
-def _failures_told(view: View) -> Iterator[None]:
+def reporting_failures(view: View) -> Iterator[None]:
     """What cannot be answered is answered by another engine; if it is for damage, the writer is told of it."""
     try:
         yield
@@ -51,7 +61,7 @@ def _failures_told(view: View) -> Iterator[None]:
         raise EngineUnavailableError(f"the search index could not answer ({error!r})") from error
 
 
-class TantivyEngine:
+class IndexEngine:
     """The protocol of `search.engines.base` over the derived index, as it was when the engine was made."""
 
     name = "tantivy"
@@ -66,7 +76,7 @@ class TantivyEngine:
         except DamagedError as error:
             store.report_damage(str(error))
             raise EngineUnavailableError(f"the search index is damaged: {error}") from error
-        if not store.is_of_this_database(self._view.generation, self._view.manifest, following):
+        if not store.belongs_to_database(self._view.generation, self._view.manifest, following):
             raise EngineUnavailableError("the search index is not the one that follows this database")
         # What was taken in between the two is in neither.
         self.seconds_behind = following.seconds or (0.0 if store.is_newest(self._view) else _A_MOMENT)
@@ -78,51 +88,53 @@ class TantivyEngine:
     def revision(self) -> str:
         return self._view.revision
 
-    def make_ready(self) -> None:
-        with _failures_told(self._view):
-            self._counting.make_ready()
+    def warm_up(self) -> None:
+        with reporting_failures(self._view):
+            self._counting.warm_up()
 
-    def filing(self) -> Filing:
+    def filing(self) -> ColumnSnapshot:
         view = self._view
-        return Filing(view.generation.name, view.manifest.number, view.parts, view.live, view.dictionary, view.sizes)
+        return ColumnSnapshot(
+            view.generation.name, view.manifest.number, view.parts, view.live, view.dictionary, view.sizes
+        )
 
-    def near(self, plan: Plan) -> Near:
-        with _failures_told(self._view):
+    def near(self, plan: EngineQuery) -> Neighbours:
+        with reporting_failures(self._view):
             return self._matches.near(plan)
 
-    def similarities(self, meaning: Meaning, ids: Sequence[int]) -> dict[int, float]:
-        with _failures_told(self._view):
+    def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
+        with reporting_failures(self._view):
             return similarities_of(meaning, ids, replicated=True)
 
-    def among(self, plan: Plan, ids: Sequence[int]) -> set[int]:
-        with _failures_told(self._view):
+    def among(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
+        with reporting_failures(self._view):
             asked = np.array(ids, np.int64)
             slots = slots_of(self._view, asked)
             return set(asked[(slots >= 0) & self._matches.of(plan)[slots]].tolist())
 
-    def word_scores(self, plan: Plan, ids: Sequence[int]) -> dict[int, float]:
-        with _failures_told(self._view):
+    def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
+        with reporting_failures(self._view):
             return word_scores(self._view, plan, np.array(ids, np.int64))
 
-    def summary(self, plan: Plan, *, no_values: bool) -> Summary:
-        with _failures_told(self._view):
+    def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
+        with reporting_failures(self._view):
             total = len(self._matches.slots(self._matches.of(plan)))
             capped = self._matches.near(plan).capped
             if not no_values:
                 return Summary(total, capped=capped)
             return Summary(total, {spec.key: self._counting.no_value(plan, spec.key) for spec in FACETS}, capped)
 
-    def totals(self, plans: Sequence[Plan]) -> list[int]:
-        with _failures_told(self._view):
+    def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
+        with reporting_failures(self._view):
             return [self._matches.total(plan) for plan in plans]
 
-    def present(self, plan: Plan, key: str, values: Sequence[Value]) -> set[Value]:
+    def present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
         request = FacetRequest(key, only=tuple(values))
-        with _failures_told(self._view):
+        with reporting_failures(self._view):
             return {found.value for found in self._counting.facet(plan, request).values}
 
-    def hits(self, plan: Plan, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
-        with _failures_told(self._view):
+    def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
+        with reporting_failures(self._view):
             mask = self._matches.of(plan)
             if order == Sort.RELEVANCE:
                 slots, scores = ranked(self._view, self._matches, plan, mask, offset + limit)
@@ -138,9 +150,9 @@ class TantivyEngine:
             return [(memory_id, None) for memory_id in ids_at(self._view, slots)]
 
     def counts(
-        self, plan: Plan, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
+        self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
-        with _failures_told(self._view):
+        with reporting_failures(self._view):
             matches, counting = self._matches, self._counting
             facets = {request.key: counting.facet(plan, request) for request in requests}
             if not days:
@@ -161,8 +173,8 @@ class TantivyEngine:
             within = ever if inside is None else counting.buckets(inside, now)
             return Counts(summary, facets, by_day, within, ever, capped)
 
-    def hours(self, plan: Plan, *, zone: tzinfo) -> tuple[HourCount, ...]:
-        with _failures_told(self._view):
+    def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
+        with reporting_failures(self._view):
             near = replace(
                 plan,
                 start=None if plan.start is None else _shifted(plan.start, -timedelta(days=3)),
@@ -172,8 +184,8 @@ class TantivyEngine:
             around = self._matches.of(near)
             return self._counting.hours(around if inside is None else around | inside, inside, zone)
 
-    def near_terms(self, plan: Plan, term: str) -> list[str]:
-        with _failures_told(self._view):
+    def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
+        with reporting_failures(self._view):
             mask = self._matches.of(plan)
             matched = self._matches.slots(mask)
             found: dict[str, None] = {}
@@ -237,7 +249,7 @@ def _foremost(keys: Array, limit: int, *, oldest: bool) -> Array:
     return np.flatnonzero(keys <= edge if oldest else keys >= edge)
 
 
-def word_scores(view: View, plan: Plan, ids: Ids) -> dict[int, float]:
+def word_scores(view: View, plan: EngineQuery, ids: Ids) -> dict[int, float]:
     """How well some memories fit the words, of those that have any of them."""
     query = words.rank_query(plan.texts, matching=False)
     slots = slots_of(view, ids)
@@ -248,7 +260,7 @@ def word_scores(view: View, plan: Plan, ids: Ids) -> dict[int, float]:
     return dict(zip(ids_at(view, found), scores.tolist(), strict=True))
 
 
-def ranked(view: View, matches: Matches, plan: Plan, mask: Mask, limit: int) -> tuple[Array, Array]:
+def ranked(view: View, matches: Matches, plan: EngineQuery, mask: Mask, limit: int) -> tuple[Array, Array]:
     """The best `limit` slots of the mask and their scores: by score, then the newest, then the highest id."""
     matched = matches.slots(mask)
     hits = len(matched)

@@ -29,7 +29,7 @@ from search.engines.index.store import NoIndexError
 from search.engines.index.transactions import consistent, writing
 from search.engines.index.writer import PART_ROWS, Writer
 from search.engines.vectors import writer as replica
-from web.processes import KeptProcess
+from web.processes import SupervisedProcess
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class BatchFirstError(Exception):
         self.batch_id = batch_id
 
 
-def take_in(writer: Writer, limit: int = BATCH) -> int:
+def apply_changes(writer: Writer, limit: int = BATCH) -> int:
     """Take in the oldest changes; gives back how many rows of the outbox that were."""
     with consistent():
         entries, ids = outbox.oldest(limit)
@@ -84,7 +84,7 @@ def take_in(writer: Writer, limit: int = BATCH) -> int:
         revision = outbox.following().revision
         found = segments.rows_of(ids, store.SCHEMA)
     _write(writer, ids, found, revision)
-    outbox.taken_in(entries)
+    outbox.delete_applied(entries)
     step("outbox emptied")
     return len(entries)
 
@@ -120,7 +120,7 @@ def _take_batch(root: Path, writer: Writer, found: BatchFirstError, stop: Callab
             revision = outbox.following().revision
             these = segments.rows_of(ids, store.SCHEMA)
         if not ids:
-            outbox.taken_in([found.entry])
+            outbox.delete_applied([found.entry])
             step("outbox emptied")
             break
         # Where it was cut off before, some of them are there.
@@ -183,7 +183,7 @@ def _until(stop: Callable[[], bool], found: Iterable[tuple[Row, str]]) -> Iterat
 
 def _put_in_place(root: Path, generation: Path, has: Sequence[int]) -> None:
     """Let a whole generation be the one that is followed for and read; it has the changes of these rows already."""
-    outbox.follow_for(generation.name, has)
+    outbox.activate(generation.name, has)
     step("generation followed")
     store.replace_file(root / "current", generation.name)
     (root / "damaged").unlink(missing_ok=True)
@@ -215,7 +215,7 @@ def opened(
     if not reason:
         try:
             generation = store.current_generation()
-            if store.is_of_this_database(generation, store.read_manifest(generation)):
+            if store.belongs_to_database(generation, store.read_manifest(generation)):
                 writer = Writer.open(generation)
                 # What was left by one that was killed.
                 store.remove_others(root, generation)
@@ -235,7 +235,7 @@ def _advanced(
 ) -> tuple[Writer, int]:
     """Take in what comes next: the writer, of a new generation where one was made, and how much that was."""
     try:
-        return writer, take_in(writer, _batch_size())
+        return writer, apply_changes(writer, _batch_size())
     except BatchFirstError as found:
         return _take_batch(root, writer, found, stop)
     except TruncatedError:
@@ -258,7 +258,7 @@ def catch_up() -> int:
                 done += taken
         finally:
             writer.close()
-        while replica.keep_up():
+        while replica.sync():
             pass
         return done
 
@@ -268,7 +268,7 @@ def rebuild(progress: Callable[[int, int], None] = lambda done, total: None) -> 
     with writing() as root:
         generation = build(root, progress)
         replica.discard()
-        replica.keep_up()
+        replica.sync()
         return store.read_manifest(generation).memories
 
 
@@ -319,7 +319,7 @@ def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int],
 def _is_kept(root: Path, writer: Writer) -> bool:
     """Whether changes are still written down for this index, and it is still the one that is read."""
     try:
-        return store.current_generation() == writer.generation and store.is_of_this_database(
+        return store.current_generation() == writer.generation and store.belongs_to_database(
             writer.generation, writer.manifest
         )
     except (NoIndexError, DamagedError):
@@ -338,8 +338,8 @@ def drop() -> None:
         import_stage.remove_abandoned(root)
 
 
-def follower() -> KeptProcess:
-    return KeptProcess(["index", "--follow"], "The search index is not kept")
+def follower() -> SupervisedProcess:
+    return SupervisedProcess(["index", "--follow"], "The search index is not kept")
 
 
 def wait_until_readable(seconds: float) -> None:
@@ -354,4 +354,4 @@ def _is_readable() -> bool:
         view = store.read_view()
     except (NoIndexError, DamagedError):
         return False
-    return store.is_of_this_database(view.generation, view.manifest)
+    return store.belongs_to_database(view.generation, view.manifest)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memories.bulk_copy import InsertBlock
-from memories.snapshot import MemoryImage
+from memories.snapshot import MemorySnapshot
 from memories.terms import MemoryText
 from search.engines.array_files import step
 from search.engines.index import import_process, import_stage, segments, store
@@ -86,7 +86,7 @@ def _is_worth_it(expected: float) -> bool:
     return expected >= STAGE_FROM or (expected >= STAGE_HALF_FROM and expected >= import_stage.memories())
 
 
-def _line(image: MemoryImage, columns: dict[str, list[int]], stored: segments.Stored) -> tuple[Any, ...]:
+def _line(image: MemorySnapshot, columns: dict[str, list[int]], stored: segments.Stored) -> tuple[Any, ...]:
     """In the order of `Row`."""
     created = (image.created_at - _EPOCH) // _MICROSECOND
     # Most were never changed.

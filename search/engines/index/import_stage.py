@@ -103,7 +103,7 @@ def _current() -> Path | None:
         manifest = store.read_manifest(generation)
     except (NoIndexError, DamagedError):
         return None
-    if not store.is_of_this_database(generation, manifest) or store.damage_reported() or outbox.batches():
+    if not store.belongs_to_database(generation, manifest) or store.damage_reported() or outbox.batches():
         return None
     return generation
 

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from search.engines.array_files import Array, Mask
-from search.engines.base import NOTHING_NEAR, Filter, Ids, LanguageText, Near, Plan, Value
+from search.engines.base import NO_NEIGHBOURS, EngineQuery, Filter, Ids, LanguageText, Neighbours, Value
 from search.engines.index import days, words
 from search.engines.index.segments import SCALARS
 from search.engines.index.store import View, codes_of, column_of, slots_of, values_at
@@ -27,34 +27,34 @@ class Matches:
     def __init__(self, view: View) -> None:
         self._view = view
         self._masks: dict[object, Mask] = {}
-        self._near: dict[tuple[Plan, str], Near] = {}
+        self._near: dict[tuple[EngineQuery, str], Neighbours] = {}
         # By the id of a mask, which stays its own because the mask is kept too.
         self._slots: dict[int, tuple[Mask, Array]] = {}
         self._counts: dict[int, tuple[Mask, int]] = {}
 
-    def total(self, plan: Plan) -> int:
+    def total(self, plan: EngineQuery) -> int:
         """Of many plans each is asked for once: what they are made of is kept, they themselves are not."""
         key = ("match", plan, "")
         if (known := self._masks.get(key)) is not None:
             return int(np.count_nonzero(known))
         return int(np.count_nonzero(self._matched(plan, "")))
 
-    def of(self, plan: Plan, *, without_includes: str = "") -> Mask:
+    def of(self, plan: EngineQuery, *, without_includes: str = "") -> Mask:
         """The slots that pass the whole plan, but for what one facet includes."""
         without_includes = _dropped(plan, without_includes)
         return self.known(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
 
-    def near(self, plan: Plan, *, without_includes: str = "") -> Near:
+    def near(self, plan: EngineQuery, *, without_includes: str = "") -> Neighbours:
         """What such a set has by meaning."""
         if plan.meaning is None:
-            return NOTHING_NEAR
+            return NO_NEIGHBOURS
         key = (plan, _dropped(plan, without_includes))
         if (known := self._near.get(key)) is None:
             passing = _Passing(self._view, self._passing(*key, always=True))
             known = self._near[key] = nearest_passing(plan.meaning, passing, replicated=True)
         return known
 
-    def _matched(self, plan: Plan, without_includes: str) -> Mask:
+    def _matched(self, plan: EngineQuery, without_includes: str) -> Mask:
         passing = self._passing(plan, without_includes)
         if plan.meaning is None:
             return passing & self._by_words(plan) if plan.has_text else passing
@@ -66,10 +66,10 @@ class Matches:
             mask[slots_of(self._view, self.near(plan).ids)] = True
         return mask if plan.meaning.alone else mask | (passing & self._by_words(plan))
 
-    def _by_words(self, plan: Plan) -> Mask:
+    def _by_words(self, plan: EngineQuery) -> Mask:
         return self.known(("texts", plan.texts), lambda: self._texts(plan.texts))
 
-    def _passing(self, plan: Plan, without_includes: str, *, always: bool = False) -> Mask:
+    def _passing(self, plan: EngineQuery, without_includes: str, *, always: bool = False) -> Mask:
         """What passes the filters; with `always`, what has all that is asked of a match by meaning too."""
         masks = [self._view.live]
         if plan.project_ids is not None:
@@ -87,7 +87,7 @@ class Matches:
             masks.append(self.known(("dates", plan.start, plan.end), lambda: self._dated(plan)))
         return reduce(np.logical_and, masks) if len(masks) > 1 else masks[0]
 
-    def _included(self, chosen: Filter, plan: Plan) -> Mask:
+    def _included(self, chosen: Filter, plan: EngineQuery) -> Mask:
         column = column_of(chosen.key, plan)
         if chosen.require_all:
             masks = [self._having(column, group) for group in chosen.include]
@@ -121,7 +121,7 @@ class Matches:
         """The slots without a value in a facet."""
         return self.known(("none", key), lambda: self._coded(key, [0]))
 
-    def _dated(self, plan: Plan) -> Mask:
+    def _dated(self, plan: EngineQuery) -> Mask:
         mask = np.ones(self._view.manifest.slots, np.bool_)
         for part in self._view.parts:
             created, stretch = part.arrays["created"], mask[part.slots]
@@ -205,7 +205,7 @@ class _Passing:
         return values_at(self._view, "id", np.flatnonzero(self._mask))
 
 
-def _dropped(plan: Plan, key: str) -> str:
+def _dropped(plan: EngineQuery, key: str) -> str:
     """The facet whose inclusions are left out, if leaving them out changes anything."""
     chosen = plan.filter(key)
     return "" if chosen is None or not chosen.includes or chosen.narrows_own_counts else key

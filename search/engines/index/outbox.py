@@ -87,13 +87,13 @@ def start_following() -> None:
             time.sleep(1)
 
 
-def follow_for(generation: str, has: Sequence[int] = ()) -> None:
+def activate(generation: str, has: Sequence[int] = ()) -> None:
     """Say which generation of the index takes the changes in: no other one may answer for this database. What it has
     already is forgotten in the same moment.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("UPDATE memories_corpus SET generation = %s WHERE id = 1", [generation])
-        taken_in(has)
+        delete_applied(has)
 
 
 def stop_following() -> None:
@@ -164,7 +164,7 @@ def every_id() -> list[int]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def taken_in(ids: Sequence[int]) -> None:
+def delete_applied(ids: Sequence[int]) -> None:
     """Forget rows whose changes are in the index, and are on the disk there."""
     with connection.cursor() as cursor:
         for start in range(0, len(ids), 50_000):

@@ -119,7 +119,7 @@ class Part:
         if column in SCALARS:
             codes = self.arrays[column]
             return np.bincount(codes if len(places) == self.size else codes.take(places), minlength=length)
-        # Looking at every value once takes as long as fetching those of a fifth of the places.
+        # VisibleTree at every value once takes as long as fetching those of a fifth of the places.
         if len(places) * 5 < self.size:
             return self._count_fetched(column, places, length)
         counts = np.zeros(length, np.int64)

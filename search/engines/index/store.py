@@ -30,7 +30,7 @@ import tantivy
 from django.conf import settings
 
 from search.engines.array_files import Array, DamagedError, Mask, arrays_verify, bits_read
-from search.engines.base import Ids, Plan, Value
+from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import outbox, words
 from search.engines.index.segments import Dictionary, Part
 from search.facets import FACET, Kind
@@ -324,7 +324,7 @@ def _damage() -> tuple[str, str]:
     return name, reason or "it is damaged"
 
 
-def is_of_this_database(generation: Path, manifest: Manifest, following: outbox.Following | None = None) -> bool:
+def belongs_to_database(generation: Path, manifest: Manifest, following: outbox.Following | None = None) -> bool:
     """Whether the changes of this database are written down for this generation, and it is not of a later past: of a
     database that was put back to what it was before.
     """
@@ -431,6 +431,6 @@ def _column_name(key: str, subcategories: bool) -> str:
     return "category_own" if FACET[key].kind == Kind.TREE and not subcategories else key
 
 
-def column_of(key: str, plan: Plan) -> str:
+def column_of(key: str, plan: EngineQuery) -> str:
     """Without subcategories a tick means the node alone, and so must its number."""
     return _column_name(key, plan.subcategories)

@@ -55,7 +55,7 @@ def standing(known: int = 0, model_id: int = 0, most: int = MOST_CHANGES) -> Sta
     return Standing(int(chunks), revision, replica, changes, tuple(ids))
 
 
-def write_down_for(replica: str) -> None:
+def track_changes_for(replica: str) -> None:
     """Name the replica that changes are written down for from here on, those of transactions under way too; none where
     the name is empty. What was written down for another is forgotten.
     """
@@ -69,7 +69,7 @@ def write_down_for(replica: str) -> None:
         cursor.execute("DELETE FROM memories_vectorchange")
 
 
-def taken_in(revision: int) -> None:
+def delete_applied(revision: int) -> None:
     """Forget the changes up to a revision: they are in the replica, and are on the disk there."""
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM memories_vectorchange WHERE revision <= %s", [revision])

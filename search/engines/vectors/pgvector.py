@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connection, transaction
 
-from search.engines.base import Ids, Meaning, Similarities
+from search.engines.base import Ids, Similarities, VectorQuery
 
 # The index looks at so many at once for each that is read, within bounds: those at the edge of what it looks at it
 # misses most. Where that is not enough it goes on (iterative scan). The least is what finds 99 of 100 of the first ten.
@@ -46,18 +46,18 @@ def at_once(chunks: int) -> int:
     return min(max(LEAST_AT_ONCE, AT_ONCE * chunks), _MOST_AT_ONCE)
 
 
-def vector_text(meaning: Meaning) -> str:
+def vector_text(meaning: VectorQuery) -> str:
     """The vector as Postgres reads it."""
     return "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
 
 
-def every(meaning: Meaning) -> tuple[Ids, Similarities]:
+def every(meaning: VectorQuery) -> tuple[Ids, Similarities]:
     """All memories down to the least similarity: each once, by its nearest chunk."""
     ids, similarities, _ = _read(_EVERY, meaning)
     return ids, similarities
 
 
-def some(meaning: Meaning, ids: Iterable[int]) -> tuple[Ids, Similarities]:
+def some(meaning: VectorQuery, ids: Iterable[int]) -> tuple[Ids, Similarities]:
     """Those of some memories."""
     found, similarities, _ = _read(_BY_ID, meaning, ids="{" + ",".join(map(str, ids)) + "}")
     return found, similarities
@@ -78,7 +78,7 @@ def from_the_index(looked_at: int) -> Iterator[None]:
             cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
 
 
-def first(meaning: Meaning, chunks: int) -> tuple[Ids, Similarities, bool]:
+def first(meaning: VectorQuery, chunks: int) -> tuple[Ids, Similarities, bool]:
     """What the index gives of so many chunks, and whether these went down to the least similarity."""
     with from_the_index(at_once(chunks)):
         ids, similarities, read = _read(_FIRST, meaning, chunks=chunks)
@@ -93,7 +93,7 @@ def sample(model_id: int, percent: float) -> bytes:
     return packed or b""
 
 
-def _read(statement: str, meaning: Meaning, **parameters: int | str) -> tuple[Ids, Similarities, int]:
+def _read(statement: str, meaning: VectorQuery, **parameters: int | str) -> tuple[Ids, Similarities, int]:
     """What a statement finds: each memory once, by its nearest chunk; and of how many chunks."""
     bound: dict[str, Any] = {
         "vector": vector_text(meaning),

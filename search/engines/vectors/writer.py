@@ -130,7 +130,7 @@ def _merged(segments: Sequence[Segment], live: Mask) -> Segment:
     return files.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
 
 
-def keep_up(stop: Callable[[], bool] = lambda: False) -> bool:
+def sync(stop: Callable[[], bool] = lambda: False) -> bool:
     """Bring the replica up to date with the vectors; says whether there was anything to do. Raises StoppedError."""
     model_id = serving_id()
     manifest = files.read_manifest()
@@ -172,7 +172,7 @@ def _take_in(keeping: _Keeping) -> None:
         changed = now.changed()
         with closing(stored_rows(manifest.model_id, manifest.dimensions, changed)) as found:
             keeping.replace(changed, found, now.revision)
-    change_log.taken_in(now.revision)
+    change_log.delete_applied(now.revision)
     step("changes of vectors forgotten")
 
 
@@ -182,7 +182,7 @@ def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
     files.folder().mkdir(parents=True, exist_ok=True)
     name = files.new_name()
     with transaction.atomic():
-        change_log.write_down_for(name)
+        change_log.track_changes_for(name)
     # From here on nobody can follow the one that was there, and a full disk needs the space.
     files.discard()
     files.remove_others([])
@@ -214,12 +214,12 @@ def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
     files.write_manifest(manifest)
     step("replica in place")
     files.remove_others([manifest])
-    change_log.taken_in(manifest.revision)
+    change_log.delete_applied(manifest.revision)
     return manifest
 
 
 def discard() -> None:
-    """Have the replica that there is read no more: the next `keep_up` in this process makes a new one."""
+    """Have the replica that there is read no more: the next `sync` in this process makes a new one."""
     _anew.set()
     files.discard()
 
@@ -229,7 +229,7 @@ def drop() -> None:
     # First, so that nobody reads what is not followed.
     files.discard()
     with transaction.atomic():
-        change_log.write_down_for("")
+        change_log.track_changes_for("")
     shutil.rmtree(files.folder(), ignore_errors=True)
 
 
@@ -251,7 +251,7 @@ def _follow(stop: Callable[[], bool]) -> None:
     try:
         while not stop():
             try:
-                done = keep_up(stop=stop)
+                done = sync(stop=stop)
                 failures = 0
             except StoppedError:
                 return

@@ -12,7 +12,7 @@ from categories.models import Category
 from explorer.visible_tree import look
 from memories.models import ImportBatch, Project
 from search import category_counts
-from search.engines import engine_in_use
+from search.engines import select_engine
 from tests import development_data
 
 pytestmark = [
@@ -65,7 +65,7 @@ def viewers(records, db):
 def test_every_number_is_that_of_plain_sql(viewers):
     for viewer in viewers:
         stated = plain(viewer)
-        found = look(engine_in_use(viewer), viewer)
+        found = look(select_engine(viewer), viewer)
         counted = {}
         for node in found.tree.ordered:
             if (numbers := found.figures.numbers(node.id)).memories:

@@ -12,7 +12,7 @@ from explorer.visible_tree import CategoryNotFoundError, look
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.engines import engine_in_use
+from search.engines import select_engine
 from tests.embedding import embed_all
 
 pytestmark = pytest.mark.django_db
@@ -186,7 +186,7 @@ def test_chunks_tell_how_densely_concepts_stand_in_them(corpus, everyone):
 def test_what_was_deleted_since_the_index_knew_is_not_read(corpus, everyone):
     memory = memory_create(record=MemoryRecord(content="Secret.", categories=("Backend",)), viewer=everyone)
     embed_all()
-    looking = look(engine_in_use(everyone), everyone)
+    looking = look(select_engine(everyone), everyone)
     slots = looking.figures.slots(looking.meant("backend")[0].id, below=False)
     assert [chunk.text for chunk in passages_of(looking, slots, 5)] == ["Secret."]
     Memory.objects.filter(pk=memory.pk).update(state="deleted")

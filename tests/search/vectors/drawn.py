@@ -11,7 +11,7 @@ from memories.embedding.chunking import Window
 from memories.embedding.vectors import EmbeddedText, WaitingText
 from memories.models import Chunk, Memory
 from search.engines import knn
-from search.engines.base import Meaning
+from search.engines.base import VectorQuery
 from search.engines.vectors import check, pgvector, replica, writer
 
 DIMENSIONS = 384
@@ -41,10 +41,10 @@ def write(ids, *, seed, model_id=1):
     tables.vectors_write(model_id, found)
 
 
-def keep_up():
+def sync():
     """How often something was done."""
     done = 0
-    while writer.keep_up():
+    while writer.sync():
         done += 1
     return done
 
@@ -69,7 +69,7 @@ def elsewhere(done):
 
 def question(seed=7, least=0.02, limit=1_000):
     vector = np.random.default_rng(seed).standard_normal(DIMENSIONS).astype(np.float32)
-    return Meaning(1, vector.tobytes(), least, limit)
+    return VectorQuery(1, vector.tobytes(), least, limit)
 
 
 def assert_true_to_the_database():

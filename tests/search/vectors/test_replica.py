@@ -20,9 +20,9 @@ from tests.search.vectors.drawn import (
     assert_true_to_the_database,
     elsewhere,
     is_used,
-    keep_up,
     question,
     same_as_the_database,
+    sync,
     write,
 )
 
@@ -30,7 +30,7 @@ from tests.search.vectors.drawn import (
 @pytest.mark.django_db
 def test_made_of_everything_it_answers_as_the_database_does(stored):
     assert not is_used()
-    assert keep_up() == 1
+    assert sync() == 1
     assert is_used()
     assert same_as_the_database()
     assert_true_to_the_database()
@@ -41,16 +41,16 @@ def test_made_of_everything_it_answers_as_the_database_does(stored):
 def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch, seed):
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 12 * 2 * DIMENSIONS)
     monkeypatch.setattr(writer, "_LEAST_ROWS", 10**9)
-    keep_up()
+    sync()
     name = files.read_manifest().name
     chance = random.Random(seed)
     for n in range(12):
         write(chance.sample(stored, chance.randint(1, 5)), seed=100 * seed + n)
         if chance.random() < 0.7:
-            assert keep_up() == 1
+            assert sync() == 1
         assert is_used()
         assert_true_to_the_database()
-    keep_up()
+    sync()
     manifest = files.read_manifest()
     assert (manifest.name, manifest.revision) == (name, Corpus.objects.get().vectors)
     assert not VectorChange.objects.exists()
@@ -61,7 +61,7 @@ def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch
 
 @pytest.mark.django_db
 def test_before_a_change_is_taken_in_it_is_read_from_the_database(stored):
-    keep_up()
+    sync()
     write(stored[:3], seed=1)
     assert is_used()
     assert knn._vectors(question(), True).changed.tolist() == stored[:3]
@@ -70,7 +70,7 @@ def test_before_a_change_is_taken_in_it_is_read_from_the_database(stored):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_transaction_of_before_reads_what_was_then(stored):
-    keep_up()
+    sync()
     asked = question()
     assert is_used()
     before = dict(zip(*map(np.ndarray.tolist, pgvector.every(asked)), strict=True))
@@ -78,7 +78,7 @@ def test_a_transaction_of_before_reads_what_was_then(stored):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         revision = change_log.standing().revision
-        elsewhere(lambda: (write(stored[:5], seed=4), keep_up()))
+        elsewhere(lambda: (write(stored[:5], seed=4), sync()))
         assert replica.opened()[0].manifest.revision > revision
         found = knn._vectors(asked, True)
         assert (found.replica.manifest.revision, found.revision) == (revision, revision)
@@ -89,16 +89,16 @@ def test_a_transaction_of_before_reads_what_was_then(stored):
 
 @pytest.mark.django_db
 def test_another_model_gets_a_replica_of_its_own(stored):
-    keep_up()
+    sync()
     EmbeddingModel.objects.filter(pk=1).update(state="retired")
-    assert keep_up() == 1
+    assert sync() == 1
     assert files.read_manifest() is None
     assert not Corpus.objects.get().replica
     EmbeddingModel.objects.create(
         id=2, name="other", source="other", dimensions=DIMENSIONS, min_similarity=0.1, state="serving"
     )
     write(stored, seed=5, model_id=2)
-    keep_up()
+    sync()
     assert (files.read_manifest().model_id, files.read_manifest().rows) == (2, Chunk.objects.filter(model_id=2).count())
     # A question of before the change is still answered, from the table.
     assert not is_used()
@@ -106,7 +106,7 @@ def test_another_model_gets_a_replica_of_its_own(stored):
 
 @pytest.mark.django_db
 def test_a_model_that_comes_back_is_not_answered_by_what_it_had(stored):
-    keep_up()
+    sync()
     # Nobody keeps it while another model serves, and the vectors of the first one go.
     EmbeddingModel.objects.create(
         id=2, name="other", source="other", dimensions=DIMENSIONS, min_similarity=0.1, state="building"
@@ -122,7 +122,7 @@ def test_a_model_that_comes_back_is_not_answered_by_what_it_had(stored):
         )
     assert tables.model_serve(1, up_to=stored[-1], leaving=stored[:1])
     assert_true_to_the_database()
-    keep_up()
+    sync()
     assert is_used()
     assert_true_to_the_database()
     assert same_as_the_database()
@@ -140,10 +140,10 @@ def test_all_memories_gone_at_once_take_the_replica_with_them(stored):
 
 @pytest.mark.django_db
 def test_the_one_before_is_kept_while_it_is_of_the_same_files(stored):
-    keep_up()
+    sync()
     assert is_used()
     write(stored[:2], seed=1)
-    keep_up()
+    sync()
     assert [found.manifest.made for found in replica.opened()] == [3, 1]
     writer.build()
     assert len(replica.opened()) == 1
@@ -157,7 +157,7 @@ def test_a_vector_without_a_direction_is_near_to_nothing(stored):
     texts = [WaitingText(memory_id, "", "text", "other") for memory_id in stored[:2]]
     tables.vectors_write(1, [EmbeddedText(texts[0], [Window(0, 1)], vectors)])
     tables.vectors_write(1, [EmbeddedText(texts[1], [Window(0, 1)], same)])
-    keep_up()
+    sync()
     for read in (knn._vectors(asked, True), knn._vectors(asked, False)):
         for ids, similarities in (read.every(asked), read.some(asked, np.array(stored))):
             assert sorted(ids.tolist()) == stored[1:]
@@ -166,7 +166,7 @@ def test_a_vector_without_a_direction_is_near_to_nothing(stored):
 
 @pytest.mark.django_db
 def test_how_near_some_are_is_one_statement(stored, django_assert_num_queries):
-    keep_up()
+    sync()
     assert is_used()
     for replicated in (True, False):
         with django_assert_num_queries(1):
@@ -187,11 +187,11 @@ def test_lots_are_of_whole_memories_however_small(stored, monkeypatch, rows):
 def test_what_is_mostly_dead_is_made_anew(stored, monkeypatch):
     monkeypatch.setattr(writer, "_LEAST_ROWS", 0)
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 2 * DIMENSIONS)
-    keep_up()
+    sync()
     before = files.read_manifest().name
     for n in range(6):
         write(stored[:6], seed=n)
-        keep_up()
+        sync()
     assert files.read_manifest().name != before
     assert same_as_the_database()
 
@@ -221,7 +221,7 @@ def test_without_a_model_there_is_none(stored):
     EmbeddingModel.objects.all().delete()
     follower.catch_up()
     assert files.read_manifest() is None
-    assert keep_up() == 0
+    assert sync() == 0
 
 
 def test_a_segment_knows_the_rows_of_its_memories():

@@ -22,9 +22,9 @@ from tests.search.vectors.drawn import (
     assert_true_to_the_database,
     closing_connection,
     is_used,
-    keep_up,
     question,
     same_as_the_database,
+    sync,
     write,
 )
 
@@ -54,50 +54,50 @@ def full_disk(name, segment):
 @pytest.mark.django_db
 def test_too_many_changes_are_left_to_the_database(stored, monkeypatch):
     monkeypatch.setattr(change_log, "MOST_CHANGES", 2)
-    keep_up()
+    sync()
     for n in range(3):
         write(stored[:1], seed=n)
     assert not is_used()
     assert_true_to_the_database()
-    keep_up()
+    sync()
     assert is_used()
 
 
 @pytest.mark.django_db
 def test_a_change_that_nobody_wrote_down_makes_it_anew(stored):
-    keep_up()
+    sync()
     Chunk.objects.filter(memory_id=stored[0]).delete()
     Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
     assert not is_used()
     assert_true_to_the_database()
     before = files.read_manifest().name
-    keep_up()
+    sync()
     assert files.read_manifest().name != before
     assert same_as_the_database()
 
 
 @pytest.mark.django_db
 def test_a_database_that_was_put_back_is_not_answered_from_a_later_past(stored):
-    keep_up()
+    sync()
     with transaction.atomic():
         write(stored[:2], seed=3)
-        keep_up()
+        sync()
         transaction.set_rollback(True)
     assert files.read_manifest().revision > Corpus.objects.get().vectors
     assert not is_used()
     assert_true_to_the_database()
-    keep_up()
+    sync()
     assert is_used()
     assert_true_to_the_database()
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_column_of_another_width_leaves_no_replica(stored):
-    keep_up()
+    sync()
     try:
         tables.column_resize(3)
         assert not is_used()
-        keep_up()
+        sync()
         assert files.read_manifest() is None
     finally:
         tables.column_resize(DIMENSIONS)
@@ -123,21 +123,21 @@ def test_a_column_of_another_width_takes_what_writers_hold_before_what_they_wait
 
 @pytest.mark.django_db
 def test_damage_is_healed_and_nothing_is_answered_from_it(stored):
-    keep_up()
+    sync()
     manifest = files.read_manifest()
     path = files.folder() / manifest.segments[0]
     os.truncate(path, path.stat().st_size // 2)
     assert "is cut off" in check.compare_vectors().damage[0]
     assert not is_used()
     assert_true_to_the_database()
-    keep_up()
+    sync()
     assert is_used()
     assert same_as_the_database()
 
 
 @pytest.mark.django_db
 def test_a_vector_that_is_another_is_told_and_made_anew(stored):
-    keep_up()
+    sync()
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE memories_chunk SET embedding ="
@@ -150,14 +150,14 @@ def test_a_vector_that_is_another_is_told_and_made_anew(stored):
 
 @pytest.mark.django_db
 def test_a_memory_whose_vectors_went_without_a_word_is_told(stored):
-    keep_up()
+    sync()
     Chunk.objects.filter(memory_id=stored[3]).delete()
     assert check.compare_vectors().different == [stored[3]]
 
 
 @pytest.mark.django_db
 def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, monkeypatch):
-    keep_up()
+    sync()
     write(stored[:2], seed=1)
     before = files.read_manifest().name
     open_files = writer._Keeping.open
@@ -168,14 +168,14 @@ def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, mon
         return open_files(manifest)
 
     monkeypatch.setattr(writer._Keeping, "open", opened)
-    keep_up()
+    sync()
     assert files.read_manifest().name != before
     assert same_as_the_database()
 
 
 @pytest.mark.django_db
 def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
-    keep_up()
+    sync()
     write(stored[:2], seed=1)
     before = files.read_manifest().name
     open_files = writer._Keeping.open
@@ -186,18 +186,18 @@ def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
         return found
 
     monkeypatch.setattr(writer._Keeping, "open", opened)
-    assert keep_up() == 2
+    assert sync() == 2
     assert files.read_manifest().name != before
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(stored, monkeypatch):
-    keep_up()
+    sync()
     write(stored[:2], seed=1)
     with monkeypatch.context() as patched:
         patched.setattr(files, "write_segment", full_disk)
         with pytest.raises(OSError, match="No space left"):
-            writer.keep_up()
+            writer.sync()
         # What there was is read on, and what changed since from the database.
         assert is_used()
         assert_true_to_the_database()
@@ -206,7 +206,7 @@ def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(store
         assert list(files.folder().iterdir()) == []
         assert not is_used()
         assert_true_to_the_database()
-    keep_up()
+    sync()
     assert is_used()
     assert same_as_the_database()
 
@@ -217,13 +217,13 @@ def test_told_to_stop_it_leaves_nothing_and_a_connection_that_works(stored, monk
     with pytest.raises(writer.StoppedError):
         writer.build(stop=lambda: True)
     assert list(files.folder().iterdir()) == []
-    keep_up()
+    sync()
     assert same_as_the_database()
 
 
 @pytest.mark.django_db
 def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeypatch):
-    keep_up()
+    sync()
 
     def starved(*arguments):
         raise OSError(errno.EMFILE, "Too many open files")
@@ -242,13 +242,13 @@ def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeyp
     [
         ("build", "replica filled"),
         ("build", "replica in place"),
-        ("keep_up", "segment written"),
-        ("keep_up", "replica's manifest written"),
-        ("keep_up", "changes of vectors forgotten"),
+        ("sync", "segment written"),
+        ("sync", "replica's manifest written"),
+        ("sync", "changes of vectors forgotten"),
     ],
 )
 def test_killed_at_a_step_it_goes_on_and_nothing_is_lost(stored, index, verb, step):
-    keep_up()
+    sync()
     write(stored[:4], seed=9)
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
     command = [sys.executable, "-c", KILLED, connection.settings_dict["NAME"], str(index), step, verb]
@@ -258,7 +258,7 @@ def test_killed_at_a_step_it_goes_on_and_nothing_is_lost(stored, index, verb, st
     assert_true_to_the_database()
     write(stored[2:5], seed=10)
     assert_true_to_the_database()
-    keep_up()
+    sync()
     assert is_used()
     assert same_as_the_database()
     assert_true_to_the_database()
