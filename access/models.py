@@ -16,9 +16,7 @@ class Membership(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships", db_constraint=False)
-    project = models.ForeignKey(
-        "memories.Project", models.CASCADE, related_name="memberships", db_constraint=False
-    )
+    project = models.ForeignKey("memories.Project", models.CASCADE, related_name="memberships", db_constraint=False)
     role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
     created_at = models.DateTimeField(default=timezone.now)
 

@@ -19,8 +19,8 @@ from explorer.batch_api import Batch, batch_of
 from explorer.timeline_api import index_row
 from memories.queries import MemoryDetail
 from search.query import SearchQuery
-from search.result import Hit
-from search.run import Rows, run
+from search.result import Hit, HitDetail
+from search.run import run
 from search.timeline import TimelineRequest, timeline
 from web.errors import ApiError, error_of, error_of_input
 from web.serving import is_loopback
@@ -88,7 +88,7 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
     asked = _understood(pairs)
     if not {"limit", "page_size"} & {key for key, _ in asked}:
         asked.append(("limit", "20"))
-    result = run(SearchQuery.from_pairs(asked), VIEWER, rows=Rows.INDEX)
+    result = run(SearchQuery.from_pairs(asked), VIEWER, detail=HitDetail.INDEX)
     lines = [f"Found {result.total} result(s)", *(w.message for w in result.warnings), "", *_table(result.hits)]
     if result.has_more:
         lines.append(f"\n{result.total - len(result.hits)} more: use offset={result.page * result.page_size}")

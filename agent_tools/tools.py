@@ -27,8 +27,8 @@ from memories.services import (
 )
 from search.facets import FACET, Facet
 from search.query import Problem, QueryError, SearchQuery
-from search.result import Hit, SearchResult, SearchWarning
-from search.run import Rows, run
+from search.result import Hit, HitDetail, SearchResult, SearchWarning
+from search.run import run
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import is_unified, unified
 from text.formatting import legible
@@ -194,7 +194,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
         head = _page(found.answer, _all_facets) | kinds_head(found)
         return rendered(head, "results", kinds_rows(found.hits), shown, _next_page(query))
-    result = run(query, viewer, facet_limit=FACET_VALUES, rows=Rows.INDEX)
+    result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     rows = [_row(hit) for hit in result.hits]
     return rendered(_page(result, _all_facets), "memories", rows, shown, _next_page(query))
 
@@ -231,7 +231,7 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
 def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = split_shown(arguments)
     query = _query(rest, 10)
-    result = run(query, viewer, facet_limit=COUNTED_VALUES, rows=Rows.INDEX)
+    result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
     rows = same_columns([_whole(detail) for detail in found])
     return rendered(_page(result, _counted_facets), "memories", rows, shown, _next_page(query))

@@ -35,7 +35,8 @@ from memories.records import unstorable
 from search.engines.postgres import PostgresEngine
 from search.plan import resolve_query
 from search.query import QueryError, SearchQuery, Sort
-from search.run import Rows, run
+from search.result import HitDetail
+from search.run import run
 from text.formatting import legible
 
 _SEVERAL = 5
@@ -81,7 +82,7 @@ def names_like(error: TermNotFound, viewer: Viewer) -> tuple[str, ...]:
     """What may have been meant by a name that means nothing: of what the viewer sees, as a search by it says."""
     if error.kind not in KINDS or unstorable(error.name):
         return ()
-    answer = run(SearchQuery().only(error.kind, error.name), viewer, rows=Rows.NONE)
+    answer = run(SearchQuery().only(error.kind, error.name), viewer, detail=HitDetail.NONE)
     return next((warning.did_you_mean for warning in answer.warnings if warning.parameter == error.kind), ())
 
 
@@ -274,15 +275,15 @@ def query_read(text: str) -> SearchQuery:
 def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
     """All memories that a query matches, asked of the database itself: what is about to be changed is as it is now."""
     engine = PostgresEngine()
-    planned = resolve_query(engine, query, viewer, datetime.now(UTC))
-    if planned.unknown:
-        key, name = planned.unknown[0]
+    resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+    if resolved.unknown:
+        key, name = resolved.unknown[0]
         raise CurationRefused(f"{key}: nothing is called “{name}”. Mend the query first.", "query")
-    if planned.without_meaning:
+    if resolved.without_meaning:
         raise CurationRefused(
-            f"The query looks by meaning, and {planned.without_meaning}. Add mode=keyword to it.", "query"
+            f"The query looks by meaning, and {resolved.without_meaning}. Add mode=keyword to it.", "query"
         )
-    summary = engine.summary(planned.plan, no_values=False)
+    summary = engine.summary(resolved.plan, no_values=False)
     if summary.capped:
         raise CurationRefused(
             "More may match than are looked at by meaning: add a filter, or mode=keyword, so that it is clear which.",
@@ -290,7 +291,7 @@ def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
         )
     if not summary.total:
         return []
-    return sorted(pk for pk, _ in engine.hits(planned.plan, Sort.NEWEST, limit=summary.total, offset=0))
+    return sorted(pk for pk, _ in engine.hits(resolved.plan, Sort.NEWEST, limit=summary.total, offset=0))
 
 
 def curations_seen(viewer: Viewer) -> QuerySet[Curation]:

@@ -35,7 +35,8 @@ from search.explain import explain
 from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
 from search.histogram import Histogram
 from search.query import QueryError, SearchQuery, pairs_of
-from search.run import FacetListing, FacetPage, Hit, Rows, SearchResult, facet_page, run
+from search.result import FacetListing, FacetPage, Hit, HitDetail, SearchResult
+from search.run import facet_page, run
 from search.unified.service import UnifiedResult, is_unified, unified
 from search.why_not import WhyNot, take_id, why_not
 from web.errors import GUARDED, ApiError, close_to, errors
@@ -94,7 +95,7 @@ def search(request: ApiRequest, response: HttpResponse) -> SearchReply | Unified
         together = unified(query, viewer, facet_limit=FACET_LIMIT)
         response["Server-Timing"] = server_timing(together.timings)
         return _unified_reply(together, request, view)
-    result = run(query, viewer, facet_limit=FACET_LIMIT, rows=Rows.FULL if view == "full" else Rows.INDEX)
+    result = run(query, viewer, facet_limit=FACET_LIMIT, detail=HitDetail.FULL if view == "full" else HitDetail.INDEX)
     response["Server-Timing"] = server_timing(result.timings)
     return _search_reply(result, request, view)
 
@@ -125,7 +126,7 @@ def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
     """Every facet of a query: how many values it has, and the largest of them."""
     viewer = allowed(request, "read")
     query = SearchQuery.from_pairs(pairs_of(request.GET)).but(include_facets=True, page_size=1)
-    result = run(query, viewer, rows=Rows.NONE)
+    result = run(query, viewer, detail=HitDetail.NONE)
     response["Server-Timing"] = server_timing(result.timings)
     return FacetsReply(
         total=result.total,

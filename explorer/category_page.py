@@ -15,10 +15,9 @@ from explorer.histogram_plot import Plot, build_plot
 from explorer.links import Link, explore_url, values_url
 from explorer.page import Notice, meant
 from explorer.visible_tree import CategoryNotFoundError, Child, Described
-from search.baseline_counts import CorpusCounts
 from search.facets import Facet, FacetValue
 from search.query import SearchQuery
-from search.result import SearchResult
+from search.result import CorpusCounts, SearchResult
 from text.formatting import memories, number, plural
 
 # What is distinctive is had by so many at least, and this much more often than among all.
@@ -165,7 +164,6 @@ def build_lost(error: CategoryNotFoundError) -> LostCategory:
 def build_browser(
     found: Browsed,
     result: SearchResult | None,
-    corpus: CorpusCounts | None,
     viewer: Viewer,
     now: datetime,
     notices: Iterable[Notice] = (),
@@ -189,7 +187,7 @@ def build_browser(
         chips=tuple(_chips(query, result, here)),
         clear_url=category_url(here),
         notices=(*notices, *(Notice(warning.message, suggestion=meant(warning)) for warning in warnings)),
-        node=_node(found, found.node, result, corpus, viewer, now) if found.node and result and corpus else None,
+        node=_node(found, found.node, result, viewer, now) if found.node and result else None,
         summary=_summary(found.indicators) if found.indicators else "",
         indicators=tuple(_indicators(found.indicators, query)) if found.indicators else (),
         table=_table(found),
@@ -317,9 +315,7 @@ def _rows(children: Sequence[Child], query: SearchQuery, *, with_path: bool) -> 
         )
 
 
-def _node(
-    found: Browsed, described: Described, result: SearchResult, corpus: CorpusCounts, viewer: Viewer, now: datetime
-) -> NodePage:
+def _node(found: Browsed, described: Described, result: SearchResult, viewer: Viewer, now: datetime) -> NodePage:
     node = described.node
     query = found.query.only("category", node.path)
     facets = {facet.key: facet for facet in result.facets or ()}
@@ -337,7 +333,7 @@ def _node(
         curate_url=reverse("curation:term", args=["category", str(node.id)]) if "curate" in viewer.scopes else "",
         plot=build_plot(query, histogram, None, viewer.timezone, now) if histogram and histogram.bars else None,
         tags=tuple(_tags(query, facets["tag"])) if "tag" in facets and _counts_here(query, "tag") else (),
-        distinctive=tuple(_distinctive(query, facets, result.total, corpus)),
+        distinctive=tuple(_distinctive(query, facets, result.total, result.corpus)),
         hits=build_cards(query, result, viewer.timezone),
     )
 

@@ -13,10 +13,9 @@ from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
 from explorer.links import Link, explore_url, memory_url, retag_url, values_url
 from explorer.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
-from search.baseline_counts import CorpusCounts
 from search.facets import FACET, STATES
 from search.query import Mode, Problem, SearchQuery, Sort
-from search.run import FacetPage, SearchResult, SearchWarning, WithoutFilter
+from search.result import FacetPage, SearchResult, SearchWarning, WithoutFilter
 from search.unified.service import UnifiedResult, is_unified
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
@@ -128,7 +127,6 @@ class ValuesContext:
 def build_context(
     query: SearchQuery,
     result: SearchResult,
-    corpus: CorpusCounts,
     problems: Sequence[Notice] = (),
     *,
     together: UnifiedResult | None = None,
@@ -139,7 +137,7 @@ def build_context(
     """What the explore page says about an answer. `problems` tell of parameters that were left out, `together` is the
     results of all kinds, where asked for.
     """
-    zone = query.zone(zone)
+    zone, corpus = query.zone(zone), result.corpus
     pages = together.pages if together else result.pages
     panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
     chips = build_chips(query, result.labels)
@@ -173,17 +171,15 @@ def build_context(
         pager=_pager(query, result, together),
         # Where a filter could not be read, more is shown than was meant.
         retag=_retag(query, result) if may_curate and not problems else None,
-        empty=_empty(query, result, corpus) if not (together.found if together else result.total) else None,
+        empty=_empty(query, result) if not (together.found if together else result.total) else None,
         pairs=form_pairs(query),
     )
 
 
-def build_values_context(
-    query: SearchQuery, page: FacetPage, corpus: CorpusCounts, notices: Iterable[Notice] = ()
-) -> ValuesContext:
+def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[Notice] = ()) -> ValuesContext:
     """Everything that the page of a facet's values says."""
     listing, spec = page.listing, page.facet.spec
-    rows = value_rows(query, page.facet, corpus.count, last_name_only=bool(listing.parent))
+    rows = value_rows(query, page.facet, page.corpus.count, last_name_only=bool(listing.parent))
     given = dict(listing.parameters())
 
     def at(**changes: str) -> str:
@@ -351,7 +347,7 @@ def _pager(query: SearchQuery, result: SearchResult, together: UnifiedResult | N
     return build_pager(query.page, pages, query.page_size, total, at, sizes, at_least=at_least)
 
 
-def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> EmptyState:
+def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
     what = [f"the words “{query.text}”"] if query.text else []
     what += [chip.text for chip in build_chips(query, result.labels)]
     return EmptyState(
@@ -361,7 +357,7 @@ def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> Em
             for without in result.without
         ),
         clear_url=explore_url(query.without_filters().but(text="")) if what else "",
-        corpus_is_empty=not corpus.total,
+        corpus_is_empty=not result.corpus.total,
     )
 
 

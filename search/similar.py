@@ -166,15 +166,15 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
                     query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
                 )
             # Neither is a question of words.
-            planned = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
-            warnings = [*planned.warnings, *explain_unknown(planned, engine, planned.unknown)]
+            resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+            warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
             warnings += _changed_since(anchor, serving)
-            near = _nearest(engine, planned, serving, chunks, least, anchor.id, request.limit)
+            near = _nearest(engine, resolved, serving, chunks, least, anchor.id, request.limit)
             listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[: request.limit])
             duplicates = _duplicates(chunks, listed, serving)
         with watch.stage("hits"):
-            hits = load_hits([Ranked(pk, similarity=similar) for pk, similar in listed.items()], planned, viewer)
-            shared = _shared(anchor, hits, planned, viewer)
+            hits = load_hits([Ranked(pk, similarity=similar) for pk, similar in listed.items()], resolved, viewer)
+            shared = _shared(anchor, hits, resolved, viewer)
             warnings += engine_notices(engine, viewer)
     found = tuple(SimilarMemory(hit, listed[hit.id], hit.id in duplicates, shared[hit.id]) for hit in hits)
     return Similar(
@@ -203,7 +203,7 @@ def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:
 
 def _nearest(
     engine: Engine,
-    planned: ResolvedQuery,
+    resolved: ResolvedQuery,
     serving: ServingModel,
     chunks: Sequence[Vector],
     least: float,
@@ -215,7 +215,7 @@ def _nearest(
     for chunk in _spread(chunks):
         # Two more than are wanted: the memory itself is the nearest to its own, and one tells that there are more.
         meaning = VectorQuery(serving.id, chunk.tobytes(), least, limit + 2, alone=True)
-        near = engine.near(replace(planned.plan, meaning=meaning))
+        near = engine.near(replace(resolved.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
             if pk != memory_id:
                 found[pk] = min(1.0, max(similar, found.get(pk, -1.0)))
@@ -251,12 +251,12 @@ def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning
     return [SearchWarning("It was changed since it was embedded: these are like what it said before.")]
 
 
-def _shared(anchor: _Anchor, hits: Sequence[Hit], planned: ResolvedQuery, viewer: Viewer) -> dict[int, Shared]:
+def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, Shared]:
     """What each hit has in common with the memory."""
     rows = visible_to(viewer).filter(pk__in=[hit.id for hit in hits]).values_list("pk", "entity_ids")
     theirs: dict[int, list[int]] = dict(rows) if anchor.entity_ids and hits else {}
-    entities = sorted(planned.names.entity_terms(anchor.entity_ids).values(), key=lambda term: term.label.casefold())
-    paths = {node.path for node in planned.names.category_nodes(anchor.category_ids).values()}
+    entities = sorted(resolved.names.entity_terms(anchor.entity_ids).values(), key=lambda term: term.label.casefold())
+    paths = {node.path for node in resolved.names.category_nodes(anchor.category_ids).values()}
     found = {}
     for hit in hits:
         tags = tuple(tag for tag in anchor.tags if tag in hit.tags)

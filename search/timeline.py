@@ -20,8 +20,8 @@ from search.hits import load_hits
 from search.plan import explain_unknown, resolve_query
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery, Sort
 from search.ranking import Ranked
-from search.result import Hit, SearchWarning
-from search.run import Rows, engine_notices, run
+from search.result import Hit, HitDetail, SearchWarning
+from search.run import engine_notices, run
 from search.snapshots import snapshot
 from web.timing import Stopwatch
 
@@ -114,7 +114,7 @@ def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Ti
     """What stands around a memory. Raises MemoryNotFound for an anchor that the viewer may not see."""
     if request.anchor is not None:
         return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
-    result = run(query.but(page_size=1, include_facets=False), viewer, rows=Rows.INDEX)
+    result = run(query.but(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)
     if not result.hits:
         nothing = SearchWarning("Nothing was found to stand at.", "query")
         return Timeline(query, None, warnings=(nothing, *result.warnings), timings=result.timings)
@@ -130,19 +130,19 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
         if at is None:
             raise MemoryNotFound(anchor)
         # The words have found the anchor, if they were to; what stands around it need not have them.
-        planned = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
-        warnings = [*planned.warnings, *explain_unknown(planned, engine, planned.unknown)]
-        newer, has_anchor, total = _place(engine, planned.plan, at, anchor)
+        resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+        warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
+        newer, has_anchor, total = _place(engine, resolved.plan, at, anchor)
         older = total - newer - has_anchor
         shown_after, shown_before = min(request.after, newer), min(request.before, older)
         found = [
-            *_hits(engine, planned.plan, newer - shown_after, shown_after),
-            *_hits(engine, planned.plan, newer + has_anchor, shown_before),
+            *_hits(engine, resolved.plan, newer - shown_after, shown_after),
+            *_hits(engine, resolved.plan, newer + has_anchor, shown_before),
         ]
-        rows = {hit.id: hit for hit in load_hits([Ranked(pk) for pk, _ in found], planned, viewer, Rows.INDEX)}
+        rows = {hit.id: hit for hit in load_hits([Ranked(pk) for pk, _ in found], resolved, viewer, HitDetail.INDEX)}
         # The anchor is shown whatever its state.
-        alone = replace(planned, plan=planned.plan.without_filter("state"))
-        (here,) = load_hits([Ranked(anchor)], alone, viewer, Rows.INDEX)
+        alone = replace(resolved, plan=resolved.plan.without_filter("state"))
+        (here,) = load_hits([Ranked(anchor)], alone, viewer, HitDetail.INDEX)
         warnings += engine_notices(engine, viewer)
     return Timeline(
         query=query,

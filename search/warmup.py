@@ -20,7 +20,7 @@ def warm() -> None:
     if engine.name != settings.SEARCH_ENGINE:
         return
     engine.warm_up()
-    corpus_counts(viewer)
+    corpus_counts(engine, viewer)
 
 
 def warm_in_background() -> None:

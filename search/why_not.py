@@ -5,7 +5,7 @@ that of the engine about the whole query.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -61,7 +61,7 @@ class WhyNot:
     at_least: bool = False
     place: int | None = None
     notes: tuple[str, ...] = ()
-    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def page(self) -> int | None:
@@ -116,19 +116,19 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         memory = _memories(viewer).filter(pk=memory_id).first()
         if memory is None:
             return None
-        planned = resolve_query(engine, query, viewer, now)
-        plan = planned.plan
+        resolved = resolve_query(engine, query, viewer, now)
+        plan = resolved.plan
         title = memory.title or f"Memory {memory.pk}"
-        notes = [warning.message for warning in planned.warnings]
-        if planned.without_meaning and not any(w.parameter == "mode" for w in planned.warnings):
-            notes.append(f"By words alone: {planned.without_meaning}.")
+        notes = [warning.message for warning in resolved.warnings]
+        if resolved.without_meaning and not any(w.parameter == "mode" for w in resolved.warnings):
+            notes.append(f"By words alone: {resolved.without_meaning}.")
         everything = EngineQuery(project_ids=plan.project_ids, subcategories=plan.subcategories)
         if not engine.among(everything, [memory_id]):
             late = Check("index", "The index", "in the search index", "not taken in yet: it is quite new", False)
-            return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=planned.labels)
-        checks = list(_filter_checks(engine, query, planned, everything, memory))
-        checks += _date_checks(engine, query, planned, everything, memory)
-        checks += _text_checks(query, planned, memory)
+            return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=resolved.labels)
+        checks = list(_filter_checks(engine, query, resolved, everything, memory))
+        checks += _date_checks(engine, query, resolved, everything, memory)
+        checks += _text_checks(query, resolved, memory)
         if plan.meaning is not None:
             apart = all(check.passed for check in checks if not check.either)
             by_words = not plan.meaning.alone
@@ -146,7 +146,7 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         summary.capped,
         place,
         tuple(notes),
-        planned.labels,
+        resolved.labels,
     )
 
 
@@ -171,18 +171,18 @@ def _place(
 
 
 def _filter_checks(
-    engine: Engine, query: SearchQuery, planned: ResolvedQuery, everything: EngineQuery, memory: Memory
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
     def passes(asked: Filter) -> bool:
         return bool(engine.among(everything.with_filter(asked), [memory.pk]))
 
-    for asked in planned.plan.filters:
+    for asked in resolved.plan.filters:
         key, spec, chosen = asked.key, FACET[asked.key], query.selection(asked.key)
         name = spec.label.lower()
-        has = listed(_values(planned, key, memory)) or "none"
+        has = listed(_values(resolved, key, memory)) or "none"
 
         def label_of(value: str, key: str = key) -> str:
-            return planned.labels.get((key, value), value)
+            return resolved.labels.get((key, value), value)
 
         if asked.includes:
             names = [*map(label_of, chosen.include), *(["none"] if chosen.no_value else [])]
@@ -200,12 +200,12 @@ def _filter_checks(
             yield Check(key, f"Not {name}", wanted, has, passes(Filter(key, exclude=asked.exclude)))
 
 
-def _values(planned: ResolvedQuery, key: str, memory: Memory) -> list[str]:
+def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
     """What a memory has in a facet, as people read it."""
-    names = planned.names
+    names = resolved.names
     match key:
         case "project":
-            return [planned.projects[memory.project_id].slug]
+            return [resolved.projects[memory.project_id].slug]
         case "category":
             return sorted(" / ".join(node.names) for node in names.category_nodes(memory.category_ids).values())
         case "concept":
@@ -217,22 +217,22 @@ def _values(planned: ResolvedQuery, key: str, memory: Memory) -> list[str]:
 
 
 def _date_checks(
-    engine: Engine, query: SearchQuery, planned: ResolvedQuery, everything: EngineQuery, memory: Memory
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
-    start, end = planned.plan.start, planned.plan.end
+    start, end = resolved.plan.start, resolved.plan.end
     if start is None and end is None:
         return
     dated = EngineQuery(project_ids=everything.project_ids, start=start, end=end)
-    created = f"created {moment_label(memory.created_at, planned.zone)}"
+    created = f"created {moment_label(memory.created_at, resolved.zone)}"
     yield Check("date", "Date", dates_label(query), created, bool(engine.among(dated, [memory.pk])))
 
 
 # --- words and meaning ---------------------------------------------------------------------------------------------
 
 
-def _text_checks(query: SearchQuery, planned: ResolvedQuery, memory: Memory) -> Iterator[Check]:
-    meaning = planned.plan.meaning
-    text = next((text for text in planned.plan.texts if _is_for(text, memory.project_id)), None)
+def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) -> Iterator[Check]:
+    meaning = resolved.plan.meaning
+    text = next((text for text in resolved.plan.texts if _is_for(text, memory.project_id)), None)
     if text is None:
         return
     words = text.words

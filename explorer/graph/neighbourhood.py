@@ -150,7 +150,7 @@ def narrowed(bonds: Mapping[_Pair, Edge], asked: AroundRequest) -> dict[_Pair, E
 def records_of(look: GraphContext, ties: Iterable[StatedEdge]) -> dict[int, RelationshipRecord]:
     """The relationships of some ties as they are stored, with the evidence that the viewer may know of."""
     ids = sorted({tie.id for tie in ties if tie.id is not None})
-    evidence = evidence_of(look.engine, look.planned, ids)
+    evidence = evidence_of(look.engine, look.resolved, ids)
     return relationship_rows("own.id = ANY(%(ids)s)", {"ids": list(evidence)}, evidence, len(ids)) if evidence else {}
 
 

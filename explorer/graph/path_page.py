@@ -162,7 +162,7 @@ def _evidence(look: GraphContext, pair: tuple[int, int], stated: Sequence[Relati
     if ids or stated:
         return ids
     both = Filter(look.kind.key, include=tuple((pk,) for pk in pair), require_all=True)
-    found = look.engine.hits(look.planned.plan.with_filter(both), Sort.NEWEST, limit=_SHOWN, offset=0)
+    found = look.engine.hits(look.resolved.plan.with_filter(both), Sort.NEWEST, limit=_SHOWN, offset=0)
     return [pk for pk, _ in found]
 
 

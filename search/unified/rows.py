@@ -150,7 +150,7 @@ class Read:
     """What a page is read with."""
 
     engine: Engine
-    planned: ResolvedQuery
+    resolved: ResolvedQuery
     viewer: Viewer
     known: Mapping[Key, Known]
     candidates: Sequence[Candidate]
@@ -172,7 +172,7 @@ class _Page:
     def __init__(self, page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> None:
         self._groups = page
         self._read = read
-        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), read.planned, read.viewer)}
+        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), read.resolved, read.viewer)}
         shown = [group.lead for group in page] + [one.candidate for group in page for one in group.folded]
         self._shown = {kind: [one.id for one in shown if one.kind == kind] for kind in ResultKind}
         self._place = read.places()
@@ -328,13 +328,13 @@ class _Page:
             " OR own.source_id = ANY(%(entities)s) OR own.target_id = ANY(%(entities)s))"
         )
         rows = relationship_rows(which, {"memories": memories, "entities": entities}, None)
-        evidence = evidence_of(self._read.engine, self._read.planned, list(rows))
+        evidence = evidence_of(self._read.engine, self._read.resolved, list(rows))
         return {pk: row for pk, row in rows.items() if pk in evidence}
 
     @cached_property
     def _newest(self) -> dict[int, int]:
         alone = [pk for pk in self._shown[ResultKind.ENTITY] if not self._read.origins[ResultKind.ENTITY, pk].memories]
-        plan = filtered(self._read.planned.plan)
+        plan = filtered(self._read.resolved.plan)
         found: dict[int, int] = {}
         for pk in alone[:_MOST_NEWEST]:
             asked = plan.filter("entity")
@@ -362,7 +362,7 @@ class _Page:
     @cached_property
     def _patterns(self) -> tuple[tuple[Pattern, ...], str]:
         """What is marked: as the language reads it that most of the viewer's projects are in."""
-        texts = self._read.planned.plan.texts
+        texts = self._read.resolved.plan.texts
         return (texts[0].words.positive, texts[0].language) if texts else ((), "english")
 
     def _marked(self, text: str) -> tuple[Segment, ...]:

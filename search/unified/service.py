@@ -4,9 +4,10 @@ Six legs are asked at once (`search.legs`), what they found is blended, reranked
 only then cut to a page and read (`search.unified_rows`). Facets and totals are those of the match set of memories.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from django.conf import settings
 from django.db import connection
@@ -19,8 +20,8 @@ from search.plan import resolve_query
 from search.query import Mode, SearchQuery
 from search.ranking import Ranked, Traits, Weights
 from search.relevance import traits_of
-from search.result import SearchResult, SearchWarning
-from search.run import Rows, run
+from search.result import HitDetail, SearchResult, SearchWarning
+from search.run import run
 from search.snapshots import snapshot
 from search.unified.fusion import WINDOW, Candidate, Group, Key, Origin, Terms, blend, fold, rerank
 from search.unified.legs import AskedLegs, LegAnswer, LegState, ResultKind, Way
@@ -92,19 +93,38 @@ def is_unified(query: SearchQuery) -> bool:
     return query.mode == Mode.UNIFIED and bool(query.text.strip())
 
 
-def unified(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -> UnifiedResult:
+def unified(
+    query: SearchQuery,
+    viewer: Viewer,
+    *,
+    include_facets: bool | None = None,
+    facet_limit: int | None = None,
+    with_corpus: bool = False,
+) -> UnifiedResult:
     """Answer one query for one viewer among memories, entities and relationships. See docs/unified.md."""
-    return with_engine(lambda engine: _unified(engine, query, viewer, facet_limit), viewer)
+    # Without the hits: their legs rank them with the others.
+    count_memories = partial(
+        run,
+        query.model_copy(update={"page": 1}),
+        viewer,
+        include_facets=include_facets,
+        facet_limit=facet_limit,
+        detail=HitDetail.NONE,
+        with_corpus=with_corpus,
+    )
+    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories), viewer)
 
 
-def _unified(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None) -> UnifiedResult:
+def _unified(
+    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult]
+) -> UnifiedResult:
     watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
-        planned = resolve_query(engine, query, viewer, now)
-    asked = AskedLegs(planned, viewer)
-    # Beside the legs: what there is to say of the match set.
-    memories = run(query.model_copy(update={"page": 1}), viewer, facet_limit=facet_limit, rows=Rows.NONE)
+        resolved = resolve_query(engine, query, viewer, now)
+    asked = AskedLegs(resolved, viewer)
+    # While the legs run in their threads.
+    memories = count_memories()
     with watch.stage("legs"):
         answers = asked.answers()
     with watch.stage("hits"), snapshot():
@@ -115,7 +135,7 @@ def _unified(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: in
         groups = fold(candidates, terms, origins, settings.UNIFIED_FOLD_SIMILARITY)
         begin = (query.page - 1) * query.page_size
         page = groups[begin : begin + query.page_size]
-        read = Read(engine, planned, viewer, _known(answers), candidates, origins)
+        read = Read(engine, resolved, viewer, _known(answers), candidates, origins)
         hits = read_page(page, read, {group.lead.id: ranked for group, ranked in _ranked_memories(page, answers)})
     return UnifiedResult(
         query=query,

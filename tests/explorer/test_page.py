@@ -110,7 +110,7 @@ def test_empty_state_names_the_filters_and_what_each_removal_would_give():
         WithoutFilter("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
         WithoutFilter("tag", "tea", "tag tea", 14, query_of("q=zebra")),
     )
-    context = build_context(query, answer(query, total=0, hits=(), without=without), CORPUS)
+    context = build_context(query, answer(query, total=0, hits=(), without=without))
     assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
     assert [(link.label, link.count, link.url) for link in context.empty.without] == [
         ("the words “zebra”", "0", ""),
@@ -218,7 +218,7 @@ def test_lower_bounds_over_time_are_marked_in_bars_ranges_and_caption():
 def test_lower_bounds_are_marked_on_the_page_of_a_facet():
     facet = Facet("tag", tag_values(9), distinct=1, at_least=True)
     query = query_of("q=x")
-    values = build_values_context(query, FacetPage(facet, FacetListing(), total=1_000, at_least=True), CORPUS)
+    values = build_values_context(query, FacetPage(facet, FacetListing(), total=1_000, at_least=True, corpus=CORPUS))
     assert values.summary == "1+ values in 1,000+ memories"
     assert values.results_label == "Show 1,000+ memories"
     assert values.rows[0].accessible_name == "tag0, at least 9"

@@ -213,7 +213,7 @@ def test_all_of_the_tags_are_joined_by_and():
 def values_of(querystring="", listing=None, **changes):
     facet = Facet("tag", tag_values(5, 3), distinct=changes.pop("distinct", 2))
     page = FacetPage(facet, listing or FacetListing(), total=12, **changes)
-    return build_values_context(query_of(querystring), page, CORPUS)
+    return build_values_context(query_of(querystring), replace(page, corpus=CORPUS))
 
 
 def test_values_page_keeps_the_query_and_its_own_listing_apart():
@@ -240,7 +240,7 @@ def test_values_page_has_pages():
 def test_level_of_the_tree_shows_last_names_and_the_way_down():
     values = (FacetValue("yard/dock/crane", "Yard / Dock / Crane", 2, has_children=True, own_count=2),)
     page = FacetPage(Facet("category", values, distinct=1), FacetListing(parent="yard/dock"), total=2)
-    context = build_values_context(query_of(), page, CORPUS)
+    context = build_values_context(query_of(), replace(page, corpus=CORPUS))
     assert context.rows[0].label == "Crane"
     assert context.rows[0].children_url == "/facets/category/?parent=yard%2Fdock%2Fcrane&page_size=50"
     assert context.heading == "Dock"

@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from memories.models import Memory
 from search.engines.postgres import PostgresEngine
 from search.query import SearchQuery, Sort
-from search.run import FacetListing, Rows, facet_page, run
+from search.result import FacetListing, HitDetail
+from search.run import facet_page, run
 from tests.search.queries import EVERYTHING, facet
 
 
@@ -209,13 +210,13 @@ def test_title_and_snippet_are_marked_where_they_match(corpus, everyone):
 
 def test_an_index_has_the_same_rows_without_marks_and_snippets(corpus, everyone):
     query = SearchQuery.from_pairs([("q", "kettle")])
-    full, index = (run(query, everyone, rows=rows) for rows in (Rows.FULL, Rows.INDEX))
+    full, index = (run(query, everyone, detail=detail) for detail in (HitDetail.FULL, HitDetail.INDEX))
     assert full.hits
     assert [(hit.id, hit.title_text, hit.score) for hit in index.hits] == [
         (hit.id, hit.title_text, hit.score) for hit in full.hits
     ]
     assert not any(hit.snippet or hit.found or any(part.marked for part in hit.title) for hit in index.hits)
-    assert run(query, everyone, rows=Rows.NONE).total == full.total
+    assert run(query, everyone, detail=HitDetail.NONE).total == full.total
 
 
 def test_words_are_found_in_the_language_of_the_project(corpus, everyone):

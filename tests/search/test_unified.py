@@ -315,7 +315,7 @@ def state_of(result, name):
 
 @pytest.mark.parametrize("name", [leg.name for leg in LEGS])
 def test_a_leg_that_fails_is_named_and_left_out(mill, everyone, monkeypatch, name):
-    def fail(engine, planned, limit):
+    def fail(engine, resolved, limit):
         raise ValueError("broken")
 
     with_leg(monkeypatch, name, fail)
@@ -363,9 +363,9 @@ def test_legs_have_threads_and_connections_of_their_own(in_threads, everyone, mo
     seen = set()
 
     def watched(ask_leg):
-        def asked(engine, planned, limit):
+        def asked(engine, resolved, limit):
             seen.add(threading.current_thread().name.split("_")[0])
-            return ask_leg(engine, planned, limit)
+            return ask_leg(engine, resolved, limit)
 
         return asked
 
@@ -376,7 +376,7 @@ def test_legs_have_threads_and_connections_of_their_own(in_threads, everyone, mo
 
 
 def test_a_statement_that_takes_too_long_is_cut_off_and_its_leg_late(in_threads, everyone, monkeypatch, settings):
-    def slowly(engine, planned, limit):
+    def slowly(engine, resolved, limit):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_sleep(600)")
         return []
