@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -34,6 +33,7 @@ from search.run import run
 from web.processes import SupervisedProcess, kept
 from web.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 
+# The memories of an invented team, which an empty database starts with.
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # As a person would type it.
 PYTHON = ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
@@ -145,21 +145,19 @@ class Command(BaseCommand):
             self.say("Collected the static files.")
         if not Memory.objects.exists():
             self.say("The database is empty: loading the sample …")
-            for path in sample_paths():
-                self.load_sample(path)
+            self.load_sample()
         owner_ensure()
 
-    def load_sample(self, path: Path) -> None:
+    def load_sample(self) -> None:
         try:
-            # For the history of this repository; the others name their projects.
-            call_command("import_memories", str(path), project="mnemoscope")
+            call_command("import_memories", str(SAMPLE))
         except Exception as error:  # whatever it is, an empty explorer is better than none
             if self.asked_to_stop.is_set():
                 raise KeyboardInterrupt from None
             self.stderr.write(
                 self.style.WARNING(
                     f"The sample could not be loaded: {error}\n"
-                    f"The explorer works without it. To try again: {PYTHON} manage.py import_memories {path}"
+                    f"The explorer works without it. To try again: {PYTHON} manage.py import_memories {SAMPLE}"
                 )
             )
 
@@ -239,12 +237,6 @@ def address_file(site: str) -> Iterator[None]:
         # Another server of the same HOME may have come since, on another port.
         if ADDRESS_FILE.exists() and ADDRESS_FILE.read_text() == site:
             ADDRESS_FILE.unlink()
-
-
-def sample_paths() -> list[Path]:
-    """The invented team's memories, and the history of this repository where it has one."""
-    has_history = (settings.BASE_DIR / ".git").exists() and shutil.which("git")
-    return [SAMPLE, settings.BASE_DIR] if has_history else [SAMPLE]
 
 
 def collect_static() -> bool:
