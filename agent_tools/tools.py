@@ -341,8 +341,8 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
     head |= _warned(result.warnings)
     if not head["filters"]:
         del head["filters"]
-    if result.without:
-        head["without"] = {f"without {one.label}": one.count for one in result.without}
+    if result.relaxations:
+        head["relaxations"] = {f"without {one.label}": one.count for one in result.relaxations}
     return head | (facets(result) if result.facets is not None else {})
 
 

@@ -21,13 +21,13 @@ from explorer.schemas import (
     HistogramReply,
     HitWhy,
     MemoryHit,
-    RankParts,
-    RankTraits,
+    RankBoosts,
+    RankScoreParts,
+    Relaxation,
     SearchReply,
     UnifiedReply,
     WhyNotReply,
     WhyReason,
-    Without,
     unified_parts,
 )
 from explorer.timeline_api import VIEW_PARAMETER, index_row, query_warning, read_view
@@ -210,7 +210,9 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         matched_by=result.matched_by,
         warnings=[query_warning(w) for w in result.warnings],
         hidden=result.hidden,
-        without=[Without(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.without],
+        relaxations=[
+            Relaxation(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
+        ],
         engine=result.engine,
         took_ms=result.took_ms,
         **_counted(result),
@@ -254,8 +256,8 @@ def _why(hit: Hit, result: SearchResult) -> HitWhy:
         cross_encoder_rank=why.cross_encoder_rank,
         cross_encoder_score=why.cross_encoder_score,
         relevance=why.relevance,
-        traits=RankTraits.model_validate(why.traits, from_attributes=True) if why.traits else None,
-        parts=RankParts.model_validate(why.parts, from_attributes=True) if why.parts else None,
+        boosts=RankBoosts.model_validate(why.boosts, from_attributes=True) if why.boosts else None,
+        score_parts=RankScoreParts.model_validate(why.score_parts, from_attributes=True) if why.score_parts else None,
         found={found.field: list(found.words) for found in hit.found},
         reasons=[WhyReason(label=r.label, text=r.text) for r in explain(hit, result.query, result.min_similarity)],
     )

@@ -15,7 +15,7 @@ from explorer.links import Link, explore_url, memory_url, retag_url, values_url
 from explorer.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
 from search.facets import FACET, STATES
 from search.query import Mode, Problem, SearchQuery, Sort
-from search.result import FacetPage, SearchResult, SearchWarning, WithoutFilter
+from search.result import FacetPage, Relaxation, SearchResult, SearchWarning
 from search.unified.service import UnifiedResult, is_unified
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
@@ -354,14 +354,14 @@ def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
         message=f"Nothing matches {', '.join(what)}." if what else "There are no memories to show.",
         without=tuple(
             Link(without.label, explore_url(without.query) if without.count else "", count=_without_count(without))
-            for without in result.without
+            for without in result.relaxations
         ),
         clear_url=explore_url(query.without_filters().but(text="")) if what else "",
         corpus_is_empty=not result.corpus.total,
     )
 
 
-def _without_count(without: WithoutFilter) -> str:
+def _without_count(without: Relaxation) -> str:
     return number(without.count, at_least=without.at_least)
 
 

@@ -17,7 +17,7 @@ from search.unified.rows import EntityRecord, EntityRef, Linked, RelationshipRec
 from search.unified.service import UnifiedResult
 
 
-class RankTraits(BaseModel):
+class RankBoosts(BaseModel):
     """What of a memory itself speaks for it, each from 0 to 1."""
 
     quality: float
@@ -25,7 +25,7 @@ class RankTraits(BaseModel):
     source: float
 
 
-class RankParts(BaseModel):
+class RankScoreParts(BaseModel):
     """What the score is the sum of."""
 
     relevance: float | None = Field(description="Null where the score is.")
@@ -53,8 +53,8 @@ class HitWhy(BaseModel):
     relevance: float | None = Field(
         description="By words and meaning, or words alone where it has no vector, from 0 to 1; or the second reading."
     )
-    traits: RankTraits | None = Field(description="Null beyond the candidates that are weighed further.")
-    parts: RankParts | None
+    boosts: RankBoosts | None = Field(description="Null beyond the candidates that are weighed further.")
+    score_parts: RankScoreParts | None
     found: dict[str, list[str]] = Field(description="By field (title, tags, summary, text): the words as they stand.")
     reasons: list[WhyReason] = Field(description="All of it in plain words.")
 
@@ -139,7 +139,7 @@ class FacetNote(BaseModel):
     note: str
 
 
-class Without(BaseModel):
+class Relaxation(BaseModel):
     """One filter of a query that found nothing, and how many memories there would be without it."""
 
     parameter: str
@@ -168,7 +168,9 @@ class SearchReply(BaseModel):
     matched_by: str = Field(description="In words, what a memory had to have.")
     warnings: list[QueryWarning]
     hidden: int = Field(description="How many more there are in states that are left out where no state is asked for.")
-    without: list[Without] = Field(description="Where nothing was found: what leaving one filter out would give.")
+    relaxations: list[Relaxation] = Field(
+        description="Where nothing was found: what leaving one filter out would give."
+    )
     engine: str
     took_ms: float
     facets: FacetCounts = Field(default_factory=FacetCounts)

@@ -164,9 +164,9 @@ class CrossEncoder:
         stop = threading.Event()
         future = self._reading.submit(self._read, reader, text, unread, stop)
         try:
-            return future.result(timeout=settings.RERANK_MS / 1_000)
+            return future.result(timeout=settings.RERANK_TIMEOUT_MS / 1_000)
         except TimeoutError:
-            reason = f"it took longer than {settings.RERANK_MS:,} ms"
+            reason = f"it took longer than {settings.RERANK_TIMEOUT_MS:,} ms"
         except Exception as error:  # whatever a model may raise over a text
             logger.exception("The cross-encoder failed.")
             reason = f"it failed: {error}"

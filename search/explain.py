@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from search.query import Mode, SearchQuery, Sort
-from search.ranking import WINDOW, Parts, Ranked
+from search.ranking import WINDOW, Ranked, ScoreParts
 from search.result import Found, Hit
 from text.formatting import listed, ordinal
 
@@ -63,25 +63,25 @@ def _meaning(why: Ranked, least: float) -> str:
 
 def _standing(why: Ranked) -> str:
     by = "words" if why.similarity is None else "words and meaning"
-    if why.parts is not None:
-        return _sum(why.score, why.parts, by)
+    if why.score_parts is not None:
+        return _sum(why.score, why.score_parts, by)
     if why.relevance is not None:
         return f"{why.relevance:.2f} by {by}; only the first {WINDOW} are weighed further"
     return ""
 
 
-def _sum(score: float | None, parts: Parts, by: str) -> str:
+def _sum(score: float | None, score_parts: ScoreParts, by: str) -> str:
     """What the score is made of; for who may not know it, what was added to it."""
     added = [
-        (parts.quality, "quality (importance, confidence, pinned)"),
-        (parts.recency, "recency"),
-        (parts.source, "source"),
+        (score_parts.quality, "quality (importance, confidence, pinned)"),
+        (score_parts.recency, "recency"),
+        (score_parts.source, "source"),
     ]
-    if score is None or parts.relevance is None:
+    if score is None or score_parts.relevance is None:
         return f"{listed([f'{value:.3f} for {name}' for value, name in added])}, added to {by}"
     return " + ".join(
         [
-            f"{score:.3f} = {parts.relevance:.3f} for {by}",
+            f"{score:.3f} = {score_parts.relevance:.3f} for {by}",
             *(f"{value:.3f} {name}" for value, name in added),
         ]
     )

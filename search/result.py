@@ -98,7 +98,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class WithoutFilter:
+class Relaxation:
     """At zero hits: a filter, and how many memories there would be without it."""
 
     key: str
@@ -132,7 +132,7 @@ class SearchResult:
     date_buckets: DateBuckets | None = None
     quick_ranges: DateBuckets | None = None
     warnings: tuple[SearchWarning, ...] = ()
-    without: tuple[WithoutFilter, ...] = ()
+    relaxations: tuple[Relaxation, ...] = ()
     # Labels of what is chosen, where they differ from the value: category names along the path, entity names.
     labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
     min_similarity: float | None = None

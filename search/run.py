@@ -92,7 +92,7 @@ def _run(
             total = summary.total
             ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total)
             matched_by = describe_match_set(engine, resolved, total)
-            hidden, hidden_at_least, without = count_alternatives(engine, query, resolved, total)
+            hidden, hidden_at_least, relaxations = count_alternatives(engine, query, resolved, total)
             warnings = (
                 *resolved.warnings,
                 *ranked.warnings,
@@ -114,7 +114,7 @@ def _run(
         date_buckets=counted.date_buckets if counted else None,
         quick_ranges=counted.quick_ranges if counted else None,
         warnings=warnings,
-        without=without,
+        relaxations=relaxations,
         labels=resolved.labels,
         min_similarity=resolved.plan.meaning.least if resolved.plan.meaning else None,
         engine=engine.name,

@@ -2,7 +2,7 @@
 
 Two memories are as similar as the most similar pair of their chunks: the measure of a search by meaning, and the same
 from either side, where the mean of a long text is near to nothing that it says. But texts that share one paragraph are
-not the same text: possible duplicates are those whose means are as near as `SEARCH_FOLD_SIMILARITY` too.
+not the same text: possible duplicates are those whose means are as near as `SEARCH_DEDUP_SIMILARITY` too.
 """
 
 import re
@@ -229,7 +229,7 @@ def _spread(chunks: Sequence[Vector]) -> list[Vector]:
 
 def _duplicates(chunks: Sequence[Vector], listed: dict[int, float], serving: ServingModel) -> set[int]:
     """Those that are as near as the fold asks, by their nearest chunks and as wholes."""
-    least = settings.SEARCH_FOLD_SIMILARITY
+    least = settings.SEARCH_DEDUP_SIMILARITY
     suspects = [pk for pk, similar in listed.items() if similar >= least]
     if not suspects:
         return set()

@@ -9,12 +9,12 @@ from search.engines.base import Engine, EngineQuery, Filter
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Kind
 from search.plan import ResolvedQuery, explain_unknown, stored_as
 from search.query import SearchQuery
-from search.result import SearchWarning, WithoutFilter
+from search.result import Relaxation, SearchWarning
 
 
 def count_alternatives(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int
-) -> tuple[int, bool, tuple[WithoutFilter, ...]]:
+) -> tuple[int, bool, tuple[Relaxation, ...]]:
     """What the default states hide, and whether that is a lower bound; and where nothing matched, what each filter's
     removal would give.
     """
@@ -26,7 +26,7 @@ def count_alternatives(
     totals = engine.totals([*plans, *(changed for *_, changed in removals)])
     hidden = 0 if asks_state else totals.pop(0)
     without = tuple(
-        WithoutFilter(key, value, label, count, changed, engine.near(wider).capped)
+        Relaxation(key, value, label, count, changed, engine.near(wider).capped)
         for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
     )
     return hidden, bool(hidden) and engine.near(plans[0]).capped, without

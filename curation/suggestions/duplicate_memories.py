@@ -169,7 +169,7 @@ def _duplicates(pairs: Sequence[_Pair], model_id: int) -> dict[tuple[int, int], 
     found = {}
     for pair in suspects:
         whole = float(_mean(chunks[pair.older.id]) @ _mean(chunks[pair.newer.id]))
-        if whole >= settings.SEARCH_FOLD_SIMILARITY:
+        if whole >= settings.SEARCH_DEDUP_SIMILARITY:
             found[pair.older.id, pair.newer.id] = _duplicate(pair, min(1.0, whole))
     return found
 
@@ -183,7 +183,7 @@ def _mean(chunks: Sequence[Vector]) -> Vector:
 def _duplicate(pair: _Pair, whole: float) -> Proposal:
     same = pair.older.content_hash == pair.newer.content_hash
     kept, other = sorted((pair.older, pair.newer), key=lambda text: text.worth, reverse=True)
-    least = settings.SEARCH_FOLD_SIMILARITY
+    least = settings.SEARCH_DEDUP_SIMILARITY
     evidence = {"similarity": round(whole, 3), "terms": pair.shared[:_NAMED_TERMS], "overlap": round(pair.overlap, 3)}
     confidence = 0.99 if same else 0.5 + 0.25 * (whole - least) / max(1e-6, 1 - least) + 0.25 * pair.overlap
     reason = (

@@ -117,7 +117,7 @@ class AskedLegs:
     """Legs that are on their way."""
 
     def __init__(self, resolved: ResolvedQuery, viewer: Viewer) -> None:
-        self._most_ms: int = settings.UNIFIED_LEG_MS
+        self._most_ms: int = settings.UNIFIED_LEG_TIMEOUT_MS
         self._begun = time.monotonic()
         self._without_meaning = resolved.without_meaning
         self._futures: list[tuple[Leg, Future[LegAnswer] | None]] = [

@@ -18,8 +18,8 @@ from search.engines import with_engine
 from search.engines.base import Engine
 from search.plan import resolve_query
 from search.query import Mode, SearchQuery
-from search.ranking import Ranked, Traits, Weights
-from search.relevance import traits_of
+from search.ranking import Boosts, Ranked, Weights
+from search.relevance import boosts_of
 from search.result import HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.snapshots import snapshot
@@ -130,9 +130,9 @@ def _unified(
     with watch.stage("hits"), snapshot():
         candidates = blend(answers, settings.UNIFIED_WEIGHTS)
         origins = _origins(candidates, answers)
-        candidates = rerank(candidates, _traits(candidates, origins, now), Weights(**settings.SEARCH_WEIGHTS))
+        candidates = rerank(candidates, _boosts(candidates, origins, now), Weights(**settings.SEARCH_WEIGHTS))
         terms = _terms(candidates[:WINDOW])
-        groups = fold(candidates, terms, origins, settings.UNIFIED_FOLD_SIMILARITY)
+        groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY)
         begin = (query.page - 1) * query.page_size
         page = groups[begin : begin + query.page_size]
         read = Read(engine, resolved, viewer, _known(answers), candidates, origins)
@@ -186,17 +186,17 @@ def _named(memories: Collection[int], entities: Collection[int]) -> list[tuple[i
         return list(cursor.fetchall())
 
 
-def _traits(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Traits]:
+def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Boosts]:
     """What speaks for each itself. Entities and relationships are as recent as the newest memory found of theirs."""
-    of_memories = traits_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
-    traits: dict[Key, Traits] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
+    of_memories = boosts_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
+    boosts: dict[Key, Boosts] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
     sure = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
     for key, origin in origins.items():
         recency = max((of_memories[pk].recency for pk in origin.memories if pk in of_memories), default=0.0)
         borne_out = origin.count / (origin.count + 1)
         quality = (sure[key[1]] + borne_out) / 2 if key[0] == ResultKind.RELATIONSHIP else borne_out
-        traits[key] = Traits(quality, recency)
-    return traits
+        boosts[key] = Boosts(quality, recency)
+    return boosts
 
 
 def _confidence(ids: Collection[int], now: datetime) -> dict[int, float]:
@@ -250,8 +250,8 @@ def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> lis
                 semantic_rank=lead.places.get(Way.MEANING),
                 similarity=near.get(lead.id),
                 relevance=lead.relevance,
-                traits=lead.traits,
-                parts=lead.parts,
+                boosts=lead.boosts,
+                score_parts=lead.score_parts,
             )
             found.append((group, ranked))
     return found

@@ -61,7 +61,7 @@ class Failing(Longest):
 def use(settings):
     """Sets a cross-encoder that is there from the start."""
     settings.RERANK_MODEL = "fake"
-    settings.RERANK_MS = 10_000
+    settings.RERANK_TIMEOUT_MS = 10_000
 
     def use(reader):
         held = cross_encoder.forget(lambda source: reader)
@@ -167,9 +167,9 @@ def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyon
 def test_one_that_takes_too_long_is_given_up_for_every_page(embedded, everyone, use, settings):
     settings.RERANK_MODEL = ""
     before = order("q=green tea", everyone)
-    settings.RERANK_MODEL, settings.RERANK_MS = "fake", 10
+    settings.RERANK_MODEL, settings.RERANK_TIMEOUT_MS = "fake", 10
     reader = use(Stuck())
-    settings.RERANK_MS = 10
+    settings.RERANK_TIMEOUT_MS = 10
     assert order("q=green tea", everyone) == before
     reader.go.set()
     assert notices("q=green tea&page_size=1", everyone) == said("it took longer than 10 ms")
@@ -245,7 +245,7 @@ def tiny_model(tmp_path):
 
 @needs_library
 def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settings, tiny_model):
-    settings.RERANK_MODEL, settings.RERANK_MS = str(tiny_model()), 60_000
+    settings.RERANK_MODEL, settings.RERANK_TIMEOUT_MS = str(tiny_model()), 60_000
     settings.SEARCH_WEIGHTS = {"relevance": 1.0, "quality": 0.0, "recency": 0.0, "source": 0.0}
     held = cross_encoder.forget()
     held._load_now(settings.RERANK_MODEL)

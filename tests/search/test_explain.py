@@ -7,7 +7,7 @@ import pytest
 
 from explorer.cards import build_cards
 from search.explain import explain
-from search.ranking import Parts, Ranked, Traits
+from search.ranking import Boosts, Ranked, ScoreParts
 from search.result import Found
 from tests.explorer.contexts import answer, hit, query_of
 from text.formatting import listed, ordinal
@@ -20,8 +20,8 @@ RANKED = Ranked(
     semantic_rank=1,
     similarity=0.71,
     relevance=0.85,
-    traits=Traits(0.5, 0.2, 1.0),
-    parts=Parts(0.739, 0.022, 0.009, 0.043),
+    boosts=Boosts(0.5, 0.2, 1.0),
+    score_parts=ScoreParts(0.739, 0.022, 0.009, 0.043),
 )
 FOUND = (Found("title", ("Kettle",)), Found("tags", ("tea", "hot")))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from search.ranking import Traits, Weights
+from search.ranking import Boosts, Weights
 from search.unified.fusion import Candidate, Origin, Terms, blend, fold, rerank
 from search.unified.legs import LegAnswer, LegState, ResultKind, Way
 from search.unified.vocabulary import Known
@@ -59,9 +59,9 @@ def test_what_a_late_leg_found_in_the_end_is_not_used():
 
 def test_rerank_weighs_what_speaks_for_a_result_itself():
     found = blend(by_both(MEMORY, 1, 2), WEIGHTS)
-    traits = {(MEMORY, 1): Traits(0.0, 0.0), (MEMORY, 2): Traits(1.0, 1.0)}
-    assert order(rerank(found, traits, Weights(1.0, 0.0, 0.0, 0.0))) == [("memory", 1), ("memory", 2)]
-    assert order(rerank(found, traits, Weights(1.0, 0.5, 0.5, 0.0))) == [("memory", 2), ("memory", 1)]
+    boosts = {(MEMORY, 1): Boosts(0.0, 0.0), (MEMORY, 2): Boosts(1.0, 1.0)}
+    assert order(rerank(found, boosts, Weights(1.0, 0.0, 0.0, 0.0))) == [("memory", 1), ("memory", 2)]
+    assert order(rerank(found, boosts, Weights(1.0, 0.5, 0.5, 0.0))) == [("memory", 2), ("memory", 1)]
 
 
 # --- folding ------------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def test_every_hit_says_why_it_is_there(embedded, everyone):
     assert first.semantic_rank == 1
     assert first.keyword_rank in {1, 2}
     assert first.score is not None
-    assert first.traits is not None
+    assert first.boosts is not None
     assert result.hits[0].score == first.score
 
 
@@ -143,7 +143,7 @@ def test_api_tells_why_and_what_is_alike(embedded, everyone):
     why = hit["why"]
     assert why["semantic_rank"] == 1
     assert "tea" in why["found"]["title"]
-    assert hit["score"] == pytest.approx(sum(why["parts"].values()))
+    assert hit["score"] == pytest.approx(sum(why["score_parts"].values()))
     assert {reason["label"] for reason in why["reasons"]} == {"Words", "Meaning", "Score"}
     assert caller.get("/api/search", {"tag": "tea"}).json()["memories"][0]["why"] is None
 
@@ -152,9 +152,9 @@ def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, eve
     project = Project.objects.get(slug="tea")
     viewer = replace(everyone, project_ids=frozenset({project.pk}))
     why = ask("q=green tea", viewer).hits[0].why
-    assert (why.score, why.word_score, why.relevance, why.parts.relevance) == (None, None, None, None)
+    assert (why.score, why.word_score, why.relevance, why.score_parts.relevance) == (None, None, None, None)
     assert why.semantic_rank == 1
-    assert why.traits is not None
+    assert why.boosts is not None
 
 
 # --- while there is no model --------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def test_near_duplicates_are_folded_from_the_share_of_the_setting_on(mill, every
     together = hit(ask("axle grease", everyone), "Grease for the axle")
     assert ("memory", "says nearly the same") in [(one.kind.value, one.reason) for one in together.folded]
     assert titles(ask("axle grease", everyone), "memory").count("Grease for the axle") == 1
-    settings.UNIFIED_FOLD_SIMILARITY = 1.0
+    settings.UNIFIED_DEDUP_SIMILARITY = 1.0
     assert titles(ask("axle grease", everyone), "memory").count("Grease for the axle") == 2
 
 
@@ -330,7 +330,7 @@ def test_a_leg_that_fails_is_named_and_left_out(mill, everyone, monkeypatch, nam
 
 
 def test_a_leg_that_is_late_is_named_and_left_out(mill, everyone, monkeypatch, settings):
-    settings.UNIFIED_LEG_MS = 20
+    settings.UNIFIED_LEG_TIMEOUT_MS = 20
     monkeypatch.setattr(legs, "_threads", AtOnce("entity words", "entity meaning"))
     result = ask("wheel", everyone)
     assert state_of(result, "entity words") == (LegState.LATE, "it took longer than 20 ms")
@@ -381,7 +381,7 @@ def test_a_statement_that_takes_too_long_is_cut_off_and_its_leg_late(in_threads,
             cursor.execute("SELECT pg_sleep(600)")
         return []
 
-    settings.UNIFIED_LEG_MS = 1_500
+    settings.UNIFIED_LEG_TIMEOUT_MS = 1_500
     with_leg(monkeypatch, "relationship words", slowly)
     result = ask("wheel", everyone)
     assert state_of(result, "relationship words") == (LegState.LATE, "it took longer than 1,500 ms")

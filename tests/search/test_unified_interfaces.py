@@ -77,7 +77,7 @@ def test_a_result_has_common_fields_and_the_record_of_its_kind_alone(caller):
 
 
 def test_the_six_legs_are_told(caller, monkeypatch, settings):
-    settings.UNIFIED_LEG_MS = 20
+    settings.UNIFIED_LEG_TIMEOUT_MS = 20
     monkeypatch.setattr(legs, "_threads", AtOnce("relationship meaning"))
     found = reply(caller, "q=wheel")
     assert [leg["name"] for leg in found["legs"]] == [leg.name for leg in legs.LEGS]
@@ -165,7 +165,7 @@ def test_filters_are_kept_by_the_links_of_an_entity(reader):
 
 
 def test_legs_that_were_left_out_are_named_on_the_page(reader, monkeypatch, settings):
-    settings.UNIFIED_LEG_MS = 20
+    settings.UNIFIED_LEG_TIMEOUT_MS = 20
     monkeypatch.setattr(legs, "_threads", AtOnce("entity words", "entity meaning"))
     response = reader.get("/explore/?q=wheel&mode=unified")
     assert "Left out: entities by words, entities by meaning (it took longer than 20 ms)." in response.text

@@ -1,4 +1,4 @@
-"""`manage.py judge_suggestions`: how often the right category would be proposed, on memories that have one."""
+"""`manage.py evaluate_suggestions`: how often the right category would be proposed, on memories that have one."""
 
 import json
 from pathlib import Path
