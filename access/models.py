@@ -1,4 +1,8 @@
-"""Who may see what, and who did what: membership, API keys, one-time sign-in tokens, the audit trail."""
+"""Who may see what, and who did what: membership, API keys, one-time sign-in tokens, the audit trail.
+
+Projects, import batches and users are referenced without a database constraint, which a Citus cluster does not allow
+between these local tables and its reference tables. Django deletes or empties these references with their targets.
+"""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField

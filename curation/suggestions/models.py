@@ -1,4 +1,7 @@
-"""Suggestions and what became of them, and what a project lets be applied without asking."""
+"""Suggestions and what became of them, and what a project lets be applied without asking.
+
+Projects and users are referenced without a database constraint, as in `access.models`.
+"""
 
 from django.conf import settings
 from django.db import models
