@@ -4,7 +4,6 @@ References to projects and import batches have no database constraint: in a Citu
 and these are local ones. Django removes or empties them with their targets.
 """
 
-
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.utils.timezone

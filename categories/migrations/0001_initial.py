@@ -3,7 +3,6 @@
 Besides what the models declare: the storage of vectors, and the deletion of vectors and former paths with their owner.
 """
 
-
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.contrib.postgres.search

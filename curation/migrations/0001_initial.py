@@ -4,7 +4,6 @@ References to projects have no database constraint: in a Citus cluster that is a
 ones. Django removes these rows with their project.
 """
 
-
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime

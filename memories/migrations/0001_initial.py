@@ -4,7 +4,6 @@ Besides what the models declare: the extensions, the sequence of memory ids, the
 of vectors with their memory, the triggers that fill the outbox, and the row of the corpus.
 """
 
-
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.contrib.postgres.search

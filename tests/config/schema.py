@@ -78,9 +78,10 @@ def catalogue(database: BaseDatabaseWrapper) -> list[str]:
 def scratch_database() -> Iterator[BaseDatabaseWrapper]:
     """Create an empty database beside the default one, and drop it afterwards."""
     name = f"{connection.settings_dict['NAME']}_{SCRATCH}"
+    quoted = connection.ops.quote_name(name)
     with connection._nodb_cursor() as cursor:
-        cursor.execute(f"DROP DATABASE IF EXISTS {name}")
-        cursor.execute(f"CREATE DATABASE {name}")
+        cursor.execute(f"DROP DATABASE IF EXISTS {quoted}")
+        cursor.execute(f"CREATE DATABASE {quoted}")
     settings = deepcopy(connection.settings_dict) | {"NAME": name}
     settings["OPTIONS"].pop("pool", None)
     connections.settings[SCRATCH] = settings
@@ -90,7 +91,7 @@ def scratch_database() -> Iterator[BaseDatabaseWrapper]:
         connections[SCRATCH].close()
         del connections[SCRATCH], connections.settings[SCRATCH]
         with connection._nodb_cursor() as cursor:
-            cursor.execute(f"DROP DATABASE {name}")
+            cursor.execute(f"DROP DATABASE {quoted}")
 
 
 def dump_schema() -> str:
