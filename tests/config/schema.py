@@ -63,15 +63,14 @@ UNION ALL
 SELECT concat_ws(' ', 'comment', relname, attname, description) FROM relation
 JOIN pg_description ON objoid = relation.oid AND classoid = 'pg_class'::regclass
 LEFT JOIN pg_attribute ON attrelid = relation.oid AND attnum = objsubid AND objsubid > 0
-ORDER BY 1
 """
 
 
-def catalogue(database: BaseDatabaseWrapper) -> list[str]:
-    """Describe every object of a database's schema in a line, in order."""
+def catalogue(database: BaseDatabaseWrapper) -> set[str]:
+    """Describe every object of a database's schema in a line."""
     with database.cursor() as cursor:
         cursor.execute(_CATALOGUE)
-        return [line for (line,) in cursor.fetchall()]
+        return {line for (line,) in cursor.fetchall()}
 
 
 @contextmanager
