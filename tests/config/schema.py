@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
 
 import django
@@ -81,14 +80,19 @@ def scratch_database() -> Iterator[BaseDatabaseWrapper]:
     with connection._nodb_cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {quoted}")
         cursor.execute(f"CREATE DATABASE {quoted}")
-    settings = deepcopy(connection.settings_dict) | {"NAME": name}
-    settings["OPTIONS"].pop("pool", None)
-    connections.settings[SCRATCH] = settings
+    scratch = connection.copy(SCRATCH)
+    scratch.settings_dict["NAME"] = name
+    scratch.settings_dict["OPTIONS"].pop("pool", None)
+    connections[SCRATCH] = scratch
     try:
-        yield connections[SCRATCH]
+        # Django lets a test use a database that is not its own only if the connection is open before it has settings.
+        scratch.connect()
+        connections.settings[SCRATCH] = scratch.settings_dict
+        yield scratch
     finally:
-        connections[SCRATCH].close()
-        del connections[SCRATCH], connections.settings[SCRATCH]
+        scratch.close()
+        del connections[SCRATCH]
+        connections.settings.pop(SCRATCH, None)
         with connection._nodb_cursor() as cursor:
             cursor.execute(f"DROP DATABASE {quoted}")
 

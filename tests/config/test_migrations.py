@@ -26,10 +26,9 @@ LAST_RELEASE = Path(__file__).with_name("schema_0_1.sql")
 LOCAL = ("access_", "curation_", "search_")
 
 
-# Within the mark `django_db` no second database may be opened.
-@pytest.mark.usefixtures("django_db_setup")
-def test_migrations_lead_from_the_last_release_to_the_schema_of_a_new_database(django_db_blocker):
-    with django_db_blocker.unblock(), scratch_database() as upgraded:
+@pytest.mark.django_db
+def test_migrations_lead_from_the_last_release_to_the_schema_of_a_new_database():
+    with scratch_database() as upgraded:
         with upgraded.cursor() as cursor:
             cursor.execute(LAST_RELEASE.read_text())
         call_command("migrate", database=SCRATCH, verbosity=0)
