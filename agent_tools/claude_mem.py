@@ -57,7 +57,7 @@ def answer(scope: MutableMapping[str, Any], body: bytes) -> tuple[int, Any]:
         _check_caller(scope)
         route = ROUTES.get((scope["method"].replace("HEAD", "GET"), scope["path"]))
         if route is None:
-            raise ApiError(404, "not_found", f"There is nothing at {scope['method']} {scope['path'][:100]}.")
+            raise ApiError(404, "not_found", f"Not found: {scope['method']} {scope['path'][:100]}.")
         if len(body) > MOST_BYTES:
             raise ApiError(413, "too_large", "The body is too large.")
         return 200, route(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True), body)
@@ -73,11 +73,9 @@ def _check_caller(scope: MutableMapping[str, Any]) -> None:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     name = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
     if not is_loopback(name.strip("[]")):
-        raise ApiError(
-            403, "forbidden", "This is answered under the names of this machine alone.", "Ask for 127.0.0.1."
-        )
+        raise ApiError(403, "forbidden", "This is served only under the local names of this machine.", "Use 127.0.0.1.")
     if "origin" in headers:
-        raise ApiError(403, "forbidden", "This is not for pages of the web.", "Call it without an Origin header.")
+        raise ApiError(403, "forbidden", "Web pages cannot use this.", "Call it without an Origin header.")
 
 
 def _health(pairs: Pairs, body: bytes) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
                 whole = isinstance(item, float) and item.is_integer()
                 pairs.append((key, str(int(item) if whole else item)))
             else:
-                problems.append(Problem(legible(key), "is not a text, a number, a switch or a list of these"))
+                problems.append(Problem(legible(key), "is not a text, a number, a boolean or a list of these"))
     if problems:
         raise QueryError(problems)
     return pairs
@@ -150,7 +150,7 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
 
 def _explained(error: Exception, tool: Tool) -> str:
     if is_outage(error):
-        return "The database does not answer at the moment. Try again in a few seconds."
+        return "The database does not answer. Try again in a few seconds."
     told = error_of(error)
     suggestion = told.suggestion
     match error:
@@ -159,9 +159,9 @@ def _explained(error: Exception, tool: Tool) -> str:
         case CategoryNotFoundError():
             suggestion = "Try using list_categories to see available categories."
         case AlreadyExists():
-            suggestion = f"Change the one there is: update_memory(id={error.memory_id}, …)."
+            suggestion = f"Change the existing memory: update_memory(id={error.memory_id}, …)."
         case ScopeMissingError() | NotAllowed():
-            suggestion = "Tell the user: this key may not do it; another one may."
+            suggestion = "Tell the user that this key lacks permission; another key may have it."
         case ApiError() | ChangeRefused():
             suggestion = f"{tool.name} takes: {', '.join(tool.properties)}."
     near = f" Did you mean {' or '.join(told.did_you_mean)}?" if told.did_you_mean else ""
@@ -220,7 +220,7 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
     found, missing, left_out = batch_of(batch, viewer)
     head: dict[str, Any] = {"total": len(found)}
     if missing:
-        head["missing"] = f"{_ids(missing)}: no such memory that you may see{' in the project' * bool(batch.project)}"
+        head["missing"] = f"{_ids(missing)}: no such memory that you can see{' in the project' * bool(batch.project)}"
     if left_out:
         head["past_limit"] = _ids(left_out)
     rows = same_columns([_whole(detail) for detail in found])
@@ -389,7 +389,7 @@ def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
 def _next_page(query: SearchQuery) -> Callable[[int], str]:
     def advice(shown: int) -> str:
         if query.page == 1 and shown:
-            return f"raise it, or go on with limit={shown} page=2"
+            return f"raise it, or continue with limit={shown} page=2"
         return "raise it, or ask for a smaller limit"
 
     return advice

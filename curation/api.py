@@ -20,8 +20,8 @@ from web.errors import GUARDED, ApiError, error_of, errors
 
 router = Router()
 
-LIMIT: Any = Query(50, ge=1, le=100, description="How many.")
-BEFORE: Any = Query(None, ge=1, lt=2**63, description="Only those before the one of this id.")
+LIMIT: Any = Query(50, ge=1, le=100, description="Maximum number.")
+BEFORE: Any = Query(None, ge=1, lt=2**63, description="Only those before this id.")
 # Where the names of each kind are listed.
 _LISTED = {
     "category": "/api/categories?filter=…",
@@ -47,7 +47,7 @@ class FigureReply(BaseModel):
     kind: str
     source: str
     target: str
-    moved: int = Field(description="Links that move, are made or are removed.")
+    moved: int = Field(description="Links that are moved, created or removed.")
     collapsed: int = Field(description="Memories that have both: one link is kept.")
 
 
@@ -62,12 +62,12 @@ class PlanReply(BaseModel):
     verb: str
     kind: str
     title: str
-    refusals: list[str] = Field(description="Why it would be refused; empty where it would not.")
+    refusals: list[str] = Field(description="Why it would be refused; empty if it would not.")
     lines: list[LineReply]
     figures: list[FigureReply]
-    memories: int = Field(description="How many memories it changes.")
+    memories: int = Field(description="Number of memories that it changes.")
     examples: list[ExampleReply]
-    token: str = Field(description="Send it back to do exactly this, or nothing where it has become another thing.")
+    token: str = Field(description="Send it to execute exactly this plan; if the plan has changed, nothing is done.")
 
 
 class CurationReply(BaseModel):
@@ -109,12 +109,12 @@ def _(error: TermNotFound) -> ApiError:
 
 @error_of.register
 def _(error: PlanChanged) -> ApiError:
-    return ApiError(409, "plan_changed", str(error), "Ask again with dry_run, and send the token of that.")
+    return ApiError(409, "plan_changed", str(error), "Call it again with dry_run, and send the token of that plan.")
 
 
 @error_of.register
 def _(error: UndoRefused) -> ApiError:
-    return ApiError(409, "undo_refused", str(error), "Undo what came later first, or mend it by another verb.")
+    return ApiError(409, "undo_refused", str(error), "Undo later changes first, or correct it by another operation.")
 
 
 @error_of.register
@@ -172,7 +172,7 @@ def retag(request: ApiRequest, asked: Retag) -> Answer:
             422,
             "invalid_request",
             "token: is missing, and this changes many memories at once",
-            "Ask with dry_run first, look at how many there are, and send the token of that plan.",
+            "Call it with dry_run first, check the counts, and send the token of that plan.",
         )
     return _done(request, asked)
 

@@ -15,7 +15,7 @@ def category_rename(desk: WorkingCopy, category_id: int, name: str) -> None:
     row = desk.table("category")[category_id]
     new = clean_category_name(name)
     if new == row["name"]:
-        raise CurationRefused(f"It is called “{new}” already.", "name")
+        raise CurationRefused(f"Its name is already “{new}”.", "name")
     old_path, old_name = row["path"], row["name"]
     row["aliases"] = joined_aliases(new, row["aliases"], [old_name])
     row["name"] = new
@@ -35,11 +35,11 @@ def category_move(desk: WorkingCopy, category_id: int, parent_id: int | None) ->
         raise CurationRefused(f"{row['path']} cannot be moved under itself.", "parent")
     if parent_id is not None and category_id in _ancestors(desk, parent_id):
         raise CurationRefused(
-            f"{rows[parent_id]['path']} is below {row['path']}: moved there, the tree would be a ring.", "parent"
+            f"{rows[parent_id]['path']} is below {row['path']}: the tree would have a cycle.", "parent"
         )
     if parent_id == row["parent_id"]:
-        where = rows[parent_id]["path"] if parent_id is not None else "the root"
-        raise CurationRefused(f"It is under {where} already.", "parent")
+        where = rows[parent_id]["path"] if parent_id is not None else "the top level"
+        raise CurationRefused(f"It is already under {where}.", "parent")
     old_path = row["path"]
     row["parent_id"] = parent_id
     row["path"] = _below(rows[parent_id]["path"] if parent_id is not None else "", _step(old_path))
@@ -109,7 +109,7 @@ def categories_relate(desk: WorkingCopy, first_id: int, second_id: int, *, remov
     if remove and not are_related:
         raise CurationRefused(f"{first['path']} and {second['path']} are not related.", "other")
     if not remove and second_id in first["related_ids"] and first_id in second["related_ids"]:
-        raise CurationRefused(f"{first['path']} and {second['path']} are related already.", "other")
+        raise CurationRefused(f"{first['path']} and {second['path']} are already related.", "other")
     for one, other in ((first, second_id), (second, first_id)):
         one["related_ids"] = sorted(set(one["related_ids"]) - {other} if remove else {*one["related_ids"], other})
     pair = f"{first['path']} and {second['path']}"
@@ -123,7 +123,7 @@ def clean_category_name(name: str) -> str:
     if not cleaned or not slug(cleaned):
         raise CurationRefused("A category needs a name.", "name")
     if "/" in cleaned:
-        raise CurationRefused("A category's name has no slash: say where it hangs by moving it.", "name")
+        raise CurationRefused("A category's name has no slash: move it to change its parent.", "name")
     if len(cleaned) > MAX_NAME_LENGTH:
         raise CurationRefused(
             f"A category's name has up to {MAX_NAME_LENGTH} characters; this has {len(cleaned):,}.", "name"
@@ -201,7 +201,7 @@ def _paths_follow(desk: WorkingCopy) -> None:
 def _refuse_path(row: Row, taken: dict[str, Row]) -> None:
     path = row["path"]
     if path in taken:
-        raise CurationRefused(f"There is a category {path} already: merge the two instead.", "name")
+        raise CurationRefused(f"The category {path} already exists: merge the two instead.", "name")
     if row["depth"] > MAX_DEPTH:
         raise CurationRefused(f"{path} would be {row['depth']} levels deep; the most is {MAX_DEPTH}.", "parent")
     if len(path) > MAX_PATH_LENGTH:
@@ -215,7 +215,7 @@ def refuse_paths(desk: WorkingCopy, category_id: int, aliases: Iterable[str]) ->
     owners = {row["path"]: row["id"] for row in desk.table("category").values()}
     for alias in aliases:
         if owners.get(slug_path(alias), category_id) != category_id:
-            raise CurationRefused(f"“{alias}” is the path of another category already.", "add")
+            raise CurationRefused(f"“{alias}” is already the path of another category.", "add")
 
 
 def _former_paths_follow(desk: WorkingCopy, taken: dict[str, Row]) -> None:

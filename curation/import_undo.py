@@ -84,7 +84,7 @@ def _undoable(batch_id: int) -> ImportBatch:
     if batch is None:
         raise UndoRefused(f"There is no batch {batch_id}. --list shows the imports so far.")
     if batch.state == ImportBatch.State.UNDONE:
-        raise UndoRefused(f"Batch {batch_id} was undone already, on {batch.finished_at:%Y-%m-%d %H:%M} UTC.")
+        raise UndoRefused(f"Batch {batch_id} was already undone on {batch.finished_at:%Y-%m-%d %H:%M} UTC.")
     if batch.state != ImportBatch.State.DONE:
         raise UndoRefused(f"Batch {batch_id} is {batch.state}: it wrote nothing that could be undone.")
     return batch
@@ -109,7 +109,7 @@ def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int]) -> None:
         named = ", ".join(f"#{memory_id}" for memory_id in edited[:_NAMED])
         more = f" and {len(edited) - _NAMED:,} more" if len(edited) > _NAMED else ""
         raise UndoRefused(
-            f"{memories(len(edited))} {'was' if len(edited) == 1 else 'were'} changed since batch {batch.pk} brought "
+            f"{memories(len(edited))} {'was' if len(edited) == 1 else 'were'} changed since batch {batch.pk} imported "
             f"{'it' if len(edited) == 1 else 'them'}: {named}{more}. "
             "Nothing was undone. --force undoes the batch and loses those changes."
         )

@@ -41,8 +41,7 @@ from text.formatting import legible
 
 _SEVERAL = 5
 OTHERS_USE_IT = (
-    "Memories that you may not write use it as well, and the vocabulary is one for all projects. Ask somebody who may "
-    "curate every project."
+    "Memories that you cannot write also use it, and all projects share the vocabulary. Ask a curator of all projects."
 )
 
 
@@ -52,7 +51,7 @@ class TermNotFound(LookupError):  # noqa: N818 - it reads as what happened
     def __init__(self, kind: str, name: str, field: str = "") -> None:
         self.kind, self.name, self.field = kind, name, field
         self.near: tuple[str, ...] = ()
-        super().__init__(f"There is no {kind} “{legible(name, 80)}” that you may see.")
+        super().__init__(f"There is no {kind} “{legible(name, 80)}” that you can see.")
 
 
 # --- terms by name --------------------------------------------------------------------------------------------------
@@ -278,7 +277,7 @@ def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
     resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
     if resolved.unknown:
         key, name = resolved.unknown[0]
-        raise CurationRefused(f"{key}: nothing is called “{name}”. Mend the query first.", "query")
+        raise CurationRefused(f"{key}: nothing is named “{name}”. Correct the query first.", "query")
     if resolved.without_meaning:
         raise CurationRefused(
             f"The query looks by meaning, and {resolved.without_meaning}. Add mode=keyword to it.", "query"
@@ -317,7 +316,7 @@ def who(curation: Curation) -> str:
         return str(curation.user)
     if curation.api_key is not None:
         return f"key {curation.api_key.name}"
-    return "a command" if curation.door == "command" else "somebody who is gone"
+    return "a command" if curation.door == "command" else "a deleted user"
 
 
 def ids_now(kind: str, ids: Iterable[int]) -> dict[int, int]:

@@ -35,21 +35,21 @@ class PlanChanged(Exception):  # noqa: N818 - it reads as what happened
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        super().__init__("Something has changed since the preview: look at it again.")
+        super().__init__("Something has changed since the preview: check it again.")
 
 
 class Busy(Exception):  # noqa: N818
     """Somebody is writing, for longer than one waits."""
 
     def __init__(self) -> None:
-        super().__init__("Memories are being written, perhaps by an import. Try again when that is done.")
+        super().__init__("Memories are being written, perhaps by an import. Try again later.")
 
 
 class MayNotCurate(Exception):  # noqa: N818
     """The viewer lacks the scope."""
 
     def __init__(self) -> None:
-        super().__init__("Only curators may change the vocabulary.")
+        super().__init__("Only curators can change the vocabulary.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         for kind, ids in touched.relinked.items():
             columns_refresh(kind, ids)
         if problems := [problem for problem in structure_problems() if problem not in known]:
-            raise UndoRefused(f"Something that came since rests on it: {problems[0]}")
+            raise UndoRefused(f"A later change depends on it: {problems[0]}")
         _terms_follow(touched.entity_ids)
         curation.undone_at, curation.undone_by_id = timezone.now(), viewer.user_id
         curation.save(update_fields=["undone_at", "undone_by"])
@@ -212,7 +212,7 @@ def _terms_follow(entity_ids: Collection[int]) -> None:
 
 def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if curation.undone_at is not None:
-        raise UndoRefused(f"It was undone already, on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
+        raise UndoRefused(f"It was already undone on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
     writable = viewer.writable_project_ids
     refs: dict[str, list[Ref]] = {}
     for kind, _, ref in (key.partition(":") for key in curation.terms):
@@ -224,5 +224,5 @@ def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     later = Curation.objects.filter(pk__gt=curation.pk, undone_at=None, terms__overlap=curation.terms).order_by("-pk")
     for other in later:
         is_known = curation_seen(other.pk, viewer) is not None
-        known = f"#{other.pk} ({other.title})" if is_known else "a later curation by somebody else"
-        raise UndoRefused(f"Something of it was changed again by {known}: undo that first.")
+        known = f"#{other.pk} ({other.title})" if is_known else "a later change by another user"
+        raise UndoRefused(f"Part of it was changed again by {known}: undo that first.")

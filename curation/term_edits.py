@@ -20,7 +20,7 @@ def term_rename(desk: WorkingCopy, kind: str, term_id: int, name: str) -> None:
     row = desk.table(kind)[term_id]
     new = clean_term_name(kind, name)
     if new == row["name"]:
-        raise CurationRefused(f"It is called “{new}” already.", "name")
+        raise CurationRefused(f"Its name is already “{new}”.", "name")
     old = row["name"]
     row["aliases"] = joined_aliases(new, row["aliases"], [old])
     row["name"] = new
@@ -35,7 +35,7 @@ def term_split(desk: WorkingCopy, kind: str, term_id: int, name: str, memory_ids
     row = desk.table(kind)[term_id]
     new = clean_term_name(kind, name)
     if new.lower() in {known.lower() for known in (row["name"], *row["aliases"])}:
-        raise CurationRefused(f"“{new}” is a name of it already: choose another for what is split off.", "name")
+        raise CurationRefused(f"“{new}” is already one of its names: choose another for the new one.", "name")
     values: Row = {"name": new, "aliases": [], "description": "", f"{kind}_type": row[f"{kind}_type"]}
     if kind == "concept":
         values |= {"broader_ids": [], "narrower_ids": [], "related_ids": [], "weight": None}
@@ -57,7 +57,7 @@ def _facts_split(desk: WorkingCopy, entity_id: int, made: int, memory_ids: set[i
             if row[side] == entity_id:
                 row[side] = made
         told = row["fact"] or row["relationship_type"]
-        desk.line("relationship comes along", told, entities[made]["name"], of=("relationship", row["id"]))
+        desk.line("relationship moves along", told, entities[made]["name"], of=("relationship", row["id"]))
 
 
 def clean_term_name(kind: str, name: str) -> str:
@@ -112,8 +112,8 @@ def concept_merge(desk: WorkingCopy, source_id: int, target_id: int, broader: Ma
     contracted = _contracted(broader, source_id, target_id)
     if _reaches(contracted, target_id, target_id):
         raise CurationRefused(
-            f"A concept stands between {source['name']} and {target['name']}, broader than one and narrower than the "
-            "other: merged, it would be broader than itself. End one of the two relations first.",
+            f"A concept is between {source['name']} and {target['name']}, broader than one and narrower than the "
+            "other: merged, it would be broader than itself. Remove one of the two relations first.",
             "target",
         )
 
@@ -127,7 +127,7 @@ def entity_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
         ends = [target_id if row[side] == source_id else row[side] for side in ("source_id", "target_id")]
         moved = ends != [row["source_id"], row["target_id"]]
         if moved and ends[0] == ends[1]:
-            desk.line("relationship ends", _fact(row, source, target), of=("relationship", row["id"]))
+            desk.line("relationship removed", _fact(row, source, target), of=("relationship", row["id"]))
             del rows[row["id"]]
             continue
         key = (ends[0], row["relationship_type"], ends[1])
@@ -136,7 +136,7 @@ def entity_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
             known[key] = row
         else:
             _fact_join(same, row)
-            desk.line("relationships become one", _fact(row, source, target), of=("relationship", row["id"]))
+            desk.line("relationships merged", _fact(row, source, target), of=("relationship", row["id"]))
             del rows[row["id"]]
 
 
@@ -170,13 +170,13 @@ def concepts_relate(
     if remove and not (said or said_back):
         raise CurationRefused(f"{other['name']} is not {how} to {first['name']}.", "other")
     if not remove and said and said_back:
-        raise CurationRefused(f"{other['name']} is {how} to {first['name']} already.", "other")
+        raise CurationRefused(f"{other['name']} is already {how} to {first['name']}.", "other")
     if not remove:
         _refuse_ring(first, how, other, broader)
     for row, name, one in ((first, column, other_id), (other, back, first_id)):
         row[name] = sorted(set(row[name]) - {one} if remove else {*row[name], one})
     sentence = f"{other['name']} is {'related to' if how == 'related' else f'{how} than'} {first['name']}"
-    desk.title = f"{'Ended' if remove else 'Said'} that {sentence}"
+    desk.title = f"{'Removed' if remove else 'Added'}: {sentence}"
     desk.said("relation", sentence, ends=remove, of=("concept", first_id))
 
 
@@ -186,7 +186,7 @@ def _refuse_ring(first: Row, how: str, other: Row, broader: Mapping[int, Iterabl
     above, below = (other, first) if how == "broader" else (first, other)
     if _reaches(broader, above["id"], below["id"]):
         raise CurationRefused(
-            f"{below['name']} is broader than {above['name']} already, if not directly: it cannot be narrower too.",
+            f"{below['name']} is already broader than {above['name']}, directly or not: it cannot also be narrower.",
             "other",
         )
 
@@ -226,7 +226,7 @@ def relationship_add(
     if source_id == target_id:
         raise CurationRefused(f"{source} cannot be related to itself.", "other")
     if any(_key(row) == (source_id, kind, target_id) for row in rows.values()):
-        raise CurationRefused(f"{source} {kind} {target}: that is stated already.", "other")
+        raise CurationRefused(f"{source} {kind} {target}: already stated.", "other")
     desk.make(
         "relationship",
         source_id=source_id,
@@ -249,9 +249,9 @@ def relationship_remove(desk: WorkingCopy, source_id: int, relationship_type: st
     stated = [row for row in rows.values() if _key(row) == key]
     if not stated:
         names = [desk.table("entity")[one]["name"] for one in (source_id, target_id)]
-        raise CurationRefused(f"{names[0]} {kind} {names[1]}: nobody states that.", "other")
+        raise CurationRefused(f"{names[0]} {kind} {names[1]}: not stated.", "other")
     del rows[stated[0]["id"]]
-    _stated(desk, "Took back", source_id, kind, target_id)
+    _stated(desk, "Removed", source_id, kind, target_id)
 
 
 def _key(row: Row) -> tuple[int, str, int]:
@@ -281,7 +281,7 @@ def tag_merge(desk: WorkingCopy, source: str, target: str) -> None:
 def tag_rename(desk: WorkingCopy, old: str, new: str) -> None:
     """Give a tag another name, which nothing else is called by."""
     if old == new:
-        raise CurationRefused(f"It is called “{new}” already.", "name")
+        raise CurationRefused(f"Its name is already “{new}”.", "name")
     _tag_follow(desk, old, new)
     desk.title = f"Renamed the tag {old} to {new}"
     desk.touched.add(("tag", new))
@@ -302,14 +302,14 @@ def tag_aliases_set(desk: WorkingCopy, tag: str, add: Iterable[str], remove: Ite
     known = {row["alias"]: row for row in rows.values()}
     for alias in remove:
         if alias not in known or known[alias]["tag"] != tag:
-            raise CurationRefused(f"“{alias}” is no alias of {tag}.", "remove")
+            raise CurationRefused(f"“{alias}” is not an alias of {tag}.", "remove")
         del rows[known[alias]["id"]]
         desk.said("alias", alias, ends=True, of=("tag", tag))
     for alias in add:
         if alias == tag:
             raise CurationRefused(f"“{alias}” is the tag itself.", "add")
         if alias in known:
-            raise CurationRefused(f"“{alias}” is an alias already, of {known[alias]['tag']}.", "add")
+            raise CurationRefused(f"“{alias}” is already an alias of {known[alias]['tag']}.", "add")
         desk.make("tag_alias", alias=alias, tag=tag)
         desk.said("alias", alias, of=("tag", tag))
     desk.title = f"Changed the aliases of the tag {tag}"

@@ -32,7 +32,7 @@ def curators_only(view: View) -> View:
     def guarded(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
         viewer = page_viewer(request)
         if "curate" not in viewer.scopes:
-            raise PermissionDenied("Only curators may change the vocabulary.")
+            raise PermissionDenied("Only curators can change the vocabulary.")
         try:
             return private(view(request, viewer, *args, **kwargs))
         except TermNotFound as error:
@@ -71,7 +71,7 @@ def term(request: HttpRequest, viewer: Viewer, kind: str, ref: str) -> HttpRespo
 @curators_only
 def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -> HttpResponse:
     if not fits(verb, kind):
-        raise Http404(f"There is no way to {verb} a {kind}.")
+        raise Http404(f"A {kind} has no operation {verb}.")
     found = ref_of(kind, ref, viewer)
     data = _data(request)
     forms = forms_of(kind, ref if kind == "tag" else f"#{ref}", data, verb)

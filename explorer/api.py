@@ -49,11 +49,11 @@ router = Router()
 
 
 _LISTING: dict[str, tuple[dict[str, Any], str]] = {
-    "search": ({"type": "string", "maxLength": 200, "default": ""}, "A part of the names wanted."),
-    "sort": ({"type": "string", "enum": ["count", "name"], "default": "count"}, "The largest first, or by name."),
-    "page": ({"type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 1}, "Which page of the values."),
-    "page_size": ({"type": "integer", "minimum": 1, "maximum": FACET_LIMIT, "default": 100}, "Values of a page."),
-    "parent": ({"type": "string", "default": ""}, "Of categories: only the children of this one."),
+    "search": ({"type": "string", "maxLength": 200, "default": ""}, "Part of a name."),
+    "sort": ({"type": "string", "enum": ["count", "name"], "default": "count"}, "Largest first, or by name."),
+    "page": ({"type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 1}, "Page number."),
+    "page_size": ({"type": "integer", "minimum": 1, "maximum": FACET_LIMIT, "default": 100}, "Values per page."),
+    "parent": ({"type": "string", "default": ""}, "For categories: only the children of this one."),
 }
 # The listing has a sort and pages of its own, in place of the search's.
 _LISTING_PARAMETERS = [
@@ -112,7 +112,7 @@ def search_why_not(request: ApiRequest) -> WhyNotReply:
     memory_id, pairs = take_id(pairs_of(request.GET))
     found = why_not(SearchQuery.from_pairs(pairs), memory_id, viewer)
     if found is None:
-        raise ApiError(404, "not_found", f"There is no memory {memory_id}, or none that you may open.")
+        raise ApiError(404, "not_found", f"There is no memory {memory_id} that you can see.")
     return _why_not_reply(found, request)
 
 

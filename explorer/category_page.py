@@ -27,9 +27,9 @@ _SHOWN = 8
 _TOP_TAGS = 14
 _DISTINCTIVE = (("tag", "Tags"), ("concept", "Concepts"), ("entity", "Entities"))
 _SHOWS = {
-    "single": ("with a single memory", "Leaves that hold one memory alone: candidates for merging."),
-    "large": ("that hold very many", "So many memories are filed right there that a division may help."),
-    "empty": ("without memories", "Nothing that a search shows is in them or below them."),
+    "single": ("with one memory", "They have no subcategories and one memory: candidates for merging."),
+    "large": ("with very many memories", "So many memories are directly in them that splitting may help."),
+    "empty": ("without memories", "No memory that a search shows is in them or their subcategories."),
 }
 
 
@@ -158,7 +158,7 @@ class LostCategory:
 
 def build_lost(error: CategoryNotFoundError) -> LostCategory:
     near = tuple(Link(path, category_url(path)) for path in error.did_you_mean)
-    return LostCategory(f"{error}. There is none, or none that you may see.", near, category_url(""))
+    return LostCategory(f"{error}. It does not exist, or you cannot see it.", near, category_url(""))
 
 
 def build_browser(
@@ -261,7 +261,7 @@ def _crumbs(found: Browsed) -> Iterator[Link]:
 def _summary(indicators: Indicators) -> str:
     filed = indicators.memories - indicators.uncategorised
     return (
-        f"{plural(indicators.categories, 'category', 'categories')} for {number(filed)} of"
+        f"{plural(indicators.categories, 'category', 'categories')} cover {number(filed)} of"
         f" {memories(indicators.memories)}"
     )
 
@@ -270,7 +270,7 @@ def _indicators(indicators: Indicators, query: SearchQuery) -> Iterator[Fact]:
     nothing = explore_url(SearchQuery().toggle_presence("no", "category")) if indicators.uncategorised else ""
     yield Fact("Uncategorised", number(indicators.uncategorised), nothing, "memories in no category")
     for show, label, count in (
-        ("single", "Single-memory leaves", indicators.single),
+        ("single", "With one memory", indicators.single),
         ("large", "Very large", indicators.large),
         ("empty", "Empty", indicators.empty),
     ):
@@ -340,12 +340,14 @@ def _node(found: Browsed, described: Described, result: SearchResult, viewer: Vi
 
 def _facts(found: Browsed, query: SearchQuery) -> Iterator[Fact]:
     count, own = found.numbers.memories, found.own
-    yield Fact("Memories", number(count), explore_url(query) if count else "", "in it and below it, each counted once")
-    yield Fact("Filed right here", number(own), explore_url(query.but(subcategories=False)) if own else "")
+    yield Fact(
+        "Memories", number(count), explore_url(query) if count else "", "including subcategories, each counted once"
+    )
+    yield Fact("Directly in it", number(own), explore_url(query.but(subcategories=False)) if own else "")
     yield Fact("Subcategories", number(found.children_total))
     if not found.is_narrowed:
-        yield Fact("Chunks", number(found.numbers.chunks), "", "passages that are found by meaning")
-        yield Fact("Concepts", number(found.numbers.concepts), "", "distinct ones, in it and below it")
+        yield Fact("Chunks", number(found.numbers.chunks), "", "passages for search by meaning")
+        yield Fact("Concepts", number(found.numbers.concepts), "", "distinct, including subcategories")
 
 
 def _counts_here(query: SearchQuery, key: str) -> bool:
@@ -396,6 +398,6 @@ def _lifted(query: SearchQuery, key: str, lift: float, value: FacetValue, total:
         url=explore_url(query.toggle(key, value.value)),
         count=number(value.count),
         lift=f"×{times}",
-        title=f"{value.type or key} {value.label}: {memories(value.count)} here, {times} times as often as among all",
+        title=f"{value.type or key} {value.label}: {memories(value.count)} here, {times} times as often as overall",
         share=round(100 * value.count / total),
     )

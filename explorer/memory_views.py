@@ -26,7 +26,7 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     found = memory_detail(viewer, memory_id)
     if found is None:
-        raise Http404(f"There is no memory {memory_id}, or none that you may open.")
+        raise Http404(f"There is no memory {memory_id} that you can see.")
     around = timeline_around(viewer, found.memory)
     context = build_detail(found, around, _query_behind(request), viewer.timezone)
     return private(render(request, "memories/detail.html", {"memory": context}))
@@ -40,7 +40,7 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
     try:
         found = similar_memories(SimilarRequest(memory_id, limit), SearchQuery(), viewer)
     except MemoryNotFound as error:
-        raise Http404(f"There is no memory {memory_id}, or none that you may open.") from error
+        raise Http404(f"There is no memory {memory_id} that you can see.") from error
     context = build_similar(memory_id, found, _query_behind(request), viewer.timezone)
     return page_response(
         request, "memories/similar.html", {"similar": context}, partial="similar", timings=found.timings

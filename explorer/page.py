@@ -30,11 +30,11 @@ SORT_LABELS = {
     Sort.TITLE: "Title A–Z",
 }
 MODE_LABELS = {
-    Mode.HYBRID: "Words and meaning",
-    Mode.KEYWORD: "Words",
-    Mode.SEMANTIC: "Meaning",
+    Mode.HYBRID: "Words + meaning",
+    Mode.KEYWORD: "Words only",
+    Mode.SEMANTIC: "Meaning only",
     Mode.FACETED: "Filters, then words",
-    Mode.TAG: "Tags",
+    Mode.TAG: "Tags only",
     Mode.UNIFIED: "Memories, entities, relationships",
 }
 # Agents ask for the others; a page offers them where a link has them.
@@ -217,7 +217,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         crumbs=crumbs,
         results_url=explore_url(query),
         results_label=f"Show {memories(page.total, at_least=page.at_least)}",
-        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} has such a name here."),
+        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} matches this name."),
         chips=build_chips(query, page.labels),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
     )
@@ -260,7 +260,7 @@ def _matched(result: SearchResult, together: UnifiedResult | None) -> str:
 
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
     """Of what is only known to be at least so many, nobody could say what would be changed."""
-    return None if result.at_least or not result.total else Link(f"Retag all {number(result.total)}", retag_url(query))
+    return None if result.at_least or not result.total else Link(f"Edit all {number(result.total)}…", retag_url(query))
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
@@ -268,7 +268,11 @@ def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
         return None
     shown = query.but(state=tuple(sorted(set(STATES) - {"deleted"})))
     hidden = number(result.hidden, at_least=result.hidden_at_least)
-    return Link("show", explore_url(shown), count=f"{hidden} hidden: archived or superseded")
+    return Link(
+        "Show them",
+        explore_url(shown),
+        count=f"{hidden} archived or superseded {'is' if hidden == '1' else 'are'} hidden",
+    )
 
 
 def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
@@ -280,12 +284,12 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         base = query if is_chosen else query.but(text="")
         kind = "" if is_chosen else f"{FACET[warning.parameter].label.lower()} "
         links = tuple(
-            Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Look for {kind}{name} instead")
+            Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Search for {kind}{name} instead")
             for name in warning.did_you_mean
         )
     if warning.parameter == "q":
         links = tuple(
-            Link(text, explore_url(query.but(text=text)), f"Look for {text} instead") for text in warning.did_you_mean
+            Link(text, explore_url(query.but(text=text)), f"Search for {text} instead") for text in warning.did_you_mean
         )
     if warning.parameter == "page" and query.page > pages:
         last = query.model_copy(update={"page": pages})

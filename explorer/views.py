@@ -60,7 +60,7 @@ def explain_absence(request: PageRequest) -> HttpResponse:
         query, problems = read_query(rest)
         found = why_not(query, memory_id, viewer)
         if found is None:
-            raise Http404(f"There is no memory {memory_id}, or none that you may open.")
+            raise Http404(f"There is no memory {memory_id} that you can see.")
         context = build_verdict(query, found, notices := problem_notices(problems))
     page = render(request, "explorer/why_not.html", {"verdict": context}, status=422 if notices else 200)
     return private(page)

@@ -11,7 +11,7 @@ from memories.services import AlreadyExists, ChangeRefused, NotAllowed
 from memories.storage import corpus_bump
 from text.analysis import languages
 
-LANGUAGE_IS_KEPT = "It cannot change once the project has memories: their terms are made by it."
+LANGUAGE_IS_KEPT = "It cannot change once the project has memories, because it determines their terms."
 
 
 @transaction.atomic
@@ -20,13 +20,13 @@ def project_create(
 ) -> Project:
     """Make a project. One of the same slug is AlreadyExists."""
     if not viewer.may_write(None):
-        raise NotAllowed("You may not make projects.")
+        raise NotAllowed("You cannot create projects.")
     _refuse_unknown(language)
     project, made = Project.objects.get_or_create(
         slug=slug, defaults={"name": name, "description": description, "language": language}
     )
     if not made:
-        raise AlreadyExists(project.pk, f"There is a project {slug!r} already.")
+        raise AlreadyExists(project.pk, f"The project {slug!r} already exists.")
     _written(project, "project_create", viewer, None)
     return project
 
@@ -35,7 +35,7 @@ def project_create(
 def project_update(*, project: Project, name: str, description: str, language: str, viewer: Viewer) -> Project:
     """Say what a project is called and is about. Its slug stays: links and keys hold it."""
     if not viewer.may_write(project.pk):
-        raise NotAllowed(f"You may not change the project {project.slug!r}.")
+        raise NotAllowed(f"You cannot change the project {project.slug!r}.")
     # By its id alone, which is the only way a distributed Postgres locks a row.
     stored = Project.objects.select_for_update().get(pk=project.pk)
     before = _told(stored)

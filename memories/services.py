@@ -52,7 +52,7 @@ class MemoryNotFound(LookupError):  # noqa: N818 - it reads as what happened
 
     def __init__(self, memory_id: int) -> None:
         self.memory_id = memory_id
-        super().__init__(f"There is no memory #{memory_id} that you may see.")
+        super().__init__(f"There is no memory #{memory_id} that you can see.")
 
 
 class NotAllowed(Exception):  # noqa: N818
@@ -107,13 +107,13 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
 def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -> Project:
     """The project a record names, or the one that goes without saying; made where the viewer may make projects."""
     if "write" not in viewer.scopes:
-        raise NotAllowed("You may read but not write: writing needs the scope write.")
+        raise NotAllowed("You can read but not write: writing needs the scope write.")
     slug = record.project
     if not slug and viewer.writable_project_ids is not None:
         choices = list(Project.objects.filter(pk__in=viewer.writable_project_ids))
         if len(choices) == 1:
             return choices[0]
-        raise NotAllowed(f"Say which project it belongs to. {_writable_text(choices)}")
+        raise NotAllowed(f"Name its project. {_writable_text(choices)}")
     slug = slug or DEFAULT_PROJECT
     project = Project.objects.filter(slug=slug).first()
     if project is None and viewer.may_write(None):
@@ -122,15 +122,15 @@ def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -
     if project is None or not viewer.may_write(project.pk):
         # The same for a project that is not there: the answer must not tell.
         choices = list(Project.objects.filter(pk__in=viewer.writable_project_ids or ()))
-        raise NotAllowed(f"You may not write into a project {slug!r}. {_writable_text(choices)}")
+        raise NotAllowed(f"You cannot write to a project {slug!r}. {_writable_text(choices)}")
     return project
 
 
 def _writable_text(projects: Sequence[Project]) -> str:
     if not projects:
-        return "There is no project that you may write into."
+        return "There is no project that you can write to."
     names = ", ".join(project.slug for project in projects[:_LISTED_PROJECTS])
-    return f"You may write into: {names}{', …' if len(projects) > _LISTED_PROJECTS else ''}."
+    return f"You can write to: {names}{', …' if len(projects) > _LISTED_PROJECTS else ''}."
 
 
 def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) -> None:
@@ -141,11 +141,11 @@ def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) ->
     same = Memory.objects.filter(project=project).order_by("id")
     if record.id:
         known = same.filter(external_id=record.id).values_list("id", flat=True).first()
-        said = f"{project.slug} has a memory with the id {record.id!r} already: #{known}."
+        said = f"{project.slug} already has a memory with the id {record.id!r}: #{known}."
     else:
         same = same.exclude(state=Memory.State.DELETED)
         known = same.filter(content_hash=content_hash).values_list("id", flat=True).first()
-        said = f"{project.slug} has a memory with this title and text already: #{known}. Give it an id to keep both."
+        said = f"{project.slug} already has a memory with this title and text: #{known}. Give it an id to keep both."
     if known is not None:
         raise AlreadyExists(known, said)
 
@@ -171,7 +171,7 @@ def _writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
     if locked is None:
         raise MemoryNotFound(memory_id)
     if not viewer.may_write(locked.project_id):
-        raise NotAllowed(f"You may read #{memory_id} but not change it.")
+        raise NotAllowed(f"You can read #{memory_id} but not change it.")
     return images_read([memory_id])[memory_id]
 
 
@@ -226,7 +226,7 @@ def _changed(before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabul
     values: dict[str, Any] = {_PLAIN[name]: getattr(changes, name) for name in given & _PLAIN.keys()}
     if "project" in given and changes.project != project.slug:
         raise ChangeRefused(
-            "project", f"a memory stays in its project ({project.slug}); store it anew in the other one"
+            "project", f"a memory stays in its project ({project.slug}); store it again in the other project"
         )
     if "tags" in given:
         values["tags"] = vocabulary.tags_of(changes.tags)
@@ -289,7 +289,7 @@ def _refuse_taken_id(project: Project, external_id: str, memory_id: int) -> None
         .values_list("id", flat=True)
     )
     if (known := taken.first()) is not None:
-        raise AlreadyExists(known, f"{project.slug} has a memory with the id {external_id!r} already: #{known}.")
+        raise AlreadyExists(known, f"{project.slug} already has a memory with the id {external_id!r}: #{known}.")
 
 
 def _refuse_disorder(valid_from: datetime | None, valid_to: datetime | None) -> None:
@@ -316,7 +316,7 @@ def _successor(before: MemorySnapshot, changes: MemoryChanges, values: dict[str,
     successor_id = targets_resolve([key]).get(key)
     if successor_id is None:
         raise ChangeRefused(
-            "superseded_by", f"{changes.superseded_by!r} is no memory of this project: write its id, or #123"
+            "superseded_by", f"{changes.superseded_by!r} is not a memory of this project: write its id, or #123"
         )
     _refuse_ring(before.id, successor_id)
     cleared["superseded_by_id"] = successor_id
@@ -334,7 +334,7 @@ def _refuse_ring(memory_id: int, successor_id: int) -> None:
         seen.add(following)
         following = Memory.objects.filter(pk=following).values_list("superseded_by_id", flat=True).first()
     if following == memory_id:
-        raise ChangeRefused("superseded_by", f"#{successor_id} is itself superseded by #{memory_id}, if not directly")
+        raise ChangeRefused("superseded_by", f"#{successor_id} is itself superseded by #{memory_id}, directly or not")
 
 
 @transaction.atomic

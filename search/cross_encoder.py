@@ -65,7 +65,7 @@ def load_reader(source: str) -> Reader:
             raise RerankUnavailable(f"{package.replace('_', '-')} is not installed")
     folder = Path(source).expanduser()
     if source.startswith((".", "/", "~")) and not folder.is_dir():
-        raise RerankUnavailable(f"RERANK_MODEL={source} is no folder of this machine")
+        raise RerankUnavailable(f"RERANK_MODEL={source} is not a folder on this machine")
     is_local = folder.is_dir()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if is_local:
@@ -78,9 +78,7 @@ def load_reader(source: str) -> Reader:
     as_it_is = Identity()
     model = CrossEncoder(str(folder) if is_local else source, local_files_only=is_local, activation_fn=as_it_is)
     if model.num_labels != 1:
-        raise RerankUnavailable(
-            f"RERANK_MODEL={source} gives {model.num_labels} numbers for a passage, and one is needed"
-        )
+        raise RerankUnavailable(f"RERANK_MODEL={source} gives {model.num_labels} scores for a passage; it must give 1")
     return CrossEncoderReader(model)
 
 
@@ -137,7 +135,7 @@ class CrossEncoder:
                 return self._reader
             if self._failed is not None and self._failed[0] == source and not self._loading:
                 raise RerankUnavailable(self._failed[1])
-        raise RerankUnavailable("it is still loading")
+        raise RerankUnavailable("the model is still loading")
 
     def _load_now(self, source: str) -> None:
         reason = ""
@@ -145,10 +143,10 @@ class CrossEncoder:
             reader = self._load(source)
             reader.scores("the first one takes longer", ["than those after it"])
         except RerankUnavailable as error:
-            logger.warning("No second reading of results: %s", error)
+            logger.warning("Results are not reranked: %s", error)
             reason = error.reason
         except Exception as error:  # whatever a model's files, a download or the library itself may raise
-            logger.exception("No second reading of results: the cross-encoder could not be loaded.")
+            logger.exception("Results are not reranked: the cross-encoder could not be loaded.")
             reason = f"it could not be loaded: {error}"
         with self._lock:
             self._loading = False

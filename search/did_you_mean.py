@@ -37,7 +37,7 @@ def spelling_warnings(
     named = " or ".join(f"“{query.text[start:end]}”" for start, end, _ in unknown)
     meant = [_corrected(query.text, unknown, choice) for choice in range(_SUGGESTIONS)]
     texts = tuple(text for text in dict.fromkeys(meant) if text != query.text)
-    return [SearchWarning(f"Nothing has the word {named}.", "q", texts)]
+    return [SearchWarning(f"No memory contains the word {named}.", "q", texts)]
 
 
 def _corrected(text: str, unknown: Sequence[tuple[int, int, Sequence[str]]], choice: int) -> str:
@@ -121,8 +121,8 @@ def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, t
     found = sorted((count, key, name) for (key, name, _), count in zip(meant, counts, strict=True) if count)
     return [
         SearchWarning(
-            f"Nothing here has the words “{said}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
-            f"{FACET[key].label.lower()} of that name.",
+            f"No memory contains “{said}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
+            f"{FACET[key].label.lower()} with that name.",
             key,
             (name,),
         )

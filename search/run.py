@@ -144,7 +144,7 @@ def _facet_page(
         if listing.parent and spec.kind == Kind.TREE:
             parents = _visible_categories(engine, resolved, listing.parent)
             if not parents:
-                warnings.append(SearchWarning(f"No category is called “{listing.parent}”.", "parent"))
+                warnings.append(SearchWarning(f"No category is named “{listing.parent}”.", "parent"))
             only = tuple(child.id for below in resolved.names.children(parents).values() for child in below)
         request = FacetRequest(spec.key, only=only)
         try:
@@ -204,7 +204,7 @@ def _listed_facet(
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
     """What a visitor should know of how the answer came about: another engine than usual, or one that is behind."""
     if engine.name != settings.SEARCH_ENGINE:
-        text = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
+        text = "The search index is not ready yet. These results come from the database: exact, but slower."
         return [SearchWarning(text, "engine")]
     if engine.seconds_behind > _PATIENCE and (behind := backlog(_COUNTED_BEHIND)).changes:
         more = "or more " if behind.changes == _COUNTED_BEHIND else ""
@@ -212,7 +212,7 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
         if viewer.project_ids is not None:
             # How much goes on in other projects is nobody's business.
             changes = "Some changes are"
-        return [SearchWarning(f"{changes} still on the way into the search index.", "engine")]
+        return [SearchWarning(f"{changes} not indexed yet.", "engine")]
     return []
 
 
@@ -236,11 +236,11 @@ def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, to
     found = ranked_page(engine, plan, resolved.plain_text, limit=query.page_size, offset=offset, now=resolved.now)
     warnings = []
     if found.not_reread:
-        reason = f"The results are in the order of words and meaning, without the cross-encoder: {found.not_reread}."
+        reason = f"The results are not reranked by the cross-encoder: {found.not_reread}."
         warnings.append(SearchWarning(reason, "rerank"))
     if found.without_vector:
         some = memories(found.without_vector, at_least=found.at_least)
-        waiting = f"Found by words, and without a vector to rank by: {some}. More may match once they are embedded."
+        waiting = f"Still preparing search by meaning. Found by their words only: {some}. More may appear."
         warnings.append(SearchWarning(waiting, "mode"))
     # A score reveals how rare a word is among all memories, so only viewers who see them all get it.
     hits = found.hits if plan.project_ids is None else [hit.without_scores() for hit in found.hits]
@@ -254,24 +254,28 @@ def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> s
         return ""
     words, meaning = plan.texts[0].words, plan.meaning
     if words.is_empty and meaning is None:
-        return "no word to look for"
+        return "no word to search for"
     if meaning is not None and (meaning.alone or words.is_empty):
-        return f"{total:,} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
+        return f"{total:,} close in meaning (≥ {meaning.least:.2f})" + _ceiling(engine, plan)
     by_words = total if meaning is None else engine.summary(replace(plan, meaning=None), no_values=False).total
     text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
     if by_words == 0 and meaning is not None:
-        text = f"none contains {words.describe()}"
+        text = f"no memory contains {words.describe()}"
     if words.ignored:
-        text += f"; not counted: {', '.join(words.ignored)}"
+        text += f"; ignored: {', '.join(words.ignored)}"
     if meaning is not None:
         more = " more" if by_words else ""
-        text += f"; {total - by_words:,}{more} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
+        if near := total - by_words:
+            text += f", {near:,}{more} close in meaning (≥ {meaning.least:.2f})"
+        elif not by_words:
+            text += " or is close in meaning"
+        text += _ceiling(engine, plan)
     elif resolved.without_meaning:
-        text += f"; by words alone: {resolved.without_meaning}"
+        text += f"; words only: {resolved.without_meaning}"
     return text
 
 
 def _ceiling(engine: Engine, plan: EngineQuery) -> str:
     if plan.meaning is None or not engine.near(plan).capped:
         return ""
-    return f"; only the nearest {plan.meaning.limit:,} are looked at, so there may be more"
+    return f"; only the nearest {plan.meaning.limit:,} are considered, so there may be more"

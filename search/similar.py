@@ -88,7 +88,7 @@ def _read_limit(text: str, problems: list[Problem]) -> int:
 
 def _read_switch(key: str, text: str, problems: list[Problem]) -> bool:
     if text.lower() not in _SWITCHES:
-        problems.append(Problem(key, f"{text[:40]!a} is not a switch", "write 1 or 0"))
+        problems.append(Problem(key, f"{text[:40]!a} is not a boolean", "write 1 or 0"))
     return _SWITCHES.get(text.lower(), False)
 
 
@@ -181,7 +181,7 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
         query=query,
         title=title,
         memories=found,
-        reason="" if found else f"nothing else{_that_passes(query)} is at least {least:.2f} similar",
+        reason="" if found else f"no other memory{_that_passes(query)} is at least {least:.2f} similar",
         least=least,
         has_more=len(near) > len(listed),
         warnings=tuple(warnings),
@@ -190,7 +190,7 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
 
 
 def _that_passes(query: SearchQuery) -> str:
-    return " that passes the filters" if set(query.applied()) - {"min_similarity"} else ""
+    return " that matches the filters" if set(query.applied()) - {"min_similarity"} else ""
 
 
 def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:
@@ -248,7 +248,7 @@ def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning
     known = embedded.values_list("content_hash", flat=True).first()
     if known in {None, anchor.content_hash}:
         return []
-    return [SearchWarning("It was changed since it was embedded: these are like what it said before.")]
+    return [SearchWarning("It has changed since it was embedded: these are similar to its earlier text.")]
 
 
 def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, Shared]:

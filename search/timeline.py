@@ -67,8 +67,8 @@ class TimelineRequest:
         depths = [_read_depth(key, given.get(key, ""), problems) for key in ("depth_before", "depth_after")]
         if not problems and (anchor is None) == (not query.text):
             wrong = "neither is given" if anchor is None else "both are given"
-            advice = "write anchor=ID of a memory, or query=words to stand at the best hit"
-            problems.append(Problem("anchor", f"a timeline stands at an anchor or at a query: {wrong}", advice))
+            advice = "write anchor=ID of a memory, or query=words to use the best hit"
+            problems.append(Problem("anchor", f"a timeline needs either an anchor or a query: {wrong}", advice))
         if problems:
             raise QueryError(problems)
         return cls(anchor, *depths), query
@@ -116,7 +116,7 @@ def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Ti
         return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
     result = run(query.but(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)
     if not result.hits:
-        nothing = SearchWarning("Nothing was found to stand at.", "query")
+        nothing = SearchWarning("No memory was found for the anchor.", "query")
         return Timeline(query, None, warnings=(nothing, *result.warnings), timings=result.timings)
     anchor = result.hits[0].id
     found = with_engine(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)

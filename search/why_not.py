@@ -78,13 +78,13 @@ class WhyNot:
     def verdict(self) -> str:
         """In one sentence."""
         if self.matches and self.place is None:
-            return f"It matches, and comes after the first {MOST_PLACES:,} results."
+            return f"It matches, after the first {MOST_PLACES:,} results."
         if self.matches:
             more = " or more" if self.at_least else ""
-            return f"It matches: number {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
+            return f"It matches: result {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
         if not self.missing:
-            return "It does not match: it was changed a moment ago, or is about to be. Ask again."
-        return f"It does not match, for {listed([check.label.lower() for check in self.missing])}."
+            return "It does not match: it has just changed, or is about to. Try again."
+        return f"It does not match these conditions: {listed([check.label.lower() for check in self.missing])}."
 
 
 def take_id(pairs: Iterable[tuple[str, str]]) -> tuple[int, list[tuple[str, str]]]:
@@ -121,10 +121,10 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         title = memory.title or f"Memory {memory.pk}"
         notes = [warning.message for warning in resolved.warnings]
         if resolved.without_meaning and not any(w.parameter == "mode" for w in resolved.warnings):
-            notes.append(f"By words alone: {resolved.without_meaning}.")
+            notes.append(f"Words only: {resolved.without_meaning}.")
         everything = EngineQuery(project_ids=plan.project_ids, subcategories=plan.subcategories)
         if not engine.among(everything, [memory_id]):
-            late = Check("index", "The index", "in the search index", "not taken in yet: it is quite new", False)
+            late = Check("index", "Search index", "indexed", "not indexed yet (just added)", False)
             return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=resolved.labels)
         checks = list(_filter_checks(engine, query, resolved, everything, memory))
         checks += _date_checks(engine, query, resolved, everything, memory)
@@ -188,9 +188,9 @@ def _filter_checks(
             names = [*map(label_of, chosen.include), *(["none"] if chosen.no_value else [])]
             wanted = listed(names, "and" if chosen.require_all else "or")
             if key == "state" and not chosen.restricts:
-                wanted = f"{listed(DEFAULT_STATES, 'or')}, as no state is asked for"
+                wanted = f"{listed(DEFAULT_STATES, 'or')}, the default"
             elif key == "category" and not query.subcategories:
-                wanted += ", itself"
+                wanted += ", without subcategories"
             included = Filter(key, asked.include, no_value=asked.no_value, require_all=asked.require_all)
             yield Check(key, spec.label, wanted, has, passes(included))
         if asked.any_value:
@@ -238,7 +238,7 @@ def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) ->
     words = text.words
     if words.is_empty:
         if meaning is None:
-            yield Check("words", "Words", "a word to look for", "there is none in the text", False)
+            yield Check("words", "Words", "a word to search for", "the text has none", False)
         return
     index = _index(memory.pk)
     spelled = spellings(query.text, text.language)
@@ -248,17 +248,17 @@ def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) ->
 
     for pattern in words.required:
         has = pattern_occurs(pattern, index)
-        yield Check("required", f"+{name(pattern)}", f"{name(pattern)}, always", _has(has), has)
+        yield Check("required", f"+{name(pattern)}", f"must contain {name(pattern)}", _has(has), has)
     for pattern in words.excluded:
         has = pattern_occurs(pattern, index)
-        yield Check("excluded", f"-{name(pattern)}", f"never {name(pattern)}", _has(has), not has)
+        yield Check("excluded", f"-{name(pattern)}", f"must not contain {name(pattern)}", _has(has), not has)
     if len(words.groups) == 1:
         for pattern in words.groups[0].phrases:
             has = pattern_occurs(pattern, index)
-            yield Check("phrase", f"The phrase {name(pattern)}", "the words in a row", _has(has), has)
+            yield Check("phrase", f"The phrase {name(pattern)}", "the words next to each other", _has(has), has)
     elif meaning is not None and words.always.groups:
         has = TextQuery(groups=words.always.groups).matches(index)
-        yield Check("phrase", "The phrases", "those of one side of the or", _has(has), has)
+        yield Check("phrase", "The phrases", "all phrases of one alternative", _has(has), has)
     if meaning is None or not meaning.alone:
         yield _words_check(words, index, name, either=meaning is not None)
 
@@ -268,7 +268,7 @@ def _is_for(text: LanguageText, project_id: int) -> bool:
 
 
 def _has(has: bool) -> str:
-    return "has it" if has else "does not have it"
+    return "contains it" if has else "does not contain it"
 
 
 def _index(memory_id: int) -> Index:
@@ -284,7 +284,7 @@ def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str],
     has = [_held_of(group, index, name) for group in words.groups]
     passed = not words.groups or TextQuery(groups=words.groups).matches(index)
     if not asked:
-        return Check("words", "Words", "none but those", "nothing else is needed", passed, either)
+        return Check("words", "Words", "no other words", "nothing else required", passed, either)
     return Check("words", "Words", "; or ".join(asked), "; or ".join(has), passed, either)
 
 
@@ -301,7 +301,10 @@ def _held_of(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
     every = (*group.words, *group.phrases)
     held = [name(pattern) for pattern in every if pattern_occurs(pattern, index)]
     lacks = [name(pattern) for pattern in every if not pattern_occurs(pattern, index)]
-    parts = [f"has {listed(held)}" if held else "has none of them", f"lacks {listed(lacks)}" if lacks and held else ""]
+    parts = [
+        f"contains {listed(held)}" if held else "contains none of them",
+        f"lacks {listed(lacks)}" if lacks and held else "",
+    ]
     return ", ".join(part for part in parts if part)
 
 
@@ -312,13 +315,13 @@ def _meaning_check(
     asked = f"a similarity of at least {meaning.least:.2f}"
     similarity = engine.similarities(meaning, [memory_id]).get(memory_id)
     if similarity is None:
-        return Check("meaning", "Meaning", asked, "not embedded yet, so there is none", False, either)
+        return Check("meaning", "Meaning", asked, "not embedded yet", False, either)
     has = f"{similarity:.2f}"
     if similarity < meaning.least:
         return Check("meaning", "Meaning", asked, has, False, either)
     near = engine.near(plan)
     if passes and memory_id not in near.ids:
-        ceiling = f"{has}, but only the {meaning.limit:,} nearest are taken"
+        ceiling = f"{has}, but only the {meaning.limit:,} nearest are considered"
         if len(near.similarities):
             ceiling += f", and the last of them has {float(near.similarities[-1]):.2f}"
         return Check("meaning", "Meaning", asked, ceiling, False, either)

@@ -43,7 +43,7 @@ class SuggestionAdmin(ShownOnlyAdmin):
     @admin.display(description="review")
     def shown_page(self, row: Suggestion) -> SafeString:
         address = f"{reverse('suggestions:review')}?kind={row.kind}&item={row.pk}"
-        return format_html('<a href="{}">Look at it in the queue</a>', address)
+        return format_html('<a href="{}">Open it in the review queue</a>', address)
 
 
 class PolicyForm(ServiceForm):

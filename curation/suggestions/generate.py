@@ -163,11 +163,11 @@ def category_proposals(project: Project) -> Iterator[Proposal]:
 def _category(project_id: int, memory_id: int, choice: Choice, elsewhere: bool) -> Proposal:
     if choice.neighbours:
         reason = (
-            f"{len(choice.neighbours)} of the {choice.asked} nearest memories are in it, "
-            f"the nearest {choice.neighbours[0].similarity:.2f} similar."
+            f"{len(choice.neighbours)} of the {choice.asked} closest memories are in it, "
+            f"the closest with a similarity of {choice.neighbours[0].similarity:.2f}."
         )
     else:
-        reason = f"It is {choice.near_centroid:.2f} similar to the category as a whole."
+        reason = f"Its similarity to the category as a whole is {choice.near_centroid:.2f}."
     return Proposal(
         kind=Kind.CATEGORY,
         key=(memory_id, choice.category_id),

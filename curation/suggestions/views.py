@@ -82,7 +82,7 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     query, problems = ReviewQuery.read(given)
     query = query.but(state="open")
     if not query.kind:
-        raise BadRequest("Say of which kind: open it from the queue.")
+        raise BadRequest("Name a kind: open this page from the queue.")
     if request.method == "POST":
         try:
             done = suggestions_accept(query=query, shown=_number(request, "shown") or 0, viewer=viewer)

@@ -208,5 +208,5 @@ def _warnings(asked: AroundRequest, rels: tuple[tuple[str, int], ...]) -> Iterab
     known = [name for name, _ in rels]
     for name in asked.rel:
         if name not in known:
-            there_are = f" There are: {', '.join(known)}." if known else ""
-            yield SearchWarning(f"Nothing is linked by “{name}” here.{there_are}", "rel")
+            there_are = f" The types are: {', '.join(known)}." if known else ""
+            yield SearchWarning(f"No link here has the type “{name}”.{there_are}", "rel")

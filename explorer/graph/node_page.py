@@ -282,7 +282,7 @@ def build_node(node: Node, notices: Iterable[Notice], zone: tzinfo = UTC, now: d
         ),
         rels=_rels(kind, around),
         leasts=tuple(
-            Option(str(least) if least else "", "any number of" if not least else f"at least {least}",
+            Option(str(least) if least else "", "0" if not least else f"{least}",
                    around.asked.least == least)
             for least in sorted({*_MIN_OFFERED, around.asked.least})
         ),
@@ -303,11 +303,9 @@ def _facts(node: Node, query: SearchQuery) -> Iterable[Link]:
 
 def _heading(around: Neighbourhood) -> str:
     if not around.total:
-        return "Linked with nothing" if around.asked == AroundRequest() else "Nothing is linked in this way"
+        return "No links" if around.asked == AroundRequest() else "No links of this type"
     shown = sum(1 for one in around.drawn if one.level == 1)
-    return f"Linked with {around.total:,}" + (
-        f", of which the {shown} strongest are drawn" if shown < around.total else ""
-    )
+    return f"Linked with {around.total:,}" + (f", the {shown} strongest drawn" if shown < around.total else "")
 
 
 def _rels(kind: Kind, around: Neighbourhood) -> tuple[Link, ...]:
@@ -344,7 +342,7 @@ def _groups(kind: Kind, around: Neighbourhood, neighbours: Iterable[Neighbour]) 
         for tie in one.bond.ties:
             found.setdefault((False, _tie_label(kind, around.center, tie)), []).append(_tied(kind, around, one, tie))
         if not one.bond.ties:
-            found.setdefault((True, "Named in the same memories"), []).append(_together(kind, around.center, one))
+            found.setdefault((True, "Mentioned in the same memories"), []).append(_together(kind, around.center, one))
     return tuple(Group(label, tuple(items)) for (_, label), items in sorted(found.items(), key=lambda pair: pair[0][0]))
 
 
@@ -368,7 +366,9 @@ def _tied(kind: Kind, around: Neighbourhood, one: Neighbour, tie: StatedEdge) ->
 def _together(kind: Kind, center: Term, one: Neighbour) -> Item:
     count = one.bond.together
     link = (
-        Link(memories(count), both_url(kind, center, one.term), f"{memories(count)} that name both") if count else None
+        Link(memories(count), both_url(kind, center, one.term), f"{memories(count)} that mention both")
+        if count
+        else None
     )
     return _item(kind, one.term, "", "", link)
 

@@ -98,7 +98,7 @@ class NameUnknownError(LookupError):
 
     def __init__(self, kind: Kind, name: str, near: tuple[str, ...] = ()) -> None:
         self.kind, self.name, self.near = kind, name, near
-        super().__init__(f"No {kind.key} is called “{name[:200]}”, or none that you may see.")
+        super().__init__(f"There is no {kind.key} named “{name[:200]}” that you can see.")
 
 
 class NameAmbiguousError(LookupError):
@@ -106,7 +106,7 @@ class NameAmbiguousError(LookupError):
 
     def __init__(self, kind: Kind, name: str, choices: tuple[Term, ...]) -> None:
         self.kind, self.name, self.choices = kind, name, choices
-        super().__init__(f"{len(choices)} {kind.many} are called “{name[:200]}”.")
+        super().__init__(f"{len(choices)} {kind.many} are named “{name[:200]}”.")
 
 
 def open_graph(kind: Kind, engine: Engine, viewer: Viewer) -> GraphContext:

@@ -147,8 +147,8 @@ def _own_tokenizer(name: str, tokenizer: Any) -> Any:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise EmbedderUnavailable(
-            f"The tokenizer of {name} does not tell where its tokens are in a text, so texts cannot be cut for it. "
-            "Set EMBEDDING_MODEL to a model with a tokenizer.json."
+            f"The tokenizer of {name} does not give the positions of its tokens, so texts cannot be split "
+            "into chunks for it. Set EMBEDDING_MODEL to a model with a tokenizer.json."
         )
     own = type(backend).from_str(backend.to_str())
     own.no_truncation()
@@ -202,7 +202,7 @@ def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
         raise EmbedderUnavailable(missing)
     folder = model_folder(source)
     if source.startswith((".", "/", "~")) and folder is None:
-        raise EmbedderUnavailable(f"EMBEDDING_MODEL={source} is no folder of this machine")
+        raise EmbedderUnavailable(f"EMBEDDING_MODEL={source} is not a folder on this machine")
     name = model_name(source)
     try:
         return SentenceTransformerModel(name, _loaded(str(folder or source), local=folder is not None, threads=threads))

@@ -199,15 +199,13 @@ class QueryEmbedder:
         try:
             embedder = self._load(source)
             if name and embedder.name != name:
-                raise EmbedderUnavailable(
-                    f"memories were embedded by {name}, and what is at {source} now is another model"
-                )
+                raise EmbedderUnavailable(f"memories are embedded by {name}, but {source} is now another model")
             embedder.encode_query("the first one takes longer")
         except EmbedderUnavailable as error:
-            logger.warning("Searches go by words alone: %s", error)
+            logger.warning("Searching by words only: %s", error)
             self._loaded(source, None, str(error))
         except Exception as error:
-            logger.exception("Searches go by words alone: the model could not be loaded.")
+            logger.exception("Searching by words only: the model could not be loaded.")
             self._loaded(source, None, f"the model could not be loaded: {error}")
         else:
             self._loaded(source, embedder, "")

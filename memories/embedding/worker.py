@@ -167,7 +167,7 @@ class Worker:
         """Embed until the queue is empty. A model that has embedded everything then becomes the serving one."""
         model.refresh_from_db()
         if model.state == State.RETIRED:
-            logger.warning("Another worker embeds with another model: set EMBEDDING_MODEL alike for all of them.")
+            logger.warning("Another worker uses another model: set the same EMBEDDING_MODEL for all workers.")
             return
         last = _last_id()
         targets = [self._target(model.pk, self._source)]
@@ -178,7 +178,7 @@ class Worker:
             self._embed_vocabulary(targets)
         if model.state == State.BUILDING and not above and not self._stop():
             if vectors.model_serve(model.pk, up_to=last, leaving=self.refused.memories):
-                logger.warning("Searches use the vectors of %s from now on.", model.name)
+                logger.warning("Searches now use %s.", model.name)
             model.refresh_from_db()
 
     def _replaced_target(self) -> Target | None:
@@ -189,10 +189,10 @@ class Worker:
         try:
             target = self._target(serving.pk, serving.source, only_since=True)
             if target.embedders[0].name != serving.name:
-                raise EmbedderUnavailable(f"{serving.source} contains another model now")
+                raise EmbedderUnavailable(f"{serving.source} is now another model")
         except EmbedderUnavailable as error:
             self._unloadable.add(serving.source)
-            logger.warning("New memories are found by meaning only after all are embedded again: %s", error)
+            logger.warning("New memories are not found by meaning until all memories are embedded again: %s", error)
             return None
         return target
 

@@ -133,7 +133,7 @@ def _killed_close(own: ImportBatch) -> None:
     ImportBatch.objects.filter(state=ImportBatch.State.RUNNING, pk__lt=own.pk).update(
         state=ImportBatch.State.FAILED,
         finished_at=timezone.now(),
-        report={"error": "It was killed before it was done; nothing of it was written."},
+        report={"error": "It was killed before it finished; nothing was written."},
     )
 
 

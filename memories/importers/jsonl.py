@@ -69,7 +69,7 @@ def _records(lines: IO[bytes], options: Options) -> Iterator[Found | Refusal]:
         except (OSError, EOFError, zlib.error) as error:
             reason = _damage(error)
             if options.keep_going:
-                yield Refusal(f"after line {number}", f"{reason}; what came after it is lost")
+                yield Refusal(f"after line {number}", f"{reason}; everything after it is lost")
                 return
             raise ImportFailed(
                 f"{reason} after line {number:,}. Nothing was imported. Get an undamaged copy, or import the "

@@ -25,8 +25,8 @@ def importer_for(path: Path) -> Importer:
             if importer.knows(path):
                 return importer
     except PermissionError as error:
-        raise NotReadable(f"{error.filename or path}: may not be read by this user.") from None
+        raise NotReadable(f"{error.filename or path}: cannot be read by this user.") from None
     except OSError as error:
         raise NotReadable(f"{path}: cannot be read: {error.strerror}.") from None
     shapes = "; ".join(f"{importer.name}: {importer.looks_like}" for importer in IMPORTERS)
-    raise NotReadable(f"{path}: nothing that can be imported. What can be: {shapes}.")
+    raise NotReadable(f"{path}: nothing that can be imported. Supported: {shapes}.")

@@ -151,7 +151,7 @@ def _into(
     own = terms.get(one.key, Terms())
     for lead in leads:
         if _alike(own.every, terms.get(lead.key, Terms()).every, least):
-            return lead.key, "says nearly the same"
+            return lead.key, "nearly the same text"
     origin = origins.get(one.key)
     if origin is None:
         return None
@@ -165,7 +165,7 @@ def _into(
     said = frozenset[str]().union(*(terms.get(key, Terms()).every for key in keys))
     if len(own.own - said) > _OWN_SHARE * len(own.own):
         return None
-    return kept[0], "comes from it" if one.kind == ResultKind.RELATIONSHIP else "is known from it alone"
+    return kept[0], "taken from it" if one.kind == ResultKind.RELATIONSHIP else "supported by it only"
 
 
 def _alike(one: frozenset[str], other: frozenset[str], least: float) -> bool:

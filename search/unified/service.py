@@ -273,7 +273,9 @@ def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
     for answer in answers:
         if answer.state != LegState.OK:
             by_reason.setdefault(answer.reason, []).append(f"{_PLURAL[answer.kind]} by {answer.way}")
-    return [SearchWarning(f"Left out: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()]
+    return [
+        SearchWarning(f"Not included: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()
+    ]
 
 
 _PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}

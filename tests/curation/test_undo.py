@@ -38,7 +38,7 @@ def test_an_undo_is_seen_audited_and_happens_once(corpus, curator):
     assert Curation.objects.get().undone_at
     event = AuditEvent.objects.first()
     assert (event.verb, event.subject_id) == ("curation_undo", curation.pk)
-    assert "undone already" in refusal(curator, curation)
+    assert "already undone" in refusal(curator, curation)
 
 
 def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
@@ -85,7 +85,7 @@ def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
             lambda v: memory_update(
                 memory_id=number("t1"), changes=MemoryChanges.model_validate({"concepts": ["Harness"]}), viewer=v
             ),
-            "has come to be used since",
+            "is used since",
             id="what it made is used",
         ),
         pytest.param(
@@ -97,7 +97,7 @@ def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
         pytest.param(
             Merge(kind="concept", source="heat", target="safety"),
             lambda v: Concept.objects.create(name="HEAT"),
-            "has been taken since",
+            "is used by another now",
             id="its name was taken",
         ),
         pytest.param(

@@ -192,9 +192,7 @@ def test_other_model_in_the_same_place_is_refused(clock, embedded):
     queries = QueryEmbedder(load, clock)
     reason(queries)
     until_loaded()
-    assert reason(queries) == (
-        "memories were embedded by hashed-words, and what is at hashed-words now is another model"
-    )
+    assert reason(queries) == ("memories are embedded by hashed-words, but hashed-words is now another model")
 
 
 def test_one_that_is_loaded_at_the_start_is_there_at_the_first_query(embedded):

@@ -104,7 +104,7 @@ def test_a_reading_knows_how_far_it_is(tmp_path):
     [("picture.png", b"\x89PNG\r\n"), ("notes.txt", b"Some notes."), ("list.json", b"[1]")],
 )
 def test_what_no_importer_knows_is_refused_with_the_formats(tmp_path, name, data):
-    with pytest.raises(NotReadable, match=r"nothing that can be imported\. What can be: git: .* markdown: .* jsonl: "):
+    with pytest.raises(NotReadable, match=r"nothing that can be imported\. Supported: git: .* markdown: .* jsonl: "):
         importer_for(written(tmp_path, data, name))
 
 

@@ -136,7 +136,7 @@ def test_text_that_copy_would_stumble_over_is_stored_as_it_is():
 
 def test_a_memory_that_is_there_already_is_named():
     memory = create(id="m1", project="alpha")
-    with pytest.raises(AlreadyExists, match=f"alpha has a memory with the id 'm1' already: #{memory.pk}") as caught:
+    with pytest.raises(AlreadyExists, match=f"alpha already has a memory with the id 'm1': #{memory.pk}") as caught:
         create(id="m1", project="alpha", content="Other.")
     assert caught.value.memory_id == memory.pk
     assert create(id="m1", project="beta").pk != memory.pk
@@ -161,14 +161,14 @@ def test_without_a_project_it_goes_to_the_only_one_that_may_be_written():
 
 
 def test_without_a_project_and_several_to_choose_from_they_are_listed():
-    with pytest.raises(NotAllowed, match=r"Say which project it belongs to\. You may write into: alpha, beta\."):
+    with pytest.raises(NotAllowed, match=r"Name its project\. You can write to: alpha, beta\."):
         create(viewer=member_of(project("alpha"), project("beta")))
 
 
 @pytest.mark.parametrize("slug", ["secret", "absent"])
 def test_a_project_that_may_not_be_written_is_like_one_that_is_not_there(slug):
     project("secret")
-    with pytest.raises(NotAllowed, match=rf"You may not write into a project '{slug}'\. You may write into: alpha\."):
+    with pytest.raises(NotAllowed, match=rf"You cannot write to a project '{slug}'\. You can write to: alpha\."):
         create(viewer=member_of(project("alpha")), project=slug)
     assert not Project.objects.filter(slug="absent").exists()
 
@@ -178,7 +178,7 @@ def test_reading_alone_does_not_write():
         create(viewer=member_of(project("alpha"), writes=False))
     memory = create(project="alpha")
     reader = member_of(Project.objects.get(slug="alpha"), writes=False)
-    with pytest.raises(NotAllowed, match=f"You may read #{memory.pk} but not change it."):
+    with pytest.raises(NotAllowed, match=f"You can read #{memory.pk} but not change it."):
         update(memory, viewer=reader, title="x")
 
 
@@ -318,8 +318,10 @@ def test_update_of_links_resolves_them_and_a_new_id_is_found_by_older_links():
     ("fields", "error", "said"),
     [
         pytest.param({"project": "beta"}, ChangeRefused, "project: a memory stays in its project", id="project"),
-        pytest.param({"id": "taken"}, AlreadyExists, "with the id 'taken' already", id="taken id"),
-        pytest.param({"superseded_by": "gone"}, ChangeRefused, "'gone' is no memory of this project", id="successor"),
+        pytest.param({"id": "taken"}, AlreadyExists, "already has a memory with the id 'taken'", id="taken id"),
+        pytest.param(
+            {"superseded_by": "gone"}, ChangeRefused, "'gone' is not a memory of this project", id="successor"
+        ),
         pytest.param({"valid_to": "2020-01-01"}, ChangeRefused, "valid_to: is before valid_from", id="order"),
         pytest.param({"created_at": None}, ChangeRefused, "created_at: cannot be empty", id="no date"),
     ],

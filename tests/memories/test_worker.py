@@ -445,7 +445,7 @@ def test_worker_with_another_model_steps_back_for_the_one_begun_later(caplog):
     model = earlier.begin()
     Worker("second-other", threads=1, **loading(Renamed("second-other"))).begin()
     earlier._round(model)
-    assert "set EMBEDDING_MODEL alike" in caplog.text
+    assert "set the same EMBEDDING_MODEL" in caplog.text
     assert states() == {"hashed-words": "serving", "first-other": "retired", "second-other": "building"}
 
 
@@ -457,7 +457,7 @@ def test_model_of_another_width_is_refused_with_what_to_do():
     with pytest.raises(vectors.WrongDimensionsError) as error:
         embed_all("wide", **loading(Renamed("wide", 512)))
     assert str(error.value) == (
-        "The vectors of wide have 512 numbers, and the column takes 384. Set EMBEDDING_MODEL to a model with 384, or "
+        "The vectors of wide have 512 dimensions; the column has 384. Set EMBEDDING_MODEL to a model with 384, or "
         "change the column: python manage.py embedding_dimensions 512"
     )
 
@@ -465,11 +465,11 @@ def test_model_of_another_width_is_refused_with_what_to_do():
 def test_width_is_changed_with_consent_and_all_is_embedded_anew():
     memory = store("Tea.")
     embed_all()
-    with pytest.raises(CommandError, match=r"1 vectors of 384 numbers would be removed.*--drop-vectors"):
+    with pytest.raises(CommandError, match=r"1 vectors of 384 dimensions would be removed.*--drop-vectors"):
         call_command("embedding_dimensions", "512")
     out = StringIO()
     call_command("embedding_dimensions", "512", "--drop-vectors", stdout=out)
-    assert "A vector has 512 numbers now." in out.getvalue()
+    assert "Vectors now have 512 dimensions." in out.getvalue()
     assert (Chunk.objects.count(), EmbeddedMemory.objects.count()) == (0, 0)
     embed_all("wide", **loading(Renamed("wide", 512)))
     assert states() == {"hashed-words": "retired", "wide": "serving"}
@@ -493,7 +493,7 @@ def test_width_that_is_none_is_refused(number):
 def test_width_is_told():
     out = StringIO()
     call_command("embedding_dimensions", stdout=out)
-    assert out.getvalue() == "A vector has 384 numbers.\n"
+    assert out.getvalue() == "Vectors have 384 dimensions.\n"
 
 
 # --- the command --------------------------------------------------------------------------------------------------
@@ -526,7 +526,7 @@ def test_text_that_one_model_cannot_embed_is_embedded_by_its_successor():
 
 def test_command_says_what_is_missing(settings):
     settings.EMBEDDING_MODEL = "/nowhere/at/all"
-    with pytest.raises(CommandError, match="Nothing is embedded: EMBEDDING_MODEL=/nowhere/at/all is no folder"):
+    with pytest.raises(CommandError, match="Nothing is embedded: EMBEDDING_MODEL=/nowhere/at/all is not a folder"):
         call_command("worker", "--once")
 
 

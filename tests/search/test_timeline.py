@@ -66,7 +66,7 @@ def test_words_find_the_anchor_and_narrow_nothing(corpus, everyone):
 def test_words_that_find_nothing_are_told(corpus, everyone):
     found = around(everyone, query="zeppelin")
     assert (found.anchor, found.before, found.after) == (None, (), ())
-    assert found.warnings[0].message == "Nothing was found to stand at."
+    assert found.warnings[0].message == "No memory was found for the anchor."
 
 
 def test_anchor_of_a_hidden_state_is_shown_and_its_neighbours_are_not(corpus, everyone):

@@ -100,7 +100,7 @@ def _write(writer: Writer, ids: list[int], found: segments.Found, revision: int)
 
 def _tell_unfit(ids: Sequence[int]) -> None:
     for memory_id in ids:
-        logger.error("#%s is left out of the search index: a date of it is infinite. Give it a real one.", memory_id)
+        logger.error("#%s is not indexed: one of its dates is infinite. Set a finite date.", memory_id)
 
 
 def _take_batch(root: Path, writer: Writer, found: BatchFirstError, stop: Callable[[], bool]) -> tuple[Writer, int]:
@@ -220,10 +220,10 @@ def opened(
                 # What was left by one that was killed.
                 store.remove_others(root, generation)
                 return writer
-            reason = "it is of another database, or changes were not written down for it"
+            reason = "it belongs to another database, or changes were not recorded for it"
         except (NoIndexError, DamagedError) as error:
             reason = str(error)
-    logger.warning("The search index is made anew: %s.", reason)
+    logger.warning("Rebuilding the search index: %s.", reason)
     return Writer.open(build(root, progress, stop))
 
 

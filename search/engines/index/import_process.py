@@ -36,7 +36,7 @@ def begin(stage: Path) -> None:
 
 def _give_up() -> None:
     global _writer
-    logger.exception("The import goes on without the search index; its memories are taken in afterwards.")
+    logger.exception("The import continues without the search index; its memories are indexed afterwards.")
     _writer = None
 
 

@@ -185,7 +185,7 @@ class _Reader:
         known = self._known[0]
         generation = current_generation()
         if _damage()[0] == generation.name:
-            raise NoIndexError("it is damaged, and is being made anew")
+            raise NoIndexError("it is damaged and being rebuilt")
         if known is not None and known.generation != generation:
             known = None
         try:

@@ -40,7 +40,7 @@ def compare_vectors() -> VectorComparison | None:
         with consistent():
             now = change_log.standing(manifest.revision, manifest.model_id, writer.MOST_WAITING)
             if manifest.model_id != serving_id() or not now.follows(manifest.name, manifest.revision):
-                found = VectorComparison(damage=["the replica is of other vectors, and will be made anew"])
+                found = VectorComparison(damage=["the replica has other vectors and will be rebuilt"])
             else:
                 found = _compared(manifest, now.changed())
         # What changed while it was read may look like damage.

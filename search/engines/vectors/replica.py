@@ -116,7 +116,7 @@ def _newer() -> tuple[object, Replica | None, Replica | None]:
                     continue
                 if is_starved(error):
                     return ((), None, None)
-                logger.error("The replica of the vectors is to be made anew: %s.", error)
+                logger.error("The replica of the vectors needs to be rebuilt: %s.", error)
                 # Who may only read finds the damage again.
                 with contextlib.suppress(OSError):
                     files.discard()

@@ -153,7 +153,7 @@ def sync(stop: Callable[[], bool] = lambda: False) -> bool:
     try:
         keeping = _Keeping.open(manifest)
     except DamagedError as error:
-        logger.warning("The replica of the vectors is made anew: %s.", error)
+        logger.warning("Rebuilding the replica of the vectors: %s.", error)
         build(stop)
         return True
     if keeping.is_wasteful or len(now.memory_ids) > _MOST_TAKEN:
