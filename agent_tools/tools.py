@@ -17,10 +17,10 @@ from memories.models import Memory
 from memories.queries import MemoryDetail
 from memories.records import MemoryChanges, Slug100, StrictMemoryRecord
 from memories.services import (
-    AlreadyExists,
-    ChangeRefused,
-    MemoryNotFound,
-    NotAllowed,
+    AlreadyExistsError,
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
     memory_create,
     memory_link,
     memory_update,
@@ -154,15 +154,15 @@ def _explained(error: Exception, tool: Tool) -> str:
     told = error_of(error)
     suggestion = told.suggestion
     match error:
-        case MemoryNotFound():
+        case MemoryNotFoundError():
             suggestion = "Take ids from search; do not guess them."
         case CategoryNotFoundError():
             suggestion = "Try using list_categories to see available categories."
-        case AlreadyExists():
+        case AlreadyExistsError():
             suggestion = f"Change the existing memory: update_memory(id={error.memory_id}, …)."
-        case ScopeMissingError() | NotAllowed():
+        case ScopeMissingError() | NotAllowedError():
             suggestion = "Tell the user that this key lacks permission; another key may have it."
-        case ApiError() | ChangeRefused():
+        case ApiError() | ChangeRefusedError():
             suggestion = f"{tool.name} takes: {', '.join(tool.properties)}."
     near = f" Did you mean {' or '.join(told.did_you_mean)}?" if told.did_you_mean else ""
     detail = told.detail if told.detail.endswith(".") else f"{told.detail}."

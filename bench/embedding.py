@@ -40,7 +40,7 @@ class TooFewMemoriesError(Exception):
 
 
 def measure_embedding(path: Path, seed: int, teller: Teller) -> EmbeddingFigures:
-    """Import a file, measure, and leave nothing behind. Raises EmbedderUnavailable and TooFewMemoriesError."""
+    """Import a file, measure, and leave nothing behind. Raises EmbedderUnavailableError and TooFewMemoriesError."""
     work = Path(settings.HOME) / "bench" / "embedding"
     with (
         override_settings(SEARCH_ENGINE="postgres", SEARCH_INDEX=work / "index"),

@@ -10,11 +10,18 @@ from pydantic import BaseModel, Field
 from access.keys import ApiRequest, allowed
 from curation.models import Curation
 from curation.plan import Plan
-from curation.queries import TermNotFound, curation_seen, curations_seen, names_like, who
+from curation.queries import TermNotFoundError, curation_seen, curations_seen, names_like, who
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import Busy, MayNotCurate, PlanChanged, curation_apply, curation_plan, curation_undo
-from curation.undo import UndoRefused
-from curation.working_copy import CurationRefused
+from curation.services import (
+    BusyError,
+    MayNotCurateError,
+    PlanChangedError,
+    curation_apply,
+    curation_plan,
+    curation_undo,
+)
+from curation.undo import UndoRefusedError
+from curation.working_copy import CurationRefusedError
 from explorer.memory_api import only_parameters
 from web.errors import GUARDED, ApiError, error_of, errors
 
@@ -98,32 +105,32 @@ class Log(BaseModel):
 
 
 @error_of.register
-def _(error: CurationRefused) -> ApiError:
+def _(error: CurationRefusedError) -> ApiError:
     return ApiError(409, "curation_refused", f"{error.field}: {error}" if error.field else str(error))
 
 
 @error_of.register
-def _(error: TermNotFound) -> ApiError:
+def _(error: TermNotFoundError) -> ApiError:
     return ApiError(404, "not_found", str(error), f"Look for it: GET {_LISTED[error.kind]}", error.near)
 
 
 @error_of.register
-def _(error: PlanChanged) -> ApiError:
+def _(error: PlanChangedError) -> ApiError:
     return ApiError(409, "plan_changed", str(error), "Call it again with dry_run, and send the token of that plan.")
 
 
 @error_of.register
-def _(error: UndoRefused) -> ApiError:
+def _(error: UndoRefusedError) -> ApiError:
     return ApiError(409, "undo_refused", str(error), "Undo later changes first, or correct it by another operation.")
 
 
 @error_of.register
-def _(error: MayNotCurate) -> ApiError:
+def _(error: MayNotCurateError) -> ApiError:
     return ApiError(403, "forbidden", str(error), "Use a key with the scope curate.")
 
 
 @error_of.register
-def _(error: Busy) -> ApiError:
+def _(error: BusyError) -> ApiError:
     return ApiError(503, "busy", str(error), "Try again in a moment.", headers={"Retry-After": "5"})
 
 
@@ -202,7 +209,7 @@ def one(request: ApiRequest, curation_id: int) -> CurationReply:
     only_parameters(request)
     curation = curation_seen(curation_id, viewer)
     if curation is None:
-        raise TermNotFound("curation", f"#{curation_id}")
+        raise TermNotFoundError("curation", f"#{curation_id}")
     return _reply(curation)
 
 
@@ -225,7 +232,7 @@ def _done(request: ApiRequest, asked: Asked) -> Answer:
         if asked.dry_run:
             return Answer(plan=_plan(curation_plan(asked=asked, viewer=viewer)), curation=None)
         applied = curation_apply(asked=asked, viewer=viewer)
-    except TermNotFound as error:
+    except TermNotFoundError as error:
         error.near = names_like(error, viewer)
         raise
     return Answer(plan=_plan(applied.plan), curation=_reply(applied.curation))

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from access.viewer import Viewer
 from curation.plan import Plan
-from curation.queries import TermNotFound, told
+from curation.queries import TermNotFoundError, told
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import Applied, Busy, PlanChanged, curation_apply, curation_plan
-from curation.working_copy import CurationRefused
+from curation.services import Applied, BusyError, PlanChangedError, curation_apply, curation_plan
+from curation.working_copy import CurationRefusedError
 from memories.reasons import reasons
 from web.admin import Lines
 
@@ -201,11 +201,11 @@ def form_take(form: VerbForm, viewer: Viewer, token: str | None) -> Applied | Pr
             return None if plan.refusals else Proposed(plan)
         # An empty token would be that of any plan.
         return curation_apply(asked=form.asked.model_copy(update={"token": token or "none"}), viewer=viewer)
-    except PlanChanged as error:
+    except PlanChangedError as error:
         return Proposed(error.plan, changed=True)
-    except TermNotFound as error:
+    except TermNotFoundError as error:
         form.refuse(error.field, told(error, viewer))
         return None
-    except (CurationRefused, Busy) as error:
+    except (CurationRefusedError, BusyError) as error:
         form.refuse(getattr(error, "field", ""), str(error))
         return None

@@ -182,7 +182,7 @@ def plan_page(
 
 
 def retag_page(query: str, form: VerbForm, viewer: Viewer) -> RetagPage:
-    """Raises CurationRefused where the query cannot be read."""
+    """Raises CurationRefusedError where the query cannot be read."""
     asked = query_read(query)
     found = run(asked, viewer, detail=HitDetail.NONE)
     return RetagPage(

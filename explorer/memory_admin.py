@@ -30,10 +30,10 @@ from memories.queries import visible_to
 from memories.reasons import reasons
 from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord
 from memories.services import (
-    AlreadyExists,
-    ChangeRefused,
-    MemoryNotFound,
-    NotAllowed,
+    AlreadyExistsError,
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
     memory_archive,
     memory_create,
     memory_delete,
@@ -118,10 +118,10 @@ class MemoryForm(ServiceForm):
             for place, reason in zip(places, reasons(error, MemoryRecord), strict=True):
                 field = FORM_NAMES.get(place, place)
                 yield field if field in self.fields else None, reason.removeprefix(f"{place}: ")
-        except ChangeRefused as error:
+        except ChangeRefusedError as error:
             field = FORM_NAMES.get(error.field, error.field)
             yield field if field in self.fields else None, str(error).removeprefix(f"{error.field}: ")
-        except (NotAllowed, AlreadyExists, MemoryNotFound) as error:
+        except (NotAllowedError, AlreadyExistsError, MemoryNotFoundError) as error:
             yield None, str(error)
 
     def store(self) -> None:
@@ -153,7 +153,7 @@ class MemoryForm(ServiceForm):
         if state != Memory.State.SUPERSEDED:
             return STATE_VERBS.get(state) if "state" in self.changed_data else None
         if successor is None:
-            raise ChangeRefused("superseded_by", "enter the memory that replaces it")
+            raise ChangeRefusedError("superseded_by", "enter the memory that replaces it")
         return partial(memory_supersede, by_id=successor)
 
     def state_fields(self) -> dict[str, Any]:
@@ -384,7 +384,7 @@ class MemoryAdmin(ServiceAdmin):
 def _refusal(verb: Verb, memory_id: int, viewer: Viewer, reason: str) -> str:
     try:
         verb(memory_id=memory_id, viewer=viewer, reason=reason)
-    except (NotAllowed, MemoryNotFound) as error:
+    except (NotAllowedError, MemoryNotFoundError) as error:
         return str(error)
     return ""
 

@@ -19,7 +19,7 @@ from memories.checks import database_answers
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
 from memories.records import MemoryChanges, StrictMemoryRecord, unstorable
-from memories.services import MemoryNotFound, memory_create, memory_delete, memory_restore, memory_update
+from memories.services import MemoryNotFoundError, memory_create, memory_delete, memory_restore, memory_update
 from memories.validation import refuse
 from search.engines.health import index_health
 from search.query import Problem, QueryError
@@ -258,7 +258,7 @@ def read(request: ApiRequest, memory_id: int) -> MemoryReply:
     only_parameters(request)
     detail = memory_detail(viewer, storable_id(memory_id))
     if detail is None:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return memory_reply(detail, request)
 
 
@@ -321,7 +321,7 @@ def only_parameters(request: HttpRequest, *known: str) -> None:
 def storable_id(memory_id: int) -> int:
     """The id, which must be one that a memory can have."""
     if memory_id >= 2**63:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return memory_id
 
 

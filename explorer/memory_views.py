@@ -11,7 +11,7 @@ from explorer.http import PageRequest, page_response, page_viewer, private, read
 from explorer.memory_page import build_detail, build_similar
 from explorer.status import build_status, site_status
 from memories.queries import memory_detail, timeline_around
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.query import SearchQuery
 from search.similar import SimilarRequest, similar_memories
 
@@ -39,7 +39,7 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
     limit = IN_SECTION if wants_fragment(request) else ON_PAGE
     try:
         found = similar_memories(SimilarRequest(memory_id, limit), SearchQuery(), viewer)
-    except MemoryNotFound as error:
+    except MemoryNotFoundError as error:
         raise Http404(f"There is no memory {memory_id} that you can see.") from error
     context = build_similar(memory_id, found, _query_behind(request), viewer.timezone)
     return page_response(

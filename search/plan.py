@@ -24,7 +24,7 @@ from categories.queries import (
     tags_now,
 )
 from categories.revision import DataRevision, data_revision_with
-from memories.embedding.query import EmbedderNotReady, query_vector
+from memories.embedding.query import EmbedderNotReadyError, query_vector
 from memories.records import normalise_tag, slug_name
 from search.engines.base import (
     Engine,
@@ -188,7 +188,7 @@ def _vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | No
         return None, ""
     try:
         found = query_vector(plain_text)
-    except EmbedderNotReady as error:
+    except EmbedderNotReadyError as error:
         return None, error.reason
     least = found.min_similarity if query.min_similarity is None else query.min_similarity
     vector_query = VectorQuery(

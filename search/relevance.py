@@ -14,7 +14,7 @@ from django.db import connection
 
 from memories.embedding.chunking import embedded_text
 from memories.models import Memory
-from search.cross_encoder import RerankUnavailable, reread
+from search.cross_encoder import RerankUnavailableError, reread
 from search.engines.base import Engine, EngineQuery, VectorQuery
 from search.engines.vectors.pgvector import vector_text
 from search.query import Sort
@@ -108,7 +108,7 @@ def _reread(fused: Fused, meaning: VectorQuery, said: str) -> tuple[Sequence[Ran
         return fused, ""
     try:
         scores = reread(said, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
-    except RerankUnavailable as error:
+    except RerankUnavailableError as error:
         return fused, error.reason
     return reorder(fused, scores), ""
 

@@ -19,7 +19,7 @@ from categories.queries import Term
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import EmbeddedMemory
 from memories.queries import visible_to
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, VectorQuery
 from search.hits import load_hits
@@ -131,7 +131,7 @@ class Similar:
 
 
 def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
-    """Memories like one. Raises MemoryNotFound for one that the viewer may not see."""
+    """Memories like one. Raises MemoryNotFoundError for one that the viewer may not see."""
     return with_engine(lambda engine: _similar(engine, request, query, viewer), viewer)
 
 
@@ -197,7 +197,7 @@ def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:
     columns = ("id", "title", "content_hash", "project__slug", "tags", "category_ids", "entity_ids")
     row = visible_to(viewer).filter(pk=memory_id).values_list(*columns).first()
     if row is None:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return _Anchor(*row)
 
 

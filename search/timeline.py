@@ -13,7 +13,7 @@ from typing import Self
 
 from access.viewer import Viewer
 from memories.queries import visible_to
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery
 from search.hits import load_hits
@@ -111,7 +111,7 @@ class Timeline:
 
 
 def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Timeline:
-    """What stands around a memory. Raises MemoryNotFound for an anchor that the viewer may not see."""
+    """What stands around a memory. Raises MemoryNotFoundError for an anchor that the viewer may not see."""
     if request.anchor is not None:
         return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
     result = run(query.but(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)
@@ -128,7 +128,7 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
     with snapshot(), watch.stage("timeline"):
         at = visible_to(viewer).filter(pk=anchor).values_list("created_at", flat=True).first()
         if at is None:
-            raise MemoryNotFound(anchor)
+            raise MemoryNotFoundError(anchor)
         # The words have found the anchor, if they were to; what stands around it need not have them.
         resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
         warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]

@@ -18,7 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from access.keys import MAKE_ONE, CrossSiteError, KeyRefusedError, ScopeMissingError, TooManyRequestsError
 from explorer.visible_tree import CategoryNotFoundError
 from memories.reasons import field_names, reasons
-from memories.services import AlreadyExists, ChangeRefused, MemoryNotFound, NotAllowed
+from memories.services import AlreadyExistsError, ChangeRefusedError, MemoryNotFoundError, NotAllowedError
 from search.query import Problem, QueryError
 from web.middleware import is_outage, outage_response
 
@@ -156,12 +156,12 @@ def _(error: CrossSiteError) -> ApiError:
 
 
 @error_of.register
-def _(error: NotAllowed) -> ApiError:
+def _(error: NotAllowedError) -> ApiError:
     return ApiError(403, "forbidden", str(error), "Use a key or an account that can write to this project.")
 
 
 @error_of.register
-def _(error: MemoryNotFound) -> ApiError:
+def _(error: MemoryNotFoundError) -> ApiError:
     return ApiError(404, "not_found", str(error), "Look for it: GET /api/search?q=…")
 
 
@@ -171,7 +171,7 @@ def _(error: CategoryNotFoundError) -> ApiError:
 
 
 @error_of.register
-def _(error: AlreadyExists) -> ApiError:
+def _(error: AlreadyExistsError) -> ApiError:
     address = f"/api/memories/{error.memory_id}"
     return ApiError(
         409, "already_exists", str(error), f"Change the existing memory: PATCH {address}", headers={"Location": address}
@@ -179,7 +179,7 @@ def _(error: AlreadyExists) -> ApiError:
 
 
 @error_of.register
-def _(error: ChangeRefused) -> ApiError:
+def _(error: ChangeRefusedError) -> ApiError:
     return _invalid([str(error)])
 
 

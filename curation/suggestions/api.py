@@ -22,8 +22,8 @@ from curation.suggestions.queries import (
     with_names,
 )
 from curation.suggestions.services import (
-    SuggestionNotFound,
-    SuggestionRefused,
+    SuggestionNotFoundError,
+    SuggestionRefusedError,
     suggestion_accept,
     suggestion_reject,
     suggestion_undo,
@@ -47,7 +47,7 @@ SWAP: Any = Query(False, description="For duplicates: keep the other one.")
 def _storable(suggestion_id: int) -> int:
     """An id that a suggestion can have."""
     if suggestion_id >= 2**63:
-        raise SuggestionNotFound(suggestion_id)
+        raise SuggestionNotFoundError(suggestion_id)
     return suggestion_id
 
 
@@ -168,7 +168,7 @@ def undo(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
 def _one(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
     found = suggestion_shown(request.viewer, suggestion_id)
     if found is None:
-        raise SuggestionNotFound(suggestion_id)
+        raise SuggestionNotFoundError(suggestion_id)
     return _reply(found, request)
 
 
@@ -200,10 +200,10 @@ def _named(named: Named) -> NamedReply:
 
 
 @error_of.register
-def _(error: SuggestionNotFound) -> ApiError:
+def _(error: SuggestionNotFoundError) -> ApiError:
     return ApiError(404, "not_found", str(error), "List them: GET /api/suggestions")
 
 
 @error_of.register
-def _(error: SuggestionRefused) -> ApiError:
+def _(error: SuggestionRefusedError) -> ApiError:
     return ApiError(409, "refused", str(error), "Read its current state: GET /api/suggestions")

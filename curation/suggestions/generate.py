@@ -21,7 +21,7 @@ from curation.suggestions.key_concepts import STATES, concept_proposals
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.proposals import Kind, Proposal
 from curation.suggestions.services import REFUSALS, suggestion_accept
-from memories.embedding.models import Embedder, EmbedderUnavailable, load_embedder
+from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import Memory, Project
 
@@ -205,7 +205,7 @@ def _embedder_at_hand() -> Embedder | None:
     serving = serving_model()
     try:
         return load_embedder(serving.source) if serving else None
-    except EmbedderUnavailable:
+    except EmbedderUnavailableError:
         return None
 
 

@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 from pydantic_core import from_json
 
-from memories.importers.base import Found, Importer, ImportFailed, Options, Reading, Refusal
+from memories.importers.base import Found, Importer, ImportFailedError, Options, Reading, Refusal
 from memories.records import unstorable
 from memories.validation import kind_of
 
@@ -71,7 +71,7 @@ def _records(lines: IO[bytes], options: Options) -> Iterator[Found | Refusal]:
             if options.keep_going:
                 yield Refusal(f"after line {number}", f"{reason}; everything after it is lost")
                 return
-            raise ImportFailed(
+            raise ImportFailedError(
                 f"{reason} after line {number:,}. Nothing was imported. Get an undamaged copy, or import the "
                 f"{number:,} lines before the damage with --keep-going."
             ) from error

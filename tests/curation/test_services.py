@@ -7,10 +7,10 @@ from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, FormerPath, Relationship, TagAlias
 from categories.queries import resolve_categories
 from curation.checks import findings, vocabulary_mend
-from curation.queries import TermNotFound
+from curation.queries import TermNotFoundError
 from curation.schemas import Alias, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import MayNotCurate, PlanChanged, curation_apply, curation_plan, curation_undo
-from curation.working_copy import CurationRefused
+from curation.services import MayNotCurateError, PlanChangedError, curation_apply, curation_plan, curation_undo
+from curation.working_copy import CurationRefusedError
 from explorer.category_reads import category_overview
 from explorer.category_requests import CategoryRequest
 from explorer.visible_tree import CategoryNotFoundError
@@ -275,7 +275,7 @@ def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
     asked = Retag(query="tag=kettle&mode=faceted", add_tags=["boiler"])
     token = curation_plan(asked=asked, viewer=curator).token
     memory_create(record=MemoryRecord(project="tea", content="Another.", tags=("kettle",)), viewer=curator)
-    with pytest.raises(PlanChanged) as caught:
+    with pytest.raises(PlanChangedError) as caught:
         curation_apply(asked=asked.model_copy(update={"token": token}), viewer=curator)
     assert caught.value.plan.memories == 3
     assert total(curator, tag="boiler") == 0
@@ -334,7 +334,7 @@ def test_what_makes_no_sense_is_refused_with_a_reason(corpus, curator, asked, re
     before = dump()
     plan = curation_plan(asked=asked, viewer=curator)
     assert reason in " ".join(plan.refusals)
-    with pytest.raises(CurationRefused, match=reason[:12]):
+    with pytest.raises(CurationRefusedError, match=reason[:12]):
         curation_apply(asked=asked, viewer=curator)
     assert dump() == before
 
@@ -378,7 +378,7 @@ def test_what_others_use_is_not_for_a_curator_of_one_project_and_no_number_is_to
 
 def test_what_a_curator_does_not_see_is_not_there(tea_curator):
     for kind, name in (("tag", "crane"), ("concept", "safety"), ("entity", "person:Ada"), ("category", "yard/dock")):
-        with pytest.raises(TermNotFound):
+        with pytest.raises(TermNotFoundError):
             curation_plan(asked=Rename(kind=kind, term=name, name="x"), viewer=tea_curator)
 
 
@@ -401,7 +401,7 @@ def test_a_curator_of_one_project_curates_what_is_its_own(tea_curator):
 
 def test_a_reader_curates_nothing(tea_curator):
     reader = Viewer(tea_curator.project_ids, frozenset(["read"]))
-    with pytest.raises(MayNotCurate):
+    with pytest.raises(MayNotCurateError):
         curation_plan(asked=Rename(kind="tag", term="tea", name="chai"), viewer=reader)
 
 

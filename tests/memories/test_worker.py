@@ -18,7 +18,7 @@ from access.viewer import command_viewer
 from categories.models import Entity
 from memories.embedding import pending, vectors
 from memories.embedding.chunking import chunk_text
-from memories.embedding.models import EmbedderUnavailable, HashedWords
+from memories.embedding.models import EmbedderUnavailableError, HashedWords
 from memories.embedding.pending import slices
 from memories.embedding.worker import Worker
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
@@ -420,7 +420,7 @@ def test_model_that_serves_and_cannot_be_loaded_any_more_serves_what_it_has(capl
 
     def load(source):
         if source == "hashed-words":
-            raise EmbedderUnavailable("its folder is gone")
+            raise EmbedderUnavailableError("its folder is gone")
         return Renamed()
 
     embed_all("other-words", load=load)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from search import cross_encoder
-from search.cross_encoder import RerankUnavailable, load_reader
+from search.cross_encoder import RerankUnavailableError, load_reader
 from search.query import SearchQuery
 from search.ranking import Ranked, reorder
 from search.run import run
@@ -262,5 +262,5 @@ def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settin
 
 @needs_library
 def test_model_that_gives_several_numbers_is_refused(tiny_model):
-    with pytest.raises(RerankUnavailable, match="gives 3 scores for a passage; it must give 1"):
+    with pytest.raises(RerankUnavailableError, match="gives 3 scores for a passage; it must give 1"):
         load_reader(str(tiny_model(labels=3)))

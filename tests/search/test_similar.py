@@ -7,7 +7,7 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.engines import knn
 from search.query import QueryError
 from search.similar import SimilarRequest, similar_memories
@@ -191,9 +191,9 @@ def test_nothing_tells_of_another_project(vectors, everyone):
 
 
 def test_one_of_another_project_is_not_there(vectors):
-    with pytest.raises(MemoryNotFound):
+    with pytest.raises(MemoryNotFoundError):
         like(seen_by("tea"), "b1")
-    with pytest.raises(MemoryNotFound):
+    with pytest.raises(MemoryNotFoundError):
         similar_memories(SimilarRequest(10**9), SimilarRequest.read(1, [])[1], command_viewer())
 
 

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from curation.suggestions.evaluation import judge, judgement_lines
 from curation.suggestions.generate import NothingEmbeddedError
-from memories.embedding.models import EmbedderUnavailable, load_embedder
+from memories.embedding.models import EmbedderUnavailableError, load_embedder
 from memories.embedding.query import serving_model
 
 
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         serving = serving_model()
         try:
             embedder = load_embedder(serving.source) if serving else None
-        except EmbedderUnavailable as error:
+        except EmbedderUnavailableError as error:
             embedder = None
             self.stderr.write(f"Category names are not used, because the model cannot be loaded: {error}")
         try:

@@ -17,8 +17,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from access.viewer import command_viewer
-from curation.import_undo import Undone, UndoRefused, batch_undo
-from memories.importers.base import Importer, ImportFailed, Refusal
+from curation.import_undo import Undone, UndoRefusedError, batch_undo
+from memories.importers.base import Importer, ImportFailedError, Refusal
 from memories.importers.batches import ImportChoices, Outcome, import_path
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
 from memories.importers.run import Tally
@@ -88,7 +88,7 @@ class Command(BaseCommand):
                     path = Path(text).expanduser()
                     importer = importer_named(options["format"]) if options["format"] else importer_for(path)
                     self._import_one(path, importer, choices, report)
-                except ImportFailed as error:
+                except ImportFailedError as error:
                     failures.append(str(error))
         if failures:
             raise CommandError("\n".join(failures))
@@ -203,7 +203,7 @@ class Command(BaseCommand):
     def _undo(self, batch_id: int, force: bool) -> None:
         try:
             undone = batch_undo(batch_id=batch_id, viewer=command_viewer(), force=force)
-        except UndoRefused as error:
+        except UndoRefusedError as error:
             raise CommandError(str(error)) from None
         self.console.print(_undone_text(undone))
 

@@ -15,7 +15,7 @@ from curation.suggestions.proposals import Kind
 from curation.suggestions.services import policy_set, suggestion_accept, suggestion_reject, suggestion_undo
 from memories.models import Memory
 from memories.records import MemoryChanges
-from memories.services import ChangeRefused, NotAllowed, memory_classify, memory_delete, memory_update
+from memories.services import ChangeRefusedError, NotAllowedError, memory_classify, memory_delete, memory_update
 from memories.snapshot import Ref
 from tests.curation.suggestions.conftest import EVERYTHING, embedded, member_of, pk_of, remember
 
@@ -377,9 +377,9 @@ def test_what_a_person_took_back_is_not_applied_again(garden):
 
 def test_a_policy_is_set_by_a_curator_of_the_project_within_bounds(garden):
     remember("mill", "Stones", "Stones.")
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotAllowedError):
         policy_set(project=garden, category_from=0.9, concept_from=None, viewer=member_of("mill"))
-    with pytest.raises(ChangeRefused, match="category_from"):
+    with pytest.raises(ChangeRefusedError, match="category_from"):
         policy_set(project=garden, category_from=0.2, concept_from=None, viewer=EVERYTHING)
     assert not SuggestionPolicy.objects.exists()
 
