@@ -10,7 +10,6 @@ the work: up to some 750,000 of them all are compared then, and the index is not
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from search.engines.base import Ids, Neighbours, Similarities, VectorQuery
 from search.engines.vectors import change_log, pgvector, replica
 from search.engines.vectors.replica import Replica
+from web.cache import RevisionCache
 
 # What it costs to compare one vector, in microseconds, measured on 200,000: read one after the other, all of a memory
 # by its id, and as the next nearest of the HNSW index; and the first two in the replica. They only choose between
@@ -109,11 +109,11 @@ class _Vectors:
 
 # By model, vector, least similarity, revision of the vectors, and how many chunks were read: 0 for every one.
 _Key = tuple[int, bytes, float, int, int]
-_readings: OrderedDict[_Key, _Reading] = OrderedDict()
+readings = RevisionCache[_Key, _Reading](_KEPT_READINGS, weight=_KEPT_MEMORIES, weigh=lambda reading: len(reading.ids))
 # Held by who makes a reading, for as long as that takes.
 _turns: dict[_Key, Lock] = {}
-# The model and the revision of the vectors, and some of them, of unit length.
-_sample: tuple[tuple[int, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0), np.float32))
+# Some of the vectors, of unit length, by the model and the revision.
+_samples = RevisionCache[tuple[int, int], npt.NDArray[np.float32]](1)
 _lock = Lock()
 
 
@@ -186,15 +186,8 @@ def _index_cost(chunks: int) -> float:
 
 def _share_of_all(meaning: VectorQuery, vectors: _Vectors) -> float:
     """About which share of all chunks is down to the least similarity, by some of them."""
-    global _sample
-    key = (meaning.model_id, vectors.revision)
-    known, some = _sample
+    some = _samples.get_or_make((meaning.model_id, vectors.revision), lambda: _sample(meaning, vectors))
     vector = _vector(meaning)
-    if known != key:
-        packed = pgvector.sample(meaning.model_id, min(100.0, 100 * _SAMPLED / max(vectors.chunks, 1)))
-        some = np.frombuffer(packed, ">f2").astype(np.float32).reshape(-1, len(vector))
-        some /= np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-6)
-        _sample = (key, some)
     near = some @ vector >= meaning.least * np.linalg.norm(vector)
     return float(np.count_nonzero(near) / max(len(some), 1))
 
@@ -203,21 +196,15 @@ def _vector(meaning: VectorQuery) -> npt.NDArray[np.float32]:
     return np.frombuffer(meaning.vector, np.float32)
 
 
-def forget_readings() -> None:
-    """Drop what was read for questions that may come again."""
-    with _lock:
-        _readings.clear()
-
-
-def forget() -> None:
-    """Drop all that is kept. For tests, whose transactions take the revision back."""
-    global _sample
-    forget_readings()
-    _sample = ((), np.empty((0, 0), np.float32))
+def _sample(meaning: VectorQuery, vectors: _Vectors) -> npt.NDArray[np.float32]:
+    packed = pgvector.sample(meaning.model_id, min(100.0, 100 * _SAMPLED / max(vectors.chunks, 1)))
+    some = np.frombuffer(packed, ">f2").astype(np.float32).reshape(-1, len(_vector(meaning)))
+    some /= np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-6)
+    return some
 
 
 def _read_passing(meaning: VectorQuery, vectors: _Vectors, passing: Passing) -> Neighbours:
-    if (every := _known(_key(meaning, vectors, 0))) is not None:
+    if (every := readings.get(_key(meaning, vectors, 0))) is not None:
         return _among(meaning, every, passing)
     return _nearest_of(meaning, *vectors.some(meaning, passing.ids()))
 
@@ -254,34 +241,17 @@ def _read_first(meaning: VectorQuery, chunks: int, vectors: _Vectors) -> _Readin
 
 
 def _kept(key: _Key, read: Callable[[], _Reading]) -> _Reading:
-    """A reading, from the cache where no vector has changed since. Who asks while another reads it waits for that."""
-    if (found := _known(key)) is not None:
+    """A reading, from the cache while no vector has changed. A thread waits for another one that reads the same."""
+    if (found := readings.get(key)) is not None:
         return found
     with _lock:
         turn = _turns.setdefault(key, Lock())
     try:
         with turn:
-            found = _known(key) or read()
-            _keep(key, found)
+            return readings.get_or_make(key, read)
     finally:
         with _lock:
             _turns.pop(key, None)
-    return found
-
-
-def _known(key: _Key) -> _Reading | None:
-    with _lock:
-        if key in _readings:
-            _readings.move_to_end(key)
-        return _readings.get(key)
-
-
-def _keep(key: _Key, found: _Reading) -> None:
-    with _lock:
-        _readings[key] = found
-        kept = sum(len(reading.ids) for reading in _readings.values())
-        while len(_readings) > 1 and (len(_readings) > _KEPT_READINGS or kept > _KEPT_MEMORIES):
-            kept -= len(_readings.popitem(last=False)[1].ids)
 
 
 def _key(meaning: VectorQuery, vectors: _Vectors, chunks: int) -> _Key:

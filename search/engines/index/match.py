@@ -3,8 +3,6 @@
 A mask has a byte for each slot.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
@@ -19,6 +17,7 @@ from search.engines.index.store import View, codes_of, column_of, slots_of, valu
 from search.engines.knn import nearest_passing
 from text.analysis import Pattern
 from text.query_syntax import Group, TextQuery
+from web.cache import RevisionCache
 
 
 class Matches:
@@ -222,20 +221,18 @@ class WordSets:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, Pattern], tuple[int, int, Array, bool]] = OrderedDict()
-        self._bytes = 0
+        # The number of the manifest, of slots, and the slots, whether packed into bits or not.
+        self.cache = RevisionCache[tuple[str, Pattern], tuple[int, int, Array, bool]](
+            1_000_000, weight=_KEPT_BYTES, weigh=lambda entry: entry[2].nbytes + _ENTRY_BYTES
+        )
 
     def mask(self, view: View, pattern: Pattern) -> Mask:
         """Which slots have the pattern; dead ones may be among them."""
         key = (view.generation.name, pattern)
-        with self._lock:
-            known = self._kept.get(key)
-            # A newer view lacks slots that this one still has.
-            if known and known[0] > view.manifest.number:
-                known = None
-            elif known:
-                self._kept.move_to_end(key)
+        known = self.cache.get(key)
+        # A newer view lacks slots that this one still has.
+        if known and known[0] > view.manifest.number:
+            known = None
         size = view.manifest.slots
         mask = np.zeros(size, np.bool_)
         first = 0
@@ -251,26 +248,13 @@ class WordSets:
             self._keep(key, view.manifest.number, mask)
         return mask
 
-    def forget(self) -> None:
-        """Drop what is kept. For whoever makes a generation under a name that was there before."""
-        with self._lock:
-            self._kept.clear()
-            self._bytes = 0
-
     def _keep(self, key: tuple[str, Pattern], number: int, mask: Mask) -> None:
         hits = int(np.count_nonzero(mask))
         packed = hits * 32 > len(mask)
         stored = np.packbits(mask) if packed else np.flatnonzero(mask).astype(np.uint32)
-        with self._lock:
-            if key in self._kept:
-                if self._kept[key][0] > number:
-                    return
-                self._bytes -= self._kept.pop(key)[2].nbytes + _ENTRY_BYTES
-            self._kept[key] = (number, len(mask), stored, packed)
-            self._bytes += stored.nbytes + _ENTRY_BYTES
-            while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
-                _, (_, _, gone, _) = self._kept.popitem(last=False)
-                self._bytes -= gone.nbytes + _ENTRY_BYTES
+        newer = self.cache.get(key)
+        if newer is None or newer[0] <= number:
+            self.cache.put(key, (number, len(mask), stored, packed))
 
 
 word_sets = WordSets()
