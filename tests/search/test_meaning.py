@@ -318,30 +318,40 @@ class Some:
         return self.passing
 
 
-@pytest.fixture
-def many(db, query_model):
-    """3,000 vectors of memories that need not exist, in some order of the meaning."""
+@pytest.fixture(scope="class")
+def many(django_db_setup, django_db_blocker):
+    """3,000 vectors of memories that need not exist, in some order of the meaning, once for all tests of a class."""
     rng = np.random.default_rng(7)
     centres = rng.standard_normal((60, 384))
     vectors = centres[rng.integers(0, 60, 3_000)] + 0.9 * rng.standard_normal((3_000, 384))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
-    EmbeddingModel.objects.create(id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving")
-    with connection.cursor() as cursor:
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'chunk_memory_fk'")
+        (to_memories,) = cursor.fetchone()
+        cursor.execute("SELECT pg_get_indexdef('chunk_embedding_hnsw'::regclass)")
+        (index,) = cursor.fetchone()
+        model = EmbeddingModel.objects.create(
+            id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving"
+        )
         cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk")
         # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
         # of what there is; and to add to it row by row takes longer.
-        cursor.execute("SELECT pg_get_indexdef('chunk_embedding_hnsw'::regclass)")
-        (index,) = cursor.fetchone()
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
-    Chunk.objects.bulk_create(
-        Chunk(memory_id=n // 2, model_id=1, ordinal=n % 2, start=0, end=1, embedding=v) for n, v in enumerate(vectors)
-    )
-    Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
-    with connection.cursor() as cursor:
+        Chunk.objects.bulk_create(
+            Chunk(memory_id=n // 2, model_id=1, ordinal=n % 2, start=0, end=1, embedding=v)
+            for n, v in enumerate(vectors)
+        )
+        Corpus.objects.update(vectors=F("vectors") + 1)
         cursor.execute(index)
         cursor.execute("ANALYZE memories_chunk")
     clear_caches()
-    return vectors
+    yield vectors
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("TRUNCATE memories_chunk")
+        cursor.execute(f"ALTER TABLE memories_chunk ADD CONSTRAINT chunk_memory_fk {to_memories}")
+        model.delete()
+        Corpus.objects.update(vectors=F("vectors") + 1)
+        cursor.execute("ANALYZE memories_chunk")
 
 
 def exact(vectors, query, passing, least, limit):
@@ -359,56 +369,60 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kept", [pytest.param(n, id=f"{n} pass") for n in (1_500, 750, 75, 10, 1, 0)])
-@pytest.mark.parametrize(("least", "limit"), [pytest.param(-1.0, 10, id="ten"), pytest.param(0.2, 100, id="near")])
-def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way, kept, least, limit):
-    for name, cost in WAYS[way].items():
-        monkeypatch.setattr(knn, name, cost)
-    passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())
-    query = many[11] + 0.5 * many[501]
-    expected, there_are = exact(many, query, passing, least, limit)
-    meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
-    with transaction.atomic():
-        near = knn.nearest_passing(meaning, Some(passing))
-    assert len(near.ids) == len(expected)
-    assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
-    # From the index alone it is not known whether there are more than it was asked for.
-    assert near.capped or there_are <= limit
-    assert not near.capped or len(near.ids) == limit
-    if not near.capped or way != "index":
-        assert near.ids.tolist() == expected
+@pytest.mark.django_db
+class TestNearest:
+    @pytest.fixture(autouse=True)
+    def _nothing_read(self, query_model):
+        knn.forget()
 
-
-@pytest.mark.parametrize("kept", [pytest.param(n, id=f"{n} pass") for n in (1_500, 750, 75, 10, 1)])
-@pytest.mark.parametrize(("least", "limit"), [pytest.param(-1.0, 10, id="ten"), pytest.param(0.2, 100, id="near")])
-def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kept, least, limit):
-    # Over many queries: the index is drawn by chance, and of one query alone it may miss one of ten.
-    for name, cost in WAYS["index"].items():
-        monkeypatch.setattr(knn, name, cost)
-    passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())
-    found = there_are = 0
-    for n in range(10):
-        query = many[11 + n] + 0.5 * many[501 + n]
-        expected, _ = exact(many, query, passing, least, limit)
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("kept", [pytest.param(n, id=f"{n} pass") for n in (1_500, 750, 75, 10, 1, 0)])
+    @pytest.mark.parametrize(("least", "limit"), [pytest.param(-1.0, 10, id="ten"), pytest.param(0.2, 100, id="near")])
+    def test_nearest_that_pass_are_found_however_few_they_are(self, many, monkeypatch, way, kept, least, limit):
+        for name, cost in WAYS[way].items():
+            monkeypatch.setattr(knn, name, cost)
+        passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())
+        query = many[11] + 0.5 * many[501]
+        expected, there_are = exact(many, query, passing, least, limit)
         meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
         with transaction.atomic():
             near = knn.nearest_passing(meaning, Some(passing))
-        found += len(set(near.ids.tolist()) & set(expected))
-        there_are += len(expected)
-    assert found >= 0.95 * there_are
+        assert len(near.ids) == len(expected)
+        assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
+        # From the index alone it is not known whether there are more than it was asked for.
+        assert near.capped or there_are <= limit
+        assert not near.capped or len(near.ids) == limit
+        if not near.capped or way != "index":
+            assert near.ids.tolist() == expected
 
+    @pytest.mark.parametrize("kept", [pytest.param(n, id=f"{n} pass") for n in (1_500, 750, 75, 10, 1)])
+    @pytest.mark.parametrize(("least", "limit"), [pytest.param(-1.0, 10, id="ten"), pytest.param(0.2, 100, id="near")])
+    def test_of_a_hundred_nearest_the_index_finds_ninety_five(self, many, monkeypatch, kept, least, limit):
+        # Over many queries: the index is drawn by chance, and of one query alone it may miss one of ten.
+        for name, cost in WAYS["index"].items():
+            monkeypatch.setattr(knn, name, cost)
+        passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())
+        found = there_are = 0
+        for n in range(10):
+            query = many[11 + n] + 0.5 * many[501 + n]
+            expected, _ = exact(many, query, passing, least, limit)
+            meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
+            with transaction.atomic():
+                near = knn.nearest_passing(meaning, Some(passing))
+            found += len(set(near.ids.tolist()) & set(expected))
+            there_are += len(expected)
+        assert found >= 0.95 * there_are
 
-def test_a_change_of_vectors_is_seen_at_once(many):
-    meaning = VectorQuery(1, many[0].tobytes(), 0.2, 50)
-    with transaction.atomic():
-        before = knn.nearest_passing(meaning, Some(range(1_500)))
-    Chunk.objects.filter(memory_id=0).delete()
-    Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
-    with transaction.atomic():
-        after = knn.nearest_passing(meaning, Some(range(1_500)))
-    assert before.ids[0] == 0
-    assert 0 not in after.ids
+    def test_a_change_of_vectors_is_seen_at_once(self, many):
+        meaning = VectorQuery(1, many[0].tobytes(), 0.2, 50)
+        with transaction.atomic():
+            before = knn.nearest_passing(meaning, Some(range(1_500)))
+        Chunk.objects.filter(memory_id=0).delete()
+        Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
+        with transaction.atomic():
+            after = knn.nearest_passing(meaning, Some(range(1_500)))
+        assert before.ids[0] == 0
+        assert 0 not in after.ids
 
 
 def test_documents_of_the_oracle_know_their_vectors(embedded):

@@ -20,6 +20,8 @@ from search.engines.index import import_process, import_stage, segments, store
 STAGE_FROM = 20_000
 # From so many on where they are half of the index or more, which then is as little to open.
 STAGE_HALF_FROM = 2_000
+# Never a fork: the database connection and its threads are this process's own.
+PROCESSES = multiprocessing.get_context("spawn")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -43,9 +45,7 @@ class ImportSink:
             stage = self._stack.enter_context(import_stage.reserved(self._batch_id))
             self._refused = stage is None
             if stage is not None:
-                # Never a fork: the database connection and its threads are this process's own.
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(1, context, initializer=import_process.begin, initargs=(stage,))
+                self._pool = ProcessPoolExecutor(1, PROCESSES, initializer=import_process.begin, initargs=(stage,))
                 # The process starts with the first that it is asked for.
                 self._pool.submit(import_process.add, [], [])
         return self._pool is not None
