@@ -123,7 +123,7 @@ def _load(corpus: Corpus, work: Path, teller: Teller) -> None:
 
 def _measured(size: int, choices: Choices, teller: Teller) -> CategoryFigures:
     draw = random.Random(choices.seed)
-    queries = min(choices.queries, _MOSTqueries)
+    queries = min(choices.queries, _MOST_QUERIES)
     everyone = command_viewer()
     projects = list(Project.objects.order_by("id").values_list("pk", flat=True))
     viewers = {"everything": everyone, "two projects": Viewer(frozenset(projects[1:3]), frozenset(["read"]))}
