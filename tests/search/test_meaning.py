@@ -48,14 +48,14 @@ def test_reply_says_how_the_set_was_made(embedded, everyone):
     more = result.total - by_words
     assert more > 0
     verb = "contains" if by_words == 1 else "contain"
-    assert result.matched_by == f"{by_words} {verb} both words; {more} more close in meaning (≥ 0.20"
+    assert result.matched_by == f"{by_words} {verb} both words, {more} more close in meaning (≥ 0.20)"
 
 
 def test_semantic_looks_by_meaning_alone(embedded, everyone):
     result = ask("q=green tea&mode=semantic", everyone)
     near = {d.id for d in embedded if similarity(d.vectors, "green tea") >= 0.2}
     assert set(ids(result)) <= near
-    assert result.matched_by == f"{result.total} close in meaning (≥ 0.20"
+    assert result.matched_by == f"{result.total} close in meaning (≥ 0.20)"
     shown = [hit.why.similarity for hit in result.hits]
     assert all(similar is not None and similar >= 0.2 for similar in shown)
 
@@ -101,7 +101,9 @@ def test_page_and_api_say_where_numbers_are_lower_bounds(embedded, low_ceiling, 
 def test_set_without_any_by_words_says_so(embedded, everyone):
     result = ask("q=kettle brew leaf cup morning nosuchword othernonsense&min_similarity=0.1", everyone)
     assert result.total
-    assert result.matched_by == f"no memory contains at least 3 of the 7 words; {result.total} close in meaning (≥ 0.10"
+    assert (
+        result.matched_by == f"no memory contains at least 3 of the 7 words, {result.total} close in meaning (≥ 0.10)"
+    )
 
 
 def test_words_of_a_hit_are_told_by_field(embedded, everyone):
