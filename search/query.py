@@ -22,23 +22,14 @@ from web.validation import Problem
 
 MAX_TEXT_LENGTH = 1_000
 
-# The spellings that other systems and earlier specifications use, accepted for the canonical name.
+# Names that the seeds and other systems use for a parameter. The API's plural names of facets are among them.
 ALIASES: dict[str, str] = {
+    **{spec.api_name: spec.key for spec in FACETS},
     "query": "q",
     "text": "q",
-    "tags": "tag",
     "memory_type": "type",
-    "memory_types": "type",
     "obs_type": "type",
     "types": "type",
-    "projects": "project",
-    "categories": "category",
-    "concepts": "concept",
-    "entities": "entity",
-    "authors": "author",
-    "agents": "agent",
-    "sources": "source",
-    "states": "state",
     "start_date": "from",
     "date_from": "from",
     "dateStart": "from",
