@@ -91,7 +91,7 @@ def measure_meaning(size: int, choices: Choices, teller: Teller) -> MeaningFigur
             return _measure(size, choices, teller, work)
     finally:
         embeddings.forget()
-        knn.forget()
+        knn.clear_cache()
         forget_index()
         rmtree(work, ignore_errors=True)
 
@@ -118,7 +118,7 @@ def _measure(size: int, choices: Choices, teller: Teller, work: Path) -> Meaning
     tidy_database()
     writer.sync()
     embeddings.answer_with(_GivenVectors(space.queries(1_009)))
-    knn.forget()
+    knn.clear_cache()
     log = build_query_log(corpus, sample, choices.queries, choices.seed)
     queries = [entry.query for entry in log.entries if entry.kind in KEYWORDS or entry.kind == "word_and_filter"]
     teller.say(f"{len(queries)} queries, in each mode once")
@@ -207,7 +207,7 @@ def _latencies(queries: Sequence[SearchQuery]) -> tuple[dict[str, Spread], int]:
         for mode in (Mode.KEYWORD, Mode.HYBRID, Mode.UNIFIED):
             asked = query.model_copy(update={"mode": mode, "include_facets": True})
             # What another mode has read of the vectors is not to be had for nothing.
-            knn.forget_readings()
+            knn.clear_readings()
             begin = time.perf_counter()
             if mode == Mode.UNIFIED:
                 answer = unified(asked, viewer)

@@ -50,7 +50,7 @@ class _Passing:
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
 
-    def among(self, ids: Ids) -> Mask:
+    def contains(self, ids: Ids) -> Mask:
         found: Mask = self._mask[ids]
         return found
 
@@ -201,14 +201,14 @@ def _measure(read: str, one: _Filter, limit: int, queries: Vectors, similarities
         meaning = VectorQuery(_MODEL, query.tobytes(), _LEAST if limit > _TOP else -1.0, limit)
         # Once to warm, as everything is measured; no reading is kept from one time to the next.
         for _ in range(2):
-            knn.forget_readings()
+            knn.clear_readings()
             begin = time.perf_counter()
             with transaction.atomic():
-                near = knn.nearest_passing(meaning, passing, replicated=read == REPLICA)
+                near = knn.nearest_candidates(meaning, passing, replicated=read == REPLICA)
             spent = time.perf_counter() - begin
         seconds.append(spent)
-        there = np.flatnonzero(one.mask & (similar >= meaning.least))
-        too_few += len(near.ids) < min(limit, len(there)) - _at_the_edge(similar[there], meaning.least)
+        there = np.flatnonzero(one.mask & (similar >= meaning.min_similarity))
+        too_few += len(near.ids) < min(limit, len(there)) - _at_the_edge(similar[there], meaning.min_similarity)
         best = there[np.argsort(-similar[there], kind="stable")][:_TOP]
         if len(best):
             # A tie is as good as what it ties with.

@@ -53,7 +53,7 @@ def count_facets(engine: Engine, query: SearchQuery, planned: ResolvedQuery, fac
     requests = [_request(spec, plan, tree, kept, facet_limit) for spec in FACETS]
     try:
         counts = _counts(engine, planned, requests)
-        histogram = replace(_histogram(engine, query, planned, counts), at_least=counts.days_capped)
+        histogram = replace(_histogram(engine, query, planned, counts), at_least=counts.days_truncated)
     except EngineTimeoutError:
         return _unavailable(engine, plan, "Counting took too long.")
     except (OperationalError, InterfaceError):
@@ -75,7 +75,7 @@ def count_facets(engine: Engine, query: SearchQuery, planned: ResolvedQuery, fac
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, planned, zeros), planned, hides)
         facet = build_facet(spec, values, counted.distinct, summary, planned)
-        facets.append(replace(facet, at_least=counted.capped))
+        facets.append(replace(facet, at_least=counted.truncated))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
     return Counted(summary, tuple(facets), histogram, buckets, ranges)
 

@@ -163,9 +163,9 @@ def _meaning(query: SearchQuery, planned: ResolvedQuery) -> VectorQuery | None:
     return VectorQuery(
         model_id=found.model_id,
         vector=found.vector.tobytes(),
-        least=least,
+        min_similarity=least,
         limit=settings.SEARCH_SEMANTIC_LIMIT,
-        alone=query.mode == Mode.SEMANTIC,
+        semantic_only=query.mode == Mode.SEMANTIC,
     )
 
 
@@ -252,7 +252,7 @@ def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, i
     asked = sorted(set(ids))
     if project_ids is None:
         return set(asked)
-    return {int(pk) for pk in engine.present(EngineQuery(project_ids=project_ids), key, asked)}
+    return {int(pk) for pk in engine.values_present(EngineQuery(project_ids=project_ids), key, asked)}
 
 
 def explain_unknown(planned: ResolvedQuery, engine: Engine, suspects: Iterable[tuple[str, str]]) -> list[SearchWarning]:

@@ -87,7 +87,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
     return SearchResult(
         query=query,
         total=total,
-        at_least=summary.capped,
+        at_least=summary.truncated,
         hits=hits,
         matched_by=matched_by,
         hidden=hidden,
@@ -99,7 +99,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         warnings=tuple(warnings),
         without=without,
         labels=planned.labels,
-        min_similarity=planned.plan.meaning.least if planned.plan.meaning else None,
+        min_similarity=planned.plan.meaning.min_similarity if planned.plan.meaning else None,
         engine=engine.name,
         timings=watch.timings,
     )
@@ -127,7 +127,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
         except EngineTimeoutError:
             facet = Facet(key, unavailable="Counting took too long.")
             return FacetPage(
-                facet, listing, summary.total, summary.capped, tuple(warnings), planned.labels, watch.timings
+                facet, listing, summary.total, summary.truncated, tuple(warnings), planned.labels, watch.timings
             )
         listed = list(counts.values)
         if listing.search or listing.sort == "name":
@@ -149,8 +149,8 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
             values = counted_rows(spec, shown, planned, hides)
         if spec.kind == Kind.TREE:
             values = tuple(mark_parents(engine, planned, values))
-        facet = replace(build_facet(spec, values, len(listed), summary, planned), at_least=counts.capped)
-    return FacetPage(facet, listing, summary.total, summary.capped, tuple(warnings), planned.labels, watch.timings)
+        facet = replace(build_facet(spec, values, len(listed), summary, planned), at_least=counts.truncated)
+    return FacetPage(facet, listing, summary.total, summary.truncated, tuple(warnings), planned.labels, watch.timings)
 
 
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
@@ -208,8 +208,8 @@ def describe_match_set(engine: Engine, planned: ResolvedQuery, total: int) -> st
     words, meaning = plan.texts[0].words, plan.meaning
     if words.is_empty and meaning is None:
         return "no word to look for"
-    if meaning is not None and (meaning.alone or words.is_empty):
-        return f"{total:,} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
+    if meaning is not None and (meaning.semantic_only or words.is_empty):
+        return f"{total:,} by meaning ≥ {meaning.min_similarity:.2f}" + _ceiling(engine, plan)
     by_words = total if meaning is None else engine.summary(replace(plan, meaning=None), no_values=False).total
     text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
     if by_words == 0 and meaning is not None:
@@ -218,13 +218,13 @@ def describe_match_set(engine: Engine, planned: ResolvedQuery, total: int) -> st
         text += f"; not counted: {', '.join(words.ignored)}"
     if meaning is not None:
         more = " more" if by_words else ""
-        text += f"; {total - by_words:,}{more} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
+        text += f"; {total - by_words:,}{more} by meaning ≥ {meaning.min_similarity:.2f}" + _ceiling(engine, plan)
     elif planned.without_meaning:
         text += f"; by words alone: {planned.without_meaning}"
     return text
 
 
 def _ceiling(engine: Engine, plan: EngineQuery) -> str:
-    if plan.meaning is None or not engine.near(plan).capped:
+    if plan.meaning is None or not engine.knn(plan).truncated:
         return ""
     return f"; only the nearest {plan.meaning.limit:,} are looked at, so there may be more"

@@ -26,10 +26,10 @@ def count_alternatives(
     totals = engine.totals([*plans, *(changed for *_, changed in removals)])
     hidden = 0 if asks_state else totals.pop(0)
     without = tuple(
-        WithoutFilter(key, value, label, count, changed, engine.near(wider).capped)
+        WithoutFilter(key, value, label, count, changed, engine.knn(wider).truncated)
         for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
     )
-    return hidden, bool(hidden) and engine.near(plans[0]).capped, without
+    return hidden, bool(hidden) and engine.knn(plans[0]).truncated, without
 
 
 def _removals(query: SearchQuery, planned: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:

@@ -17,7 +17,7 @@ def _nothing_kept():
     names.forget()
     vocabulary_cache.forget()
     category_counts.forget()
-    postgres_columns.forget()
+    postgres_columns.clear_cache()
     cache.forget()
     query.forget()
     buckets.forget()

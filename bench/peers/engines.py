@@ -169,12 +169,12 @@ def forget_index() -> None:
     """Let go of the index that this process reads, so that the next one is not taken for it."""
     try:
         store: Any = importlib.import_module("search.engines.index.store")
-        words: Any = importlib.import_module("search.engines.index.match")
+        match: Any = importlib.import_module("search.engines.index.match")
     except ImportError:
         return
-    store.forget_view()
+    store.close_view()
     # What is kept of words goes by the name of the generation, which is the same in the next index.
-    words.word_sets.forget()
+    match.postings_cache.clear()
 
 
 def _as_answer(result: SearchResult) -> Answer:

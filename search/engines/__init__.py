@@ -10,12 +10,12 @@ from django.conf import settings
 from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
 from search.engines.index.engine import IndexEngine
-from search.engines.index.freshness import wait_until_taken_in
+from search.engines.index.freshness import wait_until_applied
 from search.engines.postgres import PostgresEngine
 
 # In seconds. What was stored so short a time ago is waited for; longer than that, the index is behind.
-_WAITED_FOR = 1.0
-_MOST_BEHIND = 10.0
+_MAX_WAIT = 1.0
+_MAX_LAG = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -38,15 +38,15 @@ def select_engine(viewer: Viewer, *, wait_for_index: bool = True) -> Engine:
     """
     try:
         engine = engine_named(settings.SEARCH_ENGINE)
-        if wait_for_index and 0 < engine.seconds_behind < _WAITED_FOR:
+        if wait_for_index and 0 < engine.seconds_behind < _MAX_WAIT:
             begin = time.perf_counter()
-            wait_until_taken_in(_WAITED_FOR - engine.seconds_behind)
+            wait_until_applied(_MAX_WAIT - engine.seconds_behind)
             engine = engine_named(settings.SEARCH_ENGINE)
             engine.waited_ms = (time.perf_counter() - begin) * 1000
     except EngineUnavailableError as error:
         logger.debug("%s", error)
         return PostgresEngine()
-    if viewer.project_ids is not None and engine.seconds_behind > _MOST_BEHIND:
+    if viewer.project_ids is not None and engine.seconds_behind > _MAX_LAG:
         return PostgresEngine()
     return engine
 

@@ -69,25 +69,25 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """What is near to a vector: the `limit` nearest memories of those that pass the filters, none below `least`.
+    """What is near to a vector: the `limit` nearest memories of those that pass the filters, none below `min_similarity`.
 
-    `vector` is float32 as bytes, of the length that the model of `model_id` has. With `alone`, words do not match.
+    `vector` is float32 as bytes, of the length that the model of `model_id` has. With `semantic_only`, words do not match.
     """
 
     model_id: int
     vector: bytes
-    least: float
+    min_similarity: float
     limit: int
-    alone: bool = False
+    semantic_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Memories by meaning, the nearest first. `capped` where there may be more than were looked for."""
+    """Memories by meaning, the nearest first. `truncated` where there may be more than were looked for."""
 
     ids: Ids
     similarities: Similarities
-    capped: bool = False
+    truncated: bool = False
 
 
 NO_NEIGHBOURS = Neighbours(np.empty(0, np.int64), np.empty(0, np.float32))
@@ -152,21 +152,21 @@ class ValueCount:
 class FacetCounts:
     """A facet's values, the largest first, and how many distinct ones there are with a count.
 
-    `capped` where the set reached the limit of its meaning: then there may be more of each.
+    `truncated` where the set reached the limit of its meaning: then there may be more of each.
     """
 
     values: tuple[ValueCount, ...] = ()
     distinct: int = 0
-    capped: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The total, and per facet how many have no value in it. `capped` as in FacetCounts."""
+    """The total, and per facet how many have no value in it. `truncated` as in FacetCounts."""
 
     total: int
     no_value: dict[str, int] = field(default_factory=dict)
-    capped: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,8 @@ class Counts:
     days: DayCounts
     buckets: tuple[int, ...]
     buckets_without_dates: tuple[int, ...]
-    # Whether the days, which are counted without the dates, are capped; see FacetCounts.
-    days_capped: bool = False
+    # Whether the days, which are counted without the dates, are truncated; see FacetCounts.
+    days_truncated: bool = False
 
 
 class Engine(Protocol):
@@ -204,10 +204,10 @@ class Engine(Protocol):
     def filing(self) -> "ColumnSnapshot":
         """How all memories are filed, for numbers that are not those of a query."""
 
-    def near(self, plan: EngineQuery) -> Neighbours:
+    def knn(self, plan: EngineQuery) -> Neighbours:
         """What of the plan's match set is there by meaning, the nearest first."""
 
-    def among(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
+    def filter_ids(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
         """Those of some memories that the match set of the plan has."""
 
     def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
@@ -222,7 +222,7 @@ class Engine(Protocol):
     def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
         """The totals of several plans at once."""
 
-    def present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
+    def values_present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
         """Those of a facet's values that some memory of the plan has."""
 
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:

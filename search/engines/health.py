@@ -47,5 +47,5 @@ def index_health(viewer: Viewer | None) -> IndexHealth:
 
 def _left_out() -> tuple[int, ...] | None:
     with suppress(NoIndexError, DamagedError):
-        return store.read_view().manifest.unfit or None
+        return store.read_view().manifest.unindexable or None
     return None

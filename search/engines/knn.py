@@ -48,10 +48,10 @@ _KEPT_READINGS = 64
 _KEPT_MEMORIES = 500_000
 
 
-class Passing(Protocol):
+class Candidates(Protocol):
     """The memories that pass everything but the meaning, as an engine knows them."""
 
-    def among(self, ids: Ids) -> npt.NDArray[np.bool_]:
+    def contains(self, ids: Ids) -> npt.NDArray[np.bool_]:
         """Which of the memories pass."""
 
     def count(self, most: int | None = None) -> int | None:
@@ -69,7 +69,7 @@ class _Reading:
     similarities: Similarities
     complete: bool
     # Whether it went down to the least similarity: there is no use in reading further.
-    reached_least: bool = False
+    reached_min_similarity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +85,19 @@ class _Vectors:
     changed: Ids | None = None
     """The memories, in the order of their ids, that the replica has not taken in yet."""
 
-    def every(self, meaning: VectorQuery) -> tuple[Ids, Similarities]:
+    def scan(self, meaning: VectorQuery) -> tuple[Ids, Similarities]:
         if self.replica is None:
-            return pgvector.every(meaning)
-        return self._with_changed(meaning, *self.replica.every(_vector(meaning), meaning.least), self.changed)
+            return pgvector.scan(meaning)
+        return self._with_changed(meaning, *self.replica.scan(_vector(meaning), meaning.min_similarity), self.changed)
 
-    def some(self, meaning: VectorQuery, ids: Ids) -> tuple[Ids, Similarities]:
+    def by_ids(self, meaning: VectorQuery, ids: Ids) -> tuple[Ids, Similarities]:
         if self.replica is None:
-            return pgvector.some(meaning, ids.tolist())
+            return pgvector.by_ids(meaning, ids.tolist())
         wanted = np.sort(ids)
         changed = None if self.changed is None else np.intersect1d(self.changed, wanted)
-        return self._with_changed(meaning, *self.replica.some(_vector(meaning), meaning.least, wanted), changed)
+        return self._with_changed(
+            meaning, *self.replica.by_ids(_vector(meaning), meaning.min_similarity, wanted), changed
+        )
 
     def _with_changed(
         self, meaning: VectorQuery, ids: Ids, similarities: Similarities, changed: Ids | None
@@ -103,7 +105,7 @@ class _Vectors:
         if changed is None or not len(changed):
             return ids, similarities
         kept = ~np.isin(ids, changed)
-        newer, similar = pgvector.some(meaning, changed.tolist())
+        newer, similar = pgvector.by_ids(meaning, changed.tolist())
         return np.concatenate([ids[kept], newer]), np.concatenate([similarities[kept], similar])
 
 
@@ -117,7 +119,7 @@ _sample: tuple[tuple[int, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0),
 _lock = Lock()
 
 
-def nearest_passing(meaning: VectorQuery, passing: Passing, *, replicated: bool = False) -> Neighbours:
+def nearest_candidates(meaning: VectorQuery, passing: Candidates, *, replicated: bool = False) -> Neighbours:
     """The memories of a set by meaning: those that pass, down to the least similarity, and no more than the limit.
 
     With `replicated` they are read from the replica, if there is one. The same question over the same vectors is always
@@ -147,10 +149,10 @@ def nearest_passing(meaning: VectorQuery, passing: Passing, *, replicated: bool 
         reading = _read_first(meaning, chunks, vectors)
         near = _among(meaning, reading, passing)
         # The index may miss some: that there are no more is not to be learnt from it.
-        if near.capped:
+        if near.truncated:
             return near
         count = passing.count() or 0 if count is None else count
-        if reading.reached_least:
+        if reading.reached_min_similarity:
             break
         # As if what passes lay among the nearest as it lies among all, and a little as it does among those read.
         share = (len(near.ids) + _TRUSTED * count / max(size, count, 1)) / (len(reading.ids) + _TRUSTED)
@@ -165,11 +167,11 @@ def similarities_of(meaning: VectorQuery, ids: Sequence[int], *, replicated: boo
     """How near each of some memories is, whatever the least similarity; those that have no vector yet are left out."""
     if not ids:
         return {}
-    asked = replace(meaning, least=-1.0)
+    asked = replace(meaning, min_similarity=-1.0)
     if replicated:
-        found, similarities = _vectors(meaning, replicated).some(asked, np.array(ids, np.int64))
+        found, similarities = _vectors(meaning, replicated).by_ids(asked, np.array(ids, np.int64))
     else:
-        found, similarities = pgvector.some(asked, ids)
+        found, similarities = pgvector.by_ids(asked, ids)
     return dict(zip(found.tolist(), similarities.tolist(), strict=True))
 
 
@@ -177,11 +179,11 @@ def _depth(limit: int, share: float) -> int:
     """How many chunks to read for so many memories of which a share passes: few may lie worse than the average."""
     needed = math.ceil(_CHUNKS_PER_MEMORY * limit * (1 + 2 / math.sqrt(limit)) / max(share, 1e-9))
     # The index looks at more than that anyway.
-    return max(needed, pgvector.LEAST_AT_ONCE // pgvector.AT_ONCE)
+    return max(needed, pgvector.MIN_EF_SEARCH // pgvector.EF_PER_CHUNK)
 
 
 def _index_cost(chunks: int) -> float:
-    return max(chunks, pgvector.at_once(chunks)) * _NEXT_COST
+    return max(chunks, pgvector.ef_search(chunks)) * _NEXT_COST
 
 
 def _share_of_all(meaning: VectorQuery, vectors: _Vectors) -> float:
@@ -195,7 +197,7 @@ def _share_of_all(meaning: VectorQuery, vectors: _Vectors) -> float:
         some = np.frombuffer(packed, ">f2").astype(np.float32).reshape(-1, len(vector))
         some /= np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-6)
         _sample = (key, some)
-    near = some @ vector >= meaning.least * np.linalg.norm(vector)
+    near = some @ vector >= meaning.min_similarity * np.linalg.norm(vector)
     return float(np.count_nonzero(near) / max(len(some), 1))
 
 
@@ -203,28 +205,28 @@ def _vector(meaning: VectorQuery) -> npt.NDArray[np.float32]:
     return np.frombuffer(meaning.vector, np.float32)
 
 
-def forget_readings() -> None:
+def clear_readings() -> None:
     """Drop what was read for questions that may come again."""
     with _lock:
         _readings.clear()
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Drop all that is kept. For tests, whose transactions take the revision back."""
     global _sample
-    forget_readings()
+    clear_readings()
     _sample = ((), np.empty((0, 0), np.float32))
 
 
-def _read_passing(meaning: VectorQuery, vectors: _Vectors, passing: Passing) -> Neighbours:
+def _read_passing(meaning: VectorQuery, vectors: _Vectors, passing: Candidates) -> Neighbours:
     if (every := _known(_key(meaning, vectors, 0))) is not None:
         return _among(meaning, every, passing)
-    return _nearest_of(meaning, *vectors.some(meaning, passing.ids()))
+    return _nearest_of(meaning, *vectors.by_ids(meaning, passing.ids()))
 
 
-def _among(meaning: VectorQuery, reading: _Reading, passing: Passing) -> Neighbours:
+def _among(meaning: VectorQuery, reading: _Reading, passing: Candidates) -> Neighbours:
     """What of a reading passes. Of one that is not complete, only a full set says anything."""
-    passes = passing.among(reading.ids)
+    passes = passing.contains(reading.ids)
     ids, similarities = reading.ids[passes], reading.similarities[passes]
     return _nearest_of(meaning, ids, similarities, complete=reading.complete)
 
@@ -232,23 +234,23 @@ def _among(meaning: VectorQuery, reading: _Reading, passing: Passing) -> Neighbo
 def _nearest_of(meaning: VectorQuery, ids: Ids, similarities: Similarities, *, complete: bool = True) -> Neighbours:
     """The first of them, the nearest first and of equal ones the newest."""
     found = len(ids)
-    capped = found > meaning.limit or (found == meaning.limit and not complete)
+    truncated = found > meaning.limit or (found == meaning.limit and not complete)
     if found > meaning.limit > 0:
-        least = np.partition(similarities, found - meaning.limit)[found - meaning.limit]
-        kept = similarities >= least
+        lowest = np.partition(similarities, found - meaning.limit)[found - meaning.limit]
+        kept = similarities >= lowest
         ids, similarities = ids[kept], similarities[kept]
     order = np.lexsort((-ids, -similarities))[: meaning.limit]
-    return Neighbours(ids[order], similarities[order], capped)
+    return Neighbours(ids[order], similarities[order], truncated)
 
 
 def _read_every(meaning: VectorQuery, vectors: _Vectors) -> _Reading:
-    return _kept(_key(meaning, vectors, 0), lambda: _Reading(*vectors.every(meaning), complete=True))
+    return _kept(_key(meaning, vectors, 0), lambda: _Reading(*vectors.scan(meaning), complete=True))
 
 
 def _read_first(meaning: VectorQuery, chunks: int, vectors: _Vectors) -> _Reading:
     def read() -> _Reading:
-        ids, similarities, reached_least = pgvector.first(meaning, chunks)
-        return _Reading(ids, similarities, complete=False, reached_least=reached_least)
+        ids, similarities, reached_min_similarity = pgvector.hnsw_nearest(meaning, chunks)
+        return _Reading(ids, similarities, complete=False, reached_min_similarity=reached_min_similarity)
 
     return _kept(_key(meaning, vectors, chunks), read)
 
@@ -285,11 +287,11 @@ def _keep(key: _Key, found: _Reading) -> None:
 
 
 def _key(meaning: VectorQuery, vectors: _Vectors, chunks: int) -> _Key:
-    return (meaning.model_id, meaning.vector, meaning.least, vectors.revision, chunks)
+    return (meaning.model_id, meaning.vector, meaning.min_similarity, vectors.revision, chunks)
 
 
 def _vectors(meaning: VectorQuery, replicated: bool) -> _Vectors:
-    found, now = replica.standing(meaning.model_id) if replicated else (None, change_log.standing())
+    found, now = replica.serving_replica(meaning.model_id) if replicated else (None, change_log.change_state())
     if found is None or found.manifest.dimensions != len(_vector(meaning)):
         return _Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)
     changed = now.changed() if now.changes else None

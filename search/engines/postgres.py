@@ -36,8 +36,8 @@ from search.engines.base import (
     VectorQuery,
 )
 from search.engines.column_snapshot import ColumnSnapshot
-from search.engines.knn import nearest_passing, similarities_of
-from search.engines.postgres_columns import packed_filing
+from search.engines.knn import nearest_candidates, similarities_of
+from search.engines.postgres_columns import postgres_snapshot
 from search.engines.sql import Sql, no_value_sql
 from search.facets import FACET, FACETS, FacetSpec, Kind
 from search.histogram import NO_DAYS, DayCounts, HourCount
@@ -97,8 +97,8 @@ _BUCKETS_KEY = -2
 _SUMMARY_KEY = -100
 
 
-class _PassingRows:
-    """The memories that pass everything but the meaning; see `search.engines.nearest.Passing`."""
+class _RowCandidates:
+    """The memories that pass everything but the meaning; see `search.engines.nearest.Candidates`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class _PassingRows:
         conditions = self._sql.filters(plan, without_includes=without_includes, without_dates=without_dates)
         self._where = " AND ".join([*conditions, *self._sql.always(plan)]) or "true"
 
-    def among(self, ids: Ids) -> npt.NDArray[np.bool_]:
+    def contains(self, ids: Ids) -> npt.NDArray[np.bool_]:
         bound = self._sql.bind(ids.tolist())
         statement = f"SELECT m.id FROM memories_memory m WHERE m.id = ANY({bound}::bigint[]) AND {self._where}"
         return np.isin(ids, self._ids_of(statement))
@@ -161,21 +161,21 @@ class PostgresEngine:
         return str(Corpus.objects.values_list("revision", flat=True).get(pk=1))
 
     def __init__(self) -> None:
-        self._known_near: dict[tuple[EngineQuery, str, bool], Neighbours] = {}
+        self._neighbours: dict[tuple[EngineQuery, str, bool], Neighbours] = {}
 
     def warm_up(self) -> None:
         """Postgres keeps by itself what it has read."""
 
     def filing(self) -> ColumnSnapshot:
-        return packed_filing()
+        return postgres_snapshot()
 
-    def near(self, plan: EngineQuery) -> Neighbours:
-        return self._near_of(plan, "", False)
+    def knn(self, plan: EngineQuery) -> Neighbours:
+        return self._knn(plan, "", False)
 
     def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
         return similarities_of(meaning, ids)
 
-    def among(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
+    def filter_ids(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
         sql = self._sql()
         where = sql.where(plan)
         statement = f"SELECT m.id FROM memories_memory m WHERE m.id = ANY({sql.bind(list(ids))}::bigint[]) AND {where}"
@@ -191,7 +191,7 @@ class PostgresEngine:
     def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
         sql = self._sql()
         rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, no_values, "memories_memory")), sql)
-        return replace(_read_summary(rows, plan, no_values), capped=self.near(plan).capped)
+        return replace(_read_summary(rows, plan, no_values), truncated=self.knn(plan).truncated)
 
     def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
         if not plans:
@@ -203,7 +203,7 @@ class PostgresEngine:
         rows: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
         return [rows[k] for k in range(len(plans))]
 
-    def present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
+    def values_present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
         totals = self.totals([plan.with_filter(Filter(key, include=((value,),))) for value in values])
         return {value for value, total in zip(values, totals, strict=True) if total}
 
@@ -338,50 +338,50 @@ class PostgresEngine:
         return Counts(summary, facets, DayCounts.of(days), tuple(buckets[:5]), tuple(buckets[5:]))
 
     def _sql(self) -> Sql:
-        return Sql(self._near)
+        return Sql(self._knn_ids)
 
     @staticmethod
     def _match_set(sql: Sql, plan: EngineQuery) -> str:
         """What is gathered, and what of it is shown."""
         states = plan.filter("state")
         shown = [sql.included(states, plan)] if states and states.includes else []
-        if plan.meaning is not None and sql.near is not None:
+        if plan.meaning is not None and sql.knn is not None:
             # In other states others may be the nearest: what matches with the states has to be looked for again.
-            shown.append(sql.matching(plan, sql.near(plan, "", False)))
+            shown.append(sql.matching(plan, sql.knn(plan, "", False)))
         where = sql.where(plan, without_includes="state")
         return _MATCH_SET.format(where=where, shown=" AND ".join(shown) or "true")
 
-    def _near(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Ids:
+    def _knn_ids(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Ids:
         """The memories that a set has by meaning.
 
         With fewer filters others are the nearest; those of the whole plan match there too.
         """
-        near, whole = self._near_of(plan, without_includes, without_dates), self.near(plan)
-        return np.union1d(near.ids, whole.ids) if near.capped else near.ids
+        near, whole = self._knn(plan, without_includes, without_dates), self.knn(plan)
+        return np.union1d(near.ids, whole.ids) if near.truncated else near.ids
 
-    def _near_of(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Neighbours:
+    def _knn(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Neighbours:
         if plan.meaning is None:
             return NO_NEIGHBOURS
         chosen = plan.filter(without_includes)
         if chosen is None or not chosen.includes or chosen.narrows_own_counts:
             without_includes = ""
         key = (plan, without_includes, without_dates and (plan.start is not None or plan.end is not None))
-        if key not in self._known_near:
-            self._known_near[key] = nearest_passing(plan.meaning, _PassingRows(self._rows, *key))
-        return self._known_near[key]
+        if key not in self._neighbours:
+            self._neighbours[key] = nearest_candidates(plan.meaning, _RowCandidates(self._rows, *key))
+        return self._neighbours[key]
 
     def _told(self, counts: Counts, plan: EngineQuery) -> Counts:
-        """Counts, with what of them is capped."""
+        """Counts, with what of them is truncated."""
         if plan.meaning is None:
             return counts
         return replace(
             counts,
-            summary=replace(counts.summary, capped=self.near(plan).capped),
+            summary=replace(counts.summary, truncated=self.knn(plan).truncated),
             facets={
-                key: replace(counted, capped=self._near_of(plan, key, False).capped)
+                key: replace(counted, truncated=self._knn(plan, key, False).truncated)
                 for key, counted in counts.facets.items()
             },
-            days_capped=self._near_of(plan, "", True).capped,
+            days_truncated=self._knn(plan, "", True).truncated,
         )
 
     @staticmethod

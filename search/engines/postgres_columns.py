@@ -12,7 +12,7 @@ from django.db import connection
 
 from search.engines.array_files import Array
 from search.engines.column_snapshot import ColumnSnapshot
-from search.engines.index.segments import Dictionary, Part, multiple_column
+from search.engines.index.segments import Dictionary, Segment, multiple_column
 from search.facets import STATES
 
 _MULTIPLE = {"category": "category_path_ids", "category_own": "category_ids", "concept": "concept_ids"}
@@ -33,12 +33,12 @@ _STATEMENT = (
 )
 
 _lock = Lock()
-_lineages = itertools.count(1)
+_series_numbers = itertools.count(1)
 # The database and its revision, and how its memories are filed.
 _current: tuple[tuple[object, ...], ColumnSnapshot | None] = ((), None)
 
 
-def packed_filing() -> ColumnSnapshot:
+def postgres_snapshot() -> ColumnSnapshot:
     """How memories are filed in the snapshot that the database is read by: what is kept, where it is of its revision.
 
     A transaction that has written something itself may see what is nobody else's yet: it reads for itself.
@@ -59,7 +59,7 @@ def packed_filing() -> ColumnSnapshot:
     return filing
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Drop what is kept. For tests, whose transactions take the revision back."""
     global _current
     with _lock:
@@ -81,10 +81,10 @@ def _read() -> ColumnSnapshot:
     }
     for name, lengths, values in zip(_MULTIPLE, multiple[::2], multiple[1::2], strict=True):
         arrays |= _column(name, _numbers(lengths, ">i4"), values, dictionary)
-    part = Part(0, arrays)
-    # No two passes have anything to do with each other: slots and codes are drawn anew.
-    lineage = f"pass {next(_lineages)}"
-    return ColumnSnapshot(lineage, 0, (part,), np.ones(part.size, np.bool_), dictionary, dictionary.sizes())
+    segment = Segment(0, arrays)
+    # No two passes have anything to do with each other: docs and codes are drawn anew.
+    series = f"pass {next(_series_numbers)}"
+    return ColumnSnapshot(series, 0, (segment,), np.ones(segment.size, np.bool_), dictionary, dictionary.sizes())
 
 
 def _column(name: str, lengths: Array, values: str | None, dictionary: Dictionary) -> dict[str, Array]:

@@ -29,9 +29,9 @@ _NO_VALUE = {
 class Sql:
     """Conditions with named parameters, gathered while a statement is composed."""
 
-    def __init__(self, near: Callable[[EngineQuery, str, bool], Ids] | None = None) -> None:
+    def __init__(self, knn: Callable[[EngineQuery, str, bool], Ids] | None = None) -> None:
         self.parameters: dict[str, Any] = {}
-        self.near = near
+        self.knn = knn
 
     def bind(self, value: Any) -> str:
         name = f"p{len(self.parameters)}"
@@ -41,8 +41,8 @@ class Sql:
     def where(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> str:
         """The whole filter of a plan, but for what one facet includes, or but for the dates."""
         conditions = self.filters(plan, without_includes=without_includes, without_dates=without_dates)
-        if plan.meaning is not None and self.near is not None:
-            near = self.near(plan, without_includes, without_dates)
+        if plan.meaning is not None and self.knn is not None:
+            near = self.knn(plan, without_includes, without_dates)
             conditions.append(self.matching(plan, near))
         elif plan.has_text:
             conditions.append(self._texts(plan))
@@ -51,7 +51,7 @@ class Sql:
     def matching(self, plan: EngineQuery, near: Ids) -> str:
         """By words or by meaning, where what is near is known."""
         by_meaning = f"m.id = ANY({self.bind(near.tolist())}::bigint[])"
-        return by_meaning if plan.meaning and plan.meaning.alone else f"({self._texts(plan)} OR {by_meaning})"
+        return by_meaning if plan.meaning and plan.meaning.semantic_only else f"({self._texts(plan)} OR {by_meaning})"
 
     def filters(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
         """All that a plan asks for but words and meaning."""

@@ -28,7 +28,7 @@ def mill(db, tmp_path, monkeypatch):
     query.answer_with(MODEL)
     bring_in_mill(tmp_path)
     embed_all()
-    knn.forget()
+    knn.clear_cache()
     yield dict(Memory.objects.values_list("external_id", "pk"))
     query.forget()
 

@@ -20,7 +20,7 @@ new PerformanceObserver((list) => { for (const entry of list.getEntries()) windo
 def kettle(site):
     """A memory that has some like it."""
     embed_everything()
-    knn.forget()
+    knn.clear_cache()
     return Memory.objects.get(external_id="t1").pk
 
 

@@ -149,17 +149,17 @@ def parametrized(damages):
 def test_damage_is_answered_around_reported_and_made_good(indexed, browser, caller, damage):
     expected, _, _ = answers()
     damage()
-    store.forget_view()
+    store.close_view()
     numbers, engines, _ = answers()
     assert numbers == expected
     assert "postgres" in engines
-    assert store.damage_reported()
+    assert store.rebuild_reason()
     page = browser.get("/explore/?q=tea")
     assert (page.status_code, "6 memories" in page.text) == (200, True)
     assert caller.get("/api/search?q=tea&include_facets=1").json()["total"] == 6
 
     follower.catch_up()
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
     assert compare().agrees
     assert_tantivy_answers()
 
@@ -167,7 +167,7 @@ def test_damage_is_answered_around_reported_and_made_good(indexed, browser, call
 @parametrized(DAMAGE)
 def test_damage_that_shows_at_once_is_told(indexed, damage):
     damage()
-    store.forget_view()
+    store.close_view()
     _, engines, notices = answers()
     assert engines == {"postgres"}
     assert notices == [[NOT_READY]] * len(QUESTIONS)
@@ -179,7 +179,7 @@ def test_damage_under_a_reader_is_found_when_there_is_something_newer(indexed):
     follower.catch_up()
     (generation() / "words" / "meta.json").write_text("{")
     assert ask(type="changed").total == 1
-    assert store.damage_reported()
+    assert store.rebuild_reason()
     follower.catch_up()
     result = ask(type="changed")
     assert (result.total, result.engine) == (1, "tantivy")
@@ -190,7 +190,7 @@ def test_no_index_is_answered_around_and_nothing_is_wrong(memories):
     assert [total for total, _, _ in numbers] == [total for _, total in QUESTIONS]
     assert engines == {"postgres"}
     assert notices == [[NOT_READY]] * len(QUESTIONS)
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
     follower.catch_up()
     assert_tantivy_answers()
 
@@ -199,9 +199,9 @@ def test_index_of_another_version_is_answered_around_and_made_anew(indexed):
     """Nothing is reported: to a writer of that version, which may still run, it is in order."""
     expected, _, _ = answers()
     other_schema()
-    store.forget_view()
+    store.close_view()
     assert answers() == (expected, {"postgres"}, [[NOT_READY]] * len(QUESTIONS))
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
     follower.catch_up()
     assert_tantivy_answers()
 
@@ -217,10 +217,10 @@ def test_reader_overtaken_by_a_new_generation_starts_over(indexed, monkeypatch):
         return opened(path, known)
 
     monkeypatch.setattr(store, "_open_view", overtaken)
-    store.forget_view()
+    store.close_view()
     assert ask().engine == "tantivy"
     assert rounds[0] != generation()
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
 
 
 # --- what is said -------------------------------------------------------------------------------------------------

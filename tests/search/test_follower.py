@@ -16,14 +16,14 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from memories.models import Memory
-from search.engines import array_files, engine_named
+from search.engines import crash_points, engine_named
 from search.engines.array_files import arrays_verify
 from search.engines.index import check, follower, outbox, store, transactions
 from search.engines.index import writer as writing
 from search.engines.index.bitmaps import bitmap_of
 from search.engines.index.check import compare
 from search.engines.index.engine import IndexEngine
-from search.engines.index.segments import Dictionary, Part, PartBuilder, Row, merged
+from search.engines.index.segments import Dictionary, IndexRow, Segment, SegmentBuilder, merge_segments
 from search.query import SearchQuery
 from search.run import run
 from tests.search.indexed import assert_true_to_the_database, change_much, load
@@ -31,7 +31,7 @@ from tests.search.indexed import assert_true_to_the_database, change_much, load
 STEPS = [
     "documents added",
     "words committed",
-    "part written",
+    "segment written",
     "manifest written",
     "outbox emptied",
 ]
@@ -48,7 +48,8 @@ KILLED = textwrap.dedent(
     tests.settings.DATABASES["default"]["NAME"] = name
     tests.settings.SEARCH_INDEX = index
     django.setup()
-    from search.engines.tantivy import indexer, steps
+    from search.engines import crash_points
+    from search.engines.index import follower
     left = int(n)
     def stop(at):
         global left
@@ -56,8 +57,8 @@ KILLED = textwrap.dedent(
             left -= 1
             if not left:
                 os.kill(os.getpid(), signal.SIGKILL)
-    steps.reached = stop
-    print(getattr(indexer, verb)())
+    crash_points.reached = stop
+    print(getattr(follower, verb)())
     """
 )
 
@@ -81,7 +82,7 @@ def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp
     assert run_until(step, tantivy)
     # Whoever reads meanwhile gets an answer, from wherever.
     assert run(SearchQuery(), command_viewer()).total
-    store.forget_view()
+    store.close_view()
     assert run(SearchQuery(), command_viewer()).total
     follower.catch_up()
     assert not outbox.backlog().changes
@@ -144,7 +145,7 @@ def test_a_full_disk_loses_nothing(tantivy, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Part, "write", full)
+        patched.setattr(Segment, "write", full)
         with pytest.raises(OSError, match="No space"):
             follower.catch_up()
         assert outbox.backlog().changes
@@ -164,18 +165,18 @@ def test_a_reader_never_sees_half_a_batch(tantivy, tmp_path, monkeypatch):
         seen.append((step, result.total, result.engine, {f.key: f.values for f in result.facets} if step else {}))
 
     change_much()
-    monkeypatch.setattr(array_files, "reached", look)
+    monkeypatch.setattr(crash_points, "reached", look)
     follower.catch_up()
     monkeypatch.undo()
     totals = {step: (total, engine) for step, total, engine, _ in seen}
     assert totals["words committed"] == (before.total, "tantivy")
-    assert totals["part written"] == (before.total, "tantivy")
+    assert totals["segment written"] == (before.total, "tantivy")
     assert totals["manifest written"] == (before.total - 1, "tantivy")
 
 
 def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
     load(tmp_path)
-    with store.writing(), pytest.raises(store.WriterElsewhereError):
+    with store.writer_lock(), pytest.raises(store.WriterElsewhereError):
         follower.catch_up()
 
 
@@ -240,14 +241,14 @@ def test_compare_names_what_differs(db, tantivy, tmp_path):
 
 
 def test_mostly_dead_slots_are_left_behind(db, tantivy, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "_LEAST_SLOTS", 10)
+    monkeypatch.setattr(writing, "_MIN_DOCS", 10)
     load(tmp_path)
     follower.catch_up()
     for round_ in range(3):
         Memory.objects.update(memory_type=f"type{round_}")
         follower.catch_up()
-    with store.writing() as root:
-        writer = follower.opened(root)
+    with store.writer_lock() as root:
+        writer = follower.open_writer(root)
         assert writer.is_wasteful
         writer.close()
 
@@ -256,7 +257,7 @@ def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
     dictionary = Dictionary()
     chance = random.Random(1)
     rows = [
-        Row(
+        IndexRow(
             id=n,
             scalars=(chance.choice([1, 2]), chance.choice(["note", "fix"]), chance.choice(["", "a"]), "", "active"),
             multiple=tuple(chance.sample([1, 2, 3, 70_000], chance.randrange(4)) for _ in range(6)),
@@ -267,18 +268,18 @@ def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
         )
         for n in range(50)
     ]
-    parts = []
+    segments = []
     for start in range(0, 50, 10):
-        builder = PartBuilder(start, dictionary)
+        builder = SegmentBuilder(start, dictionary)
         for row in rows[start : start + 10]:
             builder.add(row)
-        path = tmp_path / f"{start}.part"
-        builder.part().write(path)
+        path = tmp_path / f"{start}.segment"
+        builder.segment().write(path)
         arrays_verify(path)
-        parts.append(Part.read(path))
+        segments.append(Segment.read(path))
     live = np.ones(50, np.bool_)
     live[[3, 17, 44]] = False
-    whole = merged(parts, live)
+    whole = merge_segments(segments, live)
     for column, at in (("category", 0), ("author", 5)):
         for value in (1, 2, 3, 70_000):
             code = dictionary.codes[column].get(value, -1)

@@ -20,7 +20,7 @@ from memories.importers import batches, write
 from memories.models import Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.engines import array_files
+from search.engines import crash_points
 from search.engines.index import follower, import_sink, import_stage, outbox, store, words
 from search.engines.index.check import compare
 from search.query import SearchQuery
@@ -53,12 +53,13 @@ KILLED = textwrap.dedent(
     if __name__ == "__main__":
         django.setup()
         from django.core.management import call_command
-        from memories.importers import staging, write
-        from search.engines.tantivy import indexer, steps
-        staging.STAGE_FROM = 1
+        from memories.importers import write
+        from search.engines import crash_points
+        from search.engines.index import follower, import_sink
+        import_sink.STAGE_FROM = 1
         write.BLOCK = 5
-        steps.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
-        call_command("import_memories", path, verbosity=0) if path else indexer.catch_up()
+        crash_points.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
+        call_command("import_memories", path, verbosity=0) if path else follower.catch_up()
     """
 )
 
@@ -109,7 +110,7 @@ def forbid_reading(monkeypatch):
     def refuse(*_):
         raise AssertionError("the memories of the batch were read from the database")
 
-    monkeypatch.setattr(outbox, "memories_of", refuse)
+    monkeypatch.setattr(outbox, "batch_memories", refuse)
 
 
 def test_an_import_is_in_the_index_without_being_read_again(tantivy, tmp_path, monkeypatch):
@@ -175,7 +176,7 @@ def test_an_import_killed_at_a_step_leaves_everything_true(tantivy, tmp_path, st
 
 def assert_within(count):
     """The index has what it had."""
-    store.forget_view()
+    store.close_view()
     assert store.read_view().manifest.memories == count
 
 
@@ -207,7 +208,7 @@ def test_an_import_that_fails_leaves_no_stage(tantivy, tmp_path, monkeypatch):
 
 def test_a_dry_run_and_an_import_again_begin_no_stage(tantivy, tmp_path, monkeypatch):
     begun = []
-    monkeypatch.setattr(array_files, "reached", begun.append)
+    monkeypatch.setattr(crash_points, "reached", begun.append)
     bring_in(lines(tmp_path / "tea.jsonl"), dry_run=True)
     assert "stage begun" not in begun
     bring_in(tmp_path / "tea.jsonl")
@@ -240,16 +241,16 @@ def test_a_stage_that_is_of_no_use_any_more_is_left_for_the_database(tantivy, tm
     assert not OutboxEntry.objects.exists()
     bring_in(lines(tmp_path / "more.jsonl", [{**record, "project": "more"} for record in RECORDS[4:]]))
     (stage,) = tantivy.glob("import-*/base")
-    stage.write_text('{"generation": "g-000009-0", "slots": 0}')
+    stage.write_text('{"generation": "g-000009-0", "docs": 0}')
     assert follower.catch_up() >= MEMORIES
     assert compare().agrees
     follower.catch_up()
-    with store.writing() as root:
+    with store.writer_lock() as root:
         import_stage.remove_abandoned(root)
     assert not list(tantivy.glob("import-*"))
 
 
-@pytest.mark.parametrize("what", ["_linked", "_held"])
+@pytest.mark.parametrize("what", ["_link_generation", "_create_locked"])
 def test_a_full_disk_fails_no_import(tantivy, tmp_path, monkeypatch, what):
     monkeypatch.setattr(import_stage, what, lambda *_: False)
     bring_in(lines(tmp_path / "tea.jsonl"))
@@ -277,15 +278,15 @@ def test_an_unfit_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
         follower.catch_up()
     assert f"#{first} is left out of the search index" in caplog.text
     assert not outbox.backlog().changes
-    assert compare().unfit == [first]
-    assert store.read_manifest(store.current_generation()).unfit == (first,)
+    assert compare().unindexable == [first]
+    assert store.read_manifest(store.current_generation()).unindexable == (first,)
     follower.rebuild()
-    assert store.read_manifest(store.current_generation()).unfit == (first,)
+    assert store.read_manifest(store.current_generation()).unindexable == (first,)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE memories_memory SET created_at = now() WHERE id = %s", [first])
     follower.catch_up()
     assert compare().agrees
-    assert store.read_manifest(store.current_generation()).unfit == ()
+    assert store.read_manifest(store.current_generation()).unindexable == ()
 
 
 @pytest.mark.parametrize(
@@ -333,7 +334,7 @@ def test_phrases_find_what_hyphens_join_by_import_and_by_rebuild(tmp_path, text,
         cursor.execute("SELECT %s::tsvector::text", [made.vector])
         documents = [words.document(1, cursor.fetchone()[0]), words.placed_document(2, made.fields or [])]
     (pattern,) = parse_text(query).positive
-    assert words.slots_having(searcher_of(tmp_path / "words", documents), pattern, 0, 10).tolist() == [1, 2]
+    assert words.docs_having(searcher_of(tmp_path / "words", documents), pattern, 0, 10).tolist() == [1, 2]
 
 
 def searcher_of(path, documents):
@@ -349,12 +350,12 @@ def searcher_of(path, documents):
 def assert_found_where_they_are(path, documents, terms):
     """By every two terms in a row, in the title and anywhere."""
     searcher = searcher_of(path, documents)
-    slots = list(range(1, len(documents) + 1))
+    docs = list(range(1, len(documents) + 1))
     for field, weights in ((words.WORDS, "ABCD"), (words.TITLE, "A")):
         for first, second in itertools.pairwise(terms):
             starts = {at for at, weight in terms[first] if weight in weights}
             ends = {at for at, weight in terms[second] if weight in weights}
             for gap in (0, 1):
                 query = Query.phrase_query(words.schema(), field, [(0, first), (gap, second)])
-                expected = slots if any(start + gap in ends for start in starts) else []
-                assert words.slots_of(searcher, query, 0, 9).tolist() == expected, (field, first, second, gap)
+                expected = docs if any(start + gap in ends for start in starts) else []
+                assert words.docs_of(searcher, query, 0, 9).tolist() == expected, (field, first, second, gap)

@@ -48,7 +48,7 @@ def fails(**options):
 def test_it_tells_what_there_is(indexed):
     text = said()
     assert re.search(rf"^{MEMORIES} memories in .*/g-000001\S*$", text, re.MULTILINE)
-    assert re.search(rf"^{MEMORIES} slots in 1 parts, 0\.\d MB on disk$", text, re.MULTILINE)
+    assert re.search(rf"^{MEMORIES} docs in 1 segments, 0\.\d MB on disk$", text, re.MULTILINE)
     assert "No change waits." in text
     assert "made anew" not in text
     assert "not followed" not in text
@@ -57,8 +57,8 @@ def test_it_tells_what_there_is(indexed):
 def test_it_tells_what_waits_and_what_is_wrong(indexed):
     Memory.objects.filter(external_id__in=["t1", "t2"]).update(memory_type="changed")
     assert re.search(r"^2 changes wait, the oldest for 0\.\d s$", said(), re.MULTILINE)
-    store.report_damage("a part is cut off")
-    assert "It is to be made anew: a part is cut off" in said()
+    store.report_damage("a segment is cut off")
+    assert "It is to be made anew: a segment is cut off" in said()
     outbox.stop_following()
     assert "Changes are not followed: manage.py index --rebuild" in said()
 
@@ -114,13 +114,13 @@ def test_check_names_the_memories_that_differ(indexed):
 
 
 def test_check_names_the_file_that_is_damaged(indexed):
-    (part,) = store.current_generation().glob("*.part")
-    whole = bytearray(part.read_bytes())
+    (segment,) = store.current_generation().glob("*.segment")
+    whole = bytearray(segment.read_bytes())
     # The last column but for what fills it up: every head is whole, and the numbers are not.
     whole[-300:-200] = bytes(value ^ 0x55 for value in whole[-300:-200])
-    part.write_bytes(whole)
+    segment.write_bytes(whole)
     text, error = fails(check=True)
-    assert part.name in text
+    assert segment.name in text
     assert "is damaged" in text
     assert "differs" in error
 
@@ -164,7 +164,7 @@ def test_drop_removes_it_and_follows_no_more(indexed, index):
 
 @pytest.mark.parametrize("option", ["catch_up", "drop"])
 def test_one_that_another_process_keeps_is_left_to_it(indexed, option):
-    with store.writing():
+    with store.writer_lock():
         assert fails(**{option: True})[1] == (
             "Another process keeps the search index up to date: `manage.py up`, or `manage.py index --follow`. "
             "Stop it first."
@@ -194,7 +194,7 @@ def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch
     holds, ends = threading.Event(), threading.Event()
 
     def hold():
-        with store.writing():
+        with store.writer_lock():
             holds.set()
             ends.wait(20)
 
@@ -205,7 +205,7 @@ def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch
     assert said(rebuild=True) == f"{MEMORIES} memories are in a new search index.\n"
     thread.join(20)
     assert store.current_generation() != before
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
 
 
 # --- following ----------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embed
     copy = Memory.objects.get(external_id="t2")
     Memory.objects.filter(pk=copy.pk).update(title=twin.title, content=twin.content)
     embed_everything()
-    knn.forget()
+    knn.clear_cache()
     result = ask("q=green tea", everyone)
     alike = [hit for hit in result.hits if hit.why.similar_to]
     assert [(hit.id, hit.why.similar_to) for hit in alike] in ([(copy.pk, twin.pk)], [(twin.pk, copy.pk)])
@@ -143,7 +143,7 @@ def test_api_tells_why_and_what_is_alike(embedded, everyone):
     why = hit["why"]
     assert why["semantic_rank"] == 1
     assert "tea" in why["found"]["title"]
-    assert hit["score"] == pytest.approx(sum(why["parts"].values()))
+    assert hit["score"] == pytest.approx(sum(why["segments"].values()))
     assert {reason["label"] for reason in why["reasons"]} == {"Words", "Meaning", "Score"}
     assert caller.get("/api/search", {"tag": "tea"}).json()["memories"][0]["why"] is None
 
@@ -152,7 +152,7 @@ def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, eve
     project = Project.objects.get(slug="tea")
     viewer = replace(everyone, project_ids=frozenset({project.pk}))
     why = ask("q=green tea", viewer).hits[0].why
-    assert (why.score, why.word_score, why.relevance, why.parts.relevance) == (None, None, None, None)
+    assert (why.score, why.word_score, why.relevance, why.segments.relevance) == (None, None, None, None)
     assert why.semantic_rank == 1
     assert why.traits is not None
 
@@ -173,12 +173,12 @@ def test_what_is_not_embedded_yet_stands_where_its_words_put_it_and_is_told(embe
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [best])
     Corpus.objects.update(vectors=F("vectors") + 1)
-    knn.forget()
+    knn.clear_cache()
     result = ask("q=green tea", everyone)
     assert ids(result)[0] == best
     assert [(warning.message, warning.parameter) for warning in result.warnings] == [
         (
-            "Found by words, and without a vector to rank by: 1 memory. More may match once they are embedded.",
+            "FoundRows by words, and without a vector to rank by: 1 memory. More may match once they are embedded.",
             "mode",
         )
     ]
@@ -197,7 +197,7 @@ def test_how_many_are_not_embedded_is_told_as_well_as_it_is_known(embedded, ever
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [ids(by_words)[0]])
     Corpus.objects.update(vectors=F("vectors") + 1)
-    knn.forget()
+    knn.clear_cache()
     monkeypatch.setattr("search.relevance.WORD_CANDIDATES", by_words.total + more)
     (warning,) = ask("q=green tea", everyone).warnings
     assert f"to rank by: {told}." in warning.message
@@ -326,7 +326,7 @@ def many(db, query_model):
     EmbeddingModel.objects.create(id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving")
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk")
-        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
+        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the rows
         # of what there is; and to add to it row by row takes longer.
         cursor.execute("SELECT pg_get_indexdef('chunk_embedding_hnsw'::regclass)")
         (index,) = cursor.fetchone()
@@ -338,7 +338,7 @@ def many(db, query_model):
     with connection.cursor() as cursor:
         cursor.execute(index)
         cursor.execute("ANALYZE memories_chunk")
-    knn.forget()
+    knn.clear_cache()
     return vectors
 
 
@@ -368,13 +368,13 @@ def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way
     expected, there_are = exact(many, query, passing, least, limit)
     meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
     with transaction.atomic():
-        near = knn.nearest_passing(meaning, Some(passing))
+        near = knn.nearest_candidates(meaning, Some(passing))
     assert len(near.ids) == len(expected)
     assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
     # From the index alone it is not known whether there are more than it was asked for.
-    assert near.capped or there_are <= limit
-    assert not near.capped or len(near.ids) == limit
-    if not near.capped or way != "index":
+    assert near.truncated or there_are <= limit
+    assert not near.truncated or len(near.ids) == limit
+    if not near.truncated or way != "index":
         assert near.ids.tolist() == expected
 
 
@@ -391,7 +391,7 @@ def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kep
         expected, _ = exact(many, query, passing, least, limit)
         meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
         with transaction.atomic():
-            near = knn.nearest_passing(meaning, Some(passing))
+            near = knn.nearest_candidates(meaning, Some(passing))
         found += len(set(near.ids.tolist()) & set(expected))
         there_are += len(expected)
     assert found >= 0.95 * there_are
@@ -400,11 +400,11 @@ def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kep
 def test_a_change_of_vectors_is_seen_at_once(many):
     meaning = VectorQuery(1, many[0].tobytes(), 0.2, 50)
     with transaction.atomic():
-        before = knn.nearest_passing(meaning, Some(range(1_500)))
+        before = knn.nearest_candidates(meaning, Some(range(1_500)))
     Chunk.objects.filter(memory_id=0).delete()
     Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
     with transaction.atomic():
-        after = knn.nearest_passing(meaning, Some(range(1_500)))
+        after = knn.nearest_candidates(meaning, Some(range(1_500)))
     assert before.ids[0] == 0
     assert 0 not in after.ids
 

@@ -41,7 +41,9 @@ def create(**fields):
 
 def written():
     """The memories that were written down since this was last asked."""
-    ids = sorted({*OutboxEntry.objects.filter(memory_id=0).values_list("memory_id", flat=True), *outbox.waiting()})
+    ids = sorted(
+        {*OutboxEntry.objects.filter(memory_id=0).values_list("memory_id", flat=True), *outbox.pending_memories()}
+    )
     OutboxEntry.objects.all().delete()
     return ids
 

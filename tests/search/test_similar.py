@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 def vectors(corpus):
     """The hand-written memories with their vectors, by external id."""
     kept = embed_everything()
-    knn.forget()
+    knn.clear_cache()
     return kept
 
 
@@ -46,7 +46,7 @@ def seen_by(*slugs):
 
 def reembedded():
     embed_everything()
-    knn.forget()
+    knn.clear_cache()
 
 
 def exact(vectors, anchor, passing, least):

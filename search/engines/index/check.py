@@ -7,10 +7,10 @@ import numpy as np
 import tantivy
 
 from search.engines.array_files import DamagedError, arrays_verify
-from search.engines.index import outbox, segments, store, words
-from search.engines.index.segments import Part
+from search.engines.index import outbox, store, words
+from search.engines.index.segments import Segment, stream_digests
 from search.engines.index.store import Manifest
-from search.engines.index.transactions import consistent
+from search.engines.index.transactions import read_snapshot
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Comparison:
     missing: list[int] = field(default_factory=list)
     left_over: list[int] = field(default_factory=list)
     different: list[int] = field(default_factory=list)
-    unfit: list[int] = field(default_factory=list)
+    unindexable: list[int] = field(default_factory=list)
     """In the database and in no index, because of what they hold."""
     damage: list[str] = field(default_factory=list)
     waiting: int = 0
@@ -34,7 +34,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        return not self.differs and not self.unfit
+        return not self.differs and not self.unindexable
 
 
 def compare() -> Comparison:
@@ -44,8 +44,8 @@ def compare() -> Comparison:
     while True:
         before = _read_now()
         try:
-            with consistent():
-                waiting = outbox.waiting()
+            with read_snapshot():
+                waiting = outbox.pending_memories()
                 # Nothing was taken in between: what the index lacks of this moment waits in the outbox.
                 if _read_now() != before:
                     continue
@@ -67,11 +67,11 @@ def _read_now() -> tuple[Path, Manifest]:
 def _compared(generation: Path, manifest: Manifest, expected: set[int]) -> Comparison:
     found = Comparison(waiting=len(expected))
     indexed = _indexed_digests(generation, manifest, found)
-    for memory_id, digest, unfit in segments.all_digests(store.SCHEMA):
+    for memory_id, digest, unindexable in stream_digests(store.SCHEMA):
         found.memories += 1
         known = indexed.pop(memory_id, None)
-        if unfit:
-            found.unfit.append(memory_id)
+        if unindexable:
+            found.unindexable.append(memory_id)
         elif memory_id not in expected and known != digest:
             (found.missing if known is None else found.different).append(memory_id)
     found.left_over = sorted(set(indexed) - expected)
@@ -82,15 +82,15 @@ def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) ->
     digests: dict[int, int] = {}
     live = store.read_live(generation, manifest)
     found.indexed = int(np.count_nonzero(live))
-    for name in manifest.parts:
+    for name in manifest.segments:
         try:
             arrays_verify(generation / name)
-            part = Part.read(generation / name)
+            segment = Segment.read(generation / name)
         except DamagedError as error:
             found.damage.append(str(error))
             continue
-        kept = live[part.slots]
-        pairs = zip(part.ids[kept].tolist(), part.arrays["digest"][kept].tolist(), strict=True)
+        kept = live[segment.span]
+        pairs = zip(segment.ids[kept].tolist(), segment.arrays["digest"][kept].tolist(), strict=True)
         for memory_id, digest in pairs:
             if memory_id in digests:
                 found.damage.append(f"#{memory_id} is there twice")
@@ -98,9 +98,9 @@ def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) ->
     found.damage += words.damaged_files(generation / "words")
     try:
         searcher = words.open_index(generation / "words").searcher()
-        slots = words.slots_of(searcher, tantivy.Query.all_query(), 0, manifest.slots + 1_000)
-        if not np.array_equal(slots, np.flatnonzero(live)):
-            found.damage.append(f"the words are of {len(slots):,} memories, the columns of {found.indexed:,}")
+        docs = words.docs_of(searcher, tantivy.Query.all_query(), 0, manifest.docs + 1_000)
+        if not np.array_equal(docs, np.flatnonzero(live)):
+            found.damage.append(f"the words are of {len(docs):,} memories, the columns of {found.indexed:,}")
     except (ValueError, OSError) as error:
         found.damage.append(f"the words: {error}")
     return digests

@@ -12,24 +12,24 @@ import numpy as np
 from search.engines.array_files import Array, Mask
 from search.engines.base import BUCKET_DAYS, EngineQuery, FacetCounts, FacetRequest, Value, ValueCount
 from search.engines.index import days
-from search.engines.index.bitmaps import Places, Shared
-from search.engines.index.match import Matches
-from search.engines.index.segments import MULTIPLE, QUARTER, Part
-from search.engines.index.store import View, codes_of, column_of, stretches, values_at
+from search.engines.index.bitmaps import RowSet, Shared
+from search.engines.index.match import MatchMasks
+from search.engines.index.segments import MULTIPLE, QUARTER, Segment
+from search.engines.index.store import View, by_segment, codes_of, column_of, values_at
 from search.facets import FACET, Kind
 from search.histogram import DayCounts, HourCount
 
-# From so many memories on, and where at least so many are left, values are counted by bitmaps in those parts that are
+# From so many memories on, and where at least so many are left, values are counted by bitmaps in those segments that are
 # as large and of which they are such a share.
 _WORTH_BITMAPS = 90_000
 _WORTH_LEFT = 60_000
-_LARGE_PART = 50_000
+_LARGE_SEGMENT = 50_000
 _LARGE_SHARE = 0.05
 # For so many plans their days are kept.
 _KEPT_DAYS = 8
 
 
-class Counter(Protocol):
+class CodeCounts(Protocol):
     """How many of one set have each code of one column. Code 0 is "none"; it counts, and is no value."""
 
     def of(self, code: int) -> int:
@@ -48,14 +48,14 @@ class Counter(Protocol):
         """How many codes have any."""
 
 
-class Counting:
+class FacetCounter:
     """The counts of one answer."""
 
-    def __init__(self, view: View, matches: Matches) -> None:
+    def __init__(self, view: View, matches: MatchMasks) -> None:
         self._view = view
         self._matches = matches
-        # By the ids of masks, which `matches` keeps, and the first slots of parts.
-        self._chosen: dict[tuple[int, int], Places] = {}
+        # By the ids of masks, which `matches` keeps, and the first docs of segments.
+        self._chosen: dict[tuple[int, int], RowSet] = {}
         self._quarters: dict[int, Array] = {}
         self._no_values: dict[tuple[int, str], int] = {}
 
@@ -79,8 +79,8 @@ class Counting:
         own = self._own(codes, column, mask) if FACET[request.key].kind == Kind.TREE else [0] * len(codes)
         rows = [ValueCount(values[code], counter.of(code), n) for code, n in zip(codes, own, strict=True)]
         rows = sorted((row for row in rows if row.count), key=lambda row: (-row.count, row.value))
-        capped = self._matches.near(plan, without_includes=request.key).capped
-        return FacetCounts(tuple(rows), counter.distinct(), capped)
+        truncated = self._matches.knn(plan, without_includes=request.key).truncated
+        return FacetCounts(tuple(rows), counter.distinct(), truncated)
 
     def days(self, mask: Mask, inside: Mask | None, zone: tzinfo) -> DayCounts:
         """By local day: how many of the mask, and how many of those inside."""
@@ -91,18 +91,18 @@ class Counting:
         return days.count_hours(*self._moments(mask, inside), zone)
 
     def _moments(self, mask: Mask, inside: Mask | None) -> tuple[Array, Callable[[Array], Array], Array | None]:
-        slots = self._matches.slots(mask)
+        docs = self._matches.docs(mask)
 
         def created(some: Array) -> Array:
-            return values_at(self._view, "created", slots[some])
+            return values_at(self._view, "created", docs[some])
 
-        return self._quarters_of(mask), created, None if inside is None else inside[slots]
+        return self._quarters_of(mask), created, None if inside is None else inside[docs]
 
     def days_around(self, dateless: EngineQuery, inside: Mask, zone: tzinfo) -> DayCounts:
         """By local day: how many a plan without dates has, and how many of those inside. Dates are moved about while
         all else stays, so the former are kept for the next dates.
         """
-        kept: dict[object, DayCounts] = self._view.kept.setdefault("days", {})  # type: ignore[assignment]
+        kept: dict[object, DayCounts] = self._view.cache.setdefault("days", {})  # type: ignore[assignment]
         if (every := kept.get((dateless, zone))) is None:
             every = self.days(self._matches.of(dateless), None, zone)
             if len(kept) >= _KEPT_DAYS:
@@ -118,11 +118,11 @@ class Counting:
         first = moments[-1] // (QUARTER * 1_000_000)
         # Most memories are older than the longest bucket.
         if (quarters := self._quarters.get(id(mask))) is not None:
-            recent = self._matches.slots(mask)[np.flatnonzero(quarters >= first)]
+            recent = self._matches.docs(mask)[np.flatnonzero(quarters >= first)]
         else:
             late = np.zeros(len(mask), np.bool_)
-            for part in self._view.parts:
-                late[part.slots] = part.arrays["quarter"] >= first
+            for segment in self._view.segments:
+                late[segment.span] = segment.arrays["quarter"] >= first
             recent = np.flatnonzero(late & mask)
         found = values_at(self._view, "created", recent)
         since = [int(np.count_nonzero(found >= moment)) for moment in moments]
@@ -130,10 +130,10 @@ class Counting:
 
     def _quarters_of(self, mask: Mask) -> Array:
         if (known := self._quarters.get(id(mask))) is None:
-            known = self._quarters[id(mask)] = values_at(self._view, "quarter", self._matches.slots(mask))
+            known = self._quarters[id(mask)] = values_at(self._view, "quarter", self._matches.docs(mask))
         return known
 
-    def _wanted(self, request: FacetRequest, column: str, counter: Counter) -> list[int]:
+    def _wanted(self, request: FacetRequest, column: str, counter: CodeCounts) -> list[int]:
         """The codes that a request is for; some of them may count nothing."""
         if request.groups:
             groups = [(limit, codes_of(self._view, column, group)) for limit, group in request.groups]
@@ -157,48 +157,48 @@ class Counting:
     def warm_up(self) -> None:
         """Have the bitmaps made that large sets are counted by, where there can be such sets."""
         if self._view.manifest.memories > _WORTH_BITMAPS + _WORTH_LEFT:
-            for part in self._view.parts:
-                if part.size >= _LARGE_PART:
-                    part.bitmaps(MULTIPLE[0])
+            for segment in self._view.segments:
+                if segment.size >= _LARGE_SEGMENT:
+                    segment.bitmaps(MULTIPLE[0])
 
-    def _counter(self, column: str, mask: Mask) -> Counter:
+    def _counter(self, column: str, mask: Mask) -> CodeCounts:
         hits = self._matches.count(mask)
         if not _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_LEFT:
-            return _Counted(self._count(column, mask))
+            return _ArrayCounts(self._count(column, mask))
         length = self._view.sizes[column]
         rest = np.zeros(length, np.int64)
         shared: list[Shared] = []
-        for part in self._view.parts:
-            within = mask[part.slots]
-            chosen = self._places(mask, part) if part.size >= _LARGE_PART else None
-            many = chosen is not None and chosen.count >= _LARGE_SHARE * part.size
-            if chosen and many and (bitmaps := part.bitmaps(column)) is not None:
-                shared.append(Shared(within, chosen, bitmaps, partial(part.rows_of, column)))
+        for segment in self._view.segments:
+            within = mask[segment.span]
+            chosen = self._row_set(mask, segment) if segment.size >= _LARGE_SEGMENT else None
+            many = chosen is not None and chosen.count >= _LARGE_SHARE * segment.size
+            if chosen and many and (bitmaps := segment.bitmaps(column)) is not None:
+                shared.append(Shared(within, chosen, bitmaps, partial(segment.rows_of, column)))
             else:
-                rest += part.count(column, within, np.flatnonzero(within), length)
-        return _CountedByBitmaps(shared, rest) if shared else _Counted(rest)
+                rest += segment.count(column, within, np.flatnonzero(within), length)
+        return _BitmapCounts(shared, rest) if shared else _ArrayCounts(rest)
 
-    def _places(self, mask: Mask, part: Part) -> Places:
-        key = (id(mask), part.first)
+    def _row_set(self, mask: Mask, segment: Segment) -> RowSet:
+        key = (id(mask), segment.first)
         if (known := self._chosen.get(key)) is None:
-            known = self._chosen[key] = Places.of(mask[part.slots])
+            known = self._chosen[key] = RowSet.of(mask[segment.span])
         return known
 
     def _count(self, column: str, mask: Mask) -> Array:
         """Counts by code. Of more than half of all memories, the others are counted and taken away."""
-        if len(self._matches.slots(mask)) * 2 > self._view.manifest.memories:
+        if len(self._matches.docs(mask)) * 2 > self._view.manifest.memories:
             rest = self._matches.known(("not", id(mask)), lambda: self._view.live & ~mask)
             return self._all_counts(column) - self._counted(column, rest)
         return self._counted(column, mask)
 
     def _all_counts(self, column: str) -> Array:
-        kept, name = self._view.kept, f"counts of {column}"
+        kept, name = self._view.cache, f"counts of {column}"
         if name not in kept:
             counts = np.zeros(self._view.sizes[column], np.int64)
-            for part in self._view.parts:
-                every = part.totals(column)
+            for segment in self._view.segments:
+                every = segment.totals(column)
                 counts[: len(every)] += every
-            # What is dead in a part is little beside it.
+            # What is deleted in a segment is little beside it.
             kept[name] = counts - self._counted(column, ~self._view.live)
         found: Array = kept[name]  # type: ignore[assignment]
         return found
@@ -206,12 +206,12 @@ class Counting:
     def _counted(self, column: str, mask: Mask) -> Array:
         length = self._view.sizes[column]
         counts = np.zeros(length, np.int64)
-        for part, places in stretches(self._view, self._matches.slots(mask)):
-            counts += part.count(column, mask[part.slots], places, length)
+        for segment, rows in by_segment(self._view, self._matches.docs(mask)):
+            counts += segment.count(column, mask[segment.span], rows, length)
         return counts
 
 
-class _Counted:
+class _ArrayCounts:
     """All codes counted at once."""
 
     def __init__(self, counts: Array) -> None:
@@ -248,9 +248,9 @@ class _Counted:
         return int(np.count_nonzero(self._counts[1:]))
 
 
-class _CountedByBitmaps:
+class _BitmapCounts:
     """What many share counted when it is asked for, and never twice: only what may be shown is. `shared` are the large
-    parts, `rest` the counts of all others.
+    segments, `rest` the counts of all others.
     """
 
     def __init__(self, shared: Sequence[Shared], rest: Array) -> None:
@@ -321,7 +321,7 @@ class _CountedByBitmaps:
         return candidates, best[0] if len(best) == limit else 1
 
     def _counts(self) -> Array:
-        """By code, of those that no part has bitmaps of."""
+        """By code, of those that no segment has bitmaps of."""
         if self._counted is None:
             self._counted = self._rest.copy()
             for one in self._shared:
@@ -329,6 +329,6 @@ class _CountedByBitmaps:
         return self._counted
 
     def _alone(self) -> Array:
-        """The codes that any have and no part has bitmaps of."""
+        """The codes that any have and no segment has bitmaps of."""
         found: Array = np.flatnonzero((self._counts() > 0) & ~self._has_bitmaps)
         return found[found > 0]

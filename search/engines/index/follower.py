@@ -2,12 +2,12 @@
 
 A batch is taken in by these steps, in this order; killed between any two of them, the next start finishes or repeats:
 
-1. the words: documents of the new slots, the old slots deleted, and a commit of tantivy
-2. a part with the columns of the new slots, and the bits of the dead ones
+1. the words: documents of the new docs, the old docs deleted, and a commit of tantivy
+2. a segment with the columns of the new docs, and the bits of the deleted ones
 3. the manifest that names them: from here on readers see the batch
 4. the rows of the outbox deleted
 
-After 1 alone, what stands in slots past the manifest is deleted at the next start, and the old slots are put back by
+After 1 alone, what stands in docs past the manifest is deleted at the next start, and the old docs are put back by
 taking the batch in again: its rows are still in the outbox.
 """
 
@@ -20,14 +20,15 @@ from pathlib import Path
 
 from django.db import connection
 
-from search.engines.array_files import DamagedError, step
-from search.engines.index import import_stage, outbox, segments, store
-from search.engines.index.freshness import listening, wait_until_called
+from search.engines import crash_points
+from search.engines.array_files import DamagedError
+from search.engines.index import import_stage, outbox, store
+from search.engines.index.freshness import listening, wait_for_notification
 from search.engines.index.retry import POLL_SECONDS, retry_seconds, wait, wait_to_retry
-from search.engines.index.segments import Row
+from search.engines.index.segments import FoundRows, IndexRow, load_rows, stream_rows
 from search.engines.index.store import NoIndexError
-from search.engines.index.transactions import consistent, writing
-from search.engines.index.writer import PART_ROWS, Writer
+from search.engines.index.transactions import follower_lock, read_snapshot
+from search.engines.index.writer import SEGMENT_ROWS, Writer
 from search.engines.vectors import writer as replica
 from web.processes import SupervisedProcess
 
@@ -37,17 +38,17 @@ BATCH = 10_000
 # While this many changes wait, they are taken in by larger batches.
 _BEHIND = 50_000
 _LARGE_BATCH = 50_000
-_PART_CHARACTERS = 120_000_000
+_SEGMENT_CHARACTERS = 120_000_000
 
 
-def _blocks(found: Iterable[tuple[Row, str]]) -> Iterator[list[tuple[Row, str]]]:
+def _blocks(found: Iterable[tuple[IndexRow, str]]) -> Iterator[list[tuple[IndexRow, str]]]:
     """Rows in lots that fit into memory, however long their texts are."""
-    block: list[tuple[Row, str]] = []
+    block: list[tuple[IndexRow, str]] = []
     size = 0
     for row, terms in found:
         block.append((row, terms))
         size += len(terms)
-        if len(block) == PART_ROWS or size > _PART_CHARACTERS:
+        if len(block) == SEGMENT_ROWS or size > _SEGMENT_CHARACTERS:
             yield block
             block, size = [], 0
     if block:
@@ -62,7 +63,7 @@ class StoppedError(Exception):
     """It was told to stop before an index was made."""
 
 
-class BatchFirstError(Exception):
+class BatchPendingError(Exception):
     """What an import has brought comes next, which is one row of the outbox for all of it."""
 
     def __init__(self, entry: int, batch_id: int) -> None:
@@ -73,59 +74,59 @@ class BatchFirstError(Exception):
 
 def apply_changes(writer: Writer, limit: int = BATCH) -> int:
     """Take in the oldest changes; gives back how many rows of the outbox that were."""
-    with consistent():
+    with read_snapshot():
         entries, ids = outbox.oldest(limit)
         if not entries:
             return 0
         if outbox.EVERYTHING in ids:
             raise TruncatedError
         if ids[0] < 0:
-            raise BatchFirstError(entries[0], -ids[0])
-        revision = outbox.following().revision
-        found = segments.rows_of(ids, store.SCHEMA)
+            raise BatchPendingError(entries[0], -ids[0])
+        revision = outbox.follow_state().revision
+        found = load_rows(ids, store.SCHEMA)
     _write(writer, ids, found, revision)
     outbox.delete_applied(entries)
-    step("outbox emptied")
+    crash_points.reached("outbox emptied")
     return len(entries)
 
 
-def _write(writer: Writer, ids: list[int], found: segments.Found, revision: int) -> None:
-    _tell_unfit(found.unfit)
-    gone, unfit = ids, found.unfit
+def _write(writer: Writer, ids: list[int], found: FoundRows, revision: int) -> None:
+    _log_unindexable(found.unindexable)
+    gone, unindexable = ids, found.unindexable
     for block in list(_blocks(found.rows)) or [[]]:
-        writer.write(gone, segments.Found(block, unfit), revision)
-        # The old slots of all of them go with the first; what comes after only adds.
-        gone, unfit = [], []
+        writer.write(gone, FoundRows(block, unindexable), revision)
+        # The old docs of all of them go with the first; what comes after only adds.
+        gone, unindexable = [], []
 
 
-def _tell_unfit(ids: Sequence[int]) -> None:
+def _log_unindexable(ids: Sequence[int]) -> None:
     for memory_id in ids:
         logger.error("#%s is left out of the search index: a date of it is infinite. Give it a real one.", memory_id)
 
 
-def _take_batch(root: Path, writer: Writer, found: BatchFirstError, stop: Callable[[], bool]) -> tuple[Writer, int]:
+def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Callable[[], bool]) -> tuple[Writer, int]:
     """Take in what an import has brought: the index that it has written while it ran or, where that is not there or
     of no use by now, its memories from the database.
     """
-    if generation := import_stage.adopted(root, writer, found.batch_id):
+    if generation := import_stage.promote(root, writer, found.batch_id):
         writer.close()
         memories = writer.manifest.memories
-        _put_in_place(root, generation, [found.entry])
+        _activate(root, generation, [found.entry])
         writer = Writer.open(generation)
         return writer, max(1, writer.manifest.memories - memories)
     taken = last = 0
     while not stop():
-        with consistent():
-            ids = outbox.memories_of(found.batch_id, last, _LARGE_BATCH)
-            revision = outbox.following().revision
-            these = segments.rows_of(ids, store.SCHEMA)
+        with read_snapshot():
+            ids = outbox.batch_memories(found.batch_id, last, _LARGE_BATCH)
+            revision = outbox.follow_state().revision
+            these = load_rows(ids, store.SCHEMA)
         if not ids:
             outbox.delete_applied([found.entry])
-            step("outbox emptied")
+            crash_points.reached("outbox emptied")
             break
         # Where it was cut off before, some of them are there.
         same = writer.unchanged(these)
-        these = segments.Found([(row, terms) for row, terms in these.rows if row.id not in same], these.unfit)
+        these = FoundRows([(row, terms) for row, terms in these.rows if row.id not in same], these.unindexable)
         _write(writer, [memory_id for memory_id in ids if memory_id not in same], these, revision)
         taken, last = taken + len(ids), ids[-1]
     return writer, max(1, taken)
@@ -145,22 +146,22 @@ def build(
     outbox.start_following()
     generation = store.next_generation(root)
     writer = Writer.create(generation)
-    unfit: list[int] = []
+    unindexable: list[int] = []
     try:
-        with consistent():
+        with read_snapshot():
             with connection.cursor() as cursor:
                 cursor.execute("SELECT count(*) FROM memories_memory")
                 total = cursor.fetchone()[0]
-            seen = outbox.every_id()
-            revision = outbox.following().revision
-            writer.write([], segments.Found([], []), revision)
-            for block in _blocks(_until(stop, segments.all_rows(store.SCHEMA, unfit))):
-                writer.write([], segments.Found(block, unfit), revision)
+            seen = outbox.all_ids()
+            revision = outbox.follow_state().revision
+            writer.write([], FoundRows([], []), revision)
+            for block in _blocks(_stoppable(stop, stream_rows(store.SCHEMA, unindexable))):
+                writer.write([], FoundRows(block, unindexable), revision)
                 progress(writer.manifest.memories, total)
-            if unfit:
-                writer.write([], segments.Found([], unfit), revision)
-                _tell_unfit(unfit)
-        step("generation filled")
+            if unindexable:
+                writer.write([], FoundRows([], unindexable), revision)
+                _log_unindexable(unindexable)
+        crash_points.reached("generation filled")
         writer.merge_all()
         writer.close()
     except BaseException:
@@ -168,48 +169,48 @@ def build(
         writer.close()
         shutil.rmtree(generation, ignore_errors=True)
         raise
-    step("generation made")
+    crash_points.reached("generation made")
     # What it was made from has these changes already.
-    _put_in_place(root, generation, seen)
+    _activate(root, generation, seen)
     return generation
 
 
-def _until(stop: Callable[[], bool], found: Iterable[tuple[Row, str]]) -> Iterator[tuple[Row, str]]:
+def _stoppable(stop: Callable[[], bool], found: Iterable[tuple[IndexRow, str]]) -> Iterator[tuple[IndexRow, str]]:
     for at, one in enumerate(found):
         if at % 1_000 == 0 and stop():
             raise StoppedError
         yield one
 
 
-def _put_in_place(root: Path, generation: Path, has: Sequence[int]) -> None:
+def _activate(root: Path, generation: Path, has: Sequence[int]) -> None:
     """Let a whole generation be the one that is followed for and read; it has the changes of these rows already."""
     outbox.activate(generation.name, has)
-    step("generation followed")
+    crash_points.reached("generation followed")
     store.replace_file(root / "current", generation.name)
     (root / "damaged").unlink(missing_ok=True)
-    step("generation in place")
+    crash_points.reached("generation in place")
     store.remove_others(root, generation)
 
 
-def _finish_putting(root: Path) -> None:
+def _finish_activation(root: Path) -> None:
     """One that was killed between the two left a whole generation that is followed for, and not yet read."""
-    generation = root / outbox.following().generation
+    generation = root / outbox.follow_state().generation
     with suppress(NoIndexError, DamagedError):
-        if store.damage_reported() or generation in (root, store.current_generation()):
+        if store.rebuild_reason() or generation in (root, store.current_generation()):
             return
         store.read_manifest(generation)
-        _put_in_place(root, generation, [])
+        _activate(root, generation, [])
 
 
-def opened(
+def open_writer(
     root: Path,
     progress: Callable[[int, int], None] = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Writer:
     """The index open for writing: the one that is there or, where it cannot be used, a new one. Raises StoppedError."""
     import_stage.remove_abandoned(root)
-    _finish_putting(root)
-    reason = store.damage_reported()
+    _finish_activation(root)
+    reason = store.rebuild_reason()
     if not (root / "current").exists():
         return Writer.open(build(root, progress, stop))
     if not reason:
@@ -227,7 +228,7 @@ def opened(
     return Writer.open(build(root, progress, stop))
 
 
-def _advanced(
+def _apply_next(
     root: Path,
     writer: Writer,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -236,8 +237,8 @@ def _advanced(
     """Take in what comes next: the writer, of a new generation where one was made, and how much that was."""
     try:
         return writer, apply_changes(writer, _batch_size())
-    except BatchFirstError as found:
-        return _take_batch(root, writer, found, stop)
+    except BatchPendingError as found:
+        return _apply_batch(root, writer, found, stop)
     except TruncatedError:
         writer.close()
         # Ids may begin anew, and no change says that the vectors went.
@@ -247,12 +248,12 @@ def _advanced(
 
 def catch_up() -> int:
     """Take in all that waits, and leave; gives back how many changes that was. Raises WriterElsewhereError."""
-    with writing() as root:
-        writer = opened(root)
+    with follower_lock() as root:
+        writer = open_writer(root)
         try:
             done = 0
             while True:
-                writer, taken = _advanced(root, writer)
+                writer, taken = _apply_next(root, writer)
                 if not taken:
                     break
                 done += taken
@@ -265,7 +266,7 @@ def catch_up() -> int:
 
 def rebuild(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Make the index anew; gives back how many memories are in it. Raises WriterElsewhereError."""
-    with writing() as root:
+    with follower_lock() as root:
         generation = build(root, progress)
         replica.discard()
         replica.sync()
@@ -281,7 +282,7 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
     failures = 0
     while not stop():
         try:
-            with writing() as root:
+            with follower_lock() as root:
                 _follow(root, stop, progress)
             failures = 0
         except store.WriterElsewhereError:
@@ -297,26 +298,26 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
 
 
 def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
-    writer = opened(root, progress, stop)
+    writer = open_writer(root, progress, stop)
     try:
         # Before the first look, so that no call is lost.
-        with listening(), replica.kept_meanwhile(stop):
+        with listening(), replica.sync_in_background(stop):
             while not stop():
-                if store.damage_reported() or writer.is_wasteful:
+                if store.rebuild_reason() or writer.is_wasteful:
                     writer.close()
                     # What memories that went have left is in both.
                     replica.discard()
                     writer = Writer.open(build(root, progress, stop))
-                writer, taken = _advanced(root, writer, progress, stop)
+                writer, taken = _apply_next(root, writer, progress, stop)
                 if not taken:
-                    if not _is_kept(root, writer):
+                    if not _is_current(root, writer):
                         return
-                    wait_until_called(POLL_SECONDS)
+                    wait_for_notification(POLL_SECONDS)
     finally:
         writer.close()
 
 
-def _is_kept(root: Path, writer: Writer) -> bool:
+def _is_current(root: Path, writer: Writer) -> bool:
     """Whether changes are still written down for this index, and it is still the one that is read."""
     try:
         return store.current_generation() == writer.generation and store.belongs_to_database(
@@ -328,7 +329,7 @@ def _is_kept(root: Path, writer: Writer) -> bool:
 
 def drop() -> None:
     """Remove the index, and follow no changes any more. Raises WriterElsewhereError."""
-    with writing() as root:
+    with follower_lock() as root:
         # First, so that nobody reads what is not followed.
         (root / "current").unlink(missing_ok=True)
         outbox.stop_following()

@@ -22,7 +22,7 @@ _LONGEST_LOOK_SECONDS = 0.05
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """From here on `wait_until_called` hears every call. The connection of this thread has to stay the same."""
+    """From here on `wait_for_notification` hears every call. The connection of this thread has to stay the same."""
     _execute(f"LISTEN {_CHANNEL}")
     try:
         yield
@@ -32,7 +32,7 @@ def listening() -> Iterator[None]:
             _execute(f"UNLISTEN {_CHANNEL}")
 
 
-def wait_until_called(seconds: float) -> None:
+def wait_for_notification(seconds: float) -> None:
     """Wait so long, or until a reader calls; not at all where one has called since the last time."""
     raw: psycopg.Connection[object] = connection.connection
     with connection.wrap_database_errors:
@@ -40,13 +40,13 @@ def wait_until_called(seconds: float) -> None:
             pass
 
 
-def call_writer() -> None:
+def notify_writer() -> None:
     """Let the writer look for changes now, if it waits."""
     with suppress(DatabaseError):
         _execute(f"NOTIFY {_CHANNEL}")
 
 
-def wait_until_taken_in(seconds: float) -> None:
+def wait_until_applied(seconds: float) -> None:
     """Call the writer, and wait until what is committed by now can be read in the index, but no longer than said.
 
     In a transaction this does not wait: what it has changed itself nobody else can see.
@@ -55,11 +55,11 @@ def wait_until_taken_in(seconds: float) -> None:
         return
     until = time.monotonic() + seconds
     last = outbox.newest()
-    call_writer()
+    notify_writer()
     look = _LOOK_SECONDS
     # Where there is no index any more, whoever reads next finds out.
     with suppress(store.NoIndexError, DamagedError):
-        while time.monotonic() < until and not (outbox.is_past(last) and store.is_newest(store.read_view())):
+        while time.monotonic() < until and not (outbox.is_applied(last) and store.is_newest(store.read_view())):
             time.sleep(look)
             look = min(look * 1.5, _LONGEST_LOOK_SECONDS)
 

@@ -52,12 +52,12 @@ def add(ids: Sequence[int], texts: Sequence[MemoryText]) -> list[str]:
 
 
 def confirm(lines: Sequence[tuple[Any, ...]]) -> None:
-    """These are stored: what `Row` has of each, in the order that their terms came in."""
+    """These are stored: what `IndexRow` has of each, in the order that their terms came in."""
     if _writer is not None:
-        from search.engines.index.segments import Row
+        from search.engines.index.segments import IndexRow
 
         try:
-            _writer.confirm(Row(*line) for line in lines)
+            _writer.confirm(IndexRow(*line) for line in lines)
         except Exception:
             _give_up()
 

@@ -13,10 +13,11 @@ from typing import Any
 from memories.bulk_copy import InsertBlock
 from memories.snapshot import MemorySnapshot
 from memories.terms import MemoryText
-from search.engines.array_files import step
-from search.engines.index import import_process, import_stage, segments, store
+from search.engines import crash_points
+from search.engines.index import import_process, import_stage, store
+from search.engines.index.segments import StoredRow, load_stored
 
-# From so many new memories on: a new generation is more for readers to open than a part that is added.
+# From so many new memories on: a new generation is more for readers to open than a segment that is added.
 STAGE_FROM = 20_000
 # From so many on where they are half of the index or more, which then is as little to open.
 STAGE_HALF_FROM = 2_000
@@ -40,7 +41,7 @@ class ImportSink:
     def is_open(self, expected: float) -> bool:
         """Whether memories go into the index, for an import that will have so many new ones from here on."""
         if self._pool is None and not self._refused and _is_worth_it(expected):
-            stage = self._stack.enter_context(import_stage.reserved(self._batch_id))
+            stage = self._stack.enter_context(import_stage.open_stage(self._batch_id))
             self._refused = stage is None
             if stage is not None:
                 # Never a fork: the database connection and its threads are this process's own.
@@ -60,10 +61,10 @@ class ImportSink:
         """Say that a block, of memories that were submitted, is stored."""
         if self._pool is None:
             return
-        stored = segments.stored_of([image.id for image in block.images], store.SCHEMA)
+        stored = load_stored([image.id for image in block.images], store.SCHEMA)
         lines = [_line(*one) for one in zip(block.images, block.columns, stored, strict=True)]
         self._pool.submit(import_process.confirm, lines)
-        step("block stored")
+        crash_points.reached("block stored")
 
     def end(self) -> None:
         """Say that nothing more comes."""
@@ -75,7 +76,7 @@ class ImportSink:
         if self._ended is not None:
             self._ended.result()
             self.close()
-            step("stage written")
+            crash_points.reached("stage written")
 
     def close(self) -> None:
         if self._pool is not None:
@@ -86,8 +87,8 @@ def _is_worth_it(expected: float) -> bool:
     return expected >= STAGE_FROM or (expected >= STAGE_HALF_FROM and expected >= import_stage.memories())
 
 
-def _line(image: MemorySnapshot, columns: dict[str, list[int]], stored: segments.Stored) -> tuple[Any, ...]:
-    """In the order of `Row`."""
+def _line(image: MemorySnapshot, columns: dict[str, list[int]], stored: StoredRow) -> tuple[Any, ...]:
+    """In the order of `IndexRow`."""
     created = (image.created_at - _EPOCH) // _MICROSECOND
     # Most were never changed.
     updated = created if image.updated_at is image.created_at else (image.updated_at - _EPOCH) // _MICROSECOND

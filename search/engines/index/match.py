@@ -1,6 +1,6 @@
-"""The match set: filters, words, meaning and dates as masks over the slots, and what all of them leave.
+"""The match set: filters, words, meaning and dates as masks over the docs, and what all of them leave.
 
-A mask has a byte for each slot.
+A mask has a byte for each doc.
 """
 
 import threading
@@ -15,13 +15,13 @@ from search.engines.array_files import Array, Mask
 from search.engines.base import NO_NEIGHBOURS, EngineQuery, Filter, Ids, LanguageText, Neighbours, Value
 from search.engines.index import days, words
 from search.engines.index.segments import SCALARS
-from search.engines.index.store import View, codes_of, column_of, slots_of, values_at
-from search.engines.knn import nearest_passing
+from search.engines.index.store import View, codes_of, column_of, docs_of, values_at
+from search.engines.knn import nearest_candidates
 from text.analysis import Pattern
 from text.query_syntax import Group, TextQuery
 
 
-class Matches:
+class MatchMasks:
     """The match sets of one answer. What they are made of is kept for it, and made once."""
 
     def __init__(self, view: View) -> None:
@@ -29,7 +29,7 @@ class Matches:
         self._masks: dict[object, Mask] = {}
         self._near: dict[tuple[EngineQuery, str], Neighbours] = {}
         # By the id of a mask, which stays its own because the mask is kept too.
-        self._slots: dict[int, tuple[Mask, Array]] = {}
+        self._docs: dict[int, tuple[Mask, Array]] = {}
         self._counts: dict[int, tuple[Mask, int]] = {}
 
     def total(self, plan: EngineQuery) -> int:
@@ -40,31 +40,31 @@ class Matches:
         return int(np.count_nonzero(self._matched(plan, "")))
 
     def of(self, plan: EngineQuery, *, without_includes: str = "") -> Mask:
-        """The slots that pass the whole plan, but for what one facet includes."""
+        """The docs that pass the whole plan, but for what one facet includes."""
         without_includes = _dropped(plan, without_includes)
         return self.known(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
 
-    def near(self, plan: EngineQuery, *, without_includes: str = "") -> Neighbours:
+    def knn(self, plan: EngineQuery, *, without_includes: str = "") -> Neighbours:
         """What such a set has by meaning."""
         if plan.meaning is None:
             return NO_NEIGHBOURS
         key = (plan, _dropped(plan, without_includes))
         if (known := self._near.get(key)) is None:
-            passing = _Passing(self._view, self._passing(*key, always=True))
-            known = self._near[key] = nearest_passing(plan.meaning, passing, replicated=True)
+            passing = _MaskCandidates(self._view, self._passing(*key, always=True))
+            known = self._near[key] = nearest_candidates(plan.meaning, passing, replicated=True)
         return known
 
     def _matched(self, plan: EngineQuery, without_includes: str) -> Mask:
         passing = self._passing(plan, without_includes)
         if plan.meaning is None:
             return passing & self._by_words(plan) if plan.has_text else passing
-        near = self.near(plan, without_includes=without_includes)
-        mask = np.zeros(self._view.manifest.slots, np.bool_)
-        mask[slots_of(self._view, near.ids)] = True
-        if near.capped and without_includes:
+        near = self.knn(plan, without_includes=without_includes)
+        mask = np.zeros(self._view.manifest.docs, np.bool_)
+        mask[docs_of(self._view, near.ids)] = True
+        if near.truncated and without_includes:
             # With fewer filters others are the nearest; those of the whole plan match here too.
-            mask[slots_of(self._view, self.near(plan).ids)] = True
-        return mask if plan.meaning.alone else mask | (passing & self._by_words(plan))
+            mask[docs_of(self._view, self.knn(plan).ids)] = True
+        return mask if plan.meaning.semantic_only else mask | (passing & self._by_words(plan))
 
     def _by_words(self, plan: EngineQuery) -> Mask:
         return self.known(("texts", plan.texts), lambda: self._texts(plan.texts))
@@ -99,32 +99,32 @@ class Matches:
         return mask | self.none(chosen.key) if chosen.no_value else mask
 
     def _having(self, column: str, values: Sequence[Value]) -> Mask:
-        """The slots with any of the values."""
+        """The docs with any of the values."""
         return self.known(("having", column, tuple(values)), lambda: self._found(column, values))
 
     def _found(self, column: str, values: Sequence[Value]) -> Mask:
         return self._coded(column, codes_of(self._view, column, values))
 
     def _coded(self, column: str, codes: Sequence[int]) -> Mask:
-        """The slots with any of the codes."""
-        mask = np.zeros(self._view.manifest.slots, np.bool_)
-        for part in self._view.parts:
-            stretch = mask[part.slots]
+        """The docs with any of the codes."""
+        mask = np.zeros(self._view.manifest.docs, np.bool_)
+        for segment in self._view.segments:
+            stretch = mask[segment.span]
             for code in codes:
                 if column in SCALARS:
-                    stretch |= part.arrays[column] == code
+                    stretch |= segment.arrays[column] == code
                 else:
-                    stretch[part.rows_of(column, code)] = True
+                    stretch[segment.rows_of(column, code)] = True
         return mask
 
     def none(self, key: str) -> Mask:
-        """The slots without a value in a facet."""
+        """The docs without a value in a facet."""
         return self.known(("none", key), lambda: self._coded(key, [0]))
 
     def _dated(self, plan: EngineQuery) -> Mask:
-        mask = np.ones(self._view.manifest.slots, np.bool_)
-        for part in self._view.parts:
-            created, stretch = part.arrays["created"], mask[part.slots]
+        mask = np.ones(self._view.manifest.docs, np.bool_)
+        for segment in self._view.segments:
+            created, stretch = segment.arrays["created"], mask[segment.span]
             if plan.start is not None:
                 stretch &= created >= days.microseconds_of(plan.start)
             if plan.end is not None:
@@ -135,7 +135,7 @@ class Matches:
         masks = []
         for text in texts:
             if always and text.words.always.is_empty:
-                mask = np.ones(self._view.manifest.slots, np.bool_)
+                mask = np.ones(self._view.manifest.docs, np.bool_)
             else:
                 mask = self._words(text.words.always if always else text.words)
             if text.project_ids is not None:
@@ -145,7 +145,7 @@ class Matches:
 
     def _words(self, query: TextQuery) -> Mask:
         if query.is_empty:
-            return np.zeros(self._view.manifest.slots, np.bool_)
+            return np.zeros(self._view.manifest.docs, np.bool_)
         masks = [self._pattern(pattern) for pattern in query.required]
         masks += [~self._pattern(pattern) for pattern in query.excluded]
         if query.groups:
@@ -158,14 +158,14 @@ class Matches:
         if found and group.need == len(found):
             masks += found
         elif found:
-            held: Array = np.zeros(self._view.manifest.slots, np.uint8 if len(found) < 256 else np.uint16)
+            held: Array = np.zeros(self._view.manifest.docs, np.uint8 if len(found) < 256 else np.uint16)
             for mask in found:
                 np.add(held, mask, out=held)
             masks.append(held >= group.need)
         return reduce(np.logical_and, masks)
 
     def _pattern(self, pattern: Pattern) -> Mask:
-        return self.known(("pattern", pattern), lambda: word_sets.mask(self._view, pattern))
+        return self.known(("pattern", pattern), lambda: postings_cache.mask(self._view, pattern))
 
     def known(self, key: object, make: Callable[[], Mask]) -> Mask:
         """Masks of this answer, each made once. Nobody writes into one."""
@@ -174,28 +174,28 @@ class Matches:
         return found
 
     def count(self, mask: Mask) -> int:
-        """How many slots a mask has, counted once."""
+        """How many docs a mask has, counted once."""
         if (known := self._counts.get(id(mask))) is None:
             known = self._counts[id(mask)] = (mask, int(np.count_nonzero(mask)))
         return known[1]
 
-    def slots(self, mask: Mask) -> Array:
-        """The slots of a mask, found once."""
-        if (known := self._slots.get(id(mask))) is None:
-            known = self._slots[id(mask)] = (mask, np.flatnonzero(mask))
+    def docs(self, mask: Mask) -> Array:
+        """The docs of a mask, found once."""
+        if (known := self._docs.get(id(mask))) is None:
+            known = self._docs[id(mask)] = (mask, np.flatnonzero(mask))
         return known[1]
 
 
-class _Passing:
-    """The memories of a mask; see `search.engines.nearest.Passing`."""
+class _MaskCandidates:
+    """The memories of a mask; see `search.engines.nearest.Candidates`."""
 
     def __init__(self, view: View, mask: Mask) -> None:
         self._view = view
         self._mask = mask
 
-    def among(self, ids: Ids) -> Mask:
-        slots = slots_of(self._view, ids)
-        found: Mask = (slots >= 0) & self._mask[slots]
+    def contains(self, ids: Ids) -> Mask:
+        docs = docs_of(self._view, ids)
+        found: Mask = (docs >= 0) & self._mask[docs]
         return found
 
     def count(self, most: int | None = None) -> int:
@@ -211,13 +211,13 @@ def _dropped(plan: EngineQuery, key: str) -> str:
     return "" if chosen is None or not chosen.includes or chosen.narrows_own_counts else key
 
 
-# In bytes: a bit for each slot, or the slots of a rare one.
+# In bytes: a bit for each doc, or the docs of a rare one.
 _KEPT_BYTES = 48_000_000
 _ENTRY_BYTES = 300
 
 
-class WordSets:
-    """The slots that have a pattern, kept as long as they are asked for. Slots never change what they hold, so what is
+class PostingsCache:
+    """The docs that have a pattern, kept as long as they are asked for. Slots never change what they hold, so what is
     known of the first ones stays true, and only newer ones are looked up.
     """
 
@@ -227,16 +227,16 @@ class WordSets:
         self._bytes = 0
 
     def mask(self, view: View, pattern: Pattern) -> Mask:
-        """Which slots have the pattern; dead ones may be among them."""
+        """Which docs have the pattern; deleted ones may be among them."""
         key = (view.generation.name, pattern)
         with self._lock:
             known = self._kept.get(key)
-            # A newer view lacks slots that this one still has.
+            # A newer view lacks docs that this one still has.
             if known and known[0] > view.manifest.number:
                 known = None
             elif known:
                 self._kept.move_to_end(key)
-        size = view.manifest.slots
+        size = view.manifest.docs
         mask = np.zeros(size, np.bool_)
         first = 0
         if known:
@@ -246,12 +246,12 @@ class WordSets:
             else:
                 mask[stored] = True
         if first < size:
-            found = words.slots_having(view.searcher, pattern, first, size - first)
+            found = words.docs_having(view.searcher, pattern, first, size - first)
             mask[found[found < size]] = True
             self._keep(key, view.manifest.number, mask)
         return mask
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop what is kept. For whoever makes a generation under a name that was there before."""
         with self._lock:
             self._kept.clear()
@@ -273,4 +273,4 @@ class WordSets:
                 self._bytes -= gone.nbytes + _ENTRY_BYTES
 
 
-word_sets = WordSets()
+postings_cache = PostingsCache()

@@ -40,7 +40,7 @@ def backlog(at_most: int = 100_000) -> Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowState:
     """Whether changes are written down, for which generation of the index, and the corpus' revision by now.
 
     `seconds` is the age of the oldest change that waits.
@@ -52,19 +52,19 @@ class Following:
     seconds: float = 0.0
 
 
-def following() -> Following:
+def follow_state() -> FollowState:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT indexed, generation, revision, greatest(0, extract(epoch FROM clock_timestamp()"
             " - (SELECT at FROM memories_outbox ORDER BY id LIMIT 1)))::float8 FROM memories_corpus WHERE id = 1"
         )
         row = cursor.fetchone()
-    return Following(*row) if row else Following()
+    return FollowState(*row) if row else FollowState()
 
 
 def is_followed() -> bool:
     """Whether changes are written down."""
-    return following().indexed
+    return follow_state().indexed
 
 
 def start_following() -> None:
@@ -122,14 +122,14 @@ def newest() -> int:
         return int(cursor.fetchone()[0])
 
 
-def is_past(number: int) -> bool:
+def is_applied(number: int) -> bool:
     """Whether all changes up to this one are in the index, and are on the disk there."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT NOT EXISTS (SELECT FROM memories_outbox WHERE id <= %s)", [number])
         return bool(cursor.fetchone()[0])
 
 
-def memories_of(batch_id: int, after: int, limit: int) -> list[int]:
+def batch_memories(batch_id: int, after: int, limit: int) -> list[int]:
     """The memories that a batch has brought, in the order of their ids, from after one of them on."""
     with connection.cursor() as cursor:
         # Through memory_batch_idx, or the primary key where most are of the batch.
@@ -140,7 +140,7 @@ def memories_of(batch_id: int, after: int, limit: int) -> list[int]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def waiting() -> set[int]:
+def pending_memories() -> set[int]:
     """Every memory that has a change which waits."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -150,14 +150,14 @@ def waiting() -> set[int]:
         return {row[0] for row in cursor.fetchall()}
 
 
-def batches() -> set[int]:
+def pending_batches() -> set[int]:
     """The batches that wait: they have committed, and are not taken in."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT -memory_id FROM memories_outbox WHERE memory_id < 0")
         return {row[0] for row in cursor.fetchall()}
 
 
-def every_id() -> list[int]:
+def all_ids() -> list[int]:
     """All rows that this transaction sees."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT id FROM memories_outbox")

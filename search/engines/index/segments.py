@@ -1,7 +1,7 @@
 """The columns of the derived index: what facets, filters, dates and orders read of each memory, as numpy arrays.
 
-A memory stands in a slot. Slots are given in order and never again: a change puts the memory into a new slot, and the
-old one is dead. A part holds the columns of a run of slots, is written once as one file, and is mapped into the memory
+A memory stands in a doc. Slots are given in order and never again: a change puts the memory into a new doc, and the
+old one is deleted. A segment holds the columns of a run of docs, is written once as one file, and is mapped into the memory
 of every process that reads it. Values are codes into a dictionary that only ever grows; code 0 of a text is "none".
 """
 
@@ -30,7 +30,7 @@ QUARTER = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class IndexRow:
     """A memory as the index takes it. Moments are microseconds since 1970; `digest` tells a change."""
 
     id: int
@@ -65,7 +65,7 @@ class Dictionary:
         return {name: values[sizes[name] :] for name, values in self.values.items() if len(values) > sizes[name]}
 
     def extend(self, values: Mapping[str, Sequence[Value]], first: Mapping[str, int]) -> None:
-        """Take in the values of a part, which begin at the codes `first`; what is known already is left as it is."""
+        """Take in the values of a segment, which begin at the codes `first`; what is known already is left as it is."""
         for name, more in values.items():
             known = self.values[name]
             if len(known) < first[name]:
@@ -75,8 +75,8 @@ class Dictionary:
                 known.append(value)
 
 
-class Part:
-    """The columns of slots `first` to `first + size`. Arrays by name; see `_arrays` for their shapes."""
+class Segment:
+    """The columns of docs `first` to `first + size`. Arrays by name; see `_arrays` for their shapes."""
 
     def __init__(
         self,
@@ -96,40 +96,40 @@ class Part:
         self._lock = threading.Lock()
 
     @property
-    def slots(self) -> slice:
+    def span(self) -> slice:
         return slice(self.first, self.first + self.size)
 
     def rows_of(self, column: str, code: int) -> Array:
-        """The places within the part, in order, of those with a value."""
+        """The rows within the segment, in order, of those with a value."""
         if column in SCALARS:
             return np.flatnonzero(self.arrays[column] == code)
-        if (known := (self._bitmaps or {}).get(column)) and (places := known.by_code.get(code)):
-            return places.listed()
+        if (known := (self._bitmaps or {}).get(column)) and (rows := known.by_code.get(code)):
+            return rows.listed()
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         at = int(np.searchsorted(keys, code))
         if at == len(keys) or keys[at] != code:
             return np.empty(0, np.uint32)
-        found: Array = self.arrays[f"{column}.places"][starts[at] : starts[at + 1]]
+        found: Array = self.arrays[f"{column}.rows"][starts[at] : starts[at + 1]]
         return found
 
-    def count(self, column: str, mask: Mask, places: Array, length: int) -> Array:
-        """How many of the places in the mask have each code: int64 of `length`. `places` are those of the mask. Under
+    def count(self, column: str, mask: Mask, rows: Array, length: int) -> Array:
+        """How many of the rows in the mask have each code: int64 of `length`. `rows` are those of the mask. Under
         code 0 are those that have no value.
         """
         if column in SCALARS:
             codes = self.arrays[column]
-            return np.bincount(codes if len(places) == self.size else codes.take(places), minlength=length)
-        # VisibleTree at every value once takes as long as fetching those of a fifth of the places.
-        if len(places) * 5 < self.size:
-            return self._count_fetched(column, places, length)
+            return np.bincount(codes if len(rows) == self.size else codes.take(rows), minlength=length)
+        # VisibleTree at every value once takes as long as fetching those of a fifth of the rows.
+        if len(rows) * 5 < self.size:
+            return self._count_fetched(column, rows, length)
         counts = np.zeros(length, np.int64)
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         if len(keys):
-            counts[keys] = sums(mask, self.arrays[f"{column}.places"], starts[:-1])
+            counts[keys] = sums(mask, self.arrays[f"{column}.rows"], starts[:-1])
         return counts
 
     def totals(self, column: str) -> Array:
-        """How many of all its places have each code, up to the last that it has, counted once."""
+        """How many of all its rows have each code, up to the last that it has, counted once."""
         if (known := self._totals.get(column)) is None:
             if column in SCALARS:
                 known = np.bincount(self.arrays[column])
@@ -140,11 +140,11 @@ class Part:
             self._totals[column] = known
         return known
 
-    def _count_fetched(self, column: str, places: Array, length: int) -> Array:
-        """The values of some places alone."""
+    def _count_fetched(self, column: str, rows: Array, length: int) -> Array:
+        """The values of some rows alone."""
         offsets = self.arrays[f"{column}.offsets"]
-        begins = offsets.take(places).astype(np.int64)
-        lengths = offsets.take(places + 1) - begins
+        begins = offsets.take(rows).astype(np.int64)
+        lengths = offsets.take(rows + 1) - begins
         ends = np.cumsum(lengths)
         if not len(ends) or not ends[-1]:
             return np.zeros(length, np.int64)
@@ -168,11 +168,11 @@ class Part:
         for column in MULTIPLE:
             keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
             if is_shared(starts):
-                made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.places"], self.size)
+                made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.rows"], self.size)
         self._bitmaps = made
         for column in made:
             if column in MULTIPLE:
-                _let_go(self.arrays[f"{column}.places"])
+                _release_pages(self.arrays[f"{column}.rows"])
         give_back()
 
     def write(self, path: Path) -> None:
@@ -181,13 +181,13 @@ class Part:
         arrays_write(path, head, self.arrays)
 
     @staticmethod
-    def read(path: Path) -> "Part":
-        """Map a part into memory. Raises DamagedError where it is not whole."""
+    def read(path: Path) -> "Segment":
+        """Map a segment into memory. Raises DamagedError where it is not whole."""
         head, arrays = arrays_map(path)
-        return Part(head["first"], arrays, head["values"], head["values_first"])
+        return Segment(head["first"], arrays, head["values"], head["values_first"])
 
 
-def _let_go(array: Array) -> None:
+def _release_pages(array: Array) -> None:
     """Leave it to the system alone to keep the pages of an array in memory that was read as a whole and will hardly be
     again. Of one that is not mapped from a file nothing could be read again.
     """
@@ -201,14 +201,14 @@ def _let_go(array: Array) -> None:
             held.base.madvise(mmap.MADV_DONTNEED, first, length)
 
 
-class PartBuilder:
-    """Rows on their way to a part."""
+class SegmentBuilder:
+    """Rows on their way to a segment."""
 
     def __init__(self, first: int, dictionary: Dictionary) -> None:
         self.first = first
         self.dictionary = dictionary
         self._known = dictionary.sizes()
-        self._rows: list[Row] = []
+        self._rows: list[IndexRow] = []
         self._scalars: dict[str, list[int]] = {name: [] for name in SCALARS}
         self._codes: dict[str, list[int]] = {name: [] for name in MULTIPLE}
         self._lengths: dict[str, list[int]] = {name: [] for name in MULTIPLE}
@@ -216,8 +216,8 @@ class PartBuilder:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, row: Row) -> int:
-        """Take in a memory; gives back its slot."""
+    def add(self, row: IndexRow) -> int:
+        """Take in a memory; gives back its doc."""
         code = self.dictionary.code
         for name, value in zip(SCALARS, row.scalars, strict=True):
             self._scalars[name].append(code(name, value))
@@ -230,7 +230,7 @@ class PartBuilder:
         self._rows.append(row)
         return self.first + len(self._rows) - 1
 
-    def part(self) -> Part:
+    def segment(self) -> Segment:
         rows = self._rows
         created = np.array([row.created for row in rows], np.int64)
         arrays: dict[str, Array] = {
@@ -244,48 +244,48 @@ class PartBuilder:
         for name in MULTIPLE:
             lengths = np.array(self._lengths[name], np.uint32)
             arrays |= multiple_column(name, np.array(self._codes[name], np.uint32), lengths)
-        return Part(self.first, _derived(arrays), self.dictionary.since(self._known), self._known)
+        return Segment(self.first, _with_quarters(arrays), self.dictionary.since(self._known), self._known)
 
 
-def merged(parts: Sequence[Part], live: Mask) -> Part:
-    """Neighbouring parts as one. Dead slots stay, for the numbers of the others, but hold no values any more."""
+def merge_segments(segments: Sequence[Segment], live: Mask) -> Segment:
+    """Neighbouring segments as one. Dead docs stay, for the numbers of the others, but hold no values any more."""
     arrays: dict[str, Array] = {}
     for name in ("id", "created", "updated", "digest", "title1", "title2", *SCALARS):
         # Of those that are as narrow as their codes the widest sets the width.
-        arrays[name] = np.concatenate([part.arrays[name] for part in parts])
-    kept = np.concatenate([live[part.slots] for part in parts])
+        arrays[name] = np.concatenate([segment.arrays[name] for segment in segments])
+    kept = np.concatenate([live[segment.span] for segment in segments])
     for name in MULTIPLE:
-        lengths = np.concatenate([np.diff(part.arrays[f"{name}.offsets"]) for part in parts])
-        values = np.concatenate([part.arrays[f"{name}.values"] for part in parts])
+        lengths = np.concatenate([np.diff(segment.arrays[f"{name}.offsets"]) for segment in segments])
+        values = np.concatenate([segment.arrays[f"{name}.values"] for segment in segments])
         alive = np.repeat(kept, lengths)
         arrays |= multiple_column(name, values[alive], np.where(kept, lengths, 0).astype(np.uint32))
     values_of: dict[str, list[Value]] = {}
     first: dict[str, int] = dict.fromkeys(COLUMNS, 1)
-    for part in parts:
-        for name, more in part.values.items():
+    for segment in segments:
+        for name, more in segment.values.items():
             if name not in values_of:
-                first[name] = part.values_first[name]
+                first[name] = segment.values_first[name]
             values_of.setdefault(name, []).extend(more)
     for name in COLUMNS:
         if name not in values_of:
-            first[name] = min((part.values_first.get(name, 1) for part in parts), default=1)
-    return Part(parts[0].first, _derived(arrays), values_of, first)
+            first[name] = min((segment.values_first.get(name, 1) for segment in segments), default=1)
+    return Segment(segments[0].first, _with_quarters(arrays), values_of, first)
 
 
 def multiple_column(name: str, values: Array, lengths: Array) -> dict[str, Array]:
-    """A column of any number of values: by place (`values` cut at `offsets`), by value (`places` cut at `starts`)."""
+    """A column of any number of values: by place (`values` cut at `offsets`), by value (`rows` cut at `starts`)."""
     values = _narrow(values)
     offsets = np.zeros(len(lengths) + 1, np.uint32)
     np.cumsum(lengths, out=offsets[1:])
     order = np.argsort(values, kind="stable")
-    places = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)[order]
+    rows = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)[order]
     keys, starts = np.unique(values[order], return_index=True)
     return {
         f"{name}.values": values,
         f"{name}.offsets": offsets,
         f"{name}.keys": keys.astype(np.uint32),
         f"{name}.starts": np.append(starts, len(values)).astype(np.int64),
-        f"{name}.places": places,
+        f"{name}.rows": rows,
     }
 
 
@@ -294,7 +294,7 @@ def _narrow(codes: Array) -> Array:
     return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
 
 
-def _derived(arrays: dict[str, Array]) -> dict[str, Array]:
+def _with_quarters(arrays: dict[str, Array]) -> dict[str, Array]:
     arrays["quarter"] = (arrays["created"] // (QUARTER * 1_000_000)).astype(np.int32)
     return arrays
 
@@ -309,7 +309,7 @@ def title_keys(titles: Sequence[str]) -> dict[str, Array]:
 # Postgres has moments that are none, which only SQL by hand can write: such a memory is left out, and told of.
 _MOMENT = "CASE WHEN isfinite({0}) THEN (extract(epoch FROM {0}) * 1000000)::bigint END"
 _CREATED, _UPDATED = _MOMENT.format("m.created_at"), _MOMENT.format("m.updated_at")
-_NEVER = "NOT (isfinite(m.created_at) AND isfinite(m.updated_at))"
+_INFINITE_DATE = "NOT (isfinite(m.created_at) AND isfinite(m.updated_at))"
 # All that the index holds of a memory goes into its digest.
 _COLUMNS = (
     "m.project_id, m.memory_type, m.agent, m.source, m.state, m.category_path_ids, m.category_ids, m.tags,"
@@ -326,35 +326,37 @@ def _select(version: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRows:
     """Memories for the index, each with its terms, and the ids of those that cannot be in one."""
 
-    rows: list[tuple[Row, str]]
-    unfit: list[int]
+    rows: list[tuple[IndexRow, str]]
+    unindexable: list[int]
 
 
-def rows_of(ids: Sequence[int], version: int) -> Found:
+def load_rows(ids: Sequence[int], version: int) -> FoundRows:
     """The memories of these ids that there are, in the order of their ids."""
     with connection.cursor() as cursor:
         cursor.execute(f"{_select(version)} WHERE m.id = ANY(%s) ORDER BY m.id", [list(ids)])
-        unfit: list[int] = []
-        return Found(list(_fit(cursor.fetchall(), unfit)), unfit)
+        unindexable: list[int] = []
+        return FoundRows(list(_index_rows(cursor.fetchall(), unindexable)), unindexable)
 
 
-def all_rows(version: int, unfit: list[int]) -> Iterator[tuple[Row, str]]:
-    """Every memory in the order of its id; those that cannot be in an index go to `unfit`. Call it in a transaction."""
-    yield from _fit(_stream(f"{_select(version)} ORDER BY m.id"), unfit)
+def stream_rows(version: int, unindexable: list[int]) -> Iterator[tuple[IndexRow, str]]:
+    """Every memory in the order of its id; those that cannot be in an index go to `unindexable`. Call it in a transaction."""
+    yield from _index_rows(_stream(f"{_select(version)} ORDER BY m.id"), unindexable)
 
 
-def all_digests(version: int) -> Iterator[tuple[int, int, bool]]:
+def stream_digests(version: int) -> Iterator[tuple[int, int, bool]]:
     """Every memory's id and digest, and whether it cannot be in an index, in the order of the ids. Call it in a
     transaction.
     """
-    yield from _stream(f"SELECT m.id, {_DIGEST.format(version=version)}, {_NEVER} FROM memories_memory m ORDER BY m.id")
+    yield from _stream(
+        f"SELECT m.id, {_DIGEST.format(version=version)}, {_INFINITE_DATE} FROM memories_memory m ORDER BY m.id"
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRow:
     """What only the database can say of a memory that has just been stored."""
 
     id: int
@@ -363,7 +365,7 @@ class Stored:
     title: str
 
 
-def stored_of(ids: Sequence[int], version: int) -> list[Stored]:
+def load_stored(ids: Sequence[int], version: int) -> list[StoredRow]:
     """The memories of these ids, in the order of their ids."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -371,7 +373,7 @@ def stored_of(ids: Sequence[int], version: int) -> list[Stored]:
             " WHERE m.id = ANY(%s) ORDER BY m.id",
             [list(ids)],
         )
-        return [Stored(*row) for row in cursor.fetchall()]
+        return [StoredRow(*row) for row in cursor.fetchall()]
 
 
 def _stream(statement: str) -> Iterator[Any]:
@@ -383,14 +385,14 @@ def _stream(statement: str) -> Iterator[Any]:
         yield from cursor.execute(statement, binary=True)
 
 
-def _fit(found: Iterable[Sequence[Any]], unfit: list[int]) -> Iterator[tuple[Row, str]]:
+def _index_rows(found: Iterable[Sequence[Any]], unindexable: list[int]) -> Iterator[tuple[IndexRow, str]]:
     for stored in found:
         memory_id, digest, terms, project, kind, agent, source, state, *multiple, created, updated, title = stored
         if created is None or updated is None:
-            unfit.append(memory_id)
+            unindexable.append(memory_id)
             continue
         yield (
-            Row(
+            IndexRow(
                 id=memory_id,
                 scalars=(project, kind, agent, source, state),
                 multiple=tuple(multiple),

@@ -3,10 +3,10 @@
     lock                        held by the one process that writes
     current                     the name of the generation that is read
     damaged                     a reader's word that something is wrong; the writer makes a new generation
-    g-000001-0123abcd/manifest  what belongs together: the parts, the dead slots, the commit of the words
+    g-000001-0123abcd/manifest  what belongs together: the segments, the deleted docs, the commit of the words
     g-000001-0123abcd/words/    tantivy
-    g-000001-0123abcd/*.part    columns
-    g-000001-0123abcd/*.dead    a bit for each slot that is no memory any more
+    g-000001-0123abcd/*.segment    columns
+    g-000001-0123abcd/*.deleted    a bit for each doc that is no memory any more
 
 Files are written whole, under another name or a new one, and made to last before the manifest names them; the manifest
 and `current` are replaced in one step. A reader keeps what it has read until it can have all of something newer.
@@ -32,11 +32,11 @@ from django.conf import settings
 from search.engines.array_files import Array, DamagedError, Mask, arrays_verify, bits_read
 from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import outbox, words
-from search.engines.index.segments import Dictionary, Part
+from search.engines.index.segments import Dictionary, Segment
 from search.facets import FACET, Kind
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
-SCHEMA = 3
+SCHEMA = 4
 
 # A reader that is overtaken by the writer starts over so many times.
 _TRIES = 5
@@ -56,13 +56,13 @@ class Manifest:
 
     number: int = 0
     commit: int = 0
-    slots: int = 0
+    docs: int = 0
     memories: int = 0
-    parts: tuple[str, ...] = ()
-    dead: str = ""
+    segments: tuple[str, ...] = ()
+    deleted: str = ""
     revision: int = 0
     """The revision that the corpus had when the last changes were read from it."""
-    unfit: tuple[int, ...] = ()
+    unindexable: tuple[int, ...] = ()
     """The memories that cannot be in an index, as far as changes were taken in."""
     schema: int = SCHEMA
 
@@ -89,7 +89,9 @@ def read_manifest(generation: Path) -> Manifest:
         stored = json.loads((generation / "manifest").read_text())
         if stored["schema"] != SCHEMA:
             raise NoIndexError(f"it is of version {stored['schema']}, and this is version {SCHEMA}")
-        return Manifest(**{**stored, "parts": tuple(stored["parts"]), "unfit": tuple(stored.get("unfit", ()))})
+        return Manifest(
+            **{**stored, "segments": tuple(stored["segments"]), "unindexable": tuple(stored.get("unindexable", ()))}
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"its manifest cannot be read ({error})") from error
 
@@ -118,10 +120,10 @@ def sync_folder(path: Path) -> None:
 
 
 def read_live(generation: Path, manifest: Manifest) -> Mask:
-    """Which slots hold a memory."""
-    if not manifest.dead:
-        return np.ones(manifest.slots, np.bool_)
-    return ~bits_read(generation / manifest.dead, manifest.slots)
+    """Which docs hold a memory."""
+    if not manifest.deleted:
+        return np.ones(manifest.docs, np.bool_)
+    return ~bits_read(generation / manifest.deleted, manifest.docs)
 
 
 @dataclass(slots=True)
@@ -130,7 +132,7 @@ class View:
 
     generation: Path
     manifest: Manifest
-    parts: tuple[Part, ...]
+    segments: tuple[Segment, ...]
     live: Mask
     dictionary: Dictionary
     """Shared with newer views, which only ever add to it."""
@@ -138,7 +140,7 @@ class View:
     """How many codes of each column are in this view."""
     index: tantivy.Index
     searcher: tantivy.Searcher
-    kept: dict[str, object] = field(default_factory=dict)
+    cache: dict[str, object] = field(default_factory=dict)
     """What was worked out of it and stays true as long as it is read."""
 
     @property
@@ -190,18 +192,18 @@ class _Reader:
             known = None
         try:
             return _open_view(generation, known)
-        except NotYetError:
+        except CommitPendingError:
             # The writer is between its two steps: what was read before is whole, and a moment old.
             if known is None:
                 raise
             return known
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         with self._lock:
             self._known = (None, ())
 
 
-class NotYetError(NoIndexError):
+class CommitPendingError(NoIndexError):
     """The words are newer than the manifest: the writer is about to say so, or did not get to it."""
 
 
@@ -221,26 +223,26 @@ def _stamp() -> tuple[object, ...]:
 
 def _open_view(generation: Path, known: View | None) -> View:
     manifest = read_manifest(generation)
-    have = {part_name(part): part for part in known.parts} if known else {}
-    parts = []
+    have = {segment_name(segment): segment for segment in known.segments} if known else {}
+    segments = []
     dictionary = known.dictionary if known else Dictionary()
-    for name in manifest.parts:
-        part = have.get(name) or Part.read(generation / name)
-        dictionary.extend(part.values, part.values_first)
-        parts.append(part)
+    for name in manifest.segments:
+        segment = have.get(name) or Segment.read(generation / name)
+        dictionary.extend(segment.values, segment.values_first)
+        segments.append(segment)
     live = read_live(generation, manifest)
-    if sum(part.size for part in parts) != manifest.slots:
-        raise DamagedError("the parts do not add up to the manifest")
+    if sum(segment.size for segment in segments) != manifest.docs:
+        raise DamagedError("the segments do not add up to the manifest")
     try:
         index = known.index if known else words.open_index(generation / "words")
         with words.panics_as_errors():
             index.reload()
             searcher = index.searcher()
         if words_commit(generation) != manifest.commit:
-            raise NotYetError("it is being written")
+            raise CommitPendingError("it is being written")
     except (ValueError, KeyError, OSError) as error:
         raise DamagedError(f"the words: {error}") from error
-    return View(generation, manifest, tuple(parts), live, dictionary, dictionary.sizes(), index, searcher)
+    return View(generation, manifest, tuple(segments), live, dictionary, dictionary.sizes(), index, searcher)
 
 
 def words_commit(generation: Path) -> int:
@@ -249,27 +251,27 @@ def words_commit(generation: Path) -> int:
     return int(stored["opstamp"])
 
 
-def part_name(part: Part) -> str:
-    return f"{part.first:010d}-{part.first + part.size:010d}.part"
+def segment_name(segment: Segment) -> str:
+    return f"{segment.first:010d}-{segment.first + segment.size:010d}.segment"
 
 
 _reader = _Reader()
 # Manifests whose files were looked through and found whole.
-_whole: set[str] = set()
+_verified: set[str] = set()
 
 
 def verify(view: View) -> str:
     """What is wrong with the files of a view, if anything is: each is read from beginning to end, once."""
-    if view.revision in _whole:
+    if view.revision in _verified:
         return ""
     try:
-        for name in view.manifest.parts:
+        for name in view.manifest.segments:
             arrays_verify(view.generation / name)
         if damaged := words.damaged_files(view.generation / "words"):
             return damaged[0]
     except (DamagedError, OSError, ValueError, KeyError) as error:
         return str(error)
-    _whole.add(view.revision)
+    _verified.add(view.revision)
     return ""
 
 
@@ -285,14 +287,14 @@ def is_newest(view: View) -> bool:
     return _reader.is_newest(view)
 
 
-def forget_view() -> None:
+def close_view() -> None:
     """Close what this process reads."""
-    _reader.forget()
+    _reader.clear()
 
 
 def report_damage(reason: str, generation: Path | None = None) -> None:
     """Tell the writer that something is wrong with a generation, by default the current one, and read it no more."""
-    forget_view()
+    close_view()
     try:
         name = (generation or current_generation()).name
     except (NoIndexError, DamagedError):
@@ -302,12 +304,12 @@ def report_damage(reason: str, generation: Path | None = None) -> None:
         replace_file(index_dir() / "damaged", f"{name}\n{reason}")
 
 
-def ask_for_rebuild(reason: str) -> None:
+def request_rebuild(reason: str) -> None:
     """Have the writer make a new generation; the one there is answers meanwhile."""
     replace_file(index_dir() / "damaged", f"\n{reason}")
 
 
-def damage_reported() -> str:
+def rebuild_reason() -> str:
     """Why a new generation is wanted, if one is; a word about one that is gone is none."""
     name, reason = _damage()
     try:
@@ -324,25 +326,25 @@ def _damage() -> tuple[str, str]:
     return name, reason or "it is damaged"
 
 
-def belongs_to_database(generation: Path, manifest: Manifest, following: outbox.Following | None = None) -> bool:
+def belongs_to_database(generation: Path, manifest: Manifest, following: outbox.FollowState | None = None) -> bool:
     """Whether the changes of this database are written down for this generation, and it is not of a later past: of a
     database that was put back to what it was before.
     """
-    following = following or outbox.following()
+    following = following or outbox.follow_state()
     return following.indexed and following.generation == generation.name and manifest.revision <= following.revision
 
 
 @contextlib.contextmanager
-def writing() -> Iterator[Path]:
+def writer_lock() -> Iterator[Path]:
     """Be the one process that writes. Raises WriterElsewhereError. A process that is killed lets go at once."""
     root = index_dir()
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("a+") as handle:
-        _take(handle)
+        _lock_exclusively(handle)
         yield root
 
 
-def _take(handle: IO[str]) -> None:
+def _lock_exclusively(handle: IO[str]) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -362,62 +364,62 @@ def remove_others(root: Path, kept: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def remove_unnamed(generation: Path, manifest: Manifest, also_kept: Sequence[str] = ()) -> None:
-    """Remove the parts that the manifest does not name: of steps that were not finished, or of before a merge."""
-    named = {*manifest.parts, manifest.dead, *also_kept}
+def remove_unreferenced(generation: Path, manifest: Manifest, also_kept: Sequence[str] = ()) -> None:
+    """Remove the segments that the manifest does not name: of steps that were not finished, or of before a merge."""
+    named = {*manifest.segments, manifest.deleted, *also_kept}
     for path in generation.iterdir():
-        if path.suffix in {".part", ".dead"} and path.name not in named:
+        if path.suffix in {".segment", ".deleted"} and path.name not in named:
             path.unlink(missing_ok=True)
 
 
-def values_at(view: View, name: str, slots: Array) -> Array:
-    """What a column has in these slots. Each part is read by itself: put together they would be there twice."""
-    if len(view.parts) == 1:
-        only: Array = view.parts[0].arrays[name].take(slots)
+def values_at(view: View, name: str, docs: Array) -> Array:
+    """What a column has in these docs. Each segment is read by itself: put together they would be there twice."""
+    if len(view.segments) == 1:
+        only: Array = view.segments[0].arrays[name].take(docs)
         return only
-    if not len(slots):
+    if not len(docs):
         return np.empty(0, np.int64)
-    if bool(np.all(slots[1:] >= slots[:-1])):
-        return np.concatenate([part.arrays[name].take(places) for part, places in stretches(view, slots)])
-    order = np.argsort(slots)
-    found = np.empty_like(sorted_values := values_at(view, name, slots[order]))
+    if bool(np.all(docs[1:] >= docs[:-1])):
+        return np.concatenate([segment.arrays[name].take(rows) for segment, rows in by_segment(view, docs)])
+    order = np.argsort(docs)
+    found = np.empty_like(sorted_values := values_at(view, name, docs[order]))
     found[order] = sorted_values
     return found
 
 
-def ids_at(view: View, slots: Array) -> list[int]:
-    """The memories that stand in these slots."""
-    found: list[int] = values_at(view, "id", slots).tolist()
+def ids_at(view: View, docs: Array) -> list[int]:
+    """The memories that stand in these docs."""
+    found: list[int] = values_at(view, "id", docs).tolist()
     return found
 
 
-def slots_of(view: View, ids: Ids) -> Array:
-    """The slots that memories stand in; -1 for those that have none."""
+def docs_of(view: View, ids: Ids) -> Array:
+    """The docs that memories stand in; -1 for those that have none."""
     found = np.full(len(ids), -1, np.int64)
-    for n, part in enumerate(view.parts):
-        column = part.arrays["id"]
+    for n, segment in enumerate(view.segments):
+        column = segment.arrays["id"]
         if not len(column):
             continue
         # Parts are written in the order of ids; should one not be, its order is worked out once.
-        key = f"order of ids in part {n}"
-        if key not in view.kept:
-            view.kept[key] = None if bool(np.all(column[1:] > column[:-1])) else np.argsort(column, kind="stable")
-        order: Array | None = view.kept[key]  # type: ignore[assignment]
-        # Of a memory that was changed the older slots are dead, and parts that became one hold them too.
+        key = f"order of ids in segment {n}"
+        if key not in view.cache:
+            view.cache[key] = None if bool(np.all(column[1:] > column[:-1])) else np.argsort(column, kind="stable")
+        order: Array | None = view.cache[key]  # type: ignore[assignment]
+        # Of a memory that was changed the older docs are deleted, and segments that became one hold them too.
         at = np.maximum(np.searchsorted(column, ids, side="right", sorter=order) - 1, 0)
         at = at if order is None else order[at]
-        slots = part.first + at
-        here = (column[at] == ids) & view.live[slots]
-        found[here] = slots[here]
+        docs = segment.first + at
+        here = (column[at] == ids) & view.live[docs]
+        found[here] = docs[here]
     return found
 
 
-def stretches(view: View, slots: Array) -> Iterator[tuple[Part, Array]]:
-    """The parts that slots, in order, lie in, each with its places."""
-    cuts = np.searchsorted(slots, [part.first for part in view.parts] + [view.manifest.slots])
-    for part, low, high in zip(view.parts, cuts, cuts[1:], strict=False):
+def by_segment(view: View, docs: Array) -> Iterator[tuple[Segment, Array]]:
+    """The segments that docs, in order, lie in, each with its rows."""
+    cuts = np.searchsorted(docs, [segment.first for segment in view.segments] + [view.manifest.docs])
+    for segment, low, high in zip(view.segments, cuts, cuts[1:], strict=False):
         if high > low:
-            yield part, slots[low:high] - part.first
+            yield segment, docs[low:high] - segment.first
 
 
 def codes_of(view: View, column: str, values: Iterable[Value]) -> list[int]:

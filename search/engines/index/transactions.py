@@ -25,7 +25,7 @@ FOLLOW_LOCK_TIMEOUT = "5s"
 
 
 @contextmanager
-def consistent() -> Iterator[None]:
+def read_snapshot() -> Iterator[None]:
     """One moment of the database for all that is read. Within a transaction of somebody else it is that one's."""
     outermost = not connection.in_atomic_block
     with transaction.atomic():
@@ -36,13 +36,13 @@ def consistent() -> Iterator[None]:
 
 
 @contextmanager
-def writing() -> Iterator[Path]:
+def follower_lock() -> Iterator[Path]:
     """Be the one process that writes the index, and the one that follows this database, on whatever machine.
 
     The lock belongs to a transaction on a connection of its own, so that it also holds behind a transaction pooler.
     Raises WriterElsewhereError.
     """
-    with store.writing() as root:
+    with store.writer_lock() as root:
         gate = connections.create_connection(DEFAULT_DB_ALIAS)
         try:
             gate.set_autocommit(False)

@@ -1,6 +1,6 @@
 """The words of the derived index: the terms of the one analysis in tantivy, and what of them a query asks for.
 
-The document of a memory has its terms with their positions, once for all fields and once for the title, and the slot
+The document of a memory has its terms with their positions, once for all fields and once for the title, and the doc
 that its columns stand in. Nothing is parsed here: terms come from `search.analysis`, on both sides.
 """
 
@@ -23,7 +23,7 @@ from search.engines.base import LanguageText
 from text.analysis import Pattern, is_hyphenated, needs_no_place
 from text.bulk_terms import FieldTerms
 
-SLOT = "slot"
+DOC = "doc"
 WORDS = "words"
 TITLE = "title"
 
@@ -40,7 +40,7 @@ _EVERY_SEGMENT = (".term", ".idx", ".pos", ".fast", ".fieldnorm")
 _SEGMENT_FILES = {*_EVERY_SEGMENT, ".store", ".del"}
 _FOOTER_MAGIC = 1337
 
-Slots = npt.NDArray[np.uint32]
+Docs = npt.NDArray[np.uint32]
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def panics_as_errors() -> Iterator[None]:
 def schema() -> tantivy.Schema:
     """What a document has."""
     builder = tantivy.SchemaBuilder()
-    builder.add_unsigned_field(SLOT, indexed=True, fast=True)
+    builder.add_unsigned_field(DOC, indexed=True, fast=True)
     # Terms come ready made; the tokenizer is only a name that every index knows.
     builder.add_text_field(WORDS, tokenizer_name="whitespace", index_option="position")
     builder.add_text_field(TITLE, tokenizer_name="whitespace", index_option="position")
@@ -118,7 +118,7 @@ def _place(written: str) -> tuple[int, int]:
     return (int(written[:-1]), "ABCD".index(weight)) if weight > "9" else (int(written or 1), 3)
 
 
-def document(slot: int, terms: str) -> tantivy.Document:
+def document(doc: int, terms: str) -> tantivy.Document:
     """A memory's document from its tsvector, as Postgres writes it or `search.analysis`."""
     fields: tuple[list[tuple[int, str]], ...] = ([], [], [], [])
     for lexeme, places in _LEXEME.findall(terms):
@@ -130,9 +130,9 @@ def document(slot: int, terms: str) -> tantivy.Document:
     for placed in fields:
         placed.sort()
     if all(map(_is_gapless, fields)):
-        return placed_document(slot, [_field_terms(placed) for placed in fields])
+        return placed_document(doc, [_field_terms(placed) for placed in fields])
     # Postgres has no place for some terms: the others keep theirs, so that none come together that were apart.
-    made = _of_slot(slot)
+    made = _with_doc(doc)
     every = sorted(itertools.chain.from_iterable(fields))
     _add(made, (WORDS,), [(term, at) for at, term in every])
     _add(made, (TITLE,), [(term, at) for at, term in fields[0]])
@@ -156,21 +156,21 @@ def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
     return [(term, at - first) for at, term in placed]
 
 
-def placed_document(slot: int, fields: Sequence[FieldTerms]) -> tantivy.Document:
+def placed_document(doc: int, fields: Sequence[FieldTerms]) -> tantivy.Document:
     """A memory's document from the terms of its fields, of which the first is the title.
 
     Between values tantivy leaves a gap, as there is one between fields. Where it finds the words of a text itself, each
     at the next position, that takes a sixth of the time of tokens that come one by one.
     """
-    made = _of_slot(slot)
+    made = _with_doc(doc)
     for number, terms in enumerate(fields):
         _add(made, (WORDS,) if number else (WORDS, TITLE), terms)
     return made
 
 
-def _of_slot(slot: int) -> tantivy.Document:
+def _with_doc(doc: int) -> tantivy.Document:
     made = tantivy.Document()
-    made.add_unsigned(SLOT, slot)
+    made.add_unsigned(DOC, doc)
     return made
 
 
@@ -208,10 +208,10 @@ def _at_places(pattern: Pattern, last: str) -> list[str | tuple[int, str]]:
 
 
 @panics_as_errors()
-def slots_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit: int) -> Slots:
-    """The slots from `first` on that have a pattern, in order."""
+def docs_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit: int) -> Docs:
+    """The docs from `first` on that have a pattern, in order."""
     if not pattern.prefix or len(pattern.terms) == 1:
-        return slots_of(searcher, pattern_query(pattern), first, limit)
+        return docs_of(searcher, pattern_query(pattern), first, limit)
     # The phrase queries of the library take so many terms for a prefix and no more: each term that begins so and stands
     # in a memory with the other words is looked for by itself.
     field = TITLE if pattern.field == "title" else WORDS
@@ -223,24 +223,24 @@ def slots_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit
             (tantivy.Occur.Should, tantivy.Query.phrase_query(_SCHEMA, field, _at_places(pattern, term)))
             for term in terms[start : start + _PHRASES_AT_ONCE]
         ]
-        found.append(slots_of(searcher, tantivy.Query.boolean_query(phrases), first, limit))
+        found.append(docs_of(searcher, tantivy.Query.boolean_query(phrases), first, limit))
     return np.unique(np.concatenate(found))
 
 
 @panics_as_errors()
-def slots_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit: int) -> Slots:
-    """The slots from `first` on that a query matches, in order, at most `limit` of them."""
+def docs_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit: int) -> Docs:
+    """The docs from `first` on that a query matches, in order, at most `limit` of them."""
     if first:
-        recent = tantivy.Query.range_query(_SCHEMA, SLOT, tantivy.FieldType.Unsigned, lower_bound=first)
+        recent = tantivy.Query.range_query(_SCHEMA, DOC, tantivy.FieldType.Unsigned, lower_bound=first)
         query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, recent)])
     found = searcher.search(
         tantivy.Query.const_score_query(query, 1.0),
         limit=max(1, limit),
         count=False,
-        order_by_field=SLOT,
+        order_by_field=DOC,
         order=tantivy.Order.Asc,
     ).hits
-    return np.fromiter((slot for slot, _ in found), np.uint32, len(found))
+    return np.fromiter((doc for doc, _ in found), np.uint32, len(found))
 
 
 def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tantivy.Query | None:
@@ -275,34 +275,34 @@ def _needed_by_all(texts: Sequence[LanguageText]) -> Iterable[Pattern]:
             yield from group.words
 
 
-def within_slots(query: tantivy.Query, slots: Slots) -> tantivy.Query:
-    """A query among these slots alone."""
-    among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(_SCHEMA, SLOT, slots.tolist()), 0.0)
+def within_docs(query: tantivy.Query, docs: Docs) -> tantivy.Query:
+    """A query among these docs alone."""
+    among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(_SCHEMA, DOC, docs.tolist()), 0.0)
     return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
 
 
 @panics_as_errors()
-def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[npt.NDArray[np.float64], Slots]:
-    """The best of a query: scores, falling, and their slots."""
+def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[npt.NDArray[np.float64], Docs]:
+    """The best of a query: scores, falling, and their docs."""
     found = searcher.search(query, limit=limit, count=False).hits
     scores = np.fromiter((score for score, _ in found), np.float64, len(found))
-    slots = searcher.fast_field_values(SLOT, [address for _, address in found])
-    return scores, np.array(slots, np.uint32)
+    docs = searcher.fast_field_values(DOC, [address for _, address in found])
+    return scores, np.array(docs, np.uint32)
 
 
 @panics_as_errors()
-def near_query(term: str, distance: int) -> tantivy.Query:
+def fuzzy_query(term: str, distance: int) -> tantivy.Query:
     """What has a term that is so many letters away from this one."""
     return tantivy.Query.fuzzy_term_query(_SCHEMA, WORDS, term, distance)
 
 
-def delete_slots(writer: tantivy.IndexWriter, slots: Sequence[int]) -> None:
-    if slots:
-        writer.delete_documents_by_query(tantivy.Query.term_set_query(_SCHEMA, SLOT, slots))
+def delete_docs(writer: tantivy.IndexWriter, docs: Sequence[int]) -> None:
+    if docs:
+        writer.delete_documents_by_query(tantivy.Query.term_set_query(_SCHEMA, DOC, docs))
 
 
 def delete_from(writer: tantivy.IndexWriter, first: int) -> None:
-    """Delete what stands in slots that no part has: a commit that was not finished."""
+    """Delete what stands in docs that no part has: a commit that was not finished."""
     writer.delete_documents_by_query(
-        tantivy.Query.range_query(_SCHEMA, SLOT, tantivy.FieldType.Unsigned, lower_bound=first)
+        tantivy.Query.range_query(_SCHEMA, DOC, tantivy.FieldType.Unsigned, lower_bound=first)
     )

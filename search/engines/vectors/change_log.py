@@ -13,7 +13,7 @@ from django.db import connection
 from search.engines.base import Ids
 
 # More of them than this are not read one by one.
-MOST_CHANGES = 200
+MAX_CHANGES = 200
 
 _STANDING = """
 SELECT (SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories_chunk'::regclass), vectors, replica,
@@ -24,7 +24,7 @@ FROM memories_corpus WHERE id = 1"""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ChangeState:
     """How the vectors stand by now, seen from a revision of before."""
 
     chunks: int = 0
@@ -45,14 +45,14 @@ class Standing:
         return np.unique(np.array(self.memory_ids, np.int64))
 
 
-def standing(known: int = 0, model_id: int = 0, most: int = MOST_CHANGES) -> Standing:
+def change_state(known: int = 0, model_id: int = 0, most: int = MAX_CHANGES) -> ChangeState:
     with connection.cursor() as cursor:
         cursor.execute(_STANDING, {"known": known, "model": model_id, "most": most})
         row = cursor.fetchone()
     if row is None:
-        return Standing()
+        return ChangeState()
     chunks, revision, replica, changes, ids = row
-    return Standing(int(chunks), revision, replica, changes, tuple(ids))
+    return ChangeState(int(chunks), revision, replica, changes, tuple(ids))
 
 
 def track_changes_for(replica: str) -> None:

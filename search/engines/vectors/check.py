@@ -10,9 +10,9 @@ from memories.embedding.vectors import serving_id
 from memories.models import Memory
 from search.engines.array_files import DamagedError, arrays_verify
 from search.engines.base import Ids
-from search.engines.index.transactions import consistent
+from search.engines.index.transactions import read_snapshot
 from search.engines.vectors import change_log, files, writer
-from search.engines.vectors.files import Manifest, Rows
+from search.engines.vectors.files import HalfVectors, Manifest
 
 
 @dataclass(slots=True)
@@ -37,8 +37,8 @@ def compare_vectors() -> VectorComparison | None:
         manifest = files.read_manifest()
         if manifest is None:
             return None
-        with consistent():
-            now = change_log.standing(manifest.revision, manifest.model_id, writer.MOST_WAITING)
+        with read_snapshot():
+            now = change_log.change_state(manifest.revision, manifest.model_id, writer.MAX_PENDING)
             if manifest.model_id != serving_id() or not now.follows(manifest.name, manifest.revision):
                 found = VectorComparison(damage=["the replica is of other vectors, and will be made anew"])
             else:
@@ -75,7 +75,7 @@ def _compared(manifest: Manifest, waiting: Ids) -> VectorComparison:
     return found
 
 
-def _add(digests: dict[int, int], ids: Ids, vectors: Rows) -> None:
+def _add(digests: dict[int, int], ids: Ids, vectors: HalfVectors) -> None:
     """Add the digests of rows to those of their memories, in whatever order they come."""
     rows: npt.NDArray[np.float16] = np.ascontiguousarray(vectors)
     for memory_id, row in zip(ids.tolist(), rows, strict=True):

@@ -2,7 +2,7 @@
 
     manifest             what belongs together, and which revision of the vectors it is true to
     <name>-000001.rows   a segment: vectors of whole memories in the order of their ids, with their lengths
-    <name>-000002.dead   a bit for each row that is no vector of its memory any more
+    <name>-000002.deleted   a bit for each row that is no vector of its memory any more
 
 Files are written whole, under names that never come again, and made to last before the manifest names them; the
 manifest is replaced in one step.
@@ -22,9 +22,9 @@ from search.engines.base import Ids
 from search.engines.index import store
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
-SCHEMA = 1
+SCHEMA = 2
 
-Rows = npt.NDArray[np.float16]
+HalfVectors = npt.NDArray[np.float16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +35,32 @@ class Manifest:
     model_id: int
     dimensions: int
     revision: int = 0
-    made: int = 0
+    file_count: int = 0
     rows: int = 0
     segments: tuple[str, ...] = ()
-    dead: str = ""
+    deleted: str = ""
     schema: int = SCHEMA
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """Rows one after the other: the memory of each, in ascending order, the length of its vector, and the vector."""
+class VectorSegment:
+    """HalfVectors one after the other: the memory of each, in ascending order, the length of its vector, and the vector."""
 
     ids: Ids
     lengths: npt.NDArray[np.float32]
-    vectors: Rows
+    vectors: HalfVectors
 
     @property
     def size(self) -> int:
         return len(self.ids)
 
-    def places_of(self, ids: Ids) -> npt.NDArray[np.int64]:
+    def rows_of(self, ids: Ids) -> npt.NDArray[np.int64]:
         """The rows of some memories, whose ids are in ascending order."""
         low = np.searchsorted(self.ids, ids, "left")
         counts = np.searchsorted(self.ids, ids, "right") - low
         starts = np.cumsum(counts) - counts
-        places: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(low - starts, counts)
-        return places
+        rows: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(low - starts, counts)
+        return rows
 
 
 def folder() -> Path:
@@ -92,32 +92,36 @@ def discard() -> None:
     (folder() / "manifest").unlink(missing_ok=True)
 
 
-def segment_of(ids: Ids, vectors: Rows) -> Segment:
-    """Rows in any order as a segment."""
+def segment_of(ids: Ids, vectors: HalfVectors) -> VectorSegment:
+    """HalfVectors in any order as a segment."""
     if not bool(np.all(ids[1:] >= ids[:-1])):
         order = np.argsort(ids, kind="stable")
         ids, vectors = ids[order], vectors[order]
     vectors = np.ascontiguousarray(vectors)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float32))
     # A vector without a direction is near to nothing, however little is asked for.
-    return Segment(ids, np.where(lengths > 0, lengths, np.nan).astype(np.float32), vectors)
+    return VectorSegment(ids, np.where(lengths > 0, lengths, np.nan).astype(np.float32), vectors)
 
 
-def write_segment(name: str, segment: Segment) -> None:
+def write_segment(name: str, segment: VectorSegment) -> None:
     arrays: dict[str, Array] = {"ids": segment.ids, "lengths": segment.lengths, "vectors": segment.vectors.reshape(-1)}
     arrays_write(folder() / name, {}, arrays)
 
 
-def map_segment(name: str, dimensions: int) -> Segment:
+def map_segment(name: str, dimensions: int) -> VectorSegment:
     """Raises DamagedError."""
     _, arrays = arrays_map(folder() / name)
     try:
-        return Segment(arrays["ids"], arrays["lengths"], arrays["vectors"].reshape(len(arrays["ids"]), dimensions))
+        return VectorSegment(
+            arrays["ids"], arrays["lengths"], arrays["vectors"].reshape(len(arrays["ids"]), dimensions)
+        )
     except (KeyError, ValueError) as error:
         raise DamagedError(f"{name}: {error}") from error
 
 
-def map_segments(manifest: Manifest, have: Mapping[str, Segment] | None = None) -> tuple[list[Segment], Mask]:
+def map_segments(
+    manifest: Manifest, have: Mapping[str, VectorSegment] | None = None
+) -> tuple[list[VectorSegment], Mask]:
     """The segments, but for those that are open already, and which of their rows are live. Raises DamagedError."""
     have = have or {}
     segments = [have.get(name) or map_segment(name, manifest.dimensions) for name in manifest.segments]
@@ -128,14 +132,14 @@ def map_segments(manifest: Manifest, have: Mapping[str, Segment] | None = None) 
 
 def read_live(manifest: Manifest) -> Mask:
     """Which rows are vectors of their memories. Raises DamagedError."""
-    if not manifest.dead:
+    if not manifest.deleted:
         return np.ones(manifest.rows, np.bool_)
-    return ~bits_read(folder() / manifest.dead, manifest.rows)
+    return ~bits_read(folder() / manifest.deleted, manifest.rows)
 
 
 def remove_others(kept: Sequence[Manifest]) -> None:
     """Remove the files that none of these manifests names. Readers that have one open keep it until they let go."""
-    named = {"manifest", *(name for manifest in kept for name in (*manifest.segments, manifest.dead))}
+    named = {"manifest", *(name for manifest in kept for name in (*manifest.segments, manifest.deleted))}
     if folder().is_dir():
         for path in folder().iterdir():
             if path.name not in named:

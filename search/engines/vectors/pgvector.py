@@ -12,10 +12,10 @@ from search.engines.base import Ids, Similarities, VectorQuery
 
 # The index looks at so many at once for each that is read, within bounds: those at the edge of what it looks at it
 # misses most. Where that is not enough it goes on (iterative scan). The least is what finds 99 of 100 of the first ten.
-AT_ONCE = 2
-LEAST_AT_ONCE = 400
-_MOST_AT_ONCE = 1_000
-_MOST_SCANNED = 2_000_000
+EF_PER_CHUNK = 2
+MIN_EF_SEARCH = 400
+_MAX_EF_SEARCH = 1_000
+_MAX_SCANNED = 2_000_000
 
 _NEAREST = """
 SELECT memory_id, (1 - (embedding <=> %(vector)s::halfvec))::real AS similarity FROM memories_chunk
@@ -24,7 +24,7 @@ WHERE model_id = %(model)s {which}"""
 # number: how near a vector without a direction is.
 _PACKED = """
 SELECT string_agg(int8send(memory_id), ''::bytea), string_agg(float4send(similarity), ''::bytea)
-FROM ({rows}) AS near WHERE similarity BETWEEN %(least)s AND 1"""
+FROM ({rows}) AS near WHERE similarity BETWEEN %(min_similarity)s AND 1"""
 # The primary key is led by the memory. The ids come as the text of an array: psycopg takes longer to write a list out
 # than Postgres to find its rows.
 _BY_ID = _PACKED.format(rows=_NEAREST.format(which="AND memory_id = ANY(%(ids)s::bigint[])"))
@@ -41,9 +41,9 @@ SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan',
        set_config('enable_seqscan', 'off', true)"""
 
 
-def at_once(chunks: int) -> int:
+def ef_search(chunks: int) -> int:
     """How many the index looks at for so many."""
-    return min(max(LEAST_AT_ONCE, AT_ONCE * chunks), _MOST_AT_ONCE)
+    return min(max(MIN_EF_SEARCH, EF_PER_CHUNK * chunks), _MAX_EF_SEARCH)
 
 
 def vector_text(meaning: VectorQuery) -> str:
@@ -51,20 +51,20 @@ def vector_text(meaning: VectorQuery) -> str:
     return "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
 
 
-def every(meaning: VectorQuery) -> tuple[Ids, Similarities]:
+def scan(meaning: VectorQuery) -> tuple[Ids, Similarities]:
     """All memories down to the least similarity: each once, by its nearest chunk."""
     ids, similarities, _ = _read(_EVERY, meaning)
     return ids, similarities
 
 
-def some(meaning: VectorQuery, ids: Iterable[int]) -> tuple[Ids, Similarities]:
+def by_ids(meaning: VectorQuery, ids: Iterable[int]) -> tuple[Ids, Similarities]:
     """Those of some memories."""
     found, similarities, _ = _read(_BY_ID, meaning, ids="{" + ",".join(map(str, ids)) + "}")
     return found, similarities
 
 
 @contextmanager
-def from_the_index(looked_at: int) -> Iterator[None]:
+def hnsw_scan(ef: int) -> Iterator[None]:
     """Within, the nearest are read from the HNSW index, which looks at so many at once, and on until there are enough.
 
     Without that, rows that were deleted or changed and not yet vacuumed, and those of another model, which stand in the
@@ -72,15 +72,15 @@ def from_the_index(looked_at: int) -> Iterator[None]:
     """
     with transaction.atomic(savepoint=False):
         with connection.cursor() as cursor:
-            cursor.execute(_INDEX_SETTINGS, [str(looked_at), str(_MOST_SCANNED)])
+            cursor.execute(_INDEX_SETTINGS, [str(ef), str(_MAX_SCANNED)])
         yield
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
 
 
-def first(meaning: VectorQuery, chunks: int) -> tuple[Ids, Similarities, bool]:
+def hnsw_nearest(meaning: VectorQuery, chunks: int) -> tuple[Ids, Similarities, bool]:
     """What the index gives of so many chunks, and whether these went down to the least similarity."""
-    with from_the_index(at_once(chunks)):
+    with hnsw_scan(ef_search(chunks)):
         ids, similarities, read = _read(_FIRST, meaning, chunks=chunks)
     return ids, similarities, read < chunks
 
@@ -98,7 +98,7 @@ def _read(statement: str, meaning: VectorQuery, **parameters: int | str) -> tupl
     bound: dict[str, Any] = {
         "vector": vector_text(meaning),
         "model": meaning.model_id,
-        "least": meaning.least,
+        "min_similarity": meaning.min_similarity,
         **parameters,
     }
     with connection.cursor() as cursor:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from search.engines.array_files import DamagedError, Mask, is_starved
 from search.engines.base import Ids, Similarities
 from search.engines.vectors import change_log, files
-from search.engines.vectors.change_log import Standing
-from search.engines.vectors.files import Manifest, Rows, Segment
+from search.engines.vectors.change_log import ChangeState
+from search.engines.vectors.files import HalfVectors, Manifest, VectorSegment
 from search.engines.vectors.pgvector import by_memory
 
 logger = logging.getLogger(__name__)
@@ -32,46 +32,46 @@ class Replica:
     """The files of one manifest: nothing in it changes."""
 
     manifest: Manifest
-    segments: tuple[Segment, ...]
+    segments: tuple[VectorSegment, ...]
     live: tuple[Mask | None, ...]
     """By segment, which rows count; None for all of them."""
 
-    def every(self, vector: npt.NDArray[np.float32], least: float) -> tuple[Ids, Similarities]:
+    def scan(self, vector: npt.NDArray[np.float32], min_similarity: float) -> tuple[Ids, Similarities]:
         """The memories that are at least so near by their nearest row, each once, in any order."""
         query = _halves(vector)
         found = []
         for segment, live in zip(self.segments, self.live, strict=True):
             similarities = _similarities(query, segment.vectors, segment.lengths)
-            near = similarities >= least
+            near = similarities >= min_similarity
             if live is not None:
                 near &= live
-            places = np.flatnonzero(near)
-            found.append(by_memory(segment.ids[places], similarities[places]))
+            rows = np.flatnonzero(near)
+            found.append(by_memory(segment.ids[rows], similarities[rows]))
         return _joined(found)
 
-    def some(self, vector: npt.NDArray[np.float32], least: float, ids: Ids) -> tuple[Ids, Similarities]:
+    def by_ids(self, vector: npt.NDArray[np.float32], min_similarity: float, ids: Ids) -> tuple[Ids, Similarities]:
         """Those among some memories, whose ids are in ascending order."""
         query = _halves(vector)
         found = []
         for segment, live in zip(self.segments, self.live, strict=True):
-            places = segment.places_of(ids)
+            rows = segment.rows_of(ids)
             if live is not None:
-                places = places[live[places]]
-            for begin in range(0, len(places), _GATHERED):
-                lot = places[begin : begin + _GATHERED]
-                similarities = _similarities(query, segment.vectors[lot], segment.lengths[lot])
-                near = similarities >= least
-                found.append((segment.ids[lot[near]], similarities[near]))
-        # A memory may lie in two lots.
+                rows = rows[live[rows]]
+            for begin in range(0, len(rows), _GATHERED):
+                batch = rows[begin : begin + _GATHERED]
+                similarities = _similarities(query, segment.vectors[batch], segment.lengths[batch])
+                near = similarities >= min_similarity
+                found.append((segment.ids[batch[near]], similarities[near]))
+        # A memory may lie in two batches.
         return by_memory(*_joined(found))
 
 
-def _halves(vector: npt.NDArray[np.float32]) -> Rows:
+def _halves(vector: npt.NDArray[np.float32]) -> HalfVectors:
     """A query as pgvector compares it: in halves too."""
     return vector.astype(np.float16).reshape(1, -1)
 
 
-def _similarities(query: Rows, vectors: Rows, lengths: npt.NDArray[np.float32]) -> Similarities:
+def _similarities(query: HalfVectors, vectors: HalfVectors, lengths: npt.NDArray[np.float32]) -> Similarities:
     if not len(vectors):
         return np.empty(0, np.float32)
     dots = np.asarray(numkong.cdist(query, vectors, "dot")).reshape(-1)
@@ -92,7 +92,7 @@ _lock = threading.Lock()
 _known: tuple[object, Replica | None, Replica | None] = ((), None, None)
 
 
-def opened() -> tuple[Replica, ...]:
+def open_replicas() -> tuple[Replica, ...]:
     """The replica as it is by now, and as it was before: for transactions that see the database as it was then. Nothing
     where there is none that can be read.
     """
@@ -127,25 +127,25 @@ def _newer() -> tuple[object, Replica | None, Replica | None]:
         return _known
 
 
-def standing(model_id: int) -> tuple[Replica | None, Standing]:
+def serving_replica(model_id: int) -> tuple[Replica | None, ChangeState]:
     """The replica that an answer can be read from, and what it has yet to take in; None where there is none, that
     cannot be told, or it is too much.
     """
     tried: list[Replica] = []
     now = None
     # It may have been brought up to date since this transaction began, or between two looks.
-    while left := [replica for replica in opened() if replica not in tried]:
+    while left := [replica for replica in open_replicas() if replica not in tried]:
         manifest = left[0].manifest
-        now = change_log.standing(manifest.revision, model_id)
-        if now.follows(manifest.name, manifest.revision) and now.changes <= change_log.MOST_CHANGES:
+        now = change_log.change_state(manifest.revision, model_id)
+        if now.follows(manifest.name, manifest.revision) and now.changes <= change_log.MAX_CHANGES:
             return (left[0] if manifest.model_id == model_id else None), now
         tried.append(left[0])
         if len(tried) == _TRIES:
             break
-    return None, now or change_log.standing()
+    return None, now or change_log.change_state()
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Close what this process reads."""
     global _known
     with _lock:
@@ -165,7 +165,7 @@ def _open(before: Replica | None) -> Replica | None:
     manifest = files.read_manifest()
     if manifest is None:
         return None
-    have: dict[str, Segment] = {}
+    have: dict[str, VectorSegment] = {}
     if before is not None and before.manifest.name == manifest.name:
         have = dict(zip(before.manifest.segments, before.segments, strict=True))
     segments, live = files.map_segments(manifest, have)

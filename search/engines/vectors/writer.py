@@ -2,7 +2,7 @@
 
 Changes are taken in by these steps, in this order; killed between any two of them, the next start repeats them:
 
-1. a segment with the vectors that the changed memories have by now, and the bits of the rows that are dead
+1. a segment with the vectors that the changed memories have by now, and the bits of the rows that are deleted
 2. the manifest that names them: from here on readers see them
 3. what was written down of them deleted
 """
@@ -18,23 +18,24 @@ import numpy.typing as npt
 from django.db import connection, transaction
 
 from memories.embedding.vectors import serving_id
-from search.engines.array_files import DamagedError, Mask, bits_write, step
+from search.engines import crash_points
+from search.engines.array_files import DamagedError, Mask, bits_write
 from search.engines.base import Ids
 from search.engines.index.retry import POLL_SECONDS, wait, wait_to_retry
-from search.engines.index.transactions import consistent
+from search.engines.index.transactions import read_snapshot
 from search.engines.vectors import change_log, files
-from search.engines.vectors.files import Manifest, Rows, Segment
+from search.engines.vectors.files import HalfVectors, Manifest, VectorSegment
 
 logger = logging.getLogger(__name__)
 
 # Of vectors; so much is in memory at once, two or three times over, however wide they are.
 _SEGMENT_BYTES = 64 << 20
-# Once so many of the rows are dead, a new replica is smaller and faster.
-_MOST_DEAD = 0.3
-_LEAST_ROWS = 10_000
+# Once so many of the rows are deleted, a new replica is smaller and faster.
+_MAX_DELETED_SHARE = 0.3
+_MIN_ROWS = 10_000
 # So many memories at the most are taken in at once, of so many changes; where more wait, a new replica is made sooner.
-_MOST_TAKEN = 100_000
-MOST_WAITING = 2_000
+_MAX_MEMORIES = 100_000
+MAX_PENDING = 2_000
 
 _ROWS = """
 COPY (SELECT memory_id, embedding FROM memories_chunk WHERE model_id = {model} {which} ORDER BY memory_id, ordinal)
@@ -42,47 +43,47 @@ TO STDOUT (FORMAT BINARY)"""
 # Before the first row of a binary COPY: a mark, flags and the length of what else there is.
 _HEAD = 19
 
-_Lots = Generator[tuple[Ids, Rows], None, None]
+_Batches = Generator[tuple[Ids, HalfVectors], None, None]
 
 # A new one is wanted. The thread that keeps it may be writing what there is at that moment.
-_anew = threading.Event()
+_rebuild_requested = threading.Event()
 
 
 class StoppedError(Exception):
     """It was told to stop before a replica was made."""
 
 
-class _Keeping:
+class _ReplicaWriter:
     """The replica open for writing."""
 
-    def __init__(self, manifest: Manifest, segments: list[Segment], live: Mask) -> None:
+    def __init__(self, manifest: Manifest, segments: list[VectorSegment], live: Mask) -> None:
         self.manifest = manifest
         self.segments = segments
         self.live = live
 
     @staticmethod
-    def open(manifest: Manifest) -> "_Keeping":
+    def open(manifest: Manifest) -> "_ReplicaWriter":
         """Raises DamagedError."""
         segments, live = files.map_segments(manifest)
         files.remove_others([manifest])
-        return _Keeping(manifest, segments, live)
+        return _ReplicaWriter(manifest, segments, live)
 
     @property
     def is_wasteful(self) -> bool:
-        dead = self.manifest.rows - int(np.count_nonzero(self.live))
-        return self.manifest.rows > _LEAST_ROWS and dead > _MOST_DEAD * self.manifest.rows
+        deleted = self.manifest.rows - int(np.count_nonzero(self.live))
+        return self.manifest.rows > _MIN_ROWS and deleted > _MAX_DELETED_SHARE * self.manifest.rows
 
-    def replace(self, changed: Ids, found: Iterable[tuple[Ids, Rows]], revision: int) -> None:
-        """Put vectors, in lots of whole memories, in the place of those that the changed memories had."""
+    def replace(self, changed: Ids, found: Iterable[tuple[Ids, HalfVectors]], revision: int) -> None:
+        """Put vectors, in batches of whole memories, in the place of those that the changed memories had."""
         live = self.live.copy()
         first = 0
         for segment in self.segments:
-            live[first + segment.places_of(changed)] = False
+            live[first + segment.rows_of(changed)] = False
             first += segment.size
         names, segments = list(self.manifest.segments), list(self.segments)
-        made = self.manifest.made
+        made = self.manifest.file_count
 
-        def written(segment: Segment) -> None:
+        def written(segment: VectorSegment) -> None:
             nonlocal made
             made += 1
             names.append(f"{self.manifest.name}-{made:06d}.rows")
@@ -100,32 +101,32 @@ class _Keeping:
             live = np.concatenate([live[:-last], np.ones(one.size, np.bool_)])
             del names[-2:], segments[-2:]
             written(one)
-        step("segment written")
-        dead = ""
+        crash_points.reached("segment written")
+        deleted = ""
         if not live.all():
             made += 1
-            dead = f"{self.manifest.name}-{made:06d}.dead"
-            bits_write(files.folder() / dead, ~live)
+            deleted = f"{self.manifest.name}-{made:06d}.deleted"
+            bits_write(files.folder() / deleted, ~live)
         before = self.manifest
         self.manifest = Manifest(
             name=before.name,
             model_id=before.model_id,
             dimensions=before.dimensions,
             revision=revision,
-            made=made,
+            file_count=made,
             rows=len(live),
             segments=tuple(names),
-            dead=dead,
+            deleted=deleted,
         )
         self.segments, self.live = segments, live
         files.write_manifest(self.manifest)
-        step("replica's manifest written")
+        crash_points.reached("replica's manifest written")
         # A reader may have read the manifest before this one, and be about to open what it names.
         files.remove_others([self.manifest, before])
 
 
-def _merged(segments: Sequence[Segment], live: Mask) -> Segment:
-    """Neighbours as one, without what is dead."""
+def _merged(segments: Sequence[VectorSegment], live: Mask) -> VectorSegment:
+    """Neighbours as one, without what is deleted."""
     ids = np.concatenate([segment.ids for segment in segments])[live]
     return files.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
 
@@ -134,7 +135,7 @@ def sync(stop: Callable[[], bool] = lambda: False) -> bool:
     """Bring the replica up to date with the vectors; says whether there was anything to do. Raises StoppedError."""
     model_id = serving_id()
     manifest = files.read_manifest()
-    now = change_log.standing(manifest.revision if manifest else 0, model_id, MOST_WAITING)
+    now = change_log.change_state(manifest.revision if manifest else 0, model_id, MAX_PENDING)
     if not model_id:
         if manifest is None and not now.replica:
             return False
@@ -142,7 +143,7 @@ def sync(stop: Callable[[], bool] = lambda: False) -> bool:
         return True
     if (
         manifest is None
-        or _anew.is_set()
+        or _rebuild_requested.is_set()
         or manifest.model_id != model_id
         or not now.follows(manifest.name, manifest.revision)
     ):
@@ -151,34 +152,34 @@ def sync(stop: Callable[[], bool] = lambda: False) -> bool:
     if now.revision == manifest.revision:
         return False
     try:
-        keeping = _Keeping.open(manifest)
+        writer = _ReplicaWriter.open(manifest)
     except DamagedError as error:
         logger.warning("The replica of the vectors is made anew: %s.", error)
         build(stop)
         return True
-    if keeping.is_wasteful or len(now.memory_ids) > _MOST_TAKEN:
+    if writer.is_wasteful or len(now.memory_ids) > _MAX_MEMORIES:
         build(stop)
         return True
-    _take_in(keeping)
+    _apply_changes(writer)
     return True
 
 
-def _take_in(keeping: _Keeping) -> None:
-    manifest = keeping.manifest
-    with consistent():
-        now = change_log.standing(manifest.revision, manifest.model_id, MOST_WAITING)
+def _apply_changes(writer: _ReplicaWriter) -> None:
+    manifest = writer.manifest
+    with read_snapshot():
+        now = change_log.change_state(manifest.revision, manifest.model_id, MAX_PENDING)
         if not now.follows(manifest.name, manifest.revision):
             return  # since it was looked at; the next look makes a new one
         changed = now.changed()
         with closing(stored_rows(manifest.model_id, manifest.dimensions, changed)) as found:
-            keeping.replace(changed, found, now.revision)
+            writer.replace(changed, found, now.revision)
     change_log.delete_applied(now.revision)
-    step("changes of vectors forgotten")
+    crash_points.reached("changes of vectors forgotten")
 
 
 def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
     """Make a new replica of all vectors of the model that serves. Raises StoppedError."""
-    _anew.clear()
+    _rebuild_requested.clear()
     files.folder().mkdir(parents=True, exist_ok=True)
     name = files.new_name()
     with transaction.atomic():
@@ -188,9 +189,9 @@ def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
     files.remove_others([])
     made: list[tuple[str, int]] = []
     try:
-        with consistent():
+        with read_snapshot():
             model_id = serving_id()
-            now = change_log.standing()
+            now = change_log.change_state()
             dimensions = _dimensions(model_id)
             for ids, vectors in stored_rows(model_id, dimensions):
                 if stop():
@@ -201,18 +202,18 @@ def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
         # Half a replica is of no use to anybody either.
         files.remove_others([])
         raise
-    step("replica filled")
+    crash_points.reached("replica filled")
     manifest = Manifest(
         name=name,
         model_id=model_id,
         dimensions=dimensions,
         revision=now.revision,
-        made=len(made),
+        file_count=len(made),
         rows=sum(size for _, size in made),
         segments=tuple(segment for segment, _ in made),
     )
     files.write_manifest(manifest)
-    step("replica in place")
+    crash_points.reached("replica in place")
     files.remove_others([manifest])
     change_log.delete_applied(manifest.revision)
     return manifest
@@ -220,7 +221,7 @@ def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
 
 def discard() -> None:
     """Have the replica that there is read no more: the next `sync` in this process makes a new one."""
-    _anew.set()
+    _rebuild_requested.set()
     files.discard()
 
 
@@ -234,7 +235,7 @@ def drop() -> None:
 
 
 @contextmanager
-def kept_meanwhile(stop: Callable[[], bool]) -> Iterator[None]:
+def sync_in_background(stop: Callable[[], bool]) -> Iterator[None]:
     """Keep the replica up to date beside what is done meanwhile, in a thread that ends with it."""
     over = threading.Event()
     thread = threading.Thread(target=_follow, args=(lambda: over.is_set() or stop(),), name="replica", daemon=True)
@@ -272,8 +273,8 @@ def _dimensions(model_id: int) -> int:
     return int(row[0]) if row else 0
 
 
-def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> _Lots:
-    """The vectors of some memories, or of all, in the order of their ids, in lots of whole memories."""
+def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> _Batches:
+    """The vectors of some memories, or of all, in the order of their ids, in batches of whole memories."""
     layout = np.dtype(
         [
             ("fields", ">i2"),
@@ -288,29 +289,29 @@ def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -
     most = _segment_rows(dimensions) * layout.itemsize
     which = "" if memory_ids is None else f"AND memory_id = ANY('{{{','.join(map(str, memory_ids.tolist()))}}}')"
     with connection.cursor() as cursor, cursor.copy(_ROWS.format(model=int(model_id), which=which)) as copy:
-        lot = bytearray()
+        batch = bytearray()
         full, skipped = most, 0
         for data in copy:
-            lot += data[_HEAD - skipped :] if skipped < _HEAD else data
+            batch += data[_HEAD - skipped :] if skipped < _HEAD else data
             skipped = min(_HEAD, skipped + len(data))
-            if len(lot) >= full:
+            if len(batch) >= full:
                 # More may come of the last memory.
-                ids, vectors = _columns(lot, layout, without_last=True)
-                del lot[: len(ids) * layout.itemsize]
-                full = len(lot) + most
+                ids, vectors = _columns(batch, layout, without_last=True)
+                del batch[: len(ids) * layout.itemsize]
+                full = len(batch) + most
                 if len(ids):
                     yield ids, vectors
-    if len(lot) >= layout.itemsize:
-        yield _columns(lot, layout)
+    if len(batch) >= layout.itemsize:
+        yield _columns(batch, layout)
 
 
 def _segment_rows(dimensions: int) -> int:
     return max(1, _SEGMENT_BYTES // max(1, dimensions * np.dtype(np.float16).itemsize))
 
 
-def _columns(lot: bytearray, layout: "np.dtype[np.void]", *, without_last: bool = False) -> tuple[Ids, Rows]:
-    """The whole rows of a lot; on demand but for those of the last memory."""
-    found: npt.NDArray[np.void] = np.frombuffer(lot, layout, len(lot) // layout.itemsize)
+def _columns(batch: bytearray, layout: "np.dtype[np.void]", *, without_last: bool = False) -> tuple[Ids, HalfVectors]:
+    """The whole rows of a batch; on demand but for those of the last memory."""
+    found: npt.NDArray[np.void] = np.frombuffer(batch, layout, len(batch) // layout.itemsize)
     if without_last:
         found = found[: np.searchsorted(found["id"], found["id"][-1], "left")]
     return found["id"].astype(np.int64), found["vector"].astype(np.float16)

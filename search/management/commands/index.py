@@ -70,17 +70,17 @@ class Command(BaseCommand):
         behind = outbox.backlog()
         size = sum(file_size(path) for path in generation.rglob("*"))
         self.say(f"{manifest.memories:,} memories in {generation}")
-        self.say(f"{manifest.slots:,} slots in {len(manifest.parts)} parts, {size / 1e6:,.1f} MB on disk")
+        self.say(f"{manifest.docs:,} docs in {len(manifest.segments)} segments, {size / 1e6:,.1f} MB on disk")
         if behind.changes:
             self.say(f"{behind.changes:,} changes wait, the oldest for {behind.seconds:,.1f} s")
         else:
             self.say("No change waits.")
         if replica := files.read_manifest():
-            size = sum(file_size(files.folder() / name) for name in (*replica.segments, replica.dead) if name)
+            size = sum(file_size(files.folder() / name) for name in (*replica.segments, replica.deleted) if name)
             self.say(
-                f"{replica.rows:,} vectors in a replica of {len(replica.segments)} parts, {size / 1e6:,.1f} MB on disk"
+                f"{replica.rows:,} vectors in a replica of {len(replica.segments)} segments, {size / 1e6:,.1f} MB on disk"
             )
-        if reason := store.damage_reported():
+        if reason := store.rebuild_reason():
             self.say(f"It is to be made anew: {reason}")
         if not outbox.is_followed():
             self.say("Changes are not followed: manage.py index --rebuild")
@@ -136,7 +136,7 @@ def differences(found: Comparison) -> list[str]:
         ("not in the index", found.missing),
         ("in the index and not in the database", found.left_over),
         ("otherwise in the index than in the database", found.different),
-        ("in no index, because a date of theirs is infinite: give them a real one", found.unfit),
+        ("in no index, because a date of theirs is infinite: give them a real one", found.unindexable),
     ):
         if ids:
             lines.append(f"{len(ids):,} {what}: {some_of(ids)}")
@@ -159,8 +159,8 @@ def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
     """Ask the process that keeps the index to make it anew, and wait until it has."""
     root = store.index_dir()
     before = sorted(root.glob("g-*"))
-    store.ask_for_rebuild("a new one was asked for")
-    while store.damage_reported():
+    store.request_rebuild("a new one was asked for")
+    while store.rebuild_reason():
         with contextlib.suppress(WriterElsewhereError):
             return follower.rebuild(show)  # it has ended meanwhile
         with contextlib.suppress(NoIndexError, DamagedError):

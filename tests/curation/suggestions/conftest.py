@@ -31,7 +31,7 @@ TREES = [
 
 @pytest.fixture(autouse=True)
 def _nothing_read():
-    knn.forget()
+    knn.clear_cache()
 
 
 def remember(project, title, content, **fields):
@@ -46,7 +46,7 @@ def member_of(*slugs, scopes=("read", "write", "curate"), **fields):
 
 def embedded():
     embed_all()
-    knn.forget()
+    knn.clear_cache()
 
 
 @pytest.fixture

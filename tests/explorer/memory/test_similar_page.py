@@ -26,7 +26,7 @@ def brewed(tea, settings):
     make(tea, 3, title="Tea", content="Brew black tea leaf with boiling water.", tags=["brewing"], memory_type="note")
     make(tea, 4, title="Crane", content="Oil the crane brake at the dock.")
     embed_everything()
-    knn.forget()
+    knn.clear_cache()
     return tea
 
 
@@ -61,7 +61,7 @@ def test_where_there_are_more_the_section_leads_to_them(reader, brewed):
     for pk in range(10, 20):
         make(brewed, pk, title="Green tea", content="Brew green tea leaf with hot water.")
     embed_everything()
-    knn.forget()
+    knn.clear_cache()
     section, page = reader.get("/m/1/similar/", headers=SECTION).text, reader.get("/m/1/similar/").text
     assert section.count("<li>") == 8
     assert '<a class="link" href="/m/1/similar/">More like this</a>' in section
@@ -94,7 +94,7 @@ def test_one_of_another_project_is_not_found_nor_named(brewed):
     boat = Project.objects.create(slug="boat", name="Boat yard")
     make(boat, 90, title="Secret tea", content="Brew the green tea leaf with hot water in the kettle.")
     embed_everything()
-    knn.forget()
+    knn.clear_cache()
     user = User.objects.create_user("guest")
     Membership.objects.create(user=user, project=brewed)
     client = Client()

@@ -22,6 +22,6 @@ def stored(index, settings, tmp_path):
         id=1, name="drawn", source="drawn", dimensions=DIMENSIONS, min_similarity=0.1, state="serving"
     )
     write(Memory.objects.values_list("pk", flat=True), seed=0)
-    knn.forget()
+    knn.clear_cache()
     yield sorted(Memory.objects.values_list("pk", flat=True))
-    knn.forget()
+    knn.clear_cache()

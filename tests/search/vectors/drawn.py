@@ -20,7 +20,7 @@ DIMENSIONS = 384
 class Everyone:
     """All memories pass."""
 
-    def among(self, ids):
+    def contains(self, ids):
         return np.ones(len(ids), bool)
 
     def count(self, most=None):
@@ -74,11 +74,11 @@ def question(seed=7, least=0.02, limit=1_000):
 
 def assert_true_to_the_database():
     """What is near, as pgvector has it: in whole, and of some."""
-    knn.forget()
+    knn.clear_cache()
     for seed in range(5):
         asked = question(seed)
-        expected = dict(zip(*map(np.ndarray.tolist, pgvector.every(asked)), strict=True))
-        near = knn.nearest_passing(asked, Everyone(), replicated=True)
+        expected = dict(zip(*map(np.ndarray.tolist, pgvector.scan(asked)), strict=True))
+        near = knn.nearest_candidates(asked, Everyone(), replicated=True)
         assert dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True)) == pytest.approx(
             expected, abs=1e-6
         )
@@ -87,7 +87,7 @@ def assert_true_to_the_database():
 
 def is_used():
     """Whether an answer of now would be read from the replica."""
-    replica.forget()
+    replica.clear_cache()
     return knn._vectors(question(), True).replica is not None
 
 

@@ -38,10 +38,10 @@ KILLED = textwrap.dedent(
     tests.settings.DATABASES["default"]["NAME"] = name
     tests.settings.SEARCH_INDEX = index
     django.setup()
-    from search.engines.tantivy import steps
-    from search.engines.vectors import keeper
-    steps.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
-    getattr(keeper, verb)()
+    from search.engines import crash_points
+    from search.engines.vectors import writer
+    crash_points.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
+    getattr(writer, verb)()
     """
 )
 
@@ -53,7 +53,7 @@ def full_disk(name, segment):
 
 @pytest.mark.django_db
 def test_too_many_changes_are_left_to_the_database(stored, monkeypatch):
-    monkeypatch.setattr(change_log, "MOST_CHANGES", 2)
+    monkeypatch.setattr(change_log, "MAX_CHANGES", 2)
     sync()
     for n in range(3):
         write(stored[:1], seed=n)
@@ -160,14 +160,14 @@ def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, mon
     sync()
     write(stored[:2], seed=1)
     before = files.read_manifest().name
-    open_files = writer._Keeping.open
+    open_files = writer._ReplicaWriter.open
 
     def opened(manifest):
         Chunk.objects.filter(memory_id=stored[3]).delete()
         Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
         return open_files(manifest)
 
-    monkeypatch.setattr(writer._Keeping, "open", opened)
+    monkeypatch.setattr(writer._ReplicaWriter, "open", opened)
     sync()
     assert files.read_manifest().name != before
     assert same_as_the_database()
@@ -178,14 +178,14 @@ def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
     sync()
     write(stored[:2], seed=1)
     before = files.read_manifest().name
-    open_files = writer._Keeping.open
+    open_files = writer._ReplicaWriter.open
 
     def opened(manifest):
         found = open_files(manifest)
         writer.discard()
         return found
 
-    monkeypatch.setattr(writer._Keeping, "open", opened)
+    monkeypatch.setattr(writer._ReplicaWriter, "open", opened)
     assert sync() == 2
     assert files.read_manifest().name != before
 
@@ -266,7 +266,7 @@ def test_killed_at_a_step_it_goes_on_and_nothing_is_lost(stored, index, verb, st
 
 
 def test_what_was_written_down_has_to_be_without_a_gap():
-    assert change_log.Standing(revision=5, replica="a", changes=2).follows("a", 3)
-    assert not change_log.Standing(revision=5, replica="a", changes=1).follows("a", 3)
-    assert not change_log.Standing(revision=2, replica="a", changes=0).follows("a", 3)
-    assert not change_log.Standing(revision=3, replica="b", changes=0).follows("a", 3)
+    assert change_log.ChangeState(revision=5, replica="a", changes=2).follows("a", 3)
+    assert not change_log.ChangeState(revision=5, replica="a", changes=1).follows("a", 3)
+    assert not change_log.ChangeState(revision=2, replica="a", changes=0).follows("a", 3)
+    assert not change_log.ChangeState(revision=3, replica="b", changes=0).follows("a", 3)
