@@ -16,7 +16,9 @@ class Membership(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships", db_constraint=False)
-    project = models.ForeignKey("memories.Project", models.CASCADE, related_name="memberships")
+    project = models.ForeignKey(
+        "memories.Project", models.CASCADE, related_name="memberships", db_constraint=False
+    )
     role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -35,7 +37,7 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=12)
     key_hash = models.CharField(max_length=64)
     scopes = ArrayField(models.CharField(max_length=10), default=list)
-    projects = models.ManyToManyField("memories.Project", blank=True)
+    projects = models.ManyToManyField("memories.Project", blank=True, db_constraint=False)
     # Said, and not read from an empty list: a key whose last project is removed must not come to see everything.
     every_project = models.BooleanField(default=False)
     requests_per_minute = models.PositiveIntegerField(
@@ -104,7 +106,9 @@ class AuditEvent(models.Model):
     subject_id = models.BigIntegerField()
     before = models.JSONField(null=True, blank=True)
     after = models.JSONField(null=True, blank=True)
-    batch = models.ForeignKey("memories.ImportBatch", models.SET_NULL, null=True, blank=True, related_name="events")
+    batch = models.ForeignKey(
+        "memories.ImportBatch", models.SET_NULL, null=True, blank=True, related_name="events", db_constraint=False
+    )
     note = models.TextField(blank=True)
 
     class Meta:

@@ -29,7 +29,9 @@ class Suggestion(models.Model):
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=20, choices=Kind)
     # Of what is proposed about memories, theirs; the vocabulary belongs to no project.
-    project = models.ForeignKey("memories.Project", models.CASCADE, null=True, blank=True, related_name="+")
+    project = models.ForeignKey(
+        "memories.Project", models.CASCADE, null=True, blank=True, related_name="+", db_constraint=False
+    )
     fingerprint = models.CharField(max_length=32)
     subject_id = models.BigIntegerField(null=True, blank=True)
     target_id = models.BigIntegerField(null=True, blank=True)
@@ -69,7 +71,9 @@ class SuggestionPolicy(models.Model):
     """What a project lets be applied without a person. Where there is none, nothing is."""
 
     id = models.BigAutoField(primary_key=True)
-    project = models.OneToOneField("memories.Project", models.CASCADE, related_name="suggestion_policy")
+    project = models.OneToOneField(
+        "memories.Project", models.CASCADE, related_name="suggestion_policy", db_constraint=False
+    )
     category_from = models.FloatField(
         null=True, blank=True, help_text="Categories from this confidence on are accepted at once. Empty: never."
     )
