@@ -1,17 +1,11 @@
 """The one writer: killed at every step it has, rebuilt, compared; and readers beside it."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from django.conf import settings as configured
 from django.db import connection
 
 from access.viewer import command_viewer
@@ -26,6 +20,7 @@ from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Dictionary, IndexRow, Segment, SegmentBuilder, merge_segments
 from search.query import SearchQuery
 from search.run import run
+from tests.killed import run_until
 from tests.search.indexed import assert_true_to_the_database, change_much, load
 
 STEPS = [
@@ -37,41 +32,6 @@ STEPS = [
 ]
 BUILD_STEPS = [*STEPS[:4], "generation filled", "generation made", "generation followed", "generation in place"]
 
-# A process of its own that ends as if the power failed when it comes to a step for the n-th time.
-KILLED = textwrap.dedent(
-    """
-    import os, signal, sys
-    import django
-    from django.conf import settings
-    name, index, step, n, verb = sys.argv[1:]
-    import tests.settings
-    tests.settings.DATABASES["default"]["NAME"] = name
-    tests.settings.SEARCH_INDEX = index
-    django.setup()
-    from search.engines import crash_points
-    from search.engines.index import follower
-    left = int(n)
-    def stop(at):
-        global left
-        if at == step:
-            left -= 1
-            if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
-    crash_points.reached = stop
-    print(getattr(follower, verb)())
-    """
-)
-
-
-def run_until(step, index, *, verb="catch_up", n=1):
-    """Run the indexer in a process that is killed at a step; says whether it came to it."""
-    name = connection.settings_dict["NAME"]
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    command = [sys.executable, "-c", KILLED, name, str(index), step, str(n), verb]
-    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
-    return done.returncode == -signal.SIGKILL
-
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("step", STEPS)
@@ -79,7 +39,7 @@ def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp
     load(tmp_path)
     follower.catch_up()
     change_much()
-    assert run_until(step, tantivy)
+    assert run_until(step, follower.catch_up)
     # Whoever reads meanwhile gets an answer, from wherever.
     assert run(SearchQuery(), command_viewer()).total
     store.close_view()
@@ -93,7 +53,7 @@ def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp
 @pytest.mark.parametrize("step", BUILD_STEPS)
 def test_killed_while_an_index_is_made_it_makes_one(tantivy, tmp_path, step):
     load(tmp_path)
-    assert run_until(step, tantivy)
+    assert run_until(step, follower.catch_up)
     change_much()
     follower.catch_up()
     assert_true_to_the_database()
@@ -107,7 +67,7 @@ def test_killed_in_a_rebuild_the_old_index_serves_on(tantivy, tmp_path, step):
     follower.catch_up()
     change_much()
     before = store.current_generation()
-    assert run_until(step, tantivy, verb="rebuild")
+    assert run_until(step, follower.rebuild)
     # Between the two, neither answers.
     assert run(SearchQuery(), command_viewer()).engine == ("postgres" if step == "generation followed" else "tantivy")
     assert (store.current_generation() == before) == (step != "generation in place")
@@ -126,7 +86,7 @@ def test_killed_again_and_again_over_random_changes(tantivy, tmp_path):
         for pk in chance.sample(ids, 4):
             kind, state = chance.choice(["note", "idea"]), chance.choice(["active", "archived"])
             Memory.objects.filter(pk=pk).update(memory_type=kind, state=state)
-        run_until(chance.choice(STEPS), tantivy)
+        run_until(chance.choice(STEPS), follower.catch_up)
         # What is on the disk is always good enough to go on from: none of it is thrown away.
         assert store.current_generation() == generation
     follower.catch_up()

@@ -3,14 +3,8 @@
 import itertools
 import json
 import logging
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 
 import pytest
-from django.conf import settings as configured
 from django.core.management import CommandError, call_command
 from django.db import connection
 from tantivy import Query
@@ -26,6 +20,7 @@ from search.engines.index.check import compare
 from search.query import SearchQuery
 from search.run import run
 from tests.corpus import RECORDS
+from tests.killed import import_in_blocks, run_until
 from tests.search.indexed import assert_true_to_the_database
 from text.analysis import index_terms, to_tsvector
 from text.bulk_terms import placed_terms
@@ -39,38 +34,6 @@ FIRST, REST = RECORDS[:12], RECORDS[12:]
 IMPORT_STEPS = ["stage begun", "block stored", "stage written", "import over"]
 ADOPTION_STEPS = ["words committed", "manifest written", "stage filled up", "stage named", "generation followed"]
 ADOPTION_STEPS += ["generation in place"]
-
-# Ends as if the power failed when it comes to a step.
-KILLED = textwrap.dedent(
-    """
-    import os, signal, sys
-    import django
-    name, index, step, path = sys.argv[1:]
-    import tests.settings
-    tests.settings.DATABASES["default"]["NAME"] = name
-    tests.settings.SEARCH_INDEX = index
-    tests.settings.SEARCH_ENGINE = "tantivy"
-    if __name__ == "__main__":
-        django.setup()
-        from django.core.management import call_command
-        from memories.importers import write
-        from search.engines import crash_points
-        from search.engines.index import follower, import_sink
-        import_sink.STAGE_FROM = 1
-        write.BLOCK = 5
-        crash_points.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
-        call_command("import_memories", path, verbosity=0) if path else follower.catch_up()
-    """
-)
-
-
-def run_until(step, index, path=""):
-    """Import a path, or without one take in what waits, in a process that is killed at a step."""
-    name = connection.settings_dict["NAME"]
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    command = [sys.executable, "-c", KILLED, name, str(index), step, str(path)]
-    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 @pytest.fixture
@@ -145,7 +108,7 @@ def test_what_is_changed_while_it_runs_and_before_it_is_taken_in_is_there_as_wel
     def overtaken(self):
         finish(self)
         # By another connection, and taken in by the process that follows, before the import commits.
-        run_until("outbox emptied", tantivy)
+        assert run_until("outbox emptied", follower.catch_up)
 
     before = list(Memory.objects.order_by("id").values_list("pk", flat=True))
     Memory.objects.filter(pk=before[0]).update(memory_type="changed")
@@ -162,7 +125,7 @@ def test_what_is_changed_while_it_runs_and_before_it_is_taken_in_is_there_as_wel
 def test_an_import_killed_at_a_step_leaves_everything_true(tantivy, tmp_path, step):
     bring_in(lines(tmp_path / "first.jsonl", FIRST))
     follower.catch_up()
-    run_until(step, tantivy, lines(tmp_path / "rest.jsonl", REST))
+    assert run_until(step, import_in_blocks, lines(tmp_path / "rest.jsonl", REST))
     assert Memory.objects.count() == (MEMORIES if step == "import over" else 8)
     assert_within(8)
     follower.catch_up()
@@ -186,7 +149,7 @@ def test_killed_while_an_import_becomes_part_of_the_index_it_becomes_part_of_it(
     follower.catch_up()
     bring_in(lines(tmp_path / "rest.jsonl", REST))
     change_much()
-    run_until(step, tantivy)
+    assert run_until(step, follower.catch_up)
     assert run(SearchQuery(), command_viewer()).total
     follower.catch_up()
     assert_true_to_the_database()

@@ -2,21 +2,17 @@
 
 import errno
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy as np
 import pytest
-from django.conf import settings as configured
 from django.db import connection, transaction
 
 from memories.embedding import vectors as tables
 from memories.models import Chunk, Corpus
 from search.engines import knn
 from search.engines.vectors import change_log, check, files, writer
+from tests.killed import run_until
 from tests.search.vectors.drawn import (
     DIMENSIONS,
     assert_true_to_the_database,
@@ -26,23 +22,6 @@ from tests.search.vectors.drawn import (
     same_as_the_database,
     sync,
     write,
-)
-
-# A process of its own that ends as if the power failed when it comes to a step.
-KILLED = textwrap.dedent(
-    """
-    import os, signal, sys
-    import django
-    name, index, step, verb = sys.argv[1:]
-    import tests.settings
-    tests.settings.DATABASES["default"]["NAME"] = name
-    tests.settings.SEARCH_INDEX = index
-    django.setup()
-    from search.engines import crash_points
-    from search.engines.vectors import writer
-    crash_points.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
-    getattr(writer, verb)()
-    """
 )
 
 
@@ -250,10 +229,7 @@ def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeyp
 def test_killed_at_a_step_it_goes_on_and_nothing_is_lost(stored, index, verb, step):
     sync()
     write(stored[:4], seed=9)
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    command = [sys.executable, "-c", KILLED, connection.settings_dict["NAME"], str(index), step, verb]
-    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert run_until(step, getattr(writer, verb))
     # Whoever asks meanwhile gets what is true, from wherever.
     assert_true_to_the_database()
     write(stored[2:5], seed=10)
