@@ -1,4 +1,4 @@
-"""What the first visitor of a process would wait for, made ready when it begins to serve."""
+"""Prepares what the first visitor of a process would wait for."""
 
 import logging
 import threading
@@ -14,7 +14,8 @@ logger = logging.getLogger(__name__)
 
 
 def warm() -> None:
-    """Count the whole corpus, and have ready what large sets are counted by. Nothing, where the index cannot answer."""
+    """Count the whole corpus and prepare the bitmaps for large sets. Do nothing if the configured engine cannot answer.
+    """
     viewer = command_viewer()
     engine = select_engine(viewer, wait_for_index=False)
     if engine.name != settings.SEARCH_ENGINE:
@@ -24,7 +25,7 @@ def warm() -> None:
 
 
 def warm_in_background() -> None:
-    """Begin to; what fails is left to the first visitor."""
+    """Warm up in a thread. Failures are logged and left to the first request."""
     threading.Thread(target=_warm, name="warming", daemon=True).start()
 
 

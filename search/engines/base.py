@@ -1,6 +1,7 @@
-"""What an engine is asked and what it answers: ids and numbers, never labels. A filter may only narrow.
+"""The protocol of search engines, with its queries and results: ids and numbers, never labels. A filter may only
+narrow.
 
-A plan is a query with every name resolved: engines see values and ids, terms and instants, and nothing a user typed.
+An EngineQuery has every name resolved: engines see values and ids, terms and instants, and nothing a user typed.
 """
 
 from collections.abc import Sequence
@@ -22,21 +23,21 @@ Value = int | str
 Ids = npt.NDArray[np.int64]
 Similarities = npt.NDArray[np.float32]
 
-# How far back the cumulative buckets reach; the last one is older than all.
+# In days. The buckets are cumulative; one more bucket holds everything older than the last.
 BUCKET_DAYS = (7, 30, 90, 365)
 
 
 class EngineTimeoutError(Exception):
-    """The engine ran out of the time it was given."""
+    """The engine ran out of its time limit."""
 
 
 class EngineUnavailableError(Exception):
-    """The engine cannot answer at all. The message says why; another one can answer instead."""
+    """The engine cannot answer at all, for the reason in the message; another engine may."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageText:
-    """The typed words analysed for the projects of one language; None means every project."""
+    """The query text analysed for the projects of one language; None means every project."""
 
     language: str
     project_ids: tuple[int, ...] | None
@@ -45,9 +46,9 @@ class LanguageText:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is chosen in one facet. Each name chosen is a group of values, because a name may mean several.
+    """The selected values of one facet. Each selected name is a group of values, because a name may be ambiguous.
 
-    A name that means nothing is an empty group: it matches nothing, and never widens.
+    A name that resolves to nothing is an empty group: it matches nothing, and never widens.
     """
 
     key: str
@@ -59,7 +60,7 @@ class Filter:
 
     @property
     def narrows_own_counts(self) -> bool:
-        """Whether the facet's own counts keep its inclusions: in AND mode a further value narrows what is there."""
+        """Whether the facet's own counts keep its inclusions: in AND mode every further value narrows the match set."""
         return self.require_all
 
     @property
@@ -69,9 +70,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """What is near to a vector: the `limit` nearest memories of those that pass the filters, none below `min_similarity`.
+    """A k-NN query: the `limit` nearest memories among those that pass the filters, none below `min_similarity`.
 
-    `vector` is float32 as bytes, of the length that the model of `model_id` has. With `semantic_only`, words do not match.
+    `vector` is float32 as bytes, with the dimensions of the model `model_id`. With `semantic_only`, words do not match.
     """
 
     model_id: int
@@ -83,7 +84,7 @@ class VectorQuery:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Memories by meaning, the nearest first. `truncated` where there may be more than were looked for."""
+    """Memories and their similarities, the nearest first. `truncated` if the limit may have cut off more."""
 
     ids: Ids
     similarities: Similarities
@@ -95,9 +96,9 @@ NO_NEIGHBOURS = Neighbours(np.empty(0, np.int64), np.empty(0, np.float32))
 
 @dataclass(frozen=True, slots=True)
 class EngineQuery:
-    """A query that an engine can answer. `project_ids` is what the viewer may see; None means everything.
+    """A resolved query. `project_ids` are the projects that the viewer may see; None means all of them.
 
-    A memory matches by the words of `texts` or by `meaning`, and always has the phrases and signed words of `texts`.
+    A memory matches by the words of `texts` or by `meaning`. Either way it has the phrases and signed words of `texts`.
     """
 
     project_ids: tuple[int, ...] | None = None
@@ -106,7 +107,7 @@ class EngineQuery:
     filters: tuple[Filter, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
-    # Whether a category takes in its descendants.
+    # Whether a category includes its descendants.
     subcategories: bool = True
 
     @property
@@ -126,10 +127,10 @@ class EngineQuery:
 
 @dataclass(frozen=True, slots=True)
 class FacetRequest:
-    """Which values of a facet are wanted: the `limit` largest, those in `always`, and nothing outside of `only`.
+    """The values to count in a facet: the `limit` largest and those in `always`, restricted to `only`.
 
-    Of each of the `groups` of `only`, all but its so many largest and what counts as much as the last of them may be
-    left out, unless `always` has it.
+    Each of the `groups` is a limit and values of `only`: beyond its largest values up to that limit, and ties with the
+    last, values may be left out unless they are in `always`.
     """
 
     key: str
@@ -141,7 +142,7 @@ class FacetRequest:
 
 @dataclass(frozen=True, slots=True)
 class ValueCount:
-    """How many memories have a value; `own` counts, for a category, those filed right there."""
+    """The number of memories with a value; for a category, `own` counts those filed directly in it."""
 
     value: Value
     count: int
@@ -150,9 +151,9 @@ class ValueCount:
 
 @dataclass(frozen=True, slots=True)
 class FacetCounts:
-    """A facet's values, the largest first, and how many distinct ones there are with a count.
+    """The values of a facet, the largest count first, and the number of distinct values with a count.
 
-    `truncated` where the set reached the limit of its meaning: then there may be more of each.
+    If `truncated`, the k-NN limit was reached, and the counts are lower bounds.
     """
 
     values: tuple[ValueCount, ...] = ()
@@ -171,9 +172,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Everything counted under one plan: facets, days, and the cumulative buckets within the dates and without them.
+    """All counts of one query: facets, days, and the cumulative buckets with and without the date filter.
 
-    Without days asked for, the summary, the days and the buckets are empty.
+    Unless days are requested, the match set, the days and the buckets are empty.
     """
 
     summary: Summary
@@ -181,7 +182,7 @@ class Counts:
     days: DayCounts
     buckets: tuple[int, ...]
     buckets_without_dates: tuple[int, ...]
-    # Whether the days, which are counted without the dates, are truncated; see FacetCounts.
+    # Days are counted without the date filter; see FacetCounts.truncated.
     days_truncated: bool = False
 
 

@@ -1,7 +1,7 @@
-"""How memories are filed, as an engine knows it at one moment: columns to count from, a doc for each memory.
+"""The columns of all memories at one moment, for counts that no query narrows.
 
-The columns are those of the derived index (`search.engines.tantivy.segments`), mapped from it where it answers and read
-from Postgres in one pass where the database does. What is counted from one of them agrees with itself.
+The columns are those of the derived index (`search.engines.index.segments`), mapped from it where it answers, and read
+from Postgres in one pass otherwise. Counts of one snapshot agree with each other.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,44 +14,47 @@ from search.engines.base import Ids, Value
 from search.engines.index.segments import Dictionary, Segment
 from search.facets import DEFAULT_STATES
 
-# The columns that every filing has, of those of the index.
+# The columns that every snapshot has.
 COLUMNS = ("project", "state", "category", "category_own", "concept")
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSnapshot:
-    """Slots and codes mean the same in all filings of one `series`: a later one, by its number, has more of them."""
+    """Columns by doc, the position of a memory in all of them.
+
+    Docs and codes mean the same in all snapshots of one `series`; those with a higher `number` have more of them.
+    """
 
     series: str
     number: int
     segments: tuple[Segment, ...]
     live: Mask
     dictionary: Dictionary
-    """Shared with later ones, which only ever add to it."""
+    """Shared with later snapshots, which only add to it."""
     sizes: Mapping[str, int]
-    """How many codes of each column are in this one."""
+    """The number of codes in each column of this snapshot."""
 
     @property
     def size(self) -> int:
         return len(self.live)
 
     def code(self, column: str, value: Value) -> int:
-        """The code of a value; 0, which is "none", where no memory here has it."""
+        """The code of a value; 0, the code of "no value", if no memory of this snapshot has it."""
         found = self.dictionary.codes[column].get(value, 0)
         return found if found < self.sizes[column] else 0
 
     def ids_of(self, column: str) -> Array:
-        """What the codes of a column of ids stand for, in their order; 0 is no id."""
+        """The ids that the codes of a column stand for, by code; 0 is not an id."""
         return np.array([0, *self.dictionary.values[column][1 : self.sizes[column]]], np.int64)
 
     def within(self, project_ids: Collection[int] | None) -> Mask:
-        """The docs of these projects, in any state; None means every project."""
+        """The docs in these projects, in any state; None means every project."""
         if project_ids is None:
             return self.live
         return self.live & self._having("project", project_ids)
 
     def shown(self, within: Mask) -> Mask:
-        """Those of some docs that are shown where no state is asked for."""
+        """The docs of a mask that are in the states shown by default."""
         return within & self._having("state", DEFAULT_STATES)
 
     def _having(self, column: str, values: Collection[Value]) -> Mask:
@@ -62,7 +65,7 @@ class ColumnSnapshot:
         )
 
     def having(self, column: str, code: int, among: Mask) -> Array:
-        """The docs of a mask with a value of a multiple column, in order."""
+        """The docs of the mask `among` that have a value of a multiple column, in ascending order."""
         found = [
             segment.first + rows.astype(np.int64)
             for segment in self.segments
@@ -72,7 +75,9 @@ class ColumnSnapshot:
         return docs[among.take(docs)]
 
     def values(self, column: str, docs: Array) -> tuple[Array, Array]:
-        """The codes that docs, in order, have in a multiple column, one after the other; and how many each has."""
+        """The codes that docs, given in ascending order, have in a multiple column, concatenated; and the number of
+        each doc.
+        """
         codes, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for segment, rows in self._stretches(docs):
             offsets = segment.arrays[f"{column}.offsets"]
@@ -85,22 +90,22 @@ class ColumnSnapshot:
         return np.concatenate(codes), np.concatenate(lengths)
 
     def take(self, name: str, docs: Array) -> Array:
-        """What a plain column has in docs that are in order."""
+        """The values of a scalar column at docs given in ascending order."""
         found = [segment.arrays[name].take(rows).astype(np.int64) for segment, rows in self._stretches(docs)]
         return np.concatenate([np.empty(0, np.int64), *found])
 
     def newest(self, docs: Array, limit: int) -> Ids:
-        """The newest memories of some docs, that with the highest id first where several are of one moment."""
+        """The ids of the newest memories among some docs; ties are broken by the higher id."""
         created = self.take("created", docs)
         if len(docs) > limit:
-            # All of the moment of the last one, for their ids to decide.
+            # Keep all that tie with the last, for their ids to decide.
             among = created >= np.partition(created, len(created) - limit)[len(created) - limit]
             docs, created = docs[among], created[among]
         ids = self.take("id", docs)
         return ids[np.lexsort((-ids, -created))][:limit]
 
     def _stretches(self, docs: Array) -> list[tuple[Segment, Array]]:
-        """The segments that docs, in order, lie in, each with its rows."""
+        """The segments that contain the docs, given in ascending order, each with its rows."""
         cuts = np.searchsorted(docs, [segment.first for segment in self.segments] + [self.size])
         pairs = zip(self.segments, cuts, cuts[1:], strict=False)
         return [(segment, docs[low:high] - segment.first) for segment, low, high in pairs if high > low]

@@ -1,8 +1,8 @@
-"""The `postgres` engine: SQL only, no second index. The reference that other engines are tested against.
+"""The Postgres engine: SQL only, no second index. The reference that other engines are tested against.
 
-The match set is gathered once into a narrow CTE, and each facet is a flat SELECT over it; a facet with ticked values of
-its own is a flat SELECT over memory with the filter it needs. The same SQL runs on a distributed Postgres. Statements
-are composed from the constants below and the conditions of `search.engines.conditions`.
+The match set is gathered once into a narrow CTE, and each facet is a flat SELECT over it; a facet with selected values
+of its own is a flat SELECT over memories with the filter it needs. The same SQL runs on a distributed Postgres.
+Statements are composed from the constants below and the conditions of `search.engines.sql`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,8 +51,8 @@ _ORDERS = {
     Sort.TITLE: 'lower(m.title) COLLATE "C" ASC, m.id ASC',
 }
 
-# One facet's counts. The window counts the groups before the cut to the largest. An array is unnested in the target
-# list, which is a third quicker than a lateral join.
+# The counts of one facet. The window counts the groups before the cut to the largest. Arrays are unnested in the target
+# list, which is a third faster than a lateral join.
 _SCALAR_FACET = """
 SELECT {k} AS k, g.value, g.n AS a, 0::bigint AS b, g.d AS c FROM (
   SELECT m.{column}::text AS value, count(*) AS n, count(*) OVER () AS d,
@@ -66,7 +66,7 @@ SELECT {k} AS k, g.value::text, g.n AS a, g.own AS b, g.d AS c FROM (
   FROM (SELECT unnest(m.{column}) AS value{beside} FROM {rows} m WHERE {where}) u GROUP BY u.value
 ) g WHERE {chosen}"""
 
-# A moment at either end of the calendar has no day in every time zone: it is counted a week further in.
+# Instants at either end of the calendar have no day in some time zones; they are counted a week inside it.
 _MOMENT = "least(greatest(m.created_at, '0001-01-08Z'), '9999-12-24Z')"
 _DAYS = """
 SELECT {k} AS k, ({moment} AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
@@ -81,8 +81,8 @@ FROM {rows} m WHERE {where}"""
 _SUMMARY = """
 SELECT {k} AS k, ARRAY[count(*){columns}]::text AS value, 0::bigint AS a, 0::bigint AS b, 0::bigint AS c
 FROM {rows} m WHERE {where}"""
-# What facets read of a match: gathered once, so that words are looked up and long rows read once. It takes in every
-# state, for the counts of that facet: almost every query chooses states, and few memories are in the others.
+# The columns that facets read, gathered once, so that words are looked up and long rows are read once. The set includes
+# every state, for the counts of that facet: almost every query selects states, and few memories have other ones.
 _MATCH_SET = """
 WITH match_set AS MATERIALIZED (
   SELECT m.project_id, m.memory_type, m.tags, m.authors, m.agent, m.source, m.state, m.created_at,
@@ -98,7 +98,7 @@ _SUMMARY_KEY = -100
 
 
 class _RowCandidates:
-    """The memories that pass everything but the meaning; see `search.engines.nearest.Candidates`."""
+    """The memories that pass all filters of a query; see `search.engines.knn.Candidates`."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _RowCandidates:
 
 @contextmanager
 def _time_limit() -> Iterator[None]:
-    """A statement that takes too long is cut off, and only what it was for is missing."""
+    """Set a time limit for the statements inside. Raise EngineTimeoutError, and leave the outer transaction usable."""
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
@@ -150,7 +150,7 @@ def _time_limit() -> Iterator[None]:
 
 
 class PostgresEngine:
-    """The protocol of `search.engines.base`, in SQL."""
+    """Implements `search.engines.base.Engine` in SQL."""
 
     name = "postgres"
     seconds_behind = 0.0
@@ -253,7 +253,7 @@ class PostgresEngine:
         sql = self._sql()
         inside = " AND ".join(sql.inside(plan)) or "true"
         where = sql.where(plan, without_dates=True)
-        # Hours are asked for within a few days only: what lies outside of the dates is not drawn.
+        # Hours are only shown for ranges of a few days, so rows outside of the dates are not drawn.
         if plan.start is not None:
             where += f" AND m.created_at >= {sql.bind(plan.start)}::timestamptz - interval '3 days'"
         if plan.end is not None:
@@ -262,7 +262,7 @@ class PostgresEngine:
         return tuple(HourCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
 
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
-        # There is no list of all terms; those of the newest memories are gathered from their rows.
+        # There is no list of all terms, so collect those of the newest memories.
         sql = self._sql()
         newest = f"SELECT m.terms FROM memories_memory m WHERE {sql.where(plan)} ORDER BY m.id DESC LIMIT {_NEAR_ROWS}"
         with connection.cursor() as cursor, _time_limit():
@@ -292,14 +292,14 @@ class PostgresEngine:
             return _SCALAR_FACET.format(k=k, column=spec.column, rows=rows, where=where, present=present, chosen=chosen)
         column, own, beside = spec.column, "0::bigint", ""
         if spec.kind == Kind.TREE:
-            # Without subcategories a tick means the node alone, and so must its number.
+            # Without subcategories a selected category means itself alone, and so must its count.
             column = spec.column if plan.subcategories else "category_ids"
             own, beside = "count(*) FILTER (WHERE u.value = ANY(u.category_ids))", ", m.category_ids"
         return _ARRAY_FACET.format(k=k, column=column, rows=rows, where=where, own=own, beside=beside, chosen=chosen)
 
     @staticmethod
     def _summary(sql: Sql, plan: EngineQuery, no_values: bool, rows: str) -> list[str]:
-        """The total and the counts of "no value", shared ones in one SELECT, the others over what they need."""
+        """The total and the counts without a value: those over the match set in one SELECT, the others in one each."""
         shared, apart = _split(plan) if no_values else ([], [])
         columns = "".join(f", count(*) FILTER (WHERE {no_value_sql(spec)})" for spec in shared)
         where = "m.shown" if rows == "match_set" else sql.where(plan)
@@ -342,19 +342,19 @@ class PostgresEngine:
 
     @staticmethod
     def _match_set(sql: Sql, plan: EngineQuery) -> str:
-        """What is gathered, and what of it is shown."""
+        """The match set as a CTE, with a column that says whether a row is in the selected states."""
         states = plan.filter("state")
         shown = [sql.included(states, plan)] if states and states.includes else []
         if plan.meaning is not None and sql.knn is not None:
-            # In other states others may be the nearest: what matches with the states has to be looked for again.
+            # With the states selected, other memories may be the nearest, so search again.
             shown.append(sql.matching(plan, sql.knn(plan, "", False)))
         where = sql.where(plan, without_includes="state")
         return _MATCH_SET.format(where=where, shown=" AND ".join(shown) or "true")
 
     def _knn_ids(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Ids:
-        """The memories that a set has by meaning.
+        """The ids that match a query by vector.
 
-        With fewer filters others are the nearest; those of the whole plan match there too.
+        Without a filter other memories are the nearest; those of the whole query still match.
         """
         near, whole = self._knn(plan, without_includes, without_dates), self.knn(plan)
         return np.union1d(near.ids, whole.ids) if near.truncated else near.ids
@@ -371,7 +371,7 @@ class PostgresEngine:
         return self._neighbours[key]
 
     def _told(self, counts: Counts, plan: EngineQuery) -> Counts:
-        """Counts, with what of them is truncated."""
+        """Mark the counts that are lower bounds."""
         if plan.meaning is None:
             return counts
         return replace(
@@ -397,7 +397,7 @@ def _numbers(array: str) -> list[int]:
 
 
 def _split(plan: EngineQuery) -> tuple[list[FacetSpec], list[FacetSpec]]:
-    """The facets counted over the match set, and those counted over another set."""
+    """Divide the facets into those counted over the match set and those counted over a set of their own."""
     shared = [spec for spec in FACETS if not _drops_includes(plan, spec.key)]
     return shared, [spec for spec in FACETS if spec not in shared]
 
@@ -414,9 +414,9 @@ def _read_summary(rows: list[Any], plan: EngineQuery, no_values: bool) -> Summar
 
 
 def _drops_includes(plan: EngineQuery, key: str) -> bool:
-    """Whether a facet is counted over another set than the match set: that without its own inclusions.
+    """Whether a facet is counted over the match set without its own inclusions.
 
-    The states are not: the match set is gathered with all of them.
+    States are not, because the match set includes all of them.
     """
     chosen = plan.filter(key)
     if key == "state":

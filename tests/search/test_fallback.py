@@ -76,8 +76,8 @@ def generation():
     return store.current_generation()
 
 
-def part():
-    (found,) = generation().glob("*.part")
+def segment():
+    (found,) = generation().glob("*.segment")
     return found
 
 
@@ -106,9 +106,9 @@ def other_schema():
 
 
 def lose_an_array():
-    """A whole part, and one that is not what the manifest says."""
+    """A whole segment, and one that is not what the manifest says."""
     manifest = json.loads((generation() / "manifest").read_text())
-    (generation() / "manifest").write_text(json.dumps({**manifest, "slots": manifest["slots"] + 1}))
+    (generation() / "manifest").write_text(json.dumps({**manifest, "docs": manifest["docs"] + 1}))
 
 
 DAMAGE = {
@@ -116,13 +116,13 @@ DAMAGE = {
     "manifest is not text": lambda: (generation() / "manifest").write_bytes(b"\xff\xfe\x00"),
     "manifest is another object": lambda: (generation() / "manifest").write_text("[1, 2]"),
     "manifest is gone": lambda: (generation() / "manifest").unlink(),
-    "manifest of other slots": lose_an_array,
+    "manifest of other docs": lose_an_array,
     "current is noise": lambda: (store.index_dir() / "current").write_bytes(b"\xff\xfe\x00"),
     "generation is gone": lambda: shutil.rmtree(generation()),
-    "part is cut off": lambda: cut_off(part()),
-    "part is empty": lambda: part().write_bytes(b""),
-    "part is noise": lambda: part().write_bytes(b"noise" * 500),
-    "part is gone": lambda: part().unlink(),
+    "segment is cut off": lambda: cut_off(segment()),
+    "segment is empty": lambda: segment().write_bytes(b""),
+    "segment is noise": lambda: segment().write_bytes(b"noise" * 500),
+    "segment is gone": lambda: segment().unlink(),
     "words are gone": lambda: shutil.rmtree(generation() / "words"),
     "meta is cut off": lambda: cut_off(generation() / "words" / "meta.json"),
     "meta is empty": lambda: (generation() / "words" / "meta.json").write_bytes(b""),

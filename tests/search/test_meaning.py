@@ -143,7 +143,7 @@ def test_api_tells_why_and_what_is_alike(embedded, everyone):
     why = hit["why"]
     assert why["semantic_rank"] == 1
     assert "tea" in why["found"]["title"]
-    assert hit["score"] == pytest.approx(sum(why["segments"].values()))
+    assert hit["score"] == pytest.approx(sum(why["parts"].values()))
     assert {reason["label"] for reason in why["reasons"]} == {"Words", "Meaning", "Score"}
     assert caller.get("/api/search", {"tag": "tea"}).json()["memories"][0]["why"] is None
 
@@ -152,7 +152,7 @@ def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, eve
     project = Project.objects.get(slug="tea")
     viewer = replace(everyone, project_ids=frozenset({project.pk}))
     why = ask("q=green tea", viewer).hits[0].why
-    assert (why.score, why.word_score, why.relevance, why.segments.relevance) == (None, None, None, None)
+    assert (why.score, why.word_score, why.relevance, why.parts.relevance) == (None, None, None, None)
     assert why.semantic_rank == 1
     assert why.traits is not None
 
@@ -178,7 +178,7 @@ def test_what_is_not_embedded_yet_stands_where_its_words_put_it_and_is_told(embe
     assert ids(result)[0] == best
     assert [(warning.message, warning.parameter) for warning in result.warnings] == [
         (
-            "FoundRows by words, and without a vector to rank by: 1 memory. More may match once they are embedded.",
+            "Found by words, and without a vector to rank by: 1 memory. More may match once they are embedded.",
             "mode",
         )
     ]
@@ -326,7 +326,7 @@ def many(db, query_model):
     EmbeddingModel.objects.create(id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving")
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk")
-        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the rows
+        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
         # of what there is; and to add to it row by row takes longer.
         cursor.execute("SELECT pg_get_indexdef('chunk_embedding_hnsw'::regclass)")
         (index,) = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""The index compared with the database: every memory's digest, and every file with what was written."""
+"""Compares the index with the database: every memory's digest, and the checksum of every file."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from search.engines.index.transactions import read_snapshot
 
 @dataclass(slots=True)
 class Comparison:
-    """What the index has, compared with the database."""
+    """The differences between the index and the database."""
 
     memories: int = 0
     indexed: int = 0
@@ -23,13 +23,13 @@ class Comparison:
     left_over: list[int] = field(default_factory=list)
     different: list[int] = field(default_factory=list)
     unindexable: list[int] = field(default_factory=list)
-    """In the database and in no index, because of what they hold."""
+    """In the database, but not indexable."""
     damage: list[str] = field(default_factory=list)
     waiting: int = 0
 
     @property
     def differs(self) -> bool:
-        """Whether a new index would be another."""
+        """Whether a new index would be different."""
         return bool(self.missing or self.left_over or self.different or self.damage)
 
     @property
@@ -38,15 +38,13 @@ class Comparison:
 
 
 def compare() -> Comparison:
-    """Compare every memory with the index, and every file of the index with what was written. Changes that wait are
-    not taken for differences. Raises NoIndexError.
-    """
+    """Compare every memory and verify every file. Pending changes are no differences. Raise NoIndexError."""
     while True:
         before = _read_now()
         try:
             with read_snapshot():
                 waiting = outbox.pending_memories()
-                # Nothing was taken in between: what the index lacks of this moment waits in the outbox.
+                # No change was applied in between, so what the index lacks is pending in this snapshot.
                 if _read_now() != before:
                     continue
                 found = _compared(*before, waiting)
@@ -54,7 +52,7 @@ def compare() -> Comparison:
             if _read_now() == before:
                 raise
             continue
-        # What changed while it was read may look like damage.
+        # A change during the comparison may look like damage.
         if found.agrees or _read_now() == before:
             return found
 

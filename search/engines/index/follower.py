@@ -1,14 +1,15 @@
-"""The one writer of the derived index: it follows the outbox, and makes new generations.
+"""The only writer of the derived index: it follows the outbox, and builds new generations.
 
-A batch is taken in by these steps, in this order; killed between any two of them, the next start finishes or repeats:
+A batch of changes is applied in these steps, in this order. If the process is killed between two of them, the next
+start finishes or repeats them:
 
-1. the words: documents of the new docs, the old docs deleted, and a commit of tantivy
-2. a segment with the columns of the new docs, and the bits of the deleted ones
+1. the words: documents of the new docs, the old docs deleted, and a tantivy commit
+2. a segment with the columns of the new docs, and the bits of the deleted docs
 3. the manifest that names them: from here on readers see the batch
 4. the rows of the outbox deleted
 
-After 1 alone, what stands in docs past the manifest is deleted at the next start, and the old docs are put back by
-taking the batch in again: its rows are still in the outbox.
+After step 1 alone, the next start deletes the docs that the manifest does not have, and restores the old ones by
+applying the batch again: its rows are still in the outbox.
 """
 
 import logging
@@ -35,14 +36,14 @@ from web.processes import SupervisedProcess
 logger = logging.getLogger(__name__)
 
 BATCH = 10_000
-# While this many changes wait, they are taken in by larger batches.
+# While this many changes are pending, batches are larger.
 _BEHIND = 50_000
 _LARGE_BATCH = 50_000
 _SEGMENT_CHARACTERS = 120_000_000
 
 
 def _blocks(found: Iterable[tuple[IndexRow, str]]) -> Iterator[list[tuple[IndexRow, str]]]:
-    """Rows in lots that fit into memory, however long their texts are."""
+    """Divide rows into blocks that fit into memory, however long their texts are."""
     block: list[tuple[IndexRow, str]] = []
     size = 0
     for row, terms in found:
@@ -56,15 +57,15 @@ def _blocks(found: Iterable[tuple[IndexRow, str]]) -> Iterator[list[tuple[IndexR
 
 
 class TruncatedError(Exception):
-    """All memories went at once; the index is made anew."""
+    """All memories were deleted at once, so the index is built anew."""
 
 
 class StoppedError(Exception):
-    """It was told to stop before an index was made."""
+    """Stopped before an index was complete."""
 
 
 class BatchPendingError(Exception):
-    """What an import has brought comes next, which is one row of the outbox for all of it."""
+    """Next in the outbox is a single row for all memories of an import."""
 
     def __init__(self, entry: int, batch_id: int) -> None:
         super().__init__(entry, batch_id)
@@ -73,7 +74,7 @@ class BatchPendingError(Exception):
 
 
 def apply_changes(writer: Writer, limit: int = BATCH) -> int:
-    """Take in the oldest changes; gives back how many rows of the outbox that were."""
+    """Apply the oldest changes, and return the number of outbox rows."""
     with read_snapshot():
         entries, ids = outbox.oldest(limit)
         if not entries:
@@ -95,7 +96,7 @@ def _write(writer: Writer, ids: list[int], found: FoundRows, revision: int) -> N
     gone, unindexable = ids, found.unindexable
     for block in list(_blocks(found.rows)) or [[]]:
         writer.write(gone, FoundRows(block, unindexable), revision)
-        # The old docs of all of them go with the first; what comes after only adds.
+        # The first block deletes all old docs; the others only add.
         gone, unindexable = [], []
 
 
@@ -105,8 +106,8 @@ def _log_unindexable(ids: Sequence[int]) -> None:
 
 
 def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Callable[[], bool]) -> tuple[Writer, int]:
-    """Take in what an import has brought: the index that it has written while it ran or, where that is not there or
-    of no use by now, its memories from the database.
+    """Promote the index that an import has written; if that is missing or outdated, index its memories from the
+    database.
     """
     if generation := import_stage.promote(root, writer, found.batch_id):
         writer.close()
@@ -124,7 +125,7 @@ def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Cal
             outbox.delete_applied([found.entry])
             crash_points.reached("outbox emptied")
             break
-        # Where it was cut off before, some of them are there.
+        # An interrupted run may have applied some of them.
         same = writer.unchanged(these)
         these = FoundRows([(row, terms) for row, terms in these.rows if row.id not in same], these.unindexable)
         _write(writer, [memory_id for memory_id in ids if memory_id not in same], these, revision)
@@ -137,11 +138,9 @@ def build(
     progress: Callable[[int, int], None] = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """Make a new generation of all memories beside the one that is read, and put it in its place. Raises StoppedError
-    where it is told to stop before that.
-    """
+    """Build a new generation of all memories next to the current one, and activate it. Raise StoppedError."""
     with suppress(NoIndexError, DamagedError):
-        # What was left by one that was killed.
+        # Left over from a killed process.
         store.remove_others(root, store.current_generation())
     outbox.start_following()
     generation = store.next_generation(root)
@@ -165,12 +164,12 @@ def build(
         writer.merge_all()
         writer.close()
     except BaseException:
-        # Half a generation is of no use to anybody, and a full disk needs the space.
+        # Remove the incomplete generation: a full disk needs the space.
         writer.close()
         shutil.rmtree(generation, ignore_errors=True)
         raise
     crash_points.reached("generation made")
-    # What it was made from has these changes already.
+    # The generation was built with these changes.
     _activate(root, generation, seen)
     return generation
 
@@ -183,7 +182,7 @@ def _stoppable(stop: Callable[[], bool], found: Iterable[tuple[IndexRow, str]]) 
 
 
 def _activate(root: Path, generation: Path, has: Sequence[int]) -> None:
-    """Let a whole generation be the one that is followed for and read; it has the changes of these rows already."""
+    """Record changes for a complete generation, and let readers use it. `has` are the outbox rows that it includes."""
     outbox.activate(generation.name, has)
     crash_points.reached("generation followed")
     store.replace_file(root / "current", generation.name)
@@ -193,7 +192,7 @@ def _activate(root: Path, generation: Path, has: Sequence[int]) -> None:
 
 
 def _finish_activation(root: Path) -> None:
-    """One that was killed between the two left a whole generation that is followed for, and not yet read."""
+    """Finish an activation that was killed between its two steps."""
     generation = root / outbox.follow_state().generation
     with suppress(NoIndexError, DamagedError):
         if store.rebuild_reason() or generation in (root, store.current_generation()):
@@ -207,7 +206,7 @@ def open_writer(
     progress: Callable[[int, int], None] = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Writer:
-    """The index open for writing: the one that is there or, where it cannot be used, a new one. Raises StoppedError."""
+    """Open the current index or, if it cannot be used, a new one. Raise StoppedError."""
     import_stage.remove_abandoned(root)
     _finish_activation(root)
     reason = store.rebuild_reason()
@@ -218,7 +217,7 @@ def open_writer(
             generation = store.current_generation()
             if store.belongs_to_database(generation, store.read_manifest(generation)):
                 writer = Writer.open(generation)
-                # What was left by one that was killed.
+                # Left over from a killed process.
                 store.remove_others(root, generation)
                 return writer
             reason = "it is of another database, or changes were not written down for it"
@@ -234,20 +233,20 @@ def _apply_next(
     progress: Callable[[int, int], None] = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Writer, int]:
-    """Take in what comes next: the writer, of a new generation where one was made, and how much that was."""
+    """Apply what is next. Return the writer, of a new generation if one was built, and the number of changes."""
     try:
         return writer, apply_changes(writer, _batch_size())
     except BatchPendingError as found:
         return _apply_batch(root, writer, found, stop)
     except TruncatedError:
         writer.close()
-        # Ids may begin anew, and no change says that the vectors went.
+        # Ids may start again, and no change records that the vectors went.
         replica.discard()
         return Writer.open(build(root, progress, stop)), 1
 
 
 def catch_up() -> int:
-    """Take in all that waits, and leave; gives back how many changes that was. Raises WriterElsewhereError."""
+    """Apply all pending changes, and return their number. Raise WriterElsewhereError."""
     with follower_lock() as root:
         writer = open_writer(root)
         try:
@@ -265,7 +264,7 @@ def catch_up() -> int:
 
 
 def rebuild(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Make the index anew; gives back how many memories are in it. Raises WriterElsewhereError."""
+    """Build a new index, and return its number of memories. Raise WriterElsewhereError."""
     with follower_lock() as root:
         generation = build(root, progress)
         replica.discard()
@@ -278,7 +277,7 @@ def _batch_size() -> int:
 
 
 def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-    """Follow the outbox until told to stop. Where another process does, wait to take its place."""
+    """Follow the outbox until `stop`. While another process does, wait to take its place."""
     failures = 0
     while not stop():
         try:
@@ -300,12 +299,12 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
 def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
     writer = open_writer(root, progress, stop)
     try:
-        # Before the first look, so that no call is lost.
+        # Listen before the first look, so that no notification is lost.
         with listening(), replica.sync_in_background(stop):
             while not stop():
                 if store.rebuild_reason() or writer.is_wasteful:
                     writer.close()
-                    # What memories that went have left is in both.
+                    # Both hold what deleted memories have left behind.
                     replica.discard()
                     writer = Writer.open(build(root, progress, stop))
                 writer, taken = _apply_next(root, writer, progress, stop)
@@ -318,7 +317,7 @@ def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int],
 
 
 def _is_current(root: Path, writer: Writer) -> bool:
-    """Whether changes are still written down for this index, and it is still the one that is read."""
+    """Whether changes are still recorded for this generation, and it is still the current one."""
     try:
         return store.current_generation() == writer.generation and store.belongs_to_database(
             writer.generation, writer.manifest
@@ -328,9 +327,9 @@ def _is_current(root: Path, writer: Writer) -> bool:
 
 
 def drop() -> None:
-    """Remove the index, and follow no changes any more. Raises WriterElsewhereError."""
+    """Remove the index, and stop recording changes. Raise WriterElsewhereError."""
     with follower_lock() as root:
-        # First, so that nobody reads what is not followed.
+        # First, so that no process reads what is no longer updated.
         (root / "current").unlink(missing_ok=True)
         outbox.stop_following()
         replica.drop()
@@ -344,7 +343,7 @@ def follower() -> SupervisedProcess:
 
 
 def wait_until_readable(seconds: float) -> None:
-    """Until the index can be read, but no longer than said."""
+    """Wait until the index can be read, or the time is over."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and not _is_readable():
         time.sleep(0.05)

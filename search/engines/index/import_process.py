@@ -1,7 +1,7 @@
-"""The process beside an import that makes terms, and writes them into the search index with what else it is told.
+"""The process next to an import that makes terms, and writes the import into the search index.
 
-Nothing of the project that has models is imported before Django is set up here. What fails is told in the log, and
-after that there is no index: the import goes on, and its memories are taken in afterwards.
+No module with models is imported before Django is set up here. On failure the index is given up with a log message: the
+import goes on, and its memories are indexed afterwards.
 """
 
 import logging
@@ -41,7 +41,7 @@ def _give_up() -> None:
 
 
 def add(ids: Sequence[int], texts: Sequence[MemoryText]) -> list[str]:
-    """The terms of memories that are about to be stored, as their columns have them."""
+    """Return the terms of memories that are about to be stored, as their column has them."""
     terms = [memory_placed(text) for text in texts]
     if _writer is not None:
         try:
@@ -52,7 +52,7 @@ def add(ids: Sequence[int], texts: Sequence[MemoryText]) -> list[str]:
 
 
 def confirm(lines: Sequence[tuple[Any, ...]]) -> None:
-    """These are stored: what `IndexRow` has of each, in the order that their terms came in."""
+    """Confirm that memories are stored: the fields of each IndexRow, in the order in which their terms were added."""
     if _writer is not None:
         from search.engines.index.segments import IndexRow
 
@@ -63,7 +63,7 @@ def confirm(lines: Sequence[tuple[Any, ...]]) -> None:
 
 
 def finish() -> None:
-    """All are: make it last."""
+    """Finish after the last memory."""
     if _writer is not None:
         try:
             _writer.finish()

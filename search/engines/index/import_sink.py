@@ -1,7 +1,7 @@
-"""An import that goes into the search index while it runs: one process makes the terms, and writes them there too.
+"""Writes a large import into the search index while it runs, in a process that also makes its terms.
 
-A large import is worth it, where this machine keeps the index. Whatever goes wrong with the index is no failure of the
-import: the memories are taken from the database then, once it has committed.
+This pays off for large imports, on the machine that has the index. If the index fails, the import goes on: the index
+reads the memories from the database after the commit.
 """
 
 import multiprocessing
@@ -17,9 +17,9 @@ from search.engines import crash_points
 from search.engines.index import import_process, import_stage, store
 from search.engines.index.segments import StoredRow, load_stored
 
-# From so many new memories on: a new generation is more for readers to open than a segment that is added.
+# Above this many new memories, opening a new generation costs readers less than another segment.
 STAGE_FROM = 20_000
-# From so many on where they are half of the index or more, which then is as little to open.
+# Above this many, a stage is used if they are at least half of the index.
 STAGE_HALF_FROM = 2_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -39,26 +39,26 @@ class ImportSink:
         self._ended: Future[None] | None = None
 
     def is_open(self, expected: float) -> bool:
-        """Whether memories go into the index, for an import that will have so many new ones from here on."""
+        """Whether memories go into the index. Opens the stage if `expected` new memories from here on are worth it."""
         if self._pool is None and not self._refused and _is_worth_it(expected):
             stage = self._stack.enter_context(import_stage.open_stage(self._batch_id))
             self._refused = stage is None
             if stage is not None:
-                # Never a fork: the database connection and its threads are this process's own.
+                # Not a fork: database connections and threads belong to this process.
                 context = multiprocessing.get_context("spawn")
                 self._pool = ProcessPoolExecutor(1, context, initializer=import_process.begin, initargs=(stage,))
-                # The process starts with the first that it is asked for.
+                # Start the process now.
                 self._pool.submit(import_process.add, [], [])
         return self._pool is not None
 
     def submit(self, ids: list[int], texts: list[MemoryText]) -> "Future[list[str]]":
-        """The terms of memories that are to be stored, made and put into the index."""
+        """Make the terms of memories that are about to be stored, and add them to the index."""
         if self._pool is None:
             raise RuntimeError("there is no stage")
         return self._pool.submit(import_process.add, ids, texts)
 
     def confirm(self, block: InsertBlock) -> None:
-        """Say that a block, of memories that were submitted, is stored."""
+        """Confirm that a block of submitted memories is stored."""
         if self._pool is None:
             return
         stored = load_stored([image.id for image in block.images], store.SCHEMA)
@@ -67,12 +67,12 @@ class ImportSink:
         crash_points.reached("block stored")
 
     def end(self) -> None:
-        """Say that nothing more comes."""
+        """Finish writing after the last block."""
         if self._pool is not None:
             self._ended = self._pool.submit(import_process.finish)
 
     def finish(self) -> None:
-        """Wait until all of it is on the disk."""
+        """Wait until the stage is on disk."""
         if self._ended is not None:
             self._ended.result()
             self.close()
@@ -88,7 +88,7 @@ def _is_worth_it(expected: float) -> bool:
 
 
 def _line(image: MemorySnapshot, columns: dict[str, list[int]], stored: StoredRow) -> tuple[Any, ...]:
-    """In the order of `IndexRow`."""
+    """The fields of an IndexRow, in order."""
     created = (image.created_at - _EPOCH) // _MICROSECOND
     # Most were never changed.
     updated = created if image.updated_at is image.created_at else (image.updated_at - _EPOCH) // _MICROSECOND

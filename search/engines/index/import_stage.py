@@ -1,10 +1,9 @@
-"""What an import brings, written into an index of its own while its transaction runs: a stage.
+"""A stage: an index that an import writes while its transaction runs.
 
-A stage begins as the index that is read: its files are linked, not copied. The process of the import adds to it; the
-one writer of the index makes it the next generation once the transaction has committed, which is when it finds the
-batch in the outbox. What was changed meanwhile is what the index that is read has and the stage has not: it is taken
-in again.
-A stage whose transaction did not commit is removed, by the import or, where that was killed, by whoever comes next.
+A stage starts as a copy of the current generation, by hard links. The process of the import adds to it. Once the
+transaction has committed and the writer of the index finds the batch in the outbox, it promotes the stage to the next
+generation, after applying the changes that the current generation has received meanwhile. A stage whose transaction did
+not commit is removed by the import or, if that was killed, by the next process.
 """
 
 import contextlib
@@ -36,13 +35,13 @@ logger = logging.getLogger(__name__)
 
 _PREFIX = "import-"
 _TRIES = 5
-# An import of so much of the index leaves one segment, which is the fastest to read.
+# An import of at least this share of the index leaves a single segment, which is the fastest to read.
 _MUCH = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class StageBase:
-    """What a stage began as."""
+    """The generation that a stage was copied from, and its size then."""
 
     generation: str
     docs: int
@@ -54,8 +53,8 @@ def _folder(root: Path, batch_id: int) -> Path:
 
 @contextlib.contextmanager
 def open_stage(batch_id: int) -> Iterator[Path | None]:
-    """A stage for a batch, for as long as its transaction runs; None where there is no index here that could be added
-    to. It is kept where the block ends in order, and the transaction with it.
+    """Open a stage for a batch while its transaction runs; yield None if there is no index to add to. The stage remains
+    if the block ends without an error.
     """
     base = _base_generation() if settings.SEARCH_ENGINE == "tantivy" else None
     stage = _folder(store.index_dir(), batch_id)
@@ -76,15 +75,15 @@ def open_stage(batch_id: int) -> Iterator[Path | None]:
 
 
 def memories() -> int:
-    """How many memories the index has that is read; none where there is no such index."""
+    """The number of memories in the current generation; 0 without one."""
     with contextlib.suppress(NoIndexError, DamagedError):
         return store.read_manifest(store.current_generation()).memories
     return 0
 
 
 def _create_locked(stage: Path, held: contextlib.ExitStack) -> bool:
-    """Make a stage and hold its lock until the transaction is over, so that nobody takes it for one that was left
-    behind; says whether that could be done.
+    """Create a stage and lock it until the transaction is over, so that no process takes it for abandoned. Return
+    whether that was possible.
     """
     remove_abandoned(stage.parent)
     try:
@@ -98,7 +97,7 @@ def _create_locked(stage: Path, held: contextlib.ExitStack) -> bool:
 
 
 def _base_generation() -> Path | None:
-    """The index that is read, if it is kept for this database and no other batch waits to become segment of it."""
+    """The current generation, if it belongs to this database and no other import is pending."""
     try:
         generation = store.current_generation()
         manifest = store.read_manifest(generation)
@@ -110,7 +109,7 @@ def _base_generation() -> Path | None:
 
 
 def _link_generation(generation: Path, stage: Path) -> bool:
-    """Begin a stage as a generation, which may be written to meanwhile; says whether that could be done."""
+    """Link the files of a generation, which may be written to meanwhile. Return whether that was possible."""
     for _ in range(_TRIES):
         with contextlib.suppress(OSError, ValueError, KeyError, DamagedError):
             manifest = store.read_manifest(generation)
@@ -120,7 +119,7 @@ def _link_generation(generation: Path, stage: Path) -> bool:
                 store.write_manifest(stage, manifest)
                 (stage / "began").write_text(json.dumps(asdict(StageBase(generation.name, manifest.docs))))
                 return True
-        # The writer was between its steps, or has replaced a file.
+        # The writer was between two steps, or has replaced a file.
         time.sleep(0.2)
     return False
 
@@ -139,7 +138,7 @@ def _link_files(generation: Path, stage: Path, manifest: Manifest, meta: bytes) 
             if path.suffix != ".del" or (deletes and path.name == f"{of_segment}.{deletes['opstamp']}.del"):
                 _link(path, stage / "words" / path.name)
                 kept.append(path.name)
-    # What tantivy may remove once it has merged it.
+    # The files that tantivy may remove after a merge.
     (stage / "words" / ".managed.json").write_text(json.dumps(kept))
     (stage / "words" / "meta.json").write_bytes(meta)
     if words.missing_files(stage / "words"):
@@ -153,7 +152,7 @@ def _link(source: Path, target: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError:
-        # A file system without links.
+        # The file system does not support links.
         shutil.copyfile(source, target)
 
 
@@ -163,14 +162,14 @@ def remove_abandoned(root: Path) -> None:
         number = stage.name.removeprefix(_PREFIX)
         with contextlib.suppress(OSError), (stage / "lock").open("a+") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Looked at once it is over: a batch that has committed is in the outbox until its stage is taken.
+            # Check after taking the lock: a committed batch is in the outbox until its stage is promoted.
             if not number.isdigit() or int(number) not in outbox.pending_batches():
                 shutil.rmtree(stage, ignore_errors=True)
 
 
 class StageWriter:
-    """A stage open for writing, in a process of the import. Of each memory come first the terms and then, once it is
-    stored and in the same order, the rest.
+    """A stage open for writing, in a process of the import. Terms are added before the memories are stored, the other
+    columns after that, in the same order.
     """
 
     def __init__(self, stage: Path) -> None:
@@ -194,7 +193,7 @@ class StageWriter:
             self._docs += 1
 
     def confirm(self, stored: Iterable[IndexRow]) -> None:
-        """Raises ValueError where other memories were stored than were said to be."""
+        """Raise ValueError if other memories were stored than announced."""
         for row in stored:
             expected = self._expected.popleft() if self._expected else None
             if row.id != expected:
@@ -210,7 +209,7 @@ class StageWriter:
 
     @words.panics_as_errors()
     def finish(self) -> None:
-        """Make it last, and say that it is whole."""
+        """Write everything to disk, and mark the stage complete."""
         if self._expected:
             raise ValueError(f"{len(self._expected):,} memories were to be stored, and were not")
         if len(self._builder):
@@ -228,8 +227,8 @@ class StageWriter:
 
 
 def promote(root: Path, writer: Writer, batch_id: int) -> Path | None:
-    """The stage of a batch that has committed, as a generation with all that the index has by now; None where there is
-    none, or it did not begin as the index that is read.
+    """Turn the stage of a committed batch into a generation with all changes that the current one has. Return None if
+    there is no stage, or it was copied from another generation.
     """
     stage = _folder(root, batch_id)
     try:
@@ -252,14 +251,14 @@ def promote(root: Path, writer: Writer, batch_id: int) -> Path | None:
 
 @contextlib.contextmanager
 def _stage_lock(stage: Path) -> Iterator[IO[str]]:
-    """The stage, once the import has let go of it."""
+    """The lock of the stage, once the import has released it."""
     with (stage / "lock").open("a+") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield handle
 
 
 def _apply_missed_changes(stage: Path, base: StageBase, writer: Writer) -> None:
-    """Take in what the index that is read has taken in since the stage began."""
+    """Apply the changes that the current generation has received since the stage was copied from it."""
     newer = Writer.open(stage)
     try:
         gone = np.flatnonzero(newer.live[: base.docs] & ~writer.live[: base.docs])

@@ -1,4 +1,4 @@
-"""How long who follows the database waits: for the next change, and after a failure."""
+"""Waiting for the next change, and after a failure."""
 
 import logging
 import time
@@ -13,12 +13,12 @@ _RETRY_SECONDS = (1, 2, 5, 15, 30)
 
 
 def retry_seconds(failures: int) -> int:
-    """How long to wait after one failure more than these in a row."""
+    """The pause after this many earlier failures in a row."""
     return _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
 
 
 def wait_to_retry(failed: str, failures: int, stop: Callable[[], bool]) -> None:
-    """Log the error that is handled, and wait on a new connection; the longer, the more failures there were before."""
+    """Log the current exception, close the connection, and wait, longer after each failure."""
     seconds = retry_seconds(failures)
     logger.exception("%s; trying again in %s s.", failed, seconds)
     connection.close()
@@ -26,7 +26,7 @@ def wait_to_retry(failed: str, failures: int, stop: Callable[[], bool]) -> None:
 
 
 def wait(seconds: float, stop: Callable[[], bool]) -> None:
-    """Wait so long, or until told to stop."""
+    """Wait this long, or until `stop`."""
     until = time.monotonic() + seconds
     while not stop() and (left := until - time.monotonic()) > 0:
         time.sleep(min(0.25, left))

@@ -1,15 +1,15 @@
-"""Where the derived index lies, and how readers and the one writer agree on what is in it.
+"""The files of the derived index, and how its readers and its only writer agree on them.
 
-    lock                        held by the one process that writes
-    current                     the name of the generation that is read
-    damaged                     a reader's word that something is wrong; the writer makes a new generation
-    g-000001-0123abcd/manifest  what belongs together: the segments, the deleted docs, the commit of the words
-    g-000001-0123abcd/words/    tantivy
-    g-000001-0123abcd/*.segment    columns
-    g-000001-0123abcd/*.deleted    a bit for each doc that is no memory any more
+    lock                         held by the process that writes
+    current                      the name of the generation to read
+    damaged                      a reader's report of damage; the writer builds a new generation
+    g-000001-0123abcd/manifest   the segments, the deleted docs and the tantivy commit that belong together
+    g-000001-0123abcd/words/     tantivy
+    g-000001-0123abcd/*.segment  columns
+    g-000001-0123abcd/*.deleted  a bit for each doc that is deleted
 
-Files are written whole, under another name or a new one, and made to last before the manifest names them; the manifest
-and `current` are replaced in one step. A reader keeps what it has read until it can have all of something newer.
+Files are written completely, under a new name, and flushed to disk before the manifest names them; the manifest and
+`current` are replaced atomically. A reader keeps its view until it can open all of a newer one.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ from search.engines.index import outbox, words
 from search.engines.index.segments import Dictionary, Segment
 from search.facets import FACET, Kind
 
-# Raised whenever files of an older version cannot be read any more, or would mean something else.
+# Increased whenever files of an older version cannot be read, or would mean something else.
 SCHEMA = 4
 
-# A reader that is overtaken by the writer starts over so many times.
+# Attempts of a reader that the writer overtakes.
 _TRIES = 5
 
 
 class NoIndexError(Exception):
-    """There is no index that can be read. The message says why."""
+    """There is no index that can be read, for the reason in the message."""
 
 
 class WriterElsewhereError(Exception):
@@ -52,7 +52,7 @@ class WriterElsewhereError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What belongs together. `commit` is the operation stamp of tantivy's commit."""
+    """The files that belong together. `commit` is the operation stamp of the tantivy commit."""
 
     number: int = 0
     commit: int = 0
@@ -61,9 +61,9 @@ class Manifest:
     segments: tuple[str, ...] = ()
     deleted: str = ""
     revision: int = 0
-    """The revision that the corpus had when the last changes were read from it."""
+    """The revision of the corpus when the last changes were read from it."""
     unindexable: tuple[int, ...] = ()
-    """The memories that cannot be in an index, as far as changes were taken in."""
+    """The memories that cannot be indexed."""
     schema: int = SCHEMA
 
 
@@ -72,7 +72,7 @@ def index_dir() -> Path:
 
 
 def current_generation() -> Path:
-    """The generation that is read. Raises NoIndexError or DamagedError."""
+    """The generation to read. Raises NoIndexError or DamagedError."""
     root = index_dir()
     try:
         name = (root / "current").read_bytes().decode(errors="replace").strip()
@@ -84,7 +84,7 @@ def current_generation() -> Path:
 
 
 def read_manifest(generation: Path) -> Manifest:
-    """Raises NoIndexError where it is of another version, DamagedError where it cannot be read."""
+    """Raise NoIndexError if the manifest is of another version, DamagedError if it cannot be read."""
     try:
         stored = json.loads((generation / "manifest").read_text())
         if stored["schema"] != SCHEMA:
@@ -101,7 +101,7 @@ def write_manifest(generation: Path, manifest: Manifest) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Put a text in the place of a file, all of it or nothing, and make it last."""
+    """Replace a file atomically, and flush it to disk."""
     beside = path.with_name(path.name + ".new")
     with beside.open("w") as file:
         file.write(text)
@@ -120,7 +120,7 @@ def sync_folder(path: Path) -> None:
 
 
 def read_live(generation: Path, manifest: Manifest) -> Mask:
-    """Which docs hold a memory."""
+    """A mask of the docs that are not deleted."""
     if not manifest.deleted:
         return np.ones(manifest.docs, np.bool_)
     return ~bits_read(generation / manifest.deleted, manifest.docs)
@@ -128,20 +128,20 @@ def read_live(generation: Path, manifest: Manifest) -> Mask:
 
 @dataclass(slots=True)
 class View:
-    """The index as one process reads it at one moment: nothing in it changes."""
+    """An immutable view of the index at one moment, as one process reads it."""
 
     generation: Path
     manifest: Manifest
     segments: tuple[Segment, ...]
     live: Mask
     dictionary: Dictionary
-    """Shared with newer views, which only ever add to it."""
+    """Shared with newer views, which only add to it."""
     sizes: dict[str, int]
-    """How many codes of each column are in this view."""
+    """The number of codes in each column of this view."""
     index: tantivy.Index
     searcher: tantivy.Searcher
     cache: dict[str, object] = field(default_factory=dict)
-    """What was worked out of it and stays true as long as it is read."""
+    """Derived values that stay true for this view."""
 
     @property
     def revision(self) -> str:
@@ -149,15 +149,15 @@ class View:
 
 
 class _Reader:
-    """The view of this process, and how it comes by a newer one."""
+    """The view of this process, replaced when there is a newer one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Together, so that a thread never sees one of them without the other.
+        # One tuple, so that a thread never sees one of them without the other.
         self._known: tuple[View | None, tuple[object, ...]] = (None, ())
 
     def view(self) -> View:
-        """The newest view that is whole. Raises NoIndexError or DamagedError."""
+        """Return the newest complete view. Raise NoIndexError or DamagedError."""
         view, known = self._known
         if view is not None and known == _stamp():
             return view
@@ -170,7 +170,7 @@ class _Reader:
                 try:
                     found = self._newer()
                 except (NoIndexError, DamagedError):
-                    # Files that went while they were opened were replaced by newer ones.
+                    # Files that vanished while they were opened were replaced by newer ones.
                     if stamp == _stamp():
                         raise
                     continue
@@ -193,7 +193,7 @@ class _Reader:
         try:
             return _open_view(generation, known)
         except CommitPendingError:
-            # The writer is between its two steps: what was read before is whole, and a moment old.
+            # The writer is between the commit and the manifest: the previous view is complete, and hardly older.
             if known is None:
                 raise
             return known
@@ -204,11 +204,13 @@ class _Reader:
 
 
 class CommitPendingError(NoIndexError):
-    """The words are newer than the manifest: the writer is about to say so, or did not get to it."""
+    """The tantivy commit is newer than the manifest: the writer is about to write the manifest, or was killed before
+    it.
+    """
 
 
 def _stamp() -> tuple[object, ...]:
-    """What changes when there is something new to read."""
+    """Changes whenever there is something new to read."""
     try:
         current = (index_dir() / "current").stat()
         found = (current_generation() / "manifest").stat()
@@ -246,7 +248,7 @@ def _open_view(generation: Path, known: View | None) -> View:
 
 
 def words_commit(generation: Path) -> int:
-    """The operation stamp of the commit that lies on the disk."""
+    """The operation stamp of the commit on disk."""
     stored = json.loads((generation / "words" / "meta.json").read_text())
     return int(stored["opstamp"])
 
@@ -256,12 +258,12 @@ def segment_name(segment: Segment) -> str:
 
 
 _reader = _Reader()
-# Manifests whose files were looked through and found whole.
+# Revisions of views whose files have been verified.
 _verified: set[str] = set()
 
 
 def verify(view: View) -> str:
-    """What is wrong with the files of a view, if anything is: each is read from beginning to end, once."""
+    """Read all files of a view, once, and return what is wrong with them; "" if nothing is."""
     if view.revision in _verified:
         return ""
     try:
@@ -276,41 +278,41 @@ def verify(view: View) -> str:
 
 
 def read_view() -> View:
-    """The index as it is now. Raises NoIndexError or DamagedError."""
+    """The current view. Raises NoIndexError or DamagedError."""
     return _reader.view()
 
 
 def is_newest(view: View) -> bool:
-    """Whether the manifest says by now what it said when this view was read. While the writer is about to replace it,
-    `read_view` may give one of which that is not so.
+    """Whether this view is of the manifest on disk. While the writer is about to replace it, `read_view` may return an
+    older view.
     """
     return _reader.is_newest(view)
 
 
 def close_view() -> None:
-    """Close what this process reads."""
+    """Close the view of this process."""
     _reader.clear()
 
 
 def report_damage(reason: str, generation: Path | None = None) -> None:
-    """Tell the writer that something is wrong with a generation, by default the current one, and read it no more."""
+    """Report damage of a generation, by default the current one, to the writer, and stop reading that generation."""
     close_view()
     try:
         name = (generation or current_generation()).name
     except (NoIndexError, DamagedError):
-        # Nothing there can be read at all.
+        # Nothing can be read at all.
         name = ""
     with contextlib.suppress(OSError):
         replace_file(index_dir() / "damaged", f"{name}\n{reason}")
 
 
 def request_rebuild(reason: str) -> None:
-    """Have the writer make a new generation; the one there is answers meanwhile."""
+    """Ask the writer for a new generation; the current one answers meanwhile."""
     replace_file(index_dir() / "damaged", f"\n{reason}")
 
 
 def rebuild_reason() -> str:
-    """Why a new generation is wanted, if one is; a word about one that is gone is none."""
+    """Why a new generation is wanted, or ""; reports about a generation that is gone do not count."""
     name, reason = _damage()
     try:
         return reason if not name or name == current_generation().name else ""
@@ -327,8 +329,8 @@ def _damage() -> tuple[str, str]:
 
 
 def belongs_to_database(generation: Path, manifest: Manifest, following: outbox.FollowState | None = None) -> bool:
-    """Whether the changes of this database are written down for this generation, and it is not of a later past: of a
-    database that was put back to what it was before.
+    """Whether this database records its changes for this generation. A generation with a later revision does not belong
+    to it: the database has been restored to an earlier state.
     """
     following = following or outbox.follow_state()
     return following.indexed and following.generation == generation.name and manifest.revision <= following.revision
@@ -336,7 +338,8 @@ def belongs_to_database(generation: Path, manifest: Manifest, following: outbox.
 
 @contextlib.contextmanager
 def writer_lock() -> Iterator[Path]:
-    """Be the one process that writes. Raises WriterElsewhereError. A process that is killed lets go at once."""
+    """Hold the lock of the only writer. Raise WriterElsewhereError. The lock of a killed process is released at once.
+    """
     root = index_dir()
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("a+") as handle:
@@ -352,20 +355,20 @@ def _lock_exclusively(handle: IO[str]) -> None:
 
 
 def next_generation(root: Path) -> Path:
-    """The path of a generation that is not there yet, and never was: readers keep what they know under its name."""
+    """A new path that has never been used: readers cache by the name of a generation."""
     numbers = [int(path.name[2:8]) for path in root.glob("g-*") if path.name[2:8].isdigit()]
     return root / f"g-{max(numbers, default=0) + 1:06d}-{secrets.token_hex(4)}"
 
 
 def remove_others(root: Path, kept: Path) -> None:
-    """Remove every generation but one. Readers that still have one open keep it until they let go."""
+    """Remove all generations but one. Readers keep the files that they have open."""
     for path in root.glob("g-*"):
         if path != kept:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_unreferenced(generation: Path, manifest: Manifest, also_kept: Sequence[str] = ()) -> None:
-    """Remove the segments that the manifest does not name: of steps that were not finished, or of before a merge."""
+    """Remove the segments that the manifest does not name: of unfinished steps, or replaced by a merge."""
     named = {*manifest.segments, manifest.deleted, *also_kept}
     for path in generation.iterdir():
         if path.suffix in {".segment", ".deleted"} and path.name not in named:
@@ -373,7 +376,7 @@ def remove_unreferenced(generation: Path, manifest: Manifest, also_kept: Sequenc
 
 
 def values_at(view: View, name: str, docs: Array) -> Array:
-    """What a column has in these docs. Each segment is read by itself: put together they would be there twice."""
+    """The values of a column at docs, read segment by segment: a concatenated column would double the memory."""
     if len(view.segments) == 1:
         only: Array = view.segments[0].arrays[name].take(docs)
         return only
@@ -388,24 +391,24 @@ def values_at(view: View, name: str, docs: Array) -> Array:
 
 
 def ids_at(view: View, docs: Array) -> list[int]:
-    """The memories that stand in these docs."""
+    """The memory ids at docs."""
     found: list[int] = values_at(view, "id", docs).tolist()
     return found
 
 
 def docs_of(view: View, ids: Ids) -> Array:
-    """The docs that memories stand in; -1 for those that have none."""
+    """The docs of memories; -1 for those that have none."""
     found = np.full(len(ids), -1, np.int64)
     for n, segment in enumerate(view.segments):
         column = segment.arrays["id"]
         if not len(column):
             continue
-        # Parts are written in the order of ids; should one not be, its order is worked out once.
+        # Segments are written ordered by id; if one is not, its order is computed once.
         key = f"order of ids in segment {n}"
         if key not in view.cache:
             view.cache[key] = None if bool(np.all(column[1:] > column[:-1])) else np.argsort(column, kind="stable")
         order: Array | None = view.cache[key]  # type: ignore[assignment]
-        # Of a memory that was changed the older docs are deleted, and segments that became one hold them too.
+        # Earlier docs of a changed memory are deleted; a merged segment may hold several of them.
         at = np.maximum(np.searchsorted(column, ids, side="right", sorter=order) - 1, 0)
         at = at if order is None else order[at]
         docs = segment.first + at
@@ -415,7 +418,7 @@ def docs_of(view: View, ids: Ids) -> Array:
 
 
 def by_segment(view: View, docs: Array) -> Iterator[tuple[Segment, Array]]:
-    """The segments that docs, in order, lie in, each with its rows."""
+    """Yield the segments that contain the docs, given in ascending order, each with its rows."""
     cuts = np.searchsorted(docs, [segment.first for segment in view.segments] + [view.manifest.docs])
     for segment, low, high in zip(view.segments, cuts, cuts[1:], strict=False):
         if high > low:
@@ -423,7 +426,7 @@ def by_segment(view: View, docs: Array) -> Iterator[tuple[Segment, Array]]:
 
 
 def codes_of(view: View, column: str, values: Iterable[Value]) -> list[int]:
-    """The codes of values, of those that this view has."""
+    """The codes of the values that this view has."""
     known, length = view.dictionary.codes[column], view.sizes[column]
     return [code for value in values if value != "" and 0 < (code := known.get(value, 0)) < length]
 
@@ -434,5 +437,5 @@ def _column_name(key: str, subcategories: bool) -> str:
 
 
 def column_of(key: str, plan: EngineQuery) -> str:
-    """Without subcategories a tick means the node alone, and so must its number."""
+    """The column of a facet. Without subcategories a selected category means itself alone, and so must its count."""
     return _column_name(key, plan.subcategories)

@@ -1,4 +1,4 @@
-"""The index open for writing: its words, its columns and the manifest that says what of them belongs together."""
+"""The index open for writing: its words, its columns and its manifest."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +14,13 @@ from search.engines.index.segments import Dictionary, FoundRows, Segment, Segmen
 from search.engines.index.store import Manifest
 
 SEGMENT_ROWS = 100_000
-# Once so much of the docs is deleted, a new generation is smaller and faster.
+# Above this share of deleted docs, a new generation is smaller and faster.
 _MAX_DELETED_SHARE = 0.5
 _MIN_DOCS = 10_000
 
 
 class Writer:
-    """The index open for writing. Whatever goes wrong, open it anew: the files say how far it came."""
+    """The index open for writing. After any error open it again: the files have a consistent state."""
 
     def __init__(self, generation: Path, manifest: Manifest, segments: list[Segment], live: Mask) -> None:
         self.generation = generation
@@ -36,7 +36,7 @@ class Writer:
 
     @staticmethod
     def open(generation: Path) -> "Writer":
-        """Raises NoIndexError or DamagedError. What a killed writer left half done is undone."""
+        """Open a generation and undo what a killed writer left unfinished. Raise NoIndexError or DamagedError."""
         manifest = store.read_manifest(generation)
         segments = [Segment.read(generation / name) for name in manifest.segments]
         if sum(segment.size for segment in segments) != manifest.docs:
@@ -53,13 +53,13 @@ class Writer:
 
     @staticmethod
     def create(generation: Path) -> "Writer":
-        """A new, empty generation."""
+        """Create an empty generation."""
         words.make_index(generation / "words")
         return Writer(generation, Manifest(), [], np.ones(0, np.bool_))
 
     @words.panics_as_errors()
     def roll_back(self) -> None:
-        """Bring the words back to what the manifest says: a commit came, and no manifest after it."""
+        """Return the words to the state in the manifest, after a commit that no manifest followed."""
         documents = self.documents
         words.delete_from(documents, self.manifest.docs)
         documents.commit()
@@ -67,27 +67,27 @@ class Writer:
         searcher = self._index.searcher()
         every = words.docs_of(searcher, tantivy.Query.all_query(), 0, self.manifest.docs + 1)
         missing = np.setdiff1d(np.flatnonzero(self.live), every)
-        # These were to be replaced or removed. They stay deleted: the outbox still has the rows that say what became
-        # of them, and until those are taken in they are not found.
+        # These were to be replaced or removed. They stay deleted and are not found until their changes, which are still
+        # in the outbox, are applied.
         self.live[missing] = False
         self._write_manifest(self.segments, commit=store.words_commit(self.generation))
 
     def close(self) -> None:
-        """Let go of tantivy's lock, once its merges are done."""
+        """Release tantivy's lock when its merges are done."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             writer.wait_merging_threads()
 
     @property
     def documents(self) -> tantivy.IndexWriter:
-        """What documents are added by, until the next `publish`."""
+        """The tantivy writer, opened at first use."""
         if self._writer is None:
             self._writer = words.index_writer(self._index)
         return self._writer
 
     @words.panics_as_errors()
     def write(self, ids: list[int], found: FoundRows, revision: int) -> None:
-        """Put the memories as they were found in the place of what the index has under these ids."""
+        """Replace all that the index has under these ids by the memories in `found`."""
         documents = self.documents
         deleted = self.docs_of(ids)
         builder = SegmentBuilder(self.manifest.docs, self.dictionary)
@@ -104,7 +104,7 @@ class Writer:
         crash_points.reached("manifest written")
 
     def write_segment(self, builder: SegmentBuilder) -> Segment:
-        """The rows of a builder as a segment on the disk, mapped like the others from here on instead of held."""
+        """Write the rows of a builder as a segment, and map it from disk."""
         segment = builder.segment()
         path = self.generation / store.segment_name(segment)
         segment.write(path)
@@ -120,7 +120,7 @@ class Writer:
         *,
         as_one: bool = False,
     ) -> None:
-        """Let readers see new segments, whose documents are committed, and what is deleted by now."""
+        """Show new segments, whose documents are committed, to readers, and hide the deleted docs."""
         self.live[deleted] = False
         fresh = sum(segment.size for segment in segments)
         if fresh:
@@ -138,7 +138,7 @@ class Writer:
         for segment in self.segments:
             name = store.segment_name(segment)
             if name not in self._sorted:
-                # Memories mostly come in the order of their ids.
+                # Memories mostly come ordered by id.
                 ascending = bool(np.all(segment.ids[1:] > segment.ids[:-1])) if segment.size else True
                 order = None if ascending else np.argsort(segment.ids, kind="stable")
                 self._sorted[name] = (segment.ids if order is None else segment.ids[order], order)
@@ -151,7 +151,7 @@ class Writer:
         return docs
 
     def unchanged(self, found: FoundRows) -> set[int]:
-        """The memories that the index has just as they were found."""
+        """The memories that the index already has in exactly this state."""
         digests = {row.id: row.digest for row, _ in found.rows}
         docs = np.array(self.docs_of(list(digests)), np.int64)
         same: set[int] = set()
@@ -162,7 +162,7 @@ class Writer:
         return same
 
     def _merge_tail(self, segments: list[Segment]) -> None:
-        """Neighbours of like size become one, so that there are ever only a few, and each row is rarely copied."""
+        """Merge neighbours of similar size, so that there are few segments and each row is rarely copied."""
         while len(segments) > 1 and segments[-2].size < 4 * segments[-1].size and segments[-2].size < 4 * SEGMENT_ROWS:
             segments[-2:] = [self._merge(segments[-2:])]
 
@@ -200,11 +200,11 @@ class Writer:
         self.segments = segments
         names = set(self.manifest.segments)
         self._sorted = {name: known for name, known in self._sorted.items() if name in names}
-        # A reader may have read the manifest before this one, and be about to open what it names.
+        # Readers may be about to open files of the previous manifest.
         store.remove_unreferenced(self.generation, self.manifest, (*before.segments, before.deleted))
 
     def merge_all(self) -> None:
-        """All segments as one: the fastest to read."""
+        """Merge all segments: one is the fastest to read."""
         if len(self.segments) > 1:
             self._write_manifest([self._merge(self.segments)], commit=self.manifest.commit)
 

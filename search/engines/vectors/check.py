@@ -1,4 +1,4 @@
-"""The replica compared with the database: every vector, and every file with what was written."""
+"""Compares the replica with the database: every vector, and the checksum of every file."""
 
 import zlib
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ from search.engines.vectors.files import HalfVectors, Manifest
 
 @dataclass(slots=True)
 class VectorComparison:
-    """What the replica has, compared with the database."""
+    """The differences between the replica and the database."""
 
     vectors: int = 0
     replicated: int = 0
     different: list[int] = field(default_factory=list)
-    """Memories of which it has other vectors, none, or too many."""
+    """Memories whose vectors differ, are missing, or are too many."""
     damage: list[str] = field(default_factory=list)
     waiting: int = 0
 
@@ -32,7 +32,7 @@ class VectorComparison:
 
 
 def compare_vectors() -> VectorComparison | None:
-    """Compare every vector. Changes that wait are not taken for differences; None where there is no replica to read."""
+    """Compare every vector. Pending changes are no differences. Return None if there is no replica to read."""
     while True:
         manifest = files.read_manifest()
         if manifest is None:
@@ -43,7 +43,7 @@ def compare_vectors() -> VectorComparison | None:
                 found = VectorComparison(damage=["the replica is of other vectors, and will be made anew"])
             else:
                 found = _compared(manifest, now.changed())
-        # What changed while it was read may look like damage.
+        # A change during the comparison may look like damage.
         if found.agrees or files.read_manifest() == manifest:
             return found
 
@@ -69,14 +69,14 @@ def _compared(manifest: Manifest, waiting: Ids) -> VectorComparison:
         found.vectors += len(ids)
         _add(expected, ids, vectors)
     wrong = {memory_id for memory_id, digest in expected.items() if digests.get(memory_id) != digest}
-    # Of a memory that was removed the rows stay, and are never asked for.
+    # The rows of deleted memories stay, but no query asks for them.
     wrong |= set(Memory.objects.filter(pk__in=list(digests.keys() - expected.keys())).values_list("pk", flat=True))
     found.different = sorted(wrong - set(waiting.tolist()))
     return found
 
 
 def _add(digests: dict[int, int], ids: Ids, vectors: HalfVectors) -> None:
-    """Add the digests of rows to those of their memories, in whatever order they come."""
+    """Add the checksums of rows to those of their memories; the order of rows does not matter."""
     rows: npt.NDArray[np.float16] = np.ascontiguousarray(vectors)
     for memory_id, row in zip(ids.tolist(), rows, strict=True):
         digests[memory_id] = digests.get(memory_id, 0) + zlib.crc32(row.data) + (1 << 40)

@@ -1,7 +1,7 @@
-"""The replica as one process reads it: how near every memory is, or some of them, in milliseconds.
+"""The replica as one process reads it: the similarity of all memories, or of some, in milliseconds.
 
-A dot product of halves is summed in single precision or better, as pgvector does it, and divided by both lengths: the
-similarity is the same but for the last of seven digits.
+A dot product of halves is summed in single precision or better, as in pgvector, and divided by both lengths:
+similarities agree to six digits.
 """
 
 import contextlib
@@ -22,22 +22,22 @@ from search.engines.vectors.pgvector import by_memory
 
 logger = logging.getLogger(__name__)
 
-# So many rows are copied together at once where they lie apart.
+# Rows to copy at once when they are not adjacent.
 _GATHERED = 4_096
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replica:
-    """The files of one manifest: nothing in it changes."""
+    """The immutable files of one manifest."""
 
     manifest: Manifest
     segments: tuple[VectorSegment, ...]
     live: tuple[Mask | None, ...]
-    """By segment, which rows count; None for all of them."""
+    """The live rows of each segment; None for all of them."""
 
     def scan(self, vector: npt.NDArray[np.float32], min_similarity: float) -> tuple[Ids, Similarities]:
-        """The memories that are at least so near by their nearest row, each once, in any order."""
+        """The memories at or above the minimum similarity by their nearest row, each once, in any order."""
         query = _halves(vector)
         found = []
         for segment, live in zip(self.segments, self.live, strict=True):
@@ -50,7 +50,7 @@ class Replica:
         return _joined(found)
 
     def by_ids(self, vector: npt.NDArray[np.float32], min_similarity: float, ids: Ids) -> tuple[Ids, Similarities]:
-        """Those among some memories, whose ids are in ascending order."""
+        """The same for some memories, given by sorted ids."""
         query = _halves(vector)
         found = []
         for segment, live in zip(self.segments, self.live, strict=True):
@@ -62,12 +62,12 @@ class Replica:
                 similarities = _similarities(query, segment.vectors[batch], segment.lengths[batch])
                 near = similarities >= min_similarity
                 found.append((segment.ids[batch[near]], similarities[near]))
-        # A memory may lie in two batches.
+        # A memory may be split over two batches.
         return by_memory(*_joined(found))
 
 
 def _halves(vector: npt.NDArray[np.float32]) -> HalfVectors:
-    """A query as pgvector compares it: in halves too."""
+    """A query vector in half precision, as pgvector compares it."""
     return vector.astype(np.float16).reshape(1, -1)
 
 
@@ -77,7 +77,7 @@ def _similarities(query: HalfVectors, vectors: HalfVectors, lengths: npt.NDArray
     dots = np.asarray(numkong.cdist(query, vectors, "dot")).reshape(-1)
     length = float(np.linalg.norm(query.astype(np.float32)))
     similarities: Similarities = (dots / lengths / (length or np.nan)).astype(np.float32)
-    # What is the same is not a hair nearer than that.
+    # Rounding must not put identical vectors above 1.
     return np.minimum(similarities, 1, out=similarities)
 
 
@@ -88,13 +88,13 @@ def _joined(found: list[tuple[Ids, Similarities]]) -> tuple[Ids, Similarities]:
 
 
 _lock = threading.Lock()
-# The newest that was opened and the one before it, with what tells whether there is a newer one.
+# The stamp of the newest opened replica, that replica, and the version before it.
 _known: tuple[object, Replica | None, Replica | None] = ((), None, None)
 
 
 def open_replicas() -> tuple[Replica, ...]:
-    """The replica as it is by now, and as it was before: for transactions that see the database as it was then. Nothing
-    where there is none that can be read.
+    """The current replica and the version before it, for transactions with an older snapshot; empty if none can be
+    read.
     """
     known = _known if _known[0] == _stamp() else _newer()
     return tuple(found for found in known[1:] if found is not None)
@@ -111,29 +111,27 @@ def _newer() -> tuple[object, Replica | None, Replica | None]:
             try:
                 found = _open(before)
             except DamagedError as error:
-                # Files that went while they were opened were replaced by newer ones.
+                # Files that vanished while they were opened were replaced by newer ones.
                 if stamp != _stamp():
                     continue
                 if is_starved(error):
                     return ((), None, None)
                 logger.error("The replica of the vectors is to be made anew: %s.", error)
-                # Who may only read finds the damage again.
+                # A process that may only read finds the damage again.
                 with contextlib.suppress(OSError):
                     files.discard()
                 found = None
-            # Files of another one than this were removed, and take up space for as long as they are open.
+            # Open files of another replica would occupy space after their removal.
             same = found is not None and before is not None and before.manifest.name == found.manifest.name
             _known = (stamp, found, before if same else None)
         return _known
 
 
 def serving_replica(model_id: int) -> tuple[Replica | None, ChangeState]:
-    """The replica that an answer can be read from, and what it has yet to take in; None where there is none, that
-    cannot be told, or it is too much.
-    """
+    """Return the replica to answer from, if it and the changes since are usable, and the state of the changes."""
     tried: list[Replica] = []
     now = None
-    # It may have been brought up to date since this transaction began, or between two looks.
+    # The replica may have been updated since this transaction began, or between two attempts.
     while left := [replica for replica in open_replicas() if replica not in tried]:
         manifest = left[0].manifest
         now = change_log.change_state(manifest.revision, model_id)
@@ -146,14 +144,14 @@ def serving_replica(model_id: int) -> tuple[Replica | None, ChangeState]:
 
 
 def clear_cache() -> None:
-    """Close what this process reads."""
+    """Close the open replicas."""
     global _known
     with _lock:
         _known = ((), None, None)
 
 
 def _stamp() -> object:
-    """What changes when there is something new to read."""
+    """Changes whenever there is something new to read."""
     try:
         found = (files.folder() / "manifest").stat()
     except OSError:

@@ -1,10 +1,11 @@
-"""The one writer of the replica: it takes in what has changed, and makes a new one where that is not enough.
+"""The only writer of the replica: it applies changes, and builds a new replica where that is not enough.
 
-Changes are taken in by these steps, in this order; killed between any two of them, the next start repeats them:
+Changes are applied in these steps, in this order. If the process is killed between two of them, the next run repeats
+them:
 
-1. a segment with the vectors that the changed memories have by now, and the bits of the rows that are deleted
+1. a segment with the current vectors of the changed memories, and the bits of the deleted rows
 2. the manifest that names them: from here on readers see them
-3. what was written down of them deleted
+3. the recorded changes deleted
 """
 
 import logging
@@ -28,33 +29,33 @@ from search.engines.vectors.files import HalfVectors, Manifest, VectorSegment
 
 logger = logging.getLogger(__name__)
 
-# Of vectors; so much is in memory at once, two or three times over, however wide they are.
+# Of vectors. Two or three times this much is in memory at once.
 _SEGMENT_BYTES = 64 << 20
-# Once so many of the rows are deleted, a new replica is smaller and faster.
+# Above this share of deleted rows, a new replica is smaller and faster.
 _MAX_DELETED_SHARE = 0.3
 _MIN_ROWS = 10_000
-# So many memories at the most are taken in at once, of so many changes; where more wait, a new replica is made sooner.
+# Memories to apply at once at most, and pending changes to read; beyond either, building anew is faster.
 _MAX_MEMORIES = 100_000
 MAX_PENDING = 2_000
 
 _ROWS = """
 COPY (SELECT memory_id, embedding FROM memories_chunk WHERE model_id = {model} {which} ORDER BY memory_id, ordinal)
 TO STDOUT (FORMAT BINARY)"""
-# Before the first row of a binary COPY: a mark, flags and the length of what else there is.
+# Bytes before the first row of a binary COPY.
 _HEAD = 19
 
 _Batches = Generator[tuple[Ids, HalfVectors], None, None]
 
-# A new one is wanted. The thread that keeps it may be writing what there is at that moment.
+# Set when a new replica is wanted, even while the writing thread applies changes to the old one.
 _rebuild_requested = threading.Event()
 
 
 class StoppedError(Exception):
-    """It was told to stop before a replica was made."""
+    """Stopped before a replica was complete."""
 
 
 class _ReplicaWriter:
-    """The replica open for writing."""
+    """The replica, open for writing."""
 
     def __init__(self, manifest: Manifest, segments: list[VectorSegment], live: Mask) -> None:
         self.manifest = manifest
@@ -74,7 +75,7 @@ class _ReplicaWriter:
         return self.manifest.rows > _MIN_ROWS and deleted > _MAX_DELETED_SHARE * self.manifest.rows
 
     def replace(self, changed: Ids, found: Iterable[tuple[Ids, HalfVectors]], revision: int) -> None:
-        """Put vectors, in batches of whole memories, in the place of those that the changed memories had."""
+        """Replace all vectors of the changed memories by those in `found`, batches of whole memories."""
         live = self.live.copy()
         first = 0
         for segment in self.segments:
@@ -93,7 +94,7 @@ class _ReplicaWriter:
         for ids, vectors in found:
             written(files.segment_of(ids, vectors))
             live = np.concatenate([live, np.ones(len(ids), np.bool_)])
-        # Neighbours of like size become one, so that there are ever only a few, and each row is rarely copied.
+        # Merge neighbours of similar size, so that there are few segments and each row is rarely copied.
         most = _segment_rows(self.manifest.dimensions)
         while len(segments) > 1 and segments[-2].size < min(4 * segments[-1].size, most):
             last = segments[-2].size + segments[-1].size
@@ -121,18 +122,18 @@ class _ReplicaWriter:
         self.segments, self.live = segments, live
         files.write_manifest(self.manifest)
         crash_points.reached("replica's manifest written")
-        # A reader may have read the manifest before this one, and be about to open what it names.
+        # Readers may be about to open files of the previous manifest.
         files.remove_others([self.manifest, before])
 
 
 def _merged(segments: Sequence[VectorSegment], live: Mask) -> VectorSegment:
-    """Neighbours as one, without what is deleted."""
+    """Merge neighbours, without the deleted rows."""
     ids = np.concatenate([segment.ids for segment in segments])[live]
     return files.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
 
 
 def sync(stop: Callable[[], bool] = lambda: False) -> bool:
-    """Bring the replica up to date with the vectors; says whether there was anything to do. Raises StoppedError."""
+    """Bring the replica up to date, and return whether there was anything to do. Raise StoppedError."""
     model_id = serving_id()
     manifest = files.read_manifest()
     now = change_log.change_state(manifest.revision if manifest else 0, model_id, MAX_PENDING)
@@ -178,13 +179,13 @@ def _apply_changes(writer: _ReplicaWriter) -> None:
 
 
 def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
-    """Make a new replica of all vectors of the model that serves. Raises StoppedError."""
+    """Build a new replica of all vectors of the serving model. Raise StoppedError."""
     _rebuild_requested.clear()
     files.folder().mkdir(parents=True, exist_ok=True)
     name = files.new_name()
     with transaction.atomic():
         change_log.track_changes_for(name)
-    # From here on nobody can follow the one that was there, and a full disk needs the space.
+    # Nothing records changes for the old replica any more, and a full disk needs its space.
     files.discard()
     files.remove_others([])
     made: list[tuple[str, int]] = []
@@ -199,7 +200,7 @@ def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
                 made.append((f"{name}-{len(made) + 1:06d}.rows", len(ids)))
                 files.write_segment(made[-1][0], files.segment_of(ids, vectors))
     except BaseException:
-        # Half a replica is of no use to anybody either.
+        # Remove the incomplete replica.
         files.remove_others([])
         raise
     crash_points.reached("replica filled")
@@ -220,14 +221,14 @@ def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
 
 
 def discard() -> None:
-    """Have the replica that there is read no more: the next `sync` in this process makes a new one."""
+    """Stop reading the current replica; the next `sync` in this process builds a new one."""
     _rebuild_requested.set()
     files.discard()
 
 
 def drop() -> None:
-    """Remove the replica, and have no changes written down any more."""
-    # First, so that nobody reads what is not followed.
+    """Remove the replica, and stop recording changes."""
+    # First, so that no process reads what is no longer updated.
     files.discard()
     with transaction.atomic():
         change_log.track_changes_for("")
@@ -236,7 +237,7 @@ def drop() -> None:
 
 @contextmanager
 def sync_in_background(stop: Callable[[], bool]) -> Iterator[None]:
-    """Keep the replica up to date beside what is done meanwhile, in a thread that ends with it."""
+    """Keep the replica up to date in a thread that ends with the block."""
     over = threading.Event()
     thread = threading.Thread(target=_follow, args=(lambda: over.is_set() or stop(),), name="replica", daemon=True)
     thread.start()
@@ -274,7 +275,7 @@ def _dimensions(model_id: int) -> int:
 
 
 def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> _Batches:
-    """The vectors of some memories, or of all, in the order of their ids, in batches of whole memories."""
+    """Vectors of some memories, or of all, ordered by id, in batches of whole memories."""
     layout = np.dtype(
         [
             ("fields", ">i2"),
@@ -295,7 +296,7 @@ def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -
             batch += data[_HEAD - skipped :] if skipped < _HEAD else data
             skipped = min(_HEAD, skipped + len(data))
             if len(batch) >= full:
-                # More may come of the last memory.
+                # The last memory of the batch may have more rows.
                 ids, vectors = _columns(batch, layout, without_last=True)
                 del batch[: len(ids) * layout.itemsize]
                 full = len(batch) + most
@@ -310,7 +311,7 @@ def _segment_rows(dimensions: int) -> int:
 
 
 def _columns(batch: bytearray, layout: "np.dtype[np.void]", *, without_last: bool = False) -> tuple[Ids, HalfVectors]:
-    """The whole rows of a batch; on demand but for those of the last memory."""
+    """Parse the complete rows of a batch, optionally without those of its last memory."""
     found: npt.NDArray[np.void] = np.frombuffer(batch, layout, len(batch) // layout.itemsize)
     if without_last:
         found = found[: np.searchsorted(found["id"], found["id"][-1], "left")]

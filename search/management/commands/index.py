@@ -1,4 +1,4 @@
-"""`manage.py index`: the derived index: how it is, whether it is true to the database, and making it anew."""
+"""`manage.py index`: show the derived index, compare it with the database, rebuild it, or keep it up to date."""
 
 import contextlib
 import os
@@ -122,7 +122,7 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        # Told, not asked for: the parent may be gone before this process has come so far.
+        # The pid is passed in, because the parent may be gone before this process could ask for it.
         follower.follow(lambda: stopped or (parent is not None and os.getppid() != parent))
 
     def say(self, text: str) -> None:
@@ -130,7 +130,7 @@ class Command(BaseCommand):
 
 
 def differences(found: Comparison) -> list[str]:
-    """What differs, a line for each kind, with the first few memories of it."""
+    """One line for each kind of difference, with the first few memories."""
     lines = list(found.damage)
     for what, ids in (
         ("not in the index", found.missing),
@@ -151,12 +151,11 @@ def vector_differences(found: VectorComparison) -> list[str]:
 
 
 def some_of(ids: list[int]) -> str:
-    """The first few memories."""
     return ", ".join(f"#{memory_id}" for memory_id in ids[:SHOWN]) + (" …" if len(ids) > SHOWN else "")
 
 
 def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
-    """Ask the process that keeps the index to make it anew, and wait until it has."""
+    """Ask the process that writes the index to rebuild it, and wait until it has."""
     root = store.index_dir()
     before = sorted(root.glob("g-*"))
     store.request_rebuild("a new one was asked for")
@@ -171,7 +170,7 @@ def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
 
 
 def file_size(path: Path) -> int:
-    """0 for a folder, and for a file that the writer has removed just now."""
+    """0 for a folder, and for a file that the writer has just removed."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except FileNotFoundError:
@@ -179,7 +178,7 @@ def file_size(path: Path) -> int:
 
 
 class progress_bar:  # noqa: N801 - it reads as a function
-    """A bar on the terminal, nothing elsewhere: with progress_bar() as show: show(done, total)."""
+    """A progress bar on a terminal, nothing elsewhere: with progress_bar() as show: show(done, total)."""
 
     def __enter__(self) -> Callable[[int, int], None]:
         console = Console(stderr=True)
