@@ -282,7 +282,7 @@ def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
         raise CurationRefused(
             f"The query looks by meaning, and {planned.without_meaning}. Add mode=keyword to it.", "query"
         )
-    summary = engine.summary(planned.plan, no_values=False)
+    summary = engine.match([planned.plan])[0]
     if summary.truncated:
         raise CurationRefused(
             "More may match than are looked at by meaning: add a filter, or mode=keyword, so that it is clear which.",

@@ -17,7 +17,7 @@ from search.engines.base import (
     FacetCounts,
     FacetRequest,
     Filter,
-    Summary,
+    MatchSet,
     Value,
     ValueCount,
 )
@@ -38,7 +38,7 @@ _TREE_CHILDREN = 8
 class Counted:
     """All that is counted for one answer."""
 
-    summary: Summary
+    summary: MatchSet
     facets: tuple[Facet, ...]
     histogram: Histogram
     date_buckets: DateBuckets | None = None
@@ -108,7 +108,7 @@ def _counts_without(plan: EngineQuery, key: str) -> EngineQuery:
 
 def _unavailable(engine: Engine, plan: EngineQuery, reason: str) -> Counted:
     facets = tuple(Facet(spec.key, unavailable=reason) for spec in FACETS)
-    return Counted(engine.summary(plan, no_values=False), facets, Histogram(unavailable=reason))
+    return Counted(engine.match([plan])[0], facets, Histogram(unavailable=reason))
 
 
 def _chosen_values(plan: EngineQuery, key: str) -> tuple[Value, ...]:
@@ -164,17 +164,17 @@ def hidden_by_exclusions(engine: Engine, planned: ResolvedQuery, total: int) -> 
         for chosen in planned.plan.filters
         for n in range(len(chosen.exclude))
     ]
-    totals = engine.totals([planned.plan.with_filter(changed) for _, _, changed in variants])
+    shown = engine.match([planned.plan.with_filter(changed) for _, _, changed in variants])
     hides: dict[tuple[str, str], int] = {}
-    for (key, values, _), without in zip(variants, totals, strict=True):
+    for (key, values, _), without in zip(variants, shown, strict=True):
         for value in values:
             # Under the ceiling of meaning neither number is exact, and the wider set may look like the smaller one.
-            hides[key, planned.spelled[key, value]] = max(0, without - total)
+            hides[key, planned.spelled[key, value]] = max(0, without.total - total)
     return hides
 
 
 def build_facet(
-    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: Summary, planned: ResolvedQuery
+    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: MatchSet, planned: ResolvedQuery
 ) -> Facet:
     chosen = planned.plan.filter(spec.key) or Filter(spec.key)
     return Facet(

@@ -76,7 +76,7 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
             with watch.stage("facets"):
                 counted = count_facets(engine, query, planned, facet_limit)
         with watch.stage("search"):
-            summary = counted.summary if counted else engine.summary(planned.plan, no_values=False)
+            summary = counted.summary if counted else engine.match([planned.plan])[0]
             total = summary.total
             found = _find(engine, planned, query, total) if rows != Rows.NONE else []
             matched_by = describe_match_set(engine, planned, total)
@@ -116,7 +116,7 @@ def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetList
     now = datetime.now(UTC)
     with snapshot(), watch.stage("facets"):
         planned = resolve_query(engine, query, viewer, now)
-        summary = engine.summary(planned.plan, no_values=True)
+        summary = engine.match([planned.plan], no_values=True)[0]
         warnings = [*planned.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == Kind.TREE:
@@ -210,7 +210,7 @@ def describe_match_set(engine: Engine, planned: ResolvedQuery, total: int) -> st
         return "no word to look for"
     if meaning is not None and (meaning.semantic_only or words.is_empty):
         return f"{total:,} by meaning ≥ {meaning.min_similarity:.2f}" + _ceiling(engine, plan)
-    by_words = total if meaning is None else engine.summary(replace(plan, meaning=None), no_values=False).total
+    by_words = total if meaning is None else engine.match([replace(plan, meaning=None)])[0].total
     text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
     if by_words == 0 and meaning is not None:
         text = f"none contains {words.describe()}"

@@ -9,18 +9,19 @@ from django.db import connection
 from access.viewer import command_viewer
 from search.baseline_counts import corpus_counts
 from search.engines import select_engine
+from search.engines.index.engine import IndexEngine
 
 logger = logging.getLogger(__name__)
 
 
 def warm() -> None:
-    """Count the whole corpus and prepare the bitmaps for large sets. Do nothing if the configured engine cannot answer.
-    """
+    """Count the whole corpus and prepare the bitmaps for large sets, if the configured engine can answer."""
     viewer = command_viewer()
     engine = select_engine(viewer, wait_for_index=False)
     if engine.name != settings.SEARCH_ENGINE:
         return
-    engine.warm_up()
+    if isinstance(engine, IndexEngine):
+        engine.warm_up()
     corpus_counts(viewer)
 
 

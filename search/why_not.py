@@ -134,7 +134,7 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
             by_words = not plan.meaning.semantic_only
             checks.append(_meaning_check(engine, plan, plan.meaning, memory_id, passes=apart, either=by_words))
         matches = bool(engine.filter_ids(plan, [memory_id]))
-        summary = engine.summary(plan, no_values=False)
+        summary = engine.match([plan])[0]
         place = _place(engine, plan, query, summary.total, memory_id, now) if matches else None
     return WhyNot(
         query,

@@ -23,7 +23,7 @@ def count_alternatives(
     hidden_states = replace(plan.filter("state") or Filter("state"), include=(("archived",), ("superseded",)))
     plans = [] if asks_state else [plan.with_filter(hidden_states)]
     removals = list(_removals(query, planned)) if total == 0 else []
-    totals = engine.totals([*plans, *(changed for *_, changed in removals)])
+    totals = [found.total for found in engine.match([*plans, *(changed for *_, changed in removals)])]
     hidden = 0 if asks_state else totals.pop(0)
     without = tuple(
         WithoutFilter(key, value, label, count, changed, engine.knn(wider).truncated)
@@ -82,7 +82,7 @@ def collect_warnings(
         ]
         visible = EngineQuery(project_ids=planned.plan.project_ids)
         plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
-        suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
+        suspects += [pair for pair, found in zip(plain, engine.match(plans), strict=True) if found.total == 0]
     warnings += explain_unknown(planned, engine, suspects)
     named = name_warnings(engine, query, planned, total) if query.text else []
     warnings += named

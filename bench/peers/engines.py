@@ -146,7 +146,7 @@ class TantivyEnginePeer:
             requests = [FacetRequest(spec.key, spec.limit) for spec in FACETS]
             total = engine.counts(planned.plan, requests, zone=planned.zone, now=now).summary.total
         else:
-            total = engine.summary(planned.plan, no_values=False).total
+            total = engine.match([planned.plan])[0].total
         engine.hits(planned.plan, query.order, limit=query.page_size, offset=(query.page - 1) * query.page_size)
         return Answer(total, ())
 

@@ -1,5 +1,4 @@
-"""The search engines behind one protocol: the configured engine, and Postgres, the fallback that is always available.
-"""
+"""The search engines, behind one protocol: the configured one, and Postgres, the fallback that is always available."""
 
 import logging
 import time
@@ -10,9 +9,11 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
+from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index.engine import IndexEngine
 from search.engines.index.freshness import wait_until_applied
 from search.engines.postgres import PostgresEngine
+from search.engines.postgres_columns import postgres_snapshot
 
 # In seconds. A reader waits for changes younger than the first; an index that lags by more than the second does not
 # answer a viewer who may see only some projects.
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 ENGINES: dict[str, Callable[[], Engine]] = {"postgres": PostgresEngine, "tantivy": IndexEngine}
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 def engine_named(name: str) -> Engine:
@@ -53,7 +54,7 @@ def select_engine(viewer: Viewer, *, wait_for_index: bool = True) -> Engine:
     return engine
 
 
-def with_engine(ask: Callable[[Engine], Answer], viewer: Viewer, *, wait_for_index: bool = True) -> Answer:
+def with_engine(ask: Callable[[Engine], T], viewer: Viewer, *, wait_for_index: bool = True) -> T:
     """Call `ask` with the engine in use; if that fails, call it again with the Postgres engine. Requests that follow
     another one of the same page need not wait for the index again.
     """
@@ -63,3 +64,8 @@ def with_engine(ask: Callable[[Engine], Answer], viewer: Viewer, *, wait_for_ind
     except EngineUnavailableError as error:
         logger.warning("The %s engine failed, and the database answered: %s", engine.name, error)
         return ask(PostgresEngine())
+
+
+def read_columns(engine: Engine) -> ColumnSnapshot:
+    """The columns of all memories as the engine sees them, for counts that no query narrows."""
+    return engine.column_snapshot() if isinstance(engine, IndexEngine) else postgres_snapshot()

@@ -24,16 +24,16 @@ _ALIGNED = 64
 
 
 # Errors of this process or machine: no memory or file handles are left.
-_STARVED = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+_OUT_OF_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
 class DamagedError(Exception):
     """A file of the derived data does not hold what was written."""
 
 
-def is_starved(error: DamagedError) -> bool:
+def is_out_of_resources(error: DamagedError) -> bool:
     """Whether the file could not be opened because this process or machine is short of resources."""
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _STARVED
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _OUT_OF_RESOURCES
 
 
 def arrays_write(path: Path, head: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:

@@ -7,7 +7,7 @@ An EngineQuery has every name resolved: engines see values and ids, terms and in
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,6 @@ import numpy.typing as npt
 from search.histogram import DayCounts, HourCount
 from search.query import Sort
 from text.query_syntax import TextQuery
-
-if TYPE_CHECKING:
-    from search.engines.column_snapshot import ColumnSnapshot
 
 Value = int | str
 Ids = npt.NDArray[np.int64]
@@ -162,8 +159,8 @@ class FacetCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """The total, and per facet how many have no value in it. `truncated` as in FacetCounts."""
+class MatchSet:
+    """The size of a match set, and its memories without a value by facet. `truncated` as in FacetCounts."""
 
     total: int
     no_value: dict[str, int] = field(default_factory=dict)
@@ -177,7 +174,7 @@ class Counts:
     Unless days are requested, the match set, the days and the buckets are empty.
     """
 
-    summary: Summary
+    summary: MatchSet
     facets: dict[str, FacetCounts]
     days: DayCounts
     buckets: tuple[int, ...]
@@ -187,55 +184,49 @@ class Counts:
 
 
 class Engine(Protocol):
-    """How memories are found and counted. Every engine passes the same conformance tests."""
+    """Finds and counts memories. All engines pass the same conformance tests.
+
+    Every method may raise EngineUnavailableError, and then another engine answers instead.
+    """
 
     name: str
     seconds_behind: float
-    """The age of the oldest change that it does not know of yet, when it was made."""
+    """Age of the oldest unapplied change when this engine was opened."""
     waited_ms: float
-    """How long was waited for it to know what had just been stored."""
+    """How long the caller waited for this engine to have what was stored just before."""
 
     @property
     def revision(self) -> str:
-        """Changes whenever an answer may: what is kept of answers is kept under it."""
+        """Changes whenever an answer may; a key for caches of answers."""
 
-    def warm_up(self) -> None:
-        """Begin to make what the first large answer would wait for."""
-
-    def filing(self) -> "ColumnSnapshot":
-        """How all memories are filed, for numbers that are not those of a query."""
+    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False) -> list[MatchSet]:
+        """The sizes of the match sets of queries and, with `no_values`, their memories without a value by facet."""
 
     def knn(self, plan: EngineQuery) -> Neighbours:
-        """What of the plan's match set is there by meaning, the nearest first."""
+        """The memories that match by vector, the nearest first."""
 
     def filter_ids(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
-        """Those of some memories that the match set of the plan has."""
-
-    def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
-        """How well some memories fit the words of the plan, whether they match or not; those without any left out."""
-
-    def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
-        """How near some memories are, whatever the least similarity; those that have no vector yet are left out."""
-
-    def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
-        """The total, and where asked the memories without a value per facet."""
-
-    def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
-        """The totals of several plans at once."""
+        """The memories among `ids` that match."""
 
     def values_present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
-        """Those of a facet's values that some memory of the plan has."""
+        """The values of a facet that a match has, among `values`."""
+
+    def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
+        """The scores of some memories by words, whether they match or not; memories without any word are left out."""
+
+    def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
+        """The similarities of some memories, whatever the minimum; memories without a vector are left out."""
 
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
-        """A page of ids with their scores, in an order that is total: the same page is always the same ids."""
+        """A page of ids and scores. The order is total, so that the same page always has the same ids."""
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
-        """Facet counts by the counting rules; raises EngineTimeoutError where the time runs out."""
+        """Counts by facet and, with `days`, by day and bucket. Raises EngineTimeoutError."""
 
     def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
-        """As `days`, by the hour."""
+        """Counts by hour, within the dates and a few days around them."""
 
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
-        """Terms that are spelled like this one and that memories of the plan have: some, in no order."""
+        """Some terms of matches that are spelled like this one, in no particular order."""

@@ -37,14 +37,14 @@ _SETS = 4
 _CHUNKS_PER_MEMORY = 1.25
 # The number of HNSW readings before a full scan, and the factor by which each goes further; and the prior weight of the
 # overall share of passing memories against the share among those read.
-_MOST_READINGS = 4
-_FURTHER = 4
-_TRUSTED = 50
+_MAX_READINGS = 4
+_DEEPER = 4
+_PRIOR_WEIGHT = 50
 # Sampled chunks, to estimate the number above the minimum similarity.
-_SAMPLED = 4_096
+_SAMPLE_SIZE = 4_096
 # Limits of the cache of readings, the second in memories of all readings together.
-_KEPT_READINGS = 64
-_KEPT_MEMORIES = 500_000
+_MAX_CACHED_READINGS = 64
+_MAX_CACHED_MEMORIES = 500_000
 
 
 class Candidates(Protocol):
@@ -112,7 +112,7 @@ class _Vectors:
 _Key = tuple[int, bytes, float, int, int]
 _readings: OrderedDict[_Key, _Reading] = OrderedDict()
 # Locks held while a reading is made.
-_turns: dict[_Key, Lock] = {}
+_locks: dict[_Key, Lock] = {}
 # A sample of the vectors, scaled to unit length, and the model and revision it is from.
 _sample: tuple[tuple[int, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0), np.float32))
 _lock = Lock()
@@ -133,7 +133,7 @@ def nearest_candidates(meaning: VectorQuery, passing: Candidates, *, replicated:
         few = passing.count() if vectors.replica is not None else None
         if few is not None and few * vectors.by_id_cost * _SETS <= every:
             return _read_passing(meaning, vectors, passing)
-        return _among(meaning, _read_every(meaning, vectors), passing)
+        return _passing_of(meaning, _read_every(meaning, vectors), passing)
     # If reading by ids costs no more than the HNSW index, skip the index.
     count = passing.count(math.ceil(_index_cost(chunks) / vectors.by_id_cost))
     if count is not None:
@@ -142,11 +142,11 @@ def nearest_candidates(meaning: VectorQuery, passing: Candidates, *, replicated:
         chunks = _depth(meaning.limit, count / max(size, count))
     # If fewer candidates pass than the limit, HNSW would scan to the end and still miss some.
     fills = _share_of_all(meaning, vectors) * (size if count is None else count) >= meaning.limit
-    for _ in range(_MOST_READINGS if fills else 0):
+    for _ in range(_MAX_READINGS if fills else 0):
         if _index_cost(chunks) >= min(math.inf if count is None else count * vectors.by_id_cost, every):
             break
         reading = _read_first(meaning, chunks, vectors)
-        near = _among(meaning, reading, passing)
+        near = _passing_of(meaning, reading, passing)
         # The HNSW index is approximate, so a set that is not full may be incomplete.
         if near.truncated:
             return near
@@ -154,12 +154,12 @@ def nearest_candidates(meaning: VectorQuery, passing: Candidates, *, replicated:
         if reading.reached_min_similarity:
             break
         # Estimate the share of candidates among the next nearest from those read so far and from all.
-        share = (len(near.ids) + _TRUSTED * count / max(size, count, 1)) / (len(reading.ids) + _TRUSTED)
-        chunks = max(_FURTHER * chunks, _depth(meaning.limit, share))
+        share = (len(near.ids) + _PRIOR_WEIGHT * count / max(size, count, 1)) / (len(reading.ids) + _PRIOR_WEIGHT)
+        chunks = max(_DEEPER * chunks, _depth(meaning.limit, share))
     count = passing.count() or 0 if count is None else count
     if count * vectors.by_id_cost <= every:
         return _read_passing(meaning, vectors, passing)
-    return _among(meaning, _read_every(meaning, vectors), passing)
+    return _passing_of(meaning, _read_every(meaning, vectors), passing)
 
 
 def similarities_of(meaning: VectorQuery, ids: Sequence[int], *, replicated: bool = False) -> dict[int, float]:
@@ -192,7 +192,7 @@ def _share_of_all(meaning: VectorQuery, vectors: _Vectors) -> float:
     known, some = _sample
     vector = _vector(meaning)
     if known != key:
-        packed = pgvector.sample(meaning.model_id, min(100.0, 100 * _SAMPLED / max(vectors.chunks, 1)))
+        packed = pgvector.sample(meaning.model_id, min(100.0, 100 * _SAMPLE_SIZE / max(vectors.chunks, 1)))
         some = np.frombuffer(packed, ">f2").astype(np.float32).reshape(-1, len(vector))
         some /= np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-6)
         _sample = (key, some)
@@ -218,12 +218,12 @@ def clear_cache() -> None:
 
 
 def _read_passing(meaning: VectorQuery, vectors: _Vectors, passing: Candidates) -> Neighbours:
-    if (every := _known(_key(meaning, vectors, 0))) is not None:
-        return _among(meaning, every, passing)
+    if (every := _lookup(_key(meaning, vectors, 0))) is not None:
+        return _passing_of(meaning, every, passing)
     return _nearest_of(meaning, *vectors.by_ids(meaning, passing.ids()))
 
 
-def _among(meaning: VectorQuery, reading: _Reading, passing: Candidates) -> Neighbours:
+def _passing_of(meaning: VectorQuery, reading: _Reading, passing: Candidates) -> Neighbours:
     """The candidates in a reading. If the reading is not complete, only a full result is conclusive."""
     passes = passing.contains(reading.ids)
     ids, similarities = reading.ids[passes], reading.similarities[passes]
@@ -243,7 +243,7 @@ def _nearest_of(meaning: VectorQuery, ids: Ids, similarities: Similarities, *, c
 
 
 def _read_every(meaning: VectorQuery, vectors: _Vectors) -> _Reading:
-    return _kept(_key(meaning, vectors, 0), lambda: _Reading(*vectors.scan(meaning), complete=True))
+    return _cached(_key(meaning, vectors, 0), lambda: _Reading(*vectors.scan(meaning), complete=True))
 
 
 def _read_first(meaning: VectorQuery, chunks: int, vectors: _Vectors) -> _Reading:
@@ -251,37 +251,37 @@ def _read_first(meaning: VectorQuery, chunks: int, vectors: _Vectors) -> _Readin
         ids, similarities, reached_min_similarity = pgvector.hnsw_nearest(meaning, chunks)
         return _Reading(ids, similarities, complete=False, reached_min_similarity=reached_min_similarity)
 
-    return _kept(_key(meaning, vectors, chunks), read)
+    return _cached(_key(meaning, vectors, chunks), read)
 
 
-def _kept(key: _Key, read: Callable[[], _Reading]) -> _Reading:
+def _cached(key: _Key, read: Callable[[], _Reading]) -> _Reading:
     """Return a reading from the cache, or make it. Threads that ask for the same reading wait for the first."""
-    if (found := _known(key)) is not None:
+    if (found := _lookup(key)) is not None:
         return found
     with _lock:
-        turn = _turns.setdefault(key, Lock())
+        lock = _locks.setdefault(key, Lock())
     try:
-        with turn:
-            found = _known(key) or read()
-            _keep(key, found)
+        with lock:
+            found = _lookup(key) or read()
+            _store(key, found)
     finally:
         with _lock:
-            _turns.pop(key, None)
+            _locks.pop(key, None)
     return found
 
 
-def _known(key: _Key) -> _Reading | None:
+def _lookup(key: _Key) -> _Reading | None:
     with _lock:
         if key in _readings:
             _readings.move_to_end(key)
         return _readings.get(key)
 
 
-def _keep(key: _Key, found: _Reading) -> None:
+def _store(key: _Key, found: _Reading) -> None:
     with _lock:
         _readings[key] = found
         kept = sum(len(reading.ids) for reading in _readings.values())
-        while len(_readings) > 1 and (len(_readings) > _KEPT_READINGS or kept > _KEPT_MEMORIES):
+        while len(_readings) > 1 and (len(_readings) > _MAX_CACHED_READINGS or kept > _MAX_CACHED_MEMORIES):
             kept -= len(_readings.popitem(last=False)[1].ids)
 
 

@@ -29,15 +29,13 @@ from search.engines.base import (
     FacetRequest,
     Filter,
     Ids,
+    MatchSet,
     Neighbours,
-    Summary,
     Value,
     ValueCount,
     VectorQuery,
 )
-from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.knn import nearest_candidates, similarities_of
-from search.engines.postgres_columns import postgres_snapshot
 from search.engines.sql import Sql, no_value_sql
 from search.facets import FACET, FACETS, FacetSpec, Kind
 from search.histogram import NO_DAYS, DayCounts, HourCount
@@ -90,7 +88,7 @@ WITH match_set AS MATERIALIZED (
   FROM memories_memory m WHERE {where}
 )"""
 _WORK_MEM = "64MB"
-_NEAR_ROWS = 2_000
+_SIMILAR_TERM_ROWS = 2_000
 
 _DAYS_KEY = -1
 _BUCKETS_KEY = -2
@@ -163,12 +161,6 @@ class PostgresEngine:
     def __init__(self) -> None:
         self._neighbours: dict[tuple[EngineQuery, str, bool], Neighbours] = {}
 
-    def warm_up(self) -> None:
-        """Postgres keeps by itself what it has read."""
-
-    def filing(self) -> ColumnSnapshot:
-        return postgres_snapshot()
-
     def knn(self, plan: EngineQuery) -> Neighbours:
         return self._knn(plan, "", False)
 
@@ -188,24 +180,26 @@ class PostgresEngine:
         rows = self._rows(f"SELECT m.id, {score} FROM memories_memory m WHERE m.id = ANY({bound}::bigint[])", sql)
         return {memory_id: float(score) for memory_id, score in rows if score}
 
-    def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
-        sql = self._sql()
-        rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, no_values, "memories_memory")), sql)
-        return replace(_read_summary(rows, plan, no_values), truncated=self.knn(plan).truncated)
-
-    def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
+    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False) -> list[MatchSet]:
+        if no_values:
+            return [self._match_set_with_no_values(plan) for plan in plans]
         if not plans:
             return []
         sql = self._sql()
         selects = [
             f"SELECT {k} AS k, count(*) FROM memories_memory m WHERE {sql.where(plan)}" for k, plan in enumerate(plans)
         ]
-        rows: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
-        return [rows[k] for k in range(len(plans))]
+        totals: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
+        return [MatchSet(totals[k], truncated=self.knn(plan).truncated) for k, plan in enumerate(plans)]
+
+    def _match_set_with_no_values(self, plan: EngineQuery) -> MatchSet:
+        sql = self._sql()
+        rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, "memories_memory")), sql)
+        return replace(_read_summary(rows, plan), truncated=self.knn(plan).truncated)
 
     def values_present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
-        totals = self.totals([plan.with_filter(Filter(key, include=((value,),))) for value in values])
-        return {value for value, total in zip(values, totals, strict=True) if total}
+        found = self.match([plan.with_filter(Filter(key, include=((value,),))) for value in values])
+        return {value for value, having in zip(values, found, strict=True) if having.total}
 
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         sql = self._sql()
@@ -225,7 +219,7 @@ class PostgresEngine:
     ) -> Counts:
         sql = self._sql()
         gathered = self._match_set(sql, plan)
-        selects = self._summary(sql, plan, True, "match_set") if days else []
+        selects = self._summary(sql, plan, "match_set") if days else []
         selects += [self._facet(sql, plan, request, k) for k, request in enumerate(requests)]
         if days:
             apart = plan.start is not None or plan.end is not None
@@ -244,10 +238,10 @@ class PostgresEngine:
             )
             selects.append(_BUCKETS.format(k=_BUCKETS_KEY, buckets=buckets, where=where, rows=rows))
         if not selects:
-            return Counts(Summary(0), {}, NO_DAYS, (), ())
+            return Counts(MatchSet(0), {}, NO_DAYS, (), ())
         with _time_limit():
             found = self._rows(gathered + " UNION ALL ".join(selects), sql)
-        return self._told(self._gather(found, plan, requests), plan)
+        return self._mark_truncated(self._gather(found, plan, requests), plan)
 
     def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
         sql = self._sql()
@@ -264,7 +258,8 @@ class PostgresEngine:
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
         # There is no list of all terms, so collect those of the newest memories.
         sql = self._sql()
-        newest = f"SELECT m.terms FROM memories_memory m WHERE {sql.where(plan)} ORDER BY m.id DESC LIMIT {_NEAR_ROWS}"
+        where = sql.where(plan)
+        newest = f"SELECT m.terms FROM memories_memory m WHERE {where} ORDER BY m.id DESC LIMIT {_SIMILAR_TERM_ROWS}"
         with connection.cursor() as cursor, _time_limit():
             inner = psycopg.ClientCursor(connection.connection).mogrify(newest, sql.parameters)
             cursor.execute(
@@ -298,13 +293,13 @@ class PostgresEngine:
         return _ARRAY_FACET.format(k=k, column=column, rows=rows, where=where, own=own, beside=beside, chosen=chosen)
 
     @staticmethod
-    def _summary(sql: Sql, plan: EngineQuery, no_values: bool, rows: str) -> list[str]:
+    def _summary(sql: Sql, plan: EngineQuery, rows: str) -> list[str]:
         """The total and the counts without a value: those over the match set in one SELECT, the others in one each."""
-        shared, apart = _split(plan) if no_values else ([], [])
+        shared, separate = _split(plan)
         columns = "".join(f", count(*) FILTER (WHERE {no_value_sql(spec)})" for spec in shared)
         where = "m.shown" if rows == "match_set" else sql.where(plan)
         selects = [_SUMMARY.format(k=_SUMMARY_KEY, columns=columns, rows=rows, where=where)]
-        for n, spec in enumerate(apart, 1):
+        for n, spec in enumerate(separate, 1):
             where = f"{sql.where(plan, without_includes=spec.key)} AND {no_value_sql(spec)}"
             selects.append(_SUMMARY.format(k=_SUMMARY_KEY - n, columns="", rows="memories_memory", where=where))
         return selects
@@ -334,7 +329,7 @@ class PostgresEngine:
             for k, request in enumerate(requests)
         }
         summed = any(row[0] == _SUMMARY_KEY for row in rows)
-        summary = _read_summary(rows, plan, no_values=True) if summed else Summary(0)
+        summary = _read_summary(rows, plan) if summed else MatchSet(0)
         return Counts(summary, facets, DayCounts.of(days), tuple(buckets[:5]), tuple(buckets[5:]))
 
     def _sql(self) -> Sql:
@@ -370,7 +365,7 @@ class PostgresEngine:
             self._neighbours[key] = nearest_candidates(plan.meaning, _RowCandidates(self._rows, *key))
         return self._neighbours[key]
 
-    def _told(self, counts: Counts, plan: EngineQuery) -> Counts:
+    def _mark_truncated(self, counts: Counts, plan: EngineQuery) -> Counts:
         """Mark the counts that are lower bounds."""
         if plan.meaning is None:
             return counts
@@ -402,15 +397,13 @@ def _split(plan: EngineQuery) -> tuple[list[FacetSpec], list[FacetSpec]]:
     return shared, [spec for spec in FACETS if spec not in shared]
 
 
-def _read_summary(rows: list[Any], plan: EngineQuery, no_values: bool) -> Summary:
+def _read_summary(rows: list[Any], plan: EngineQuery) -> MatchSet:
     numbers = {row[0]: _numbers(row[1]) for row in rows if row[0] <= _SUMMARY_KEY}
     total, *shared_counts = numbers[_SUMMARY_KEY]
-    if not no_values:
-        return Summary(total)
-    shared, apart = _split(plan)
+    shared, separate = _split(plan)
     found = {spec.key: n for spec, n in zip(shared, shared_counts, strict=True)}
-    found |= {spec.key: numbers[_SUMMARY_KEY - n][0] for n, spec in enumerate(apart, 1)}
-    return Summary(total, found)
+    found |= {spec.key: numbers[_SUMMARY_KEY - n][0] for n, spec in enumerate(separate, 1)}
+    return MatchSet(total, found)
 
 
 def _drops_includes(plan: EngineQuery, key: str) -> bool:

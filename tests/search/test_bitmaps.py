@@ -34,17 +34,17 @@ def test_every_value_is_counted_as_one_by_one(share):
     bitmaps = Bitmaps(keys, starts, joined, SIZE)
     mask = np.random.default_rng(5).random(SIZE) < share
     naive = {code: int(mask[own].sum()) for code, own in zip(keys.tolist(), rows, strict=True)}
-    chosen = RowSet.of(mask)
+    chosen = RowSet.from_mask(mask)
     assert chosen.count == int(mask.sum())
     counted = np.zeros(3 * len(LENGTHS), np.int64)
     bitmaps.rare.count(mask, counted)
     assert {code: int(counted[code]) for code in bitmaps.rare.codes.tolist()} == {
         code: naive[code] for code, length in zip(keys.tolist(), LENGTHS, strict=True) if length < 150
     }
-    assert {code: chosen.shared_with(of) for code, of in bitmaps.by_code.items()} == {
+    assert {code: chosen.intersection_size(of) for code, of in bitmaps.by_code.items()} == {
         code: naive[code] for code, length in zip(keys.tolist(), LENGTHS, strict=True) if length >= 150
     }
-    some = {code for codes in bitmaps.rare.some(mask) for code in codes.tolist()}
+    some = {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()}
     assert some == {code for code in bitmaps.rare.codes.tolist() if naive[code]}
     # What is witnessed is there; what is not may be there too.
     assert all(naive[code] for code in bitmaps.codes[bitmaps.witnessed(mask)].tolist())
@@ -53,7 +53,7 @@ def test_every_value_is_counted_as_one_by_one(share):
 def test_bitmaps_give_their_places_back():
     keys, starts, joined, rows = column()
     bitmaps = Bitmaps(keys, starts, joined, SIZE)
-    given = {code: bitmaps.by_code[code].listed().tolist() for code in bitmaps.by_code}
+    given = {code: bitmaps.by_code[code].to_array().tolist() for code in bitmaps.by_code}
     assert given == {
         code: own.tolist() for code, own in zip(keys.tolist(), rows, strict=True) if code in bitmaps.by_code
     }

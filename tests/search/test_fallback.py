@@ -76,7 +76,7 @@ def generation():
     return store.current_generation()
 
 
-def segment():
+def columns_file():
     (found,) = generation().glob("*.segment")
     return found
 
@@ -119,10 +119,10 @@ DAMAGE = {
     "manifest of other docs": lose_an_array,
     "current is noise": lambda: (store.index_dir() / "current").write_bytes(b"\xff\xfe\x00"),
     "generation is gone": lambda: shutil.rmtree(generation()),
-    "segment is cut off": lambda: cut_off(segment()),
-    "segment is empty": lambda: segment().write_bytes(b""),
-    "segment is noise": lambda: segment().write_bytes(b"noise" * 500),
-    "segment is gone": lambda: segment().unlink(),
+    "columns file is cut off": lambda: cut_off(columns_file()),
+    "columns file is empty": lambda: columns_file().write_bytes(b""),
+    "columns file is noise": lambda: columns_file().write_bytes(b"noise" * 500),
+    "columns file is gone": lambda: columns_file().unlink(),
     "words are gone": lambda: shutil.rmtree(generation() / "words"),
     "meta is cut off": lambda: cut_off(generation() / "words" / "meta.json"),
     "meta is empty": lambda: (generation() / "words" / "meta.json").write_bytes(b""),

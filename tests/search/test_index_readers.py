@@ -121,8 +121,8 @@ def test_words_are_kept_for_the_view_they_were_found_in(db, tantivy, tmp_path):
         memory.memory_type = "changed"
         memory.save()
     follower.catch_up()
-    assert IndexEngine().totals([plan]) == [total]
-    assert older.totals([plan]) == [total]
+    assert [found.total for found in IndexEngine().match([plan])] == [total]
+    assert [found.total for found in older.match([plan])] == [total]
 
 
 def test_memories_that_were_changed_again_and_again_stand_where_they_were_written_last(db, tantivy, tmp_path):

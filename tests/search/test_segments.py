@@ -60,9 +60,9 @@ def test_rare_and_shared_values_add_up(shared, monkeypatch):
     counts = np.zeros(4, np.int64)
     bitmaps.rare.count(mask, counts)
     rare = set(counts.nonzero()[0].tolist())
-    assert {code for codes in bitmaps.rare.some(mask) for code in codes.tolist()} == rare
+    assert {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()} == rare
     for code, rows in bitmaps.by_code.items():
-        counts[code] += RowSet.of(mask).shared_with(rows)
+        counts[code] += RowSet.from_mask(mask).intersection_size(rows)
     # No tag; a, b and c.
     assert counts.tolist() == [1, 3, 1, 1]
 

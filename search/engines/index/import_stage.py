@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _PREFIX = "import-"
 _TRIES = 5
 # An import of at least this share of the index leaves a single segment, which is the fastest to read.
-_MUCH = 0.25
+_SINGLE_SEGMENT_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class StageWriter:
             self._write_segment()
         commit = self._writer.documents.commit()
         manifest = self._writer.manifest
-        one = sum(segment.size for segment in self._parts) >= _MUCH * self._docs
+        one = sum(segment.size for segment in self._parts) >= _SINGLE_SEGMENT_SHARE * self._docs
         self._writer.publish(self._parts, [], commit, manifest.revision, manifest.unindexable, as_one=one)
         self._writer.close()
         (self._stage / "began").replace(self._stage / "base")

@@ -1,6 +1,6 @@
-"""The match set: filters, words, meaning and dates as masks over the docs, and what all of them leave.
+"""The match set: filters, words, vector and dates as masks over the docs, and their intersection.
 
-A mask has a byte for each doc.
+A mask has one byte per doc.
 """
 
 import threading
@@ -22,30 +22,30 @@ from text.query_syntax import Group, TextQuery
 
 
 class MatchMasks:
-    """The match sets of one answer. What they are made of is kept for it, and made once."""
+    """The match sets of one answer. Their parts are computed once and cached."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._masks: dict[object, Mask] = {}
         self._near: dict[tuple[EngineQuery, str], Neighbours] = {}
-        # By the id of a mask, which stays its own because the mask is kept too.
+        # Keyed by the id of a mask, which stays unique because the mask is stored too.
         self._docs: dict[int, tuple[Mask, Array]] = {}
         self._counts: dict[int, tuple[Mask, int]] = {}
 
     def total(self, plan: EngineQuery) -> int:
-        """Of many plans each is asked for once: what they are made of is kept, they themselves are not."""
+        """The size of a match set, without caching its mask: for many queries of which each is counted once."""
         key = ("match", plan, "")
         if (known := self._masks.get(key)) is not None:
             return int(np.count_nonzero(known))
         return int(np.count_nonzero(self._matched(plan, "")))
 
     def of(self, plan: EngineQuery, *, without_includes: str = "") -> Mask:
-        """The docs that pass the whole plan, but for what one facet includes."""
+        """The docs that match the whole query, optionally without the inclusions of one facet."""
         without_includes = _dropped(plan, without_includes)
-        return self.known(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
+        return self.cached(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
 
     def knn(self, plan: EngineQuery, *, without_includes: str = "") -> Neighbours:
-        """What such a set has by meaning."""
+        """The nearest memories of such a set."""
         if plan.meaning is None:
             return NO_NEIGHBOURS
         key = (plan, _dropped(plan, without_includes))
@@ -62,29 +62,29 @@ class MatchMasks:
         mask = np.zeros(self._view.manifest.docs, np.bool_)
         mask[docs_of(self._view, near.ids)] = True
         if near.truncated and without_includes:
-            # With fewer filters others are the nearest; those of the whole plan match here too.
+            # Without a filter other memories are the nearest; those of the whole query still match.
             mask[docs_of(self._view, self.knn(plan).ids)] = True
         return mask if plan.meaning.semantic_only else mask | (passing & self._by_words(plan))
 
     def _by_words(self, plan: EngineQuery) -> Mask:
-        return self.known(("texts", plan.texts), lambda: self._texts(plan.texts))
+        return self.cached(("texts", plan.texts), lambda: self._texts(plan.texts))
 
     def _passing(self, plan: EngineQuery, without_includes: str, *, always: bool = False) -> Mask:
-        """What passes the filters; with `always`, what has all that is asked of a match by meaning too."""
+        """The docs that pass the filters; with `always`, also what semantic matches must contain."""
         masks = [self._view.live]
         if plan.project_ids is not None:
             masks.append(self._having("project", plan.project_ids))
         if always and any(not text.words.always.is_empty for text in plan.texts):
-            masks.append(self.known(("always", plan.texts), lambda: self._texts(plan.texts, always=True)))
+            masks.append(self.cached(("always", plan.texts), lambda: self._texts(plan.texts, always=True)))
         for chosen in plan.filters:
             if values := tuple(chain(*chosen.exclude)):
                 masks.append(~self._having(column_of(chosen.key, plan), values))
             if chosen.any_value:
-                masks.append(~self.none(chosen.key))
+                masks.append(~self.without_value(chosen.key))
             if chosen.includes and chosen.key != without_includes:
                 masks.append(self._included(chosen, plan))
         if plan.start is not None or plan.end is not None:
-            masks.append(self.known(("dates", plan.start, plan.end), lambda: self._dated(plan)))
+            masks.append(self.cached(("dates", plan.start, plan.end), lambda: self._dated(plan)))
         return reduce(np.logical_and, masks) if len(masks) > 1 else masks[0]
 
     def _included(self, chosen: Filter, plan: EngineQuery) -> Mask:
@@ -93,14 +93,14 @@ class MatchMasks:
             masks = [self._having(column, group) for group in chosen.include]
             # In AND mode a value and "no value" together can never both hold.
             if chosen.no_value:
-                masks.append(self.none(chosen.key))
+                masks.append(self.without_value(chosen.key))
             return reduce(np.logical_and, masks)
         mask = self._having(column, tuple(chain(*chosen.include)))
-        return mask | self.none(chosen.key) if chosen.no_value else mask
+        return mask | self.without_value(chosen.key) if chosen.no_value else mask
 
     def _having(self, column: str, values: Sequence[Value]) -> Mask:
         """The docs with any of the values."""
-        return self.known(("having", column, tuple(values)), lambda: self._found(column, values))
+        return self.cached(("having", column, tuple(values)), lambda: self._found(column, values))
 
     def _found(self, column: str, values: Sequence[Value]) -> Mask:
         return self._coded(column, codes_of(self._view, column, values))
@@ -117,9 +117,9 @@ class MatchMasks:
                     stretch[segment.rows_of(column, code)] = True
         return mask
 
-    def none(self, key: str) -> Mask:
+    def without_value(self, key: str) -> Mask:
         """The docs without a value in a facet."""
-        return self.known(("none", key), lambda: self._coded(key, [0]))
+        return self.cached(("none", key), lambda: self._coded(key, [0]))
 
     def _dated(self, plan: EngineQuery) -> Mask:
         mask = np.ones(self._view.manifest.docs, np.bool_)
@@ -165,29 +165,29 @@ class MatchMasks:
         return reduce(np.logical_and, masks)
 
     def _pattern(self, pattern: Pattern) -> Mask:
-        return self.known(("pattern", pattern), lambda: postings_cache.mask(self._view, pattern))
+        return self.cached(("pattern", pattern), lambda: postings_cache.mask(self._view, pattern))
 
-    def known(self, key: object, make: Callable[[], Mask]) -> Mask:
-        """Masks of this answer, each made once. Nobody writes into one."""
+    def cached(self, key: object, make: Callable[[], Mask]) -> Mask:
+        """Cache the masks of this answer. They must not be written to."""
         if (found := self._masks.get(key)) is None:
             found = self._masks[key] = make()
         return found
 
     def count(self, mask: Mask) -> int:
-        """How many docs a mask has, counted once."""
+        """The number of docs in a mask, cached."""
         if (known := self._counts.get(id(mask))) is None:
             known = self._counts[id(mask)] = (mask, int(np.count_nonzero(mask)))
         return known[1]
 
     def docs(self, mask: Mask) -> Array:
-        """The docs of a mask, found once."""
+        """The docs of a mask, cached."""
         if (known := self._docs.get(id(mask))) is None:
             known = self._docs[id(mask)] = (mask, np.flatnonzero(mask))
         return known[1]
 
 
 class _MaskCandidates:
-    """The memories of a mask; see `search.engines.nearest.Candidates`."""
+    """The memories of a mask; see `search.engines.knn.Candidates`."""
 
     def __init__(self, view: View, mask: Mask) -> None:
         self._view = view
@@ -206,36 +206,36 @@ class _MaskCandidates:
 
 
 def _dropped(plan: EngineQuery, key: str) -> str:
-    """The facet whose inclusions are left out, if leaving them out changes anything."""
+    """The facet, if leaving out its inclusions makes a difference; else ""."""
     chosen = plan.filter(key)
     return "" if chosen is None or not chosen.includes or chosen.narrows_own_counts else key
 
 
-# In bytes: a bit for each doc, or the docs of a rare one.
-_KEPT_BYTES = 48_000_000
+# In bytes. An entry is a bit for each doc, or the docs of a rare pattern.
+_MAX_BYTES = 48_000_000
 _ENTRY_BYTES = 300
 
 
 class PostingsCache:
-    """The docs that have a pattern, kept as long as they are asked for. Slots never change what they hold, so what is
-    known of the first ones stays true, and only newer ones are looked up.
+    """Caches the docs that have a pattern. Docs never change their words, so only docs newer than an entry are looked
+    up.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, Pattern], tuple[int, int, Array, bool]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, Pattern], tuple[int, int, Array, bool]] = OrderedDict()
         self._bytes = 0
 
     def mask(self, view: View, pattern: Pattern) -> Mask:
-        """Which docs have the pattern; deleted ones may be among them."""
+        """The docs that have the pattern; deleted ones may be among them."""
         key = (view.generation.name, pattern)
         with self._lock:
-            known = self._kept.get(key)
-            # A newer view lacks docs that this one still has.
+            known = self._entries.get(key)
+            # An entry of a newer view lacks docs that are still live in this one.
             if known and known[0] > view.manifest.number:
                 known = None
             elif known:
-                self._kept.move_to_end(key)
+                self._entries.move_to_end(key)
         size = view.manifest.docs
         mask = np.zeros(size, np.bool_)
         first = 0
@@ -252,9 +252,9 @@ class PostingsCache:
         return mask
 
     def clear(self) -> None:
-        """Drop what is kept. For whoever makes a generation under a name that was there before."""
+        """Clear the cache. For callers that reuse the name of a generation."""
         with self._lock:
-            self._kept.clear()
+            self._entries.clear()
             self._bytes = 0
 
     def _keep(self, key: tuple[str, Pattern], number: int, mask: Mask) -> None:
@@ -262,14 +262,14 @@ class PostingsCache:
         packed = hits * 32 > len(mask)
         stored = np.packbits(mask) if packed else np.flatnonzero(mask).astype(np.uint32)
         with self._lock:
-            if key in self._kept:
-                if self._kept[key][0] > number:
+            if key in self._entries:
+                if self._entries[key][0] > number:
                     return
-                self._bytes -= self._kept.pop(key)[2].nbytes + _ENTRY_BYTES
-            self._kept[key] = (number, len(mask), stored, packed)
+                self._bytes -= self._entries.pop(key)[2].nbytes + _ENTRY_BYTES
+            self._entries[key] = (number, len(mask), stored, packed)
             self._bytes += stored.nbytes + _ENTRY_BYTES
-            while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
-                _, (_, _, gone, _) = self._kept.popitem(last=False)
+            while self._bytes > _MAX_BYTES and len(self._entries) > 1:
+                _, (_, _, gone, _) = self._entries.popitem(last=False)
                 self._bytes -= gone.nbytes + _ENTRY_BYTES
 
 

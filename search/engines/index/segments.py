@@ -19,7 +19,7 @@ from django.db import connection
 
 from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Value
-from search.engines.index.bitmaps import Bitmaps, by_value, give_back, is_shared, sums
+from search.engines.index.bitmaps import Bitmaps, by_value, is_shared, release_memory, sums
 
 # Columns with one code per row.
 SCALARS = ("project", "type", "agent", "source", "state")
@@ -33,8 +33,7 @@ QUARTER = 900
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """A memory as the index stores it. Instants are microseconds since 1970; `digest` changes with any of the fields.
-    """
+    """A memory as the index stores it. Instants are microseconds since 1970; `digest` changes with any field."""
 
     id: int
     scalars: tuple[Value, ...]
@@ -109,7 +108,7 @@ class Segment:
         if column in SCALARS:
             return np.flatnonzero(self.arrays[column] == code)
         if (known := (self._bitmaps or {}).get(column)) and (rows := known.by_code.get(code)):
-            return rows.listed()
+            return rows.to_array()
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         at = int(np.searchsorted(keys, code))
         if at == len(keys) or keys[at] != code:
@@ -179,7 +178,7 @@ class Segment:
         for column in made:
             if column in MULTIPLE:
                 _release_pages(self.arrays[f"{column}.rows"])
-        give_back()
+        release_memory()
 
     def write(self, path: Path) -> None:
         """Write the segment as one file, and flush it to disk."""

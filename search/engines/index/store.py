@@ -338,8 +338,7 @@ def belongs_to_database(generation: Path, manifest: Manifest, following: outbox.
 
 @contextlib.contextmanager
 def writer_lock() -> Iterator[Path]:
-    """Hold the lock of the only writer. Raise WriterElsewhereError. The lock of a killed process is released at once.
-    """
+    """Hold the lock of the only writer. Raise WriterElsewhereError. A killed process releases it at once."""
     root = index_dir()
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("a+") as handle:

@@ -1,11 +1,11 @@
 """The files of the replica.
 
-    manifest             what belongs together, and which revision of the vectors it is true to
-    <name>-000001.rows   a segment: vectors of whole memories in the order of their ids, with their lengths
-    <name>-000002.deleted   a bit for each row that is no vector of its memory any more
+    manifest                 the files that belong together, and the revision of the vectors that they are true to
+    <name>-000001.rows       a segment: vectors of whole memories, ordered by id, with their lengths
+    <name>-000002.deleted    a bit for each row that is deleted
 
-Files are written whole, under names that never come again, and made to last before the manifest names them; the
-manifest is replaced in one step.
+Files are written completely, under new names, and flushed to disk before the manifest names them; the manifest is
+replaced atomically.
 """
 
 import json
@@ -29,7 +29,7 @@ HalfVectors = npt.NDArray[np.float16]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What belongs together. `made` counts the files that were ever made under this name."""
+    """The files that belong together. `file_count` is the number of files ever written under this name."""
 
     name: str
     model_id: int
@@ -44,7 +44,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorSegment:
-    """HalfVectors one after the other: the memory of each, in ascending order, the length of its vector, and the vector."""
+    """Rows of vectors, with the memory of each, ascending, and the length of each vector."""
 
     ids: Ids
     lengths: npt.NDArray[np.float32]
@@ -55,7 +55,7 @@ class VectorSegment:
         return len(self.ids)
 
     def rows_of(self, ids: Ids) -> npt.NDArray[np.int64]:
-        """The rows of some memories, whose ids are in ascending order."""
+        """The rows of memories, given by sorted ids."""
         low = np.searchsorted(self.ids, ids, "left")
         counts = np.searchsorted(self.ids, ids, "right") - low
         starts = np.cumsum(counts) - counts
@@ -72,7 +72,7 @@ def new_name() -> str:
 
 
 def read_manifest() -> Manifest | None:
-    """What there is; None where there is nothing, or nothing that can be read."""
+    """Return the manifest, or None if there is none that can be read."""
     try:
         stored = json.loads((folder() / "manifest").read_text())
         if stored["schema"] != SCHEMA:
@@ -88,18 +88,18 @@ def write_manifest(manifest: Manifest) -> None:
 
 
 def discard() -> None:
-    """Have what there is read no more; the process that keeps the replica makes a new one."""
+    """Stop reading the current replica; the writer builds a new one."""
     (folder() / "manifest").unlink(missing_ok=True)
 
 
 def segment_of(ids: Ids, vectors: HalfVectors) -> VectorSegment:
-    """HalfVectors in any order as a segment."""
+    """Sort rows into a segment."""
     if not bool(np.all(ids[1:] >= ids[:-1])):
         order = np.argsort(ids, kind="stable")
         ids, vectors = ids[order], vectors[order]
     vectors = np.ascontiguousarray(vectors)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float32))
-    # A vector without a direction is near to nothing, however little is asked for.
+    # A zero vector is near to nothing, even for a negative minimum similarity.
     return VectorSegment(ids, np.where(lengths > 0, lengths, np.nan).astype(np.float32), vectors)
 
 
@@ -109,7 +109,7 @@ def write_segment(name: str, segment: VectorSegment) -> None:
 
 
 def map_segment(name: str, dimensions: int) -> VectorSegment:
-    """Raises DamagedError."""
+    """Raise DamagedError."""
     _, arrays = arrays_map(folder() / name)
     try:
         return VectorSegment(
@@ -122,7 +122,7 @@ def map_segment(name: str, dimensions: int) -> VectorSegment:
 def map_segments(
     manifest: Manifest, have: Mapping[str, VectorSegment] | None = None
 ) -> tuple[list[VectorSegment], Mask]:
-    """The segments, but for those that are open already, and which of their rows are live. Raises DamagedError."""
+    """Map the segments that are not in `have`, and read the mask of live rows. Raise DamagedError."""
     have = have or {}
     segments = [have.get(name) or map_segment(name, manifest.dimensions) for name in manifest.segments]
     if sum(segment.size for segment in segments) != manifest.rows:
@@ -131,14 +131,14 @@ def map_segments(
 
 
 def read_live(manifest: Manifest) -> Mask:
-    """Which rows are vectors of their memories. Raises DamagedError."""
+    """A mask of the rows that are not deleted. Raises DamagedError."""
     if not manifest.deleted:
         return np.ones(manifest.rows, np.bool_)
     return ~bits_read(folder() / manifest.deleted, manifest.rows)
 
 
 def remove_others(kept: Sequence[Manifest]) -> None:
-    """Remove the files that none of these manifests names. Readers that have one open keep it until they let go."""
+    """Remove the files that none of these manifests names. Readers keep the files that they have open."""
     named = {"manifest", *(name for manifest in kept for name in (*manifest.segments, manifest.deleted))}
     if folder().is_dir():
         for path in folder().iterdir():

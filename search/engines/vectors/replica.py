@@ -13,7 +13,7 @@ import numkong
 import numpy as np
 import numpy.typing as npt
 
-from search.engines.array_files import DamagedError, Mask, is_starved
+from search.engines.array_files import DamagedError, Mask, is_out_of_resources
 from search.engines.base import Ids, Similarities
 from search.engines.vectors import change_log, files
 from search.engines.vectors.change_log import ChangeState
@@ -114,7 +114,7 @@ def _newer() -> tuple[object, Replica | None, Replica | None]:
                 # Files that vanished while they were opened were replaced by newer ones.
                 if stamp != _stamp():
                     continue
-                if is_starved(error):
+                if is_out_of_resources(error):
                     return ((), None, None)
                 logger.error("The replica of the vectors is to be made anew: %s.", error)
                 # A process that may only read finds the damage again.

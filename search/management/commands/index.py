@@ -78,7 +78,8 @@ class Command(BaseCommand):
         if replica := files.read_manifest():
             size = sum(file_size(files.folder() / name) for name in (*replica.segments, replica.deleted) if name)
             self.say(
-                f"{replica.rows:,} vectors in a replica of {len(replica.segments)} segments, {size / 1e6:,.1f} MB on disk"
+                f"{replica.rows:,} vectors in a replica of {len(replica.segments)} segments,"
+                f" {size / 1e6:,.1f} MB on disk"
             )
         if reason := store.rebuild_reason():
             self.say(f"It is to be made anew: {reason}")
@@ -139,18 +140,18 @@ def differences(found: Comparison) -> list[str]:
         ("in no index, because a date of theirs is infinite: give them a real one", found.unindexable),
     ):
         if ids:
-            lines.append(f"{len(ids):,} {what}: {some_of(ids)}")
+            lines.append(f"{len(ids):,} {what}: {first_ids(ids)}")
     return lines
 
 
 def vector_differences(found: VectorComparison) -> list[str]:
     lines = list(found.damage)
     if found.different:
-        lines.append(f"{len(found.different):,} with other vectors in the replica: {some_of(found.different)}")
+        lines.append(f"{len(found.different):,} with other vectors in the replica: {first_ids(found.different)}")
     return lines
 
 
-def some_of(ids: list[int]) -> str:
+def first_ids(ids: list[int]) -> str:
     return ", ".join(f"#{memory_id}" for memory_id in ids[:SHOWN]) + (" …" if len(ids) > SHOWN else "")
 
 
