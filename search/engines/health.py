@@ -11,7 +11,7 @@ from search.engines.base import EngineUnavailableError
 from search.engines.index import store
 from search.engines.index.engine import IndexEngine
 from search.engines.index.outbox import backlog
-from search.engines.index.store import NoIndexError
+from search.engines.segment_store import NotReadableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,6 @@ def index_health(viewer: Viewer | None) -> IndexHealth:
 
 
 def _left_out() -> tuple[int, ...] | None:
-    with suppress(NoIndexError, DamagedError):
+    with suppress(NotReadableError, DamagedError):
         return store.read_view().manifest.unindexable or None
     return None

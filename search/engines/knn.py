@@ -294,4 +294,4 @@ def _vectors(meaning: VectorQuery, replicated: bool) -> _Vectors:
     if found is None or found.manifest.dimensions != len(_vector(meaning)):
         return _Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)
     changed = now.changed() if now.changes else None
-    return _Vectors(found.manifest.rows, now.revision, _REPLICA_SCAN_COST, _REPLICA_BY_ID_COST, found, changed)
+    return _Vectors(found.manifest.size, now.revision, _REPLICA_SCAN_COST, _REPLICA_BY_ID_COST, found, changed)

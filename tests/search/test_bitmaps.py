@@ -1,4 +1,4 @@
-"""What large sets are counted by says the same as counting one by one."""
+"""Bitmaps give the same counts as counting row by row."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from search.engines.index.bitmaps import Bitmaps, RowSet, by_value
 
 SIZE = 70_000
-# Of how many rows each value is: looked at all at once, with witnesses, listed, kept as what it lacks, as bits.
+# Rows per value: tested at once, with witnesses, listed, stored as the complement, and as bits.
 LENGTHS = [1, 2, 15, 16, 40, 149, 150, 900, 1_401, 3_000, 4_375, 4_376, 30_000, SIZE]
 
 
@@ -46,7 +46,7 @@ def test_every_value_is_counted_as_one_by_one(share):
     }
     some = {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()}
     assert some == {code for code in bitmaps.rare.codes.tolist() if naive[code]}
-    # What is witnessed is there; what is not may be there too.
+    # A witnessed code has a row; the others may have one too.
     assert all(naive[code] for code in bitmaps.codes[bitmaps.witnessed(mask)].tolist())
 
 

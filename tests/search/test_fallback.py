@@ -108,7 +108,7 @@ def other_schema():
 def lose_an_array():
     """A whole segment, and one that is not what the manifest says."""
     manifest = json.loads((generation() / "manifest").read_text())
-    (generation() / "manifest").write_text(json.dumps({**manifest, "docs": manifest["docs"] + 1}))
+    (generation() / "manifest").write_text(json.dumps({**manifest, "size": manifest["size"] + 1}))
 
 
 DAMAGE = {

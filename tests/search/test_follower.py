@@ -1,4 +1,4 @@
-"""The one writer: killed at every step it has, rebuilt, compared; and readers beside it."""
+"""The only writer of the index: killed at every step, rebuilt and compared; and its readers meanwhile."""
 
 import random
 import threading
@@ -10,10 +10,9 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from memories.models import Memory
-from search.engines import crash_points, engine_named
+from search.engines import crash_points, engine_named, segment_store
 from search.engines.array_files import arrays_verify
 from search.engines.index import check, follower, outbox, store, transactions
-from search.engines.index import writer as writing
 from search.engines.index.bitmaps import bitmap_of
 from search.engines.index.check import compare
 from search.engines.index.engine import IndexEngine
@@ -28,7 +27,7 @@ STEPS = [
     "words committed",
     "segment written",
     "manifest written",
-    "outbox emptied",
+    "changes deleted",
 ]
 BUILD_STEPS = [*STEPS[:4], "generation filled", "generation made", "generation followed", "generation in place"]
 
@@ -40,7 +39,7 @@ def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp
     follower.catch_up()
     change_much()
     assert run_until(step, follower.catch_up)
-    # Whoever reads meanwhile gets an answer, from wherever.
+    # Readers get an answer meanwhile, from either engine.
     assert run(SearchQuery(), command_viewer()).total
     store.close_view()
     assert run(SearchQuery(), command_viewer()).total
@@ -68,7 +67,7 @@ def test_killed_in_a_rebuild_the_old_index_serves_on(tantivy, tmp_path, step):
     change_much()
     before = store.current_generation()
     assert run_until(step, follower.rebuild)
-    # Between the two, neither answers.
+    # Between the two steps, neither generation answers.
     assert run(SearchQuery(), command_viewer()).engine == ("postgres" if step == "generation followed" else "tantivy")
     assert (store.current_generation() == before) == (step != "generation in place")
     follower.catch_up()
@@ -87,7 +86,7 @@ def test_killed_again_and_again_over_random_changes(tantivy, tmp_path):
             kind, state = chance.choice(["note", "idea"]), chance.choice(["active", "archived"])
             Memory.objects.filter(pk=pk).update(memory_type=kind, state=state)
         run_until(chance.choice(STEPS), follower.catch_up)
-        # What is on the disk is always good enough to go on from: none of it is thrown away.
+        # The files are always good enough to continue from: no generation is thrown away.
         assert store.current_generation() == generation
     follower.catch_up()
     assert store.current_generation() == generation
@@ -143,7 +142,7 @@ def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
 @contextmanager
 def other_follower():
     """Another session that follows this database, as a process on another machine does."""
-    # Not of the pool, whose connections commit each statement by itself: the lock would be gone at once.
+    # Not from the pool, whose connections commit each statement, which would release the lock.
     with connection.Database.connect(**connection.get_connection_params()) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [transactions.FOLLOW_LOCK])
         yield other
@@ -195,13 +194,13 @@ def test_compare_names_what_differs(db, tantivy, tmp_path):
     memory.save(force_insert=True)
     found = compare()
     assert (found.different, found.left_over, found.missing) == ([first], [second], [10**9])
-    # What was not followed is found out, and made good.
+    # Changes that were not recorded are detected and repaired.
     follower.catch_up()
     assert compare().agrees
 
 
-def test_mostly_dead_slots_are_left_behind(db, tantivy, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "_MIN_DOCS", 10)
+def test_mostly_deleted_docs_are_left_behind(db, tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment_store, "_MIN_ROWS", 10)
     load(tmp_path)
     follower.catch_up()
     for round_ in range(3):
@@ -213,7 +212,7 @@ def test_mostly_dead_slots_are_left_behind(db, tantivy, tmp_path, monkeypatch):
         writer.close()
 
 
-def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
+def test_segments_hold_what_was_put_in_and_merge_without_the_deleted(tmp_path):
     dictionary = Dictionary()
     chance = random.Random(1)
     rows = [
@@ -234,7 +233,7 @@ def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
         for row in rows[start : start + 10]:
             builder.add(row)
         path = tmp_path / f"{start}.segment"
-        builder.segment().write(path)
+        builder.build().write(path)
         arrays_verify(path)
         segments.append(Segment.read(path))
     live = np.ones(50, np.bool_)

@@ -1,4 +1,4 @@
-"""Who reads the index calls its writer for what was stored a moment ago, and waits for it, within bounds."""
+"""Readers notify the writer of the index of recent changes, and wait for it, but not for long."""
 
 import json
 import threading
@@ -18,6 +18,7 @@ from search import engines
 from search.engines import crash_points
 from search.engines.index import follower as indexer
 from search.engines.index import freshness, outbox, store
+from search.engines.segment_store import replace_file
 from search.query import SearchQuery
 from search.run import run
 from tests.search.indexed import follower, load
@@ -33,21 +34,21 @@ def indexed(tantivy, tmp_path):
 
 @pytest.fixture
 def _kept(indexed, monkeypatch):
-    """A writer follows that does not look for changes by itself."""
+    """A follower that does not poll."""
     monkeypatch.setattr(indexer, "POLL_SECONDS", 600.0)
     stopped = threading.Event()
     thread = follower(stopped)
     yield
     stopped.set()
     while thread.is_alive():
-        # It may have looked whether to stop, and not yet begun to wait.
+        # It may have checked whether to stop, and not begun to wait yet.
         freshness.notify_writer()
         thread.join(0.1)
 
 
 @pytest.fixture
 def _no_waiting(monkeypatch):
-    """To sleep between two looks is an error."""
+    """Fail when a reader sleeps between two looks."""
     monkeypatch.setattr(engines, "_MAX_WAIT", 3_600.0)
     monkeypatch.setattr(freshness, "_LOOK_SECONDS", None)
 
@@ -128,8 +129,8 @@ def test_a_view_of_before_is_not_up_to_date_while_the_writer_replaces_the_manife
 
     def look(step):
         if step == "words committed":
-            # What it gives is whole, but a reader that waits for the change has yet to wait.
-            store.replace_file(store.current_generation() / "manifest", manifest)
+            # The view is complete, but a reader that waits for the change has to go on waiting.
+            replace_file(store.current_generation() / "manifest", manifest)
             seen.append(store.is_newest(store.read_view()))
 
     manifest = (store.current_generation() / "manifest").read_text()
@@ -149,7 +150,7 @@ def test_what_is_taken_in_while_an_engine_is_made_is_not_missed(monkeypatch):
         monkeypatch.setattr(outbox, "follow_state", read)
         store_one("samovar")
         freshness.wait_until_applied(60.0)
-        # This process has yet to see that there is something new.
+        # This process has not seen yet that there is something new.
         return read()
 
     monkeypatch.setattr(outbox, "follow_state", overtaken)

@@ -1,4 +1,4 @@
-"""An import that writes the index while it runs: killed at every step, rolled back, overtaken, and true to the end."""
+"""An import that writes the index while it runs: killed at every step, rolled back, overtaken, and correct at last."""
 
 import itertools
 import json
@@ -38,7 +38,7 @@ ADOPTION_STEPS += ["generation in place"]
 
 @pytest.fixture
 def tantivy(settings, index, monkeypatch):
-    """An index of nothing, that is followed; every import is a large one, in blocks of five."""
+    """A followed index without memories; every import counts as a large one, in blocks of five."""
     settings.SEARCH_ENGINE = "tantivy"
     monkeypatch.setattr(import_sink, "STAGE_FROM", 1)
     monkeypatch.setattr(write, "BLOCK", 5)
@@ -68,7 +68,7 @@ def change_much():
 
 
 def forbid_reading(monkeypatch):
-    """What is adopted is not read from the database again."""
+    """Promoted memories are not read from the database again."""
 
     def refuse(*_):
         raise AssertionError("the memories of the batch were read from the database")
@@ -79,7 +79,7 @@ def forbid_reading(monkeypatch):
 def test_an_import_is_in_the_index_without_being_read_again(tantivy, tmp_path, monkeypatch):
     bring_in(lines(tmp_path / "tea.jsonl"))
     assert list(tantivy.glob("import-*"))
-    # One row for all of them; until it is taken in, none is found.
+    # One row for all of them; none is found until it is applied.
     assert OutboxEntry.objects.filter(memory_id__lt=0).count() == 1
     assert compare().waiting == MEMORIES
     forbid_reading(monkeypatch)
@@ -107,8 +107,8 @@ def test_what_is_changed_while_it_runs_and_before_it_is_taken_in_is_there_as_wel
 
     def overtaken(self):
         finish(self)
-        # By another connection, and taken in by the process that follows, before the import commits.
-        assert run_until("outbox emptied", follower.catch_up)
+        # Applied by another process, over another connection, before the import commits.
+        assert run_until("changes deleted", follower.catch_up)
 
     before = list(Memory.objects.order_by("id").values_list("pk", flat=True))
     Memory.objects.filter(pk=before[0]).update(memory_type="changed")
@@ -138,7 +138,7 @@ def test_an_import_killed_at_a_step_leaves_everything_true(tantivy, tmp_path, st
 
 
 def assert_within(count):
-    """The index has what it had."""
+    """The index has only what it had before."""
     store.close_view()
     assert store.read_view().manifest.memories == count
 
@@ -200,7 +200,7 @@ def test_a_process_that_is_killed_fails_the_import_as_a_whole(tantivy, tmp_path,
 def test_a_stage_that_is_of_no_use_any_more_is_left_for_the_database(tantivy, tmp_path):
     bring_in(lines(tmp_path / "tea.jsonl"))
     follower.rebuild()
-    # The new index has all of it, and what was written down for it is forgotten.
+    # The new index has all of it, and its recorded changes are deleted.
     assert not OutboxEntry.objects.exists()
     bring_in(lines(tmp_path / "more.jsonl", [{**record, "project": "more"} for record in RECORDS[4:]]))
     (stage,) = tantivy.glob("import-*/base")
@@ -231,7 +231,7 @@ def test_a_batch_that_is_undone_before_it_is_taken_in_is_gone(tantivy, tmp_path)
     assert compare().agrees
 
 
-def test_an_unfit_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
+def test_an_unindexable_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
     bring_in(lines(tmp_path / "tea.jsonl"))
     follower.catch_up()
     first = Memory.objects.earliest("pk").pk
@@ -311,7 +311,7 @@ def searcher_of(path, documents):
 
 
 def assert_found_where_they_are(path, documents, terms):
-    """By every two terms in a row, in the title and anywhere."""
+    """Search for every two adjacent terms, in the title and anywhere."""
     searcher = searcher_of(path, documents)
     docs = list(range(1, len(documents) + 1))
     for field, weights in ((words.WORDS, "ABCD"), (words.TITLE, "A")):

@@ -1,4 +1,4 @@
-"""`manage.py index`: what it says, what it does, and how it ends."""
+"""`manage.py index`: its output, its effects, and its exit."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def said(**options):
 
 
 def fails(**options):
-    """What it says, and the message it ends with."""
+    """Return its output and its error message."""
     out = StringIO()
     with pytest.raises(CommandError) as error:
         call_command("index", stdout=out, **options)
@@ -116,7 +116,7 @@ def test_check_names_the_memories_that_differ(indexed):
 def test_check_names_the_file_that_is_damaged(indexed):
     (segment,) = store.current_generation().glob("*.segment")
     whole = bytearray(segment.read_bytes())
-    # The last column but for what fills it up: every head is whole, and the numbers are not.
+    # The last column, before the padding: every header is complete, and the numbers are wrong.
     whole[-300:-200] = bytes(value ^ 0x55 for value in whole[-300:-200])
     segment.write_bytes(whole)
     text, error = fails(check=True)
@@ -213,7 +213,7 @@ def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch
 
 @pytest.fixture
 def handlers(monkeypatch):
-    """What it would do on a signal, by number: those of the tests themselves stay as they are."""
+    """The signal handlers that it installs, without replacing those of the tests."""
     taken = {}
     monkeypatch.setattr(command.signal, "signal", taken.__setitem__)
     return taken
@@ -249,6 +249,6 @@ def engine_if_any():
 
 
 def test_follow_ends_with_the_parent_that_it_was_told(db, index, handlers):
-    # One that is not the parent of this process: it is gone already.
+    # A pid that is not the parent of this process, as if the parent were gone.
     said(follow=True, with_parent=os.getpid())
     assert not (index / "current").exists()

@@ -1,4 +1,4 @@
-"""What readers of the index may not be told, and may not be misled by."""
+"""What readers of the index must not be shown, and must not be misled by."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ def test_an_index_of_another_database_is_not_read(db, tantivy, tmp_path):
 
 
 def test_an_index_of_a_later_past_is_not_read(db, tantivy, tmp_path):
-    """The database was put back to what it was before."""
+    """The database was restored to an earlier state."""
     load(tmp_path)
     follower.catch_up()
     Corpus.objects.update(revision=0)
@@ -126,7 +126,7 @@ def test_words_are_kept_for_the_view_they_were_found_in(db, tantivy, tmp_path):
 
 
 def test_memories_that_were_changed_again_and_again_stand_where_they_were_written_last(db, tantivy, tmp_path):
-    """Parts that became one hold the deleted docs of a memory before its live one."""
+    """Merged segments hold the deleted docs of a memory before its live one."""
     load(tmp_path)
     follower.catch_up()
     ids = list(Memory.objects.order_by("pk").values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""Sets by meaning: against the naive counter, under a ceiling, and by every way that the nearest are read."""
+"""Semantic match sets: against the naive counter, at the limit, and by every way of reading the nearest."""
 
 import random
 from dataclasses import replace
@@ -215,7 +215,7 @@ def test_without_vectors_semantic_warns_that_words_answered(corpus, everyone, qu
 
 
 def by_meaning(documents, seed):
-    """Some query that looks by meaning, the same for the same seed."""
+    """A semantic query, the same for the same seed."""
     rng = random.Random(seed)
     known = {spec.key: sorted({v for d in documents for v in d.values[spec.key]} or {""}) for spec in FACETS}
     known["state"] = list(STATES)
@@ -291,7 +291,7 @@ def test_at_the_ceiling_numbers_are_lower_bounds_and_say_so(embedded, low_ceilin
                 assert value.count == true or (found.at_least and value.count < true)
                 ticked = run(query.toggle(spec.key, value.value), everyone)
                 if not query.selection(spec.key).restricts:
-                    # A further filter can only bring more of what it keeps.
+                    # Another filter can only bring in more of what passes it.
                     assert ticked.total >= value.count
                     assert found.at_least or ticked.total == value.count
             assert found.no_value == no_value or (found.at_least and found.no_value < no_value)
@@ -301,7 +301,7 @@ def test_at_the_ceiling_numbers_are_lower_bounds_and_say_so(embedded, low_ceilin
 
 
 class Some:
-    """The memories that a test lets pass."""
+    """Some memories pass."""
 
     def __init__(self, passing):
         self.passing = np.array(sorted(passing), np.int64)
@@ -318,7 +318,7 @@ class Some:
 
 @pytest.fixture
 def many(db, query_model):
-    """3,000 vectors of memories that need not exist, in some order of the meaning."""
+    """3,000 vectors of memories that need not exist, in random order."""
     rng = np.random.default_rng(7)
     centres = rng.standard_normal((60, 384))
     vectors = centres[rng.integers(0, 60, 3_000)] + 0.9 * rng.standard_normal((3_000, 384))
@@ -326,8 +326,8 @@ def many(db, query_model):
     EmbeddingModel.objects.create(id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving")
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk")
-        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
-        # of what there is; and to add to it row by row takes longer.
+        # Rebuilt after the rows: vectors that other tests rolled back stay in it until a vacuum and hide live ones, and
+        # adding rows one by one takes longer.
         cursor.execute("SELECT pg_get_indexdef('chunk_embedding_hnsw'::regclass)")
         (index,) = cursor.fetchone()
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
@@ -371,7 +371,7 @@ def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way
         near = knn.nearest_candidates(meaning, Some(passing))
     assert len(near.ids) == len(expected)
     assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
-    # From the index alone it is not known whether there are more than it was asked for.
+    # The HNSW index alone does not show whether there are more than the limit.
     assert near.truncated or there_are <= limit
     assert not near.truncated or len(near.ids) == limit
     if not near.truncated or way != "index":
@@ -381,7 +381,7 @@ def test_nearest_that_pass_are_found_however_few_they_are(many, monkeypatch, way
 @pytest.mark.parametrize("kept", [pytest.param(n, id=f"{n} pass") for n in (1_500, 750, 75, 10, 1)])
 @pytest.mark.parametrize(("least", "limit"), [pytest.param(-1.0, 10, id="ten"), pytest.param(0.2, 100, id="near")])
 def test_of_a_hundred_nearest_the_index_finds_ninety_five(many, monkeypatch, kept, least, limit):
-    # Over many queries: the index is drawn by chance, and of one query alone it may miss one of ten.
+    # Over many queries: the HNSW index is random, and may miss one of ten for a single query.
     for name, cost in WAYS["index"].items():
         monkeypatch.setattr(knn, name, cost)
     passing = set(np.random.default_rng(kept).permutation(1_500)[:kept].tolist())

@@ -1,4 +1,4 @@
-"""The columns of the derived index: as narrow as their codes, and counted alike in every way there is."""
+"""The columns of the derived index: narrow types, and the same counts in every way of counting."""
 
 from datetime import UTC, datetime
 
@@ -29,7 +29,7 @@ def segment_of(rows, first=0, dictionary=None):
     builder = SegmentBuilder(first, dictionary or Dictionary())
     for one in rows:
         builder.add(one)
-    return builder.segment()
+    return builder.build()
 
 
 def test_codes_take_as_few_bytes_as_they_fit_into():
@@ -39,7 +39,7 @@ def test_codes_take_as_few_bytes_as_they_fit_into():
     assert few.arrays["source"].dtype == np.uint8
 
 
-def test_parts_of_different_widths_become_one():
+def test_segments_of_different_widths_become_one():
     dictionary = Dictionary()
     narrow = segment_of([row(1, "a", "b")], dictionary=dictionary)
     wide = segment_of([row(2, "a", *(f"tag {n}" for n in range(300)))], first=1, dictionary=dictionary)
@@ -71,7 +71,7 @@ def test_rare_and_shared_values_add_up(shared, monkeypatch):
 def three_days(db, index, settings, monkeypatch):
     """Memories of three days, each day in a segment of its own."""
     settings.SEARCH_ENGINE = "tantivy"
-    # Neighbouring segments become one only where they are smaller than this.
+    # Neighbouring segments are merged only if they are smaller than this.
     monkeypatch.setattr("search.engines.index.writer.SEGMENT_ROWS", 0)
     for day, number in ((1, 2), (2, 1), (3, 3)):
         for n in range(number):
@@ -83,7 +83,7 @@ def three_days(db, index, settings, monkeypatch):
 
 
 def days_between(first, last):
-    """What an engine counts by day between two dates."""
+    """The counts by day between two dates."""
     engine = IndexEngine()
     query = SearchQuery(date_from=first, date_to=last)
     plan = resolve_query(engine, query, command_viewer(), NOW).plan
@@ -105,6 +105,6 @@ def test_days_are_those_of_the_dates_asked_for_now(three_days):
 def test_columns_are_read_in_any_order(three_days):
     view = IndexEngine()._view
     assert len(view.segments) == 3
-    every = values_at(view, "id", np.arange(view.manifest.docs))
+    every = values_at(view, "id", np.arange(view.manifest.size))
     assert values_at(view, "id", np.array([5, 0, 3])).tolist() == [every[5], every[0], every[3]]
     assert values_at(view, "id", np.array([], np.int64)).tolist() == []

@@ -1,4 +1,4 @@
-"""What a process makes ready when it begins to serve."""
+"""What a process prepares when it begins to serve."""
 
 import logging
 import threading

@@ -11,6 +11,7 @@ from search.engines.index import outbox, store, words
 from search.engines.index.segments import Segment, stream_digests
 from search.engines.index.store import Manifest
 from search.engines.index.transactions import read_snapshot
+from search.engines.segment_store import read_live
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class Comparison:
 
 
 def compare() -> Comparison:
-    """Compare every memory and verify every file. Pending changes are no differences. Raise NoIndexError."""
+    """Compare every memory and verify every file. Pending changes are no differences. Raise NotReadableError."""
     while True:
         before = _read_now()
         try:
@@ -78,7 +79,7 @@ def _compared(generation: Path, manifest: Manifest, expected: set[int]) -> Compa
 
 def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) -> dict[int, int]:
     digests: dict[int, int] = {}
-    live = store.read_live(generation, manifest)
+    live = read_live(generation, manifest)
     found.indexed = int(np.count_nonzero(live))
     for name in manifest.segments:
         try:
@@ -96,7 +97,7 @@ def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) ->
     found.damage += words.damaged_files(generation / "words")
     try:
         searcher = words.open_index(generation / "words").searcher()
-        docs = words.docs_of(searcher, tantivy.Query.all_query(), 0, manifest.docs + 1_000)
+        docs = words.docs_of(searcher, tantivy.Query.all_query(), 0, manifest.size + 1_000)
         if not np.array_equal(docs, np.flatnonzero(live)):
             found.damage.append(f"the words are of {len(docs):,} memories, the columns of {found.indexed:,}")
     except (ValueError, OSError) as error:

@@ -29,8 +29,9 @@ from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index import outbox, store, words
 from search.engines.index.counts import FacetCounter
 from search.engines.index.match import MatchMasks
-from search.engines.index.store import NoIndexError, View, docs_of, ids_at, values_at
+from search.engines.index.store import View, docs_of, ids_at, values_at
 from search.engines.knn import similarities_of
+from search.engines.segment_store import NotReadableError
 from search.facets import FACETS
 from search.histogram import NO_DAYS, HourCount
 from search.query import Sort
@@ -70,7 +71,7 @@ class IndexEngine:
         try:
             self._view = store.read_view()
             following = outbox.follow_state()
-        except NoIndexError as error:
+        except NotReadableError as error:
             raise EngineUnavailableError(f"the search index cannot be read: {error}") from error
         except DamagedError as error:
             store.report_damage(str(error))

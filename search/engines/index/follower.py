@@ -25,11 +25,11 @@ from search.engines import crash_points
 from search.engines.array_files import DamagedError
 from search.engines.index import import_stage, outbox, store
 from search.engines.index.freshness import listening, wait_for_notification
-from search.engines.index.retry import POLL_SECONDS, retry_seconds, wait, wait_to_retry
 from search.engines.index.segments import FoundRows, IndexRow, load_rows, stream_rows
-from search.engines.index.store import NoIndexError
 from search.engines.index.transactions import follower_lock, read_snapshot
 from search.engines.index.writer import SEGMENT_ROWS, Writer
+from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, StoppedError, repeat, wait
+from search.engines.segment_store import NotReadableError, replace_file
 from search.engines.vectors import writer as replica
 from web.processes import SupervisedProcess
 
@@ -60,10 +60,6 @@ class TruncatedError(Exception):
     """All memories were deleted at once, so the index is built anew."""
 
 
-class StoppedError(Exception):
-    """Stopped before an index was complete."""
-
-
 class BatchPendingError(Exception):
     """Next in the outbox is a single row for all memories of an import."""
 
@@ -87,7 +83,7 @@ def apply_changes(writer: Writer, limit: int = BATCH) -> int:
         found = load_rows(ids, store.SCHEMA)
     _write(writer, ids, found, revision)
     outbox.delete_applied(entries)
-    crash_points.reached("outbox emptied")
+    crash_points.reached("changes deleted")
     return len(entries)
 
 
@@ -123,7 +119,7 @@ def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Cal
             these = load_rows(ids, store.SCHEMA)
         if not ids:
             outbox.delete_applied([found.entry])
-            crash_points.reached("outbox emptied")
+            crash_points.reached("changes deleted")
             break
         # An interrupted run may have applied some of them.
         same = writer.unchanged(these)
@@ -139,7 +135,7 @@ def build(
     stop: Callable[[], bool] = lambda: False,
 ) -> Path:
     """Build a new generation of all memories next to the current one, and activate it. Raise StoppedError."""
-    with suppress(NoIndexError, DamagedError):
+    with suppress(NotReadableError, DamagedError):
         # Left over from a killed process.
         store.remove_others(root, store.current_generation())
     outbox.start_following()
@@ -185,7 +181,7 @@ def _activate(root: Path, generation: Path, has: Sequence[int]) -> None:
     """Record changes for a complete generation, and let readers use it. `has` are the outbox rows that it includes."""
     outbox.activate(generation.name, has)
     crash_points.reached("generation followed")
-    store.replace_file(root / "current", generation.name)
+    replace_file(root / "current", generation.name)
     (root / "damaged").unlink(missing_ok=True)
     crash_points.reached("generation in place")
     store.remove_others(root, generation)
@@ -194,7 +190,7 @@ def _activate(root: Path, generation: Path, has: Sequence[int]) -> None:
 def _finish_activation(root: Path) -> None:
     """Finish an activation that was killed between its two steps."""
     generation = root / outbox.follow_state().generation
-    with suppress(NoIndexError, DamagedError):
+    with suppress(NotReadableError, DamagedError):
         if store.rebuild_reason() or generation in (root, store.current_generation()):
             return
         store.read_manifest(generation)
@@ -221,7 +217,7 @@ def open_writer(
                 store.remove_others(root, generation)
                 return writer
             reason = "it is of another database, or changes were not written down for it"
-        except (NoIndexError, DamagedError) as error:
+        except (NotReadableError, DamagedError) as error:
             reason = str(error)
     logger.warning("The search index is made anew: %s.", reason)
     return Writer.open(build(root, progress, stop))
@@ -278,22 +274,18 @@ def _batch_size() -> int:
 
 def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lambda done, total: None) -> None:
     """Follow the outbox until `stop`. While another process does, wait to take its place."""
-    failures = 0
-    while not stop():
+
+    def step() -> None:
         try:
             with follower_lock() as root:
                 _follow(root, stop, progress)
-            failures = 0
         except store.WriterElsewhereError:
             wait(1.0, stop)
-        except StoppedError:
-            return
         except DamagedError as error:
             store.report_damage(str(error))
-            wait(retry_seconds(0), stop)
-        except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
-            wait_to_retry("The search index could not be brought up to date", failures, stop)
-            failures += 1
+            wait(RETRY_SECONDS, stop)
+
+    repeat(step, "The search index could not be brought up to date", stop)
 
 
 def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
@@ -319,10 +311,8 @@ def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int],
 def _is_current(root: Path, writer: Writer) -> bool:
     """Whether changes are still recorded for this generation, and it is still the current one."""
     try:
-        return store.current_generation() == writer.generation and store.belongs_to_database(
-            writer.generation, writer.manifest
-        )
-    except (NoIndexError, DamagedError):
+        return store.current_generation() == writer.folder and store.belongs_to_database(writer.folder, writer.manifest)
+    except (NotReadableError, DamagedError):
         return False
 
 
@@ -338,7 +328,7 @@ def drop() -> None:
         import_stage.remove_abandoned(root)
 
 
-def follower() -> SupervisedProcess:
+def follower_process() -> SupervisedProcess:
     return SupervisedProcess(["index", "--follow"], "The search index is not kept")
 
 
@@ -352,6 +342,6 @@ def wait_until_readable(seconds: float) -> None:
 def _is_readable() -> bool:
     try:
         view = store.read_view()
-    except (NoIndexError, DamagedError):
+    except (NotReadableError, DamagedError):
         return False
     return store.belongs_to_database(view.generation, view.manifest)

@@ -14,6 +14,7 @@ from django.db import DatabaseError, connection
 
 from search.engines.array_files import DamagedError
 from search.engines.index import outbox, store
+from search.engines.segment_store import NotReadableError
 
 # Channels are separate for each database.
 _CHANNEL = "mnemoscope_index"
@@ -59,7 +60,7 @@ def wait_until_applied(seconds: float) -> None:
     notify_writer()
     look = _LOOK_SECONDS
     # If the index is gone, the next reader finds out.
-    with suppress(store.NoIndexError, DamagedError):
+    with suppress(NotReadableError, DamagedError):
         while time.monotonic() < until and not (outbox.is_applied(last) and store.is_newest(store.read_view())):
             time.sleep(look)
             look = min(look * 1.5, _LONGEST_LOOK_SECONDS)

@@ -26,9 +26,10 @@ from search.engines import crash_points
 from search.engines.array_files import DamagedError
 from search.engines.index import outbox, store, words
 from search.engines.index.segments import IndexRow, Segment, SegmentBuilder, load_rows
-from search.engines.index.store import Manifest, NoIndexError
+from search.engines.index.store import Manifest
 from search.engines.index.transactions import read_snapshot
 from search.engines.index.writer import SEGMENT_ROWS, Writer
+from search.engines.segment_store import NotReadableError, sync_folder, write_manifest
 from text.bulk_terms import PlacedTerms
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ def open_stage(batch_id: int) -> Iterator[Path | None]:
 
 def memories() -> int:
     """The number of memories in the current generation; 0 without one."""
-    with contextlib.suppress(NoIndexError, DamagedError):
+    with contextlib.suppress(NotReadableError, DamagedError):
         return store.read_manifest(store.current_generation()).memories
     return 0
 
@@ -101,7 +102,7 @@ def _base_generation() -> Path | None:
     try:
         generation = store.current_generation()
         manifest = store.read_manifest(generation)
-    except (NoIndexError, DamagedError):
+    except (NotReadableError, DamagedError):
         return None
     if not store.belongs_to_database(generation, manifest) or store.rebuild_reason() or outbox.pending_batches():
         return None
@@ -116,8 +117,8 @@ def _link_generation(generation: Path, stage: Path) -> bool:
             meta = (generation / "words" / "meta.json").read_bytes()
             if json.loads(meta)["opstamp"] == manifest.commit:
                 _link_files(generation, stage, manifest, meta)
-                store.write_manifest(stage, manifest)
-                (stage / "began").write_text(json.dumps(asdict(StageBase(generation.name, manifest.docs))))
+                write_manifest(stage, manifest)
+                (stage / "began").write_text(json.dumps(asdict(StageBase(generation.name, manifest.size))))
                 return True
         # The writer was between two steps, or has replaced a file.
         time.sleep(0.2)
@@ -127,9 +128,8 @@ def _link_generation(generation: Path, stage: Path) -> bool:
 def _link_files(generation: Path, stage: Path, manifest: Manifest, meta: bytes) -> None:
     shutil.rmtree(stage / "words", ignore_errors=True)
     (stage / "words").mkdir()
-    for name in (*manifest.segments, manifest.deleted):
-        if name:
-            _link(generation / name, stage / name)
+    for name in manifest.files:
+        _link(generation / name, stage / name)
     kept = ["meta.json"]
     for segment in json.loads(meta)["segments"]:
         of_segment = segment["segment_id"].replace("-", "")
@@ -175,9 +175,9 @@ class StageWriter:
     def __init__(self, stage: Path) -> None:
         self._stage = stage
         self._writer = Writer.open(stage)
-        self._docs = self._writer.manifest.docs
+        self._docs = self._writer.manifest.size
         self._builder = SegmentBuilder(self._docs, self._writer.dictionary)
-        self._parts: list[Segment] = []
+        self._segments: list[Segment] = []
         self._expected: deque[int] = deque()
 
     @words.panics_as_errors()
@@ -203,8 +203,8 @@ class StageWriter:
                 self._write_segment()
 
     def _write_segment(self) -> None:
-        segment = self._writer.write_segment(self._builder)
-        self._parts.append(segment)
+        segment = self._writer.write_segment(self._builder.build())
+        self._segments.append(segment)
         self._builder = SegmentBuilder(segment.first + segment.size, self._writer.dictionary)
 
     @words.panics_as_errors()
@@ -215,12 +215,11 @@ class StageWriter:
         if len(self._builder):
             self._write_segment()
         commit = self._writer.documents.commit()
-        manifest = self._writer.manifest
-        one = sum(segment.size for segment in self._parts) >= _SINGLE_SEGMENT_SHARE * self._docs
-        self._writer.publish(self._parts, [], commit, manifest.revision, manifest.unindexable, as_one=one)
+        merged = sum(segment.size for segment in self._segments) >= _SINGLE_SEGMENT_SHARE * self._docs
+        self._writer.append(self._segments, commit=commit, merged=merged)
         self._writer.close()
         (self._stage / "began").replace(self._stage / "base")
-        store.sync_folder(self._stage)
+        sync_folder(self._stage)
 
     def close(self) -> None:
         self._writer.close()
@@ -233,16 +232,16 @@ def promote(root: Path, writer: Writer, batch_id: int) -> Path | None:
     stage = _folder(root, batch_id)
     try:
         base = StageBase(**json.loads((stage / "base").read_text()))
-        if base.generation != writer.generation.name or store.rebuild_reason():
+        if base.generation != writer.folder.name or store.rebuild_reason():
             return None
         with _stage_lock(stage):
             _apply_missed_changes(stage, base, writer)
-    except (OSError, ValueError, TypeError, NoIndexError, DamagedError):
+    except (OSError, ValueError, TypeError, NotReadableError, DamagedError):
         return None
     crash_points.reached("stage filled up")
     generation = store.next_generation(root)
     stage.rename(generation)
-    store.sync_folder(root)
+    sync_folder(root)
     for name in ("base", "lock"):
         (generation / name).unlink(missing_ok=True)
     crash_points.reached("stage named")

@@ -59,7 +59,7 @@ class MatchMasks:
         if plan.meaning is None:
             return passing & self._by_words(plan) if plan.has_text else passing
         near = self.knn(plan, without_includes=without_includes)
-        mask = np.zeros(self._view.manifest.docs, np.bool_)
+        mask = np.zeros(self._view.manifest.size, np.bool_)
         mask[docs_of(self._view, near.ids)] = True
         if near.truncated and without_includes:
             # Without a filter other memories are the nearest; those of the whole query still match.
@@ -107,7 +107,7 @@ class MatchMasks:
 
     def _coded(self, column: str, codes: Sequence[int]) -> Mask:
         """The docs with any of the codes."""
-        mask = np.zeros(self._view.manifest.docs, np.bool_)
+        mask = np.zeros(self._view.manifest.size, np.bool_)
         for segment in self._view.segments:
             stretch = mask[segment.span]
             for code in codes:
@@ -122,7 +122,7 @@ class MatchMasks:
         return self.cached(("none", key), lambda: self._coded(key, [0]))
 
     def _dated(self, plan: EngineQuery) -> Mask:
-        mask = np.ones(self._view.manifest.docs, np.bool_)
+        mask = np.ones(self._view.manifest.size, np.bool_)
         for segment in self._view.segments:
             created, stretch = segment.arrays["created"], mask[segment.span]
             if plan.start is not None:
@@ -135,7 +135,7 @@ class MatchMasks:
         masks = []
         for text in texts:
             if always and text.words.always.is_empty:
-                mask = np.ones(self._view.manifest.docs, np.bool_)
+                mask = np.ones(self._view.manifest.size, np.bool_)
             else:
                 mask = self._words(text.words.always if always else text.words)
             if text.project_ids is not None:
@@ -145,7 +145,7 @@ class MatchMasks:
 
     def _words(self, query: TextQuery) -> Mask:
         if query.is_empty:
-            return np.zeros(self._view.manifest.docs, np.bool_)
+            return np.zeros(self._view.manifest.size, np.bool_)
         masks = [self._pattern(pattern) for pattern in query.required]
         masks += [~self._pattern(pattern) for pattern in query.excluded]
         if query.groups:
@@ -158,7 +158,7 @@ class MatchMasks:
         if found and group.need == len(found):
             masks += found
         elif found:
-            held: Array = np.zeros(self._view.manifest.docs, np.uint8 if len(found) < 256 else np.uint16)
+            held: Array = np.zeros(self._view.manifest.size, np.uint8 if len(found) < 256 else np.uint16)
             for mask in found:
                 np.add(held, mask, out=held)
             masks.append(held >= group.need)
@@ -236,7 +236,7 @@ class PostingsCache:
                 known = None
             elif known:
                 self._entries.move_to_end(key)
-        size = view.manifest.docs
+        size = view.manifest.size
         mask = np.zeros(size, np.bool_)
         first = 0
         if known:

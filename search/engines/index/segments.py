@@ -88,7 +88,9 @@ class Segment:
         arrays: Mapping[str, Array],
         values: Mapping[str, Sequence[Value]] | None = None,
         values_first: Mapping[str, int] | None = None,
+        name: str = "",
     ) -> None:
+        self.name = name
         self.first = first
         self.arrays = arrays
         self.values = values or {}
@@ -189,7 +191,7 @@ class Segment:
     def read(path: Path) -> "Segment":
         """Map a segment into memory. Raise DamagedError if the file is incomplete."""
         head, arrays = arrays_map(path)
-        return Segment(head["first"], arrays, head["values"], head["values_first"])
+        return Segment(head["first"], arrays, head["values"], head["values_first"], path.name)
 
 
 def _release_pages(array: Array) -> None:
@@ -235,7 +237,7 @@ class SegmentBuilder:
         self._rows.append(row)
         return self.first + len(self._rows) - 1
 
-    def segment(self) -> Segment:
+    def build(self) -> Segment:
         rows = self._rows
         created = np.array([row.created for row in rows], np.int64)
         arrays: dict[str, Array] = {

@@ -3,68 +3,53 @@
     lock                         held by the process that writes
     current                      the name of the generation to read
     damaged                      a reader's report of damage; the writer builds a new generation
-    g-000001-0123abcd/manifest   the segments, the deleted docs and the tantivy commit that belong together
+    g-000001-0123abcd/           a generation: columns as segments (see `search.engines.segment_store`)
     g-000001-0123abcd/words/     tantivy
-    g-000001-0123abcd/*.segment  columns
-    g-000001-0123abcd/*.deleted  a bit for each doc that is deleted
 
-Files are written completely, under a new name, and flushed to disk before the manifest names them; the manifest and
-`current` are replaced atomically. A reader keeps its view until it can open all of a newer one.
+The manifest also names the tantivy commit. `current` is replaced atomically.
 """
 
 import contextlib
 import fcntl
 import json
-import os
 import secrets
 import shutil
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, ClassVar
 
 import numpy as np
 import tantivy
 from django.conf import settings
 
-from search.engines.array_files import Array, DamagedError, Mask, arrays_verify, bits_read
+from search.engines import segment_store
+from search.engines.array_files import Array, DamagedError, Mask, arrays_verify
 from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import outbox, words
 from search.engines.index.segments import Dictionary, Segment
+from search.engines.segment_store import NotReadableError, SnapshotReader, replace_file
 from search.facets import FACET, Kind
 
 # Increased whenever files of an older version cannot be read, or would mean something else.
 SCHEMA = 4
-
-# Attempts of a reader that the writer overtakes.
-_TRIES = 5
-
-
-class NoIndexError(Exception):
-    """There is no index that can be read, for the reason in the message."""
 
 
 class WriterElsewhereError(Exception):
     """Another process writes the index."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The files that belong together. `commit` is the operation stamp of the tantivy commit."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest(segment_store.Manifest):
+    """The segments and the tantivy commit that belong together; `commit` is its operation stamp."""
 
-    number: int = 0
+    VERSION: ClassVar[int] = SCHEMA
+
     commit: int = 0
-    docs: int = 0
     memories: int = 0
-    segments: tuple[str, ...] = ()
-    deleted: str = ""
-    revision: int = 0
-    """The revision of the corpus when the last changes were read from it."""
     unindexable: tuple[int, ...] = ()
     """The memories that cannot be indexed."""
-    schema: int = SCHEMA
 
 
 def index_dir() -> Path:
@@ -72,58 +57,20 @@ def index_dir() -> Path:
 
 
 def current_generation() -> Path:
-    """The generation to read. Raises NoIndexError or DamagedError."""
+    """The generation to read. Raises NotReadableError or DamagedError."""
     root = index_dir()
     try:
         name = (root / "current").read_bytes().decode(errors="replace").strip()
     except OSError:
-        raise NoIndexError("there is none yet") from None
+        raise NotReadableError("there is none yet") from None
     if not name.startswith("g-") or not (root / name).is_dir():
         raise DamagedError("its files are gone")
     return root / name
 
 
 def read_manifest(generation: Path) -> Manifest:
-    """Raise NoIndexError if the manifest is of another version, DamagedError if it cannot be read."""
-    try:
-        stored = json.loads((generation / "manifest").read_text())
-        if stored["schema"] != SCHEMA:
-            raise NoIndexError(f"it is of version {stored['schema']}, and this is version {SCHEMA}")
-        return Manifest(
-            **{**stored, "segments": tuple(stored["segments"]), "unindexable": tuple(stored.get("unindexable", ()))}
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"its manifest cannot be read ({error})") from error
-
-
-def write_manifest(generation: Path, manifest: Manifest) -> None:
-    replace_file(generation / "manifest", json.dumps(asdict(manifest)))
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file atomically, and flush it to disk."""
-    beside = path.with_name(path.name + ".new")
-    with beside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def read_live(generation: Path, manifest: Manifest) -> Mask:
-    """A mask of the docs that are not deleted."""
-    if not manifest.deleted:
-        return np.ones(manifest.docs, np.bool_)
-    return ~bits_read(generation / manifest.deleted, manifest.docs)
+    """Raise NotReadableError if the manifest is of another version, DamagedError if it cannot be read."""
+    return segment_store.read_manifest(generation, Manifest)
 
 
 @dataclass(slots=True)
@@ -148,62 +95,22 @@ class View:
         return f"{self.generation.name}/{self.manifest.number}"
 
 
-class _Reader:
-    """The view of this process, replaced when there is a newer one."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # One tuple, so that a thread never sees one of them without the other.
-        self._known: tuple[View | None, tuple[object, ...]] = (None, ())
-
-    def view(self) -> View:
-        """Return the newest complete view. Raise NoIndexError or DamagedError."""
-        view, known = self._known
-        if view is not None and known == _stamp():
-            return view
-        with self._lock:
-            view, known = self._known
-            if view is not None and known == _stamp():
-                return view
-            for _ in range(_TRIES):
-                stamp = _stamp()
-                try:
-                    found = self._newer()
-                except (NoIndexError, DamagedError):
-                    # Files that vanished while they were opened were replaced by newer ones.
-                    if stamp == _stamp():
-                        raise
-                    continue
-                if found is not view:
-                    self._known = (found, stamp)
-                return found
-            raise NoIndexError("it changes faster than it can be read")
-
-    def is_newest(self, view: View) -> bool:
-        known, stamp = self._known
-        return known is view and stamp == _stamp()
-
-    def _newer(self) -> View:
-        known = self._known[0]
-        generation = current_generation()
-        if _damage()[0] == generation.name:
-            raise NoIndexError("it is damaged, and is being made anew")
-        if known is not None and known.generation != generation:
-            known = None
-        try:
-            return _open_view(generation, known)
-        except CommitPendingError:
-            # The writer is between the commit and the manifest: the previous view is complete, and hardly older.
-            if known is None:
-                raise
-            return known
-
-    def clear(self) -> None:
-        with self._lock:
-            self._known = (None, ())
+def _open_newer(known: View | None) -> View:
+    generation = current_generation()
+    if _damage()[0] == generation.name:
+        raise NotReadableError("it is damaged, and is being made anew")
+    if known is not None and known.generation != generation:
+        known = None
+    try:
+        return _open_view(generation, known)
+    except CommitPendingError:
+        # The writer is between the commit and the manifest: the previous view is complete, and hardly older.
+        if known is None:
+            raise
+        return known
 
 
-class CommitPendingError(NoIndexError):
+class CommitPendingError(NotReadableError):
     """The tantivy commit is newer than the manifest: the writer is about to write the manifest, or was killed before
     it.
     """
@@ -214,7 +121,7 @@ def _stamp() -> tuple[object, ...]:
     try:
         current = (index_dir() / "current").stat()
         found = (current_generation() / "manifest").stat()
-    except (OSError, NoIndexError, DamagedError):
+    except (OSError, NotReadableError, DamagedError):
         return ()
     try:
         damaged = (index_dir() / "damaged").stat().st_mtime_ns
@@ -225,16 +132,11 @@ def _stamp() -> tuple[object, ...]:
 
 def _open_view(generation: Path, known: View | None) -> View:
     manifest = read_manifest(generation)
-    have = {segment_name(segment): segment for segment in known.segments} if known else {}
-    segments = []
+    opened = known.segments if known else ()
+    segments, live = segment_store.open_segments(generation, manifest, Segment.read, opened)
     dictionary = known.dictionary if known else Dictionary()
-    for name in manifest.segments:
-        segment = have.get(name) or Segment.read(generation / name)
+    for segment in segments:
         dictionary.extend(segment.values, segment.values_first)
-        segments.append(segment)
-    live = read_live(generation, manifest)
-    if sum(segment.size for segment in segments) != manifest.docs:
-        raise DamagedError("the segments do not add up to the manifest")
     try:
         index = known.index if known else words.open_index(generation / "words")
         with words.panics_as_errors():
@@ -253,11 +155,7 @@ def words_commit(generation: Path) -> int:
     return int(stored["opstamp"])
 
 
-def segment_name(segment: Segment) -> str:
-    return f"{segment.first:010d}-{segment.first + segment.size:010d}.segment"
-
-
-_reader = _Reader()
+_reader = SnapshotReader(_stamp, _open_newer)
 # Revisions of views whose files have been verified.
 _verified: set[str] = set()
 
@@ -278,8 +176,8 @@ def verify(view: View) -> str:
 
 
 def read_view() -> View:
-    """The current view. Raises NoIndexError or DamagedError."""
-    return _reader.view()
+    """The current view. Raises NotReadableError or DamagedError."""
+    return _reader.read()
 
 
 def is_newest(view: View) -> bool:
@@ -299,7 +197,7 @@ def report_damage(reason: str, generation: Path | None = None) -> None:
     close_view()
     try:
         name = (generation or current_generation()).name
-    except (NoIndexError, DamagedError):
+    except (NotReadableError, DamagedError):
         # Nothing can be read at all.
         name = ""
     with contextlib.suppress(OSError):
@@ -316,7 +214,7 @@ def rebuild_reason() -> str:
     name, reason = _damage()
     try:
         return reason if not name or name == current_generation().name else ""
-    except (NoIndexError, DamagedError):
+    except (NotReadableError, DamagedError):
         return reason
 
 
@@ -366,14 +264,6 @@ def remove_others(root: Path, kept: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def remove_unreferenced(generation: Path, manifest: Manifest, also_kept: Sequence[str] = ()) -> None:
-    """Remove the segments that the manifest does not name: of unfinished steps, or replaced by a merge."""
-    named = {*manifest.segments, manifest.deleted, *also_kept}
-    for path in generation.iterdir():
-        if path.suffix in {".segment", ".deleted"} and path.name not in named:
-            path.unlink(missing_ok=True)
-
-
 def values_at(view: View, name: str, docs: Array) -> Array:
     """The values of a column at docs, read segment by segment: a concatenated column would double the memory."""
     if len(view.segments) == 1:
@@ -418,7 +308,7 @@ def docs_of(view: View, ids: Ids) -> Array:
 
 def by_segment(view: View, docs: Array) -> Iterator[tuple[Segment, Array]]:
     """Yield the segments that contain the docs, given in ascending order, each with its rows."""
-    cuts = np.searchsorted(docs, [segment.first for segment in view.segments] + [view.manifest.docs])
+    cuts = np.searchsorted(docs, [segment.first for segment in view.segments] + [view.manifest.size])
     for segment, low, high in zip(view.segments, cuts, cuts[1:], strict=False):
         if high > low:
             yield segment, docs[low:high] - segment.first

@@ -11,8 +11,9 @@ from memories.models import Memory
 from search.engines.array_files import DamagedError, arrays_verify
 from search.engines.base import Ids
 from search.engines.index.transactions import read_snapshot
+from search.engines.segment_store import read_live
 from search.engines.vectors import change_log, files, writer
-from search.engines.vectors.files import HalfVectors, Manifest
+from search.engines.vectors.files import HalfVectors, ReplicaManifest
 
 
 @dataclass(slots=True)
@@ -48,11 +49,11 @@ def compare_vectors() -> VectorComparison | None:
             return found
 
 
-def _compared(manifest: Manifest, waiting: Ids) -> VectorComparison:
+def _compared(manifest: ReplicaManifest, waiting: Ids) -> VectorComparison:
     found = VectorComparison(waiting=len(waiting))
     digests: dict[int, int] = {}
     try:
-        live = files.read_live(manifest)
+        live = read_live(files.folder(), manifest)
         first = 0
         for name in manifest.segments:
             arrays_verify(files.folder() / name)

@@ -1,25 +1,20 @@
-"""The files of the replica.
+"""The files of the replica: segments of whole memories' vectors, ordered by id (see `search.engines.segment_store`)."""
 
-    manifest                 the files that belong together, and the revision of the vectors that they are true to
-    <name>-000001.rows       a segment: vectors of whole memories, ordered by id, with their lengths
-    <name>-000002.deleted    a bit for each row that is deleted
-
-Files are written completely, under new names, and flushed to disk before the manifest names them; the manifest is
-replaced atomically.
-"""
-
-import json
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write, bits_read
+from search.engines import segment_store
+from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Ids
 from search.engines.index import store
+from search.engines.segment_store import NotReadableError
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
 SCHEMA = 2
@@ -27,19 +22,15 @@ SCHEMA = 2
 HalfVectors = npt.NDArray[np.float16]
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The files that belong together. `file_count` is the number of files ever written under this name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaManifest(segment_store.Manifest):
+    """The segments of one replica; its `name` begins the names of their files."""
+
+    VERSION: ClassVar[int] = 2
 
     name: str
     model_id: int
     dimensions: int
-    revision: int = 0
-    file_count: int = 0
-    rows: int = 0
-    segments: tuple[str, ...] = ()
-    deleted: str = ""
-    schema: int = SCHEMA
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +40,7 @@ class VectorSegment:
     ids: Ids
     lengths: npt.NDArray[np.float32]
     vectors: HalfVectors
+    name: str = ""
 
     @property
     def size(self) -> int:
@@ -71,20 +63,11 @@ def new_name() -> str:
     return secrets.token_hex(4)
 
 
-def read_manifest() -> Manifest | None:
+def read_manifest() -> ReplicaManifest | None:
     """Return the manifest, or None if there is none that can be read."""
-    try:
-        stored = json.loads((folder() / "manifest").read_text())
-        if stored["schema"] != SCHEMA:
-            return None
-        return Manifest(**{**stored, "segments": tuple(stored["segments"])})
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def write_manifest(manifest: Manifest) -> None:
-    store.sync_folder(folder())
-    store.replace_file(folder() / "manifest", json.dumps(asdict(manifest)))
+    with suppress(NotReadableError, DamagedError):
+        return segment_store.read_manifest(folder(), ReplicaManifest)
+    return None
 
 
 def discard() -> None:
@@ -113,34 +96,14 @@ def map_segment(name: str, dimensions: int) -> VectorSegment:
     _, arrays = arrays_map(folder() / name)
     try:
         return VectorSegment(
-            arrays["ids"], arrays["lengths"], arrays["vectors"].reshape(len(arrays["ids"]), dimensions)
+            arrays["ids"], arrays["lengths"], arrays["vectors"].reshape(len(arrays["ids"]), dimensions), name
         )
     except (KeyError, ValueError) as error:
         raise DamagedError(f"{name}: {error}") from error
 
 
-def map_segments(
-    manifest: Manifest, have: Mapping[str, VectorSegment] | None = None
-) -> tuple[list[VectorSegment], Mask]:
-    """Map the segments that are not in `have`, and read the mask of live rows. Raise DamagedError."""
-    have = have or {}
-    segments = [have.get(name) or map_segment(name, manifest.dimensions) for name in manifest.segments]
-    if sum(segment.size for segment in segments) != manifest.rows:
-        raise DamagedError("the segments do not add up to the manifest")
-    return segments, read_live(manifest)
-
-
-def read_live(manifest: Manifest) -> Mask:
-    """A mask of the rows that are not deleted. Raises DamagedError."""
-    if not manifest.deleted:
-        return np.ones(manifest.rows, np.bool_)
-    return ~bits_read(folder() / manifest.deleted, manifest.rows)
-
-
-def remove_others(kept: Sequence[Manifest]) -> None:
-    """Remove the files that none of these manifests names. Readers keep the files that they have open."""
-    named = {"manifest", *(name for manifest in kept for name in (*manifest.segments, manifest.deleted))}
-    if folder().is_dir():
-        for path in folder().iterdir():
-            if path.name not in named:
-                path.unlink(missing_ok=True)
+def open_segments(manifest: ReplicaManifest, opened: Iterable[VectorSegment] = ()) -> tuple[list[VectorSegment], Mask]:
+    """Map the segments that are not in `opened`, and read the mask of live rows. Raise DamagedError."""
+    return segment_store.open_segments(
+        folder(), manifest, lambda path: map_segment(path.name, manifest.dimensions), opened
+    )

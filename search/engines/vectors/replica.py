@@ -6,7 +6,6 @@ similarities agree to six digits.
 
 import contextlib
 import logging
-import threading
 from dataclasses import dataclass
 
 import numkong
@@ -15,9 +14,10 @@ import numpy.typing as npt
 
 from search.engines.array_files import DamagedError, Mask, is_out_of_resources
 from search.engines.base import Ids, Similarities
+from search.engines.segment_store import NotReadableError, SnapshotReader
 from search.engines.vectors import change_log, files
 from search.engines.vectors.change_log import ChangeState
-from search.engines.vectors.files import HalfVectors, Manifest, VectorSegment
+from search.engines.vectors.files import HalfVectors, ReplicaManifest, VectorSegment
 from search.engines.vectors.pgvector import by_memory
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _TRIES = 3
 class Replica:
     """The immutable files of one manifest."""
 
-    manifest: Manifest
+    manifest: ReplicaManifest
     segments: tuple[VectorSegment, ...]
     live: tuple[Mask | None, ...]
     """The live rows of each segment; None for all of them."""
@@ -87,44 +87,38 @@ def _joined(found: list[tuple[Ids, Similarities]]) -> tuple[Ids, Similarities]:
     return np.concatenate([ids for ids, _ in found]), np.concatenate([similar for _, similar in found])
 
 
-_lock = threading.Lock()
-# The stamp of the newest opened replica, that replica, and the version before it.
-_known: tuple[object, Replica | None, Replica | None] = ((), None, None)
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The current replica, and the version before it: for transactions with an older snapshot."""
+
+    replica: Replica | None
+    before: Replica | None
 
 
 def open_replicas() -> tuple[Replica, ...]:
-    """The current replica and the version before it, for transactions with an older snapshot; empty if none can be
-    read.
-    """
-    known = _known if _known[0] == _stamp() else _newer()
-    return tuple(found for found in known[1:] if found is not None)
+    """The current replica and the version before it; empty if none can be read."""
+    stamp = _stamp()
+    try:
+        opened = _reader.read()
+    except NotReadableError:
+        return ()
+    except DamagedError as error:
+        if not is_out_of_resources(error):
+            logger.error("The replica of the vectors is to be made anew: %s.", error)
+            # A process that may only read the files does not try them again.
+            with contextlib.suppress(OSError):
+                files.discard()
+            _reader.settle_for(_Opened(None, None), stamp)
+        return ()
+    return tuple(found for found in (opened.replica, opened.before) if found is not None)
 
 
-def _newer() -> tuple[object, Replica | None, Replica | None]:
-    global _known
-    with _lock:
-        for _ in range(_TRIES):
-            stamp = _stamp()
-            if _known[0] == stamp:
-                break
-            before = _known[1]
-            try:
-                found = _open(before)
-            except DamagedError as error:
-                # Files that vanished while they were opened were replaced by newer ones.
-                if stamp != _stamp():
-                    continue
-                if is_out_of_resources(error):
-                    return ((), None, None)
-                logger.error("The replica of the vectors is to be made anew: %s.", error)
-                # A process that may only read finds the damage again.
-                with contextlib.suppress(OSError):
-                    files.discard()
-                found = None
-            # Open files of another replica would occupy space after their removal.
-            same = found is not None and before is not None and before.manifest.name == found.manifest.name
-            _known = (stamp, found, before if same else None)
-        return _known
+def _open_newer(known: _Opened | None) -> _Opened:
+    before = known.replica if known else None
+    found = _open(before)
+    # Open files of another replica would occupy space after their removal.
+    same = found is not None and before is not None and before.manifest.name == found.manifest.name
+    return _Opened(found, before if same else None)
 
 
 def serving_replica(model_id: int) -> tuple[Replica | None, ChangeState]:
@@ -145,9 +139,7 @@ def serving_replica(model_id: int) -> tuple[Replica | None, ChangeState]:
 
 def clear_cache() -> None:
     """Close the open replicas."""
-    global _known
-    with _lock:
-        _known = ((), None, None)
+    _reader.clear()
 
 
 def _stamp() -> object:
@@ -163,10 +155,10 @@ def _open(before: Replica | None) -> Replica | None:
     manifest = files.read_manifest()
     if manifest is None:
         return None
-    have: dict[str, VectorSegment] = {}
-    if before is not None and before.manifest.name == manifest.name:
-        have = dict(zip(before.manifest.segments, before.segments, strict=True))
-    segments, live = files.map_segments(manifest, have)
+    segments, live = files.open_segments(manifest, before.segments if before else ())
     cuts = np.cumsum([segment.size for segment in segments])[:-1]
     masks = tuple(None if mask.all() else mask for mask in np.split(live, cuts)) if segments else ()
     return Replica(manifest, tuple(segments), masks)
+
+
+_reader = SnapshotReader(_stamp, _open_newer)

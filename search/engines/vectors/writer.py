@@ -20,20 +20,18 @@ from django.db import connection, transaction
 
 from memories.embedding.vectors import serving_id
 from search.engines import crash_points
-from search.engines.array_files import DamagedError, Mask, bits_write
+from search.engines.array_files import DamagedError, Mask
 from search.engines.base import Ids
-from search.engines.index.retry import POLL_SECONDS, wait, wait_to_retry
 from search.engines.index.transactions import read_snapshot
+from search.engines.polling import POLL_SECONDS, StoppedError, repeat, wait
+from search.engines.segment_store import SegmentWriter, merge_tail, remove_unreferenced
 from search.engines.vectors import change_log, files
-from search.engines.vectors.files import HalfVectors, Manifest, VectorSegment
+from search.engines.vectors.files import HalfVectors, ReplicaManifest, VectorSegment
 
 logger = logging.getLogger(__name__)
 
 # Of vectors. Two or three times this much is in memory at once.
 _SEGMENT_BYTES = 64 << 20
-# Above this share of deleted rows, a new replica is smaller and faster.
-_MAX_DELETED_SHARE = 0.3
-_MIN_ROWS = 10_000
 # Memories to apply at once at most, and pending changes to read; beyond either, building anew is faster.
 _MAX_MEMORIES = 100_000
 MAX_PENDING = 2_000
@@ -50,29 +48,26 @@ _Batches = Generator[tuple[Ids, HalfVectors], None, None]
 _rebuild_requested = threading.Event()
 
 
-class StoppedError(Exception):
-    """Stopped before a replica was complete."""
-
-
-class _ReplicaWriter:
+class _ReplicaWriter(SegmentWriter[VectorSegment, ReplicaManifest]):
     """The replica, open for writing."""
 
-    def __init__(self, manifest: Manifest, segments: list[VectorSegment], live: Mask) -> None:
-        self.manifest = manifest
-        self.segments = segments
-        self.live = live
+    MAX_DELETED_SHARE = 0.3
+
+    def __init__(self, manifest: ReplicaManifest, segments: list[VectorSegment], live: Mask) -> None:
+        super().__init__(files.folder(), manifest, segments, live, prefix=f"{manifest.name}-")
 
     @staticmethod
-    def open(manifest: Manifest) -> "_ReplicaWriter":
-        """Raises DamagedError."""
-        segments, live = files.map_segments(manifest)
-        files.remove_others([manifest])
+    def open(manifest: ReplicaManifest) -> "_ReplicaWriter":
+        """Raise DamagedError."""
+        segments, live = files.open_segments(manifest)
+        remove_unreferenced(files.folder(), [manifest])
         return _ReplicaWriter(manifest, segments, live)
 
-    @property
-    def is_wasteful(self) -> bool:
-        deleted = self.manifest.rows - int(np.count_nonzero(self.live))
-        return self.manifest.rows > _MIN_ROWS and deleted > _MAX_DELETED_SHARE * self.manifest.rows
+    def write_segment(self, segment: VectorSegment) -> VectorSegment:
+        """Write a segment, and map it from disk, which frees its memory."""
+        name = self.new_name(".segment")
+        files.write_segment(name, segment)
+        return files.map_segment(name, self.manifest.dimensions)
 
     def replace(self, changed: Ids, found: Iterable[tuple[Ids, HalfVectors]], revision: int) -> None:
         """Replace all vectors of the changed memories by those in `found`, batches of whole memories."""
@@ -81,49 +76,21 @@ class _ReplicaWriter:
         for segment in self.segments:
             live[first + segment.rows_of(changed)] = False
             first += segment.size
-        names, segments = list(self.manifest.segments), list(self.segments)
-        made = self.manifest.file_count
-
-        def written(segment: VectorSegment) -> None:
-            nonlocal made
-            made += 1
-            names.append(f"{self.manifest.name}-{made:06d}.rows")
-            files.write_segment(names[-1], segment)
-            segments.append(files.map_segment(names[-1], self.manifest.dimensions))
-
+        segments = list(self.segments)
         for ids, vectors in found:
-            written(files.segment_of(ids, vectors))
+            segments.append(self.write_segment(files.segment_of(ids, vectors)))
             live = np.concatenate([live, np.ones(len(ids), np.bool_)])
-        # Merge neighbours of similar size, so that there are few segments and each row is rarely copied.
-        most = _segment_rows(self.manifest.dimensions)
-        while len(segments) > 1 and segments[-2].size < min(4 * segments[-1].size, most):
-            last = segments[-2].size + segments[-1].size
-            one = _merged(segments[-2:], live[-last:])
-            live = np.concatenate([live[:-last], np.ones(one.size, np.bool_)])
-            del names[-2:], segments[-2:]
-            written(one)
+
+        def merge(tail: Sequence[VectorSegment]) -> VectorSegment:
+            nonlocal live
+            rows = sum(segment.size for segment in tail)
+            merged = self.write_segment(_merged(tail, live[-rows:]))
+            live = np.concatenate([live[:-rows], np.ones(merged.size, np.bool_)])
+            return merged
+
+        merge_tail(segments, _segment_rows(self.manifest.dimensions), merge)
         crash_points.reached("segment written")
-        deleted = ""
-        if not live.all():
-            made += 1
-            deleted = f"{self.manifest.name}-{made:06d}.deleted"
-            bits_write(files.folder() / deleted, ~live)
-        before = self.manifest
-        self.manifest = Manifest(
-            name=before.name,
-            model_id=before.model_id,
-            dimensions=before.dimensions,
-            revision=revision,
-            file_count=made,
-            rows=len(live),
-            segments=tuple(names),
-            deleted=deleted,
-        )
-        self.segments, self.live = segments, live
-        files.write_manifest(self.manifest)
-        crash_points.reached("replica's manifest written")
-        # Readers may be about to open files of the previous manifest.
-        files.remove_others([self.manifest, before])
+        self.publish(segments, live, revision=revision)
 
 
 def _merged(segments: Sequence[VectorSegment], live: Mask) -> VectorSegment:
@@ -175,10 +142,10 @@ def _apply_changes(writer: _ReplicaWriter) -> None:
         with closing(stored_rows(manifest.model_id, manifest.dimensions, changed)) as found:
             writer.replace(changed, found, now.revision)
     change_log.delete_applied(now.revision)
-    crash_points.reached("changes of vectors forgotten")
+    crash_points.reached("changes deleted")
 
 
-def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
+def build(stop: Callable[[], bool] = lambda: False) -> None:
     """Build a new replica of all vectors of the serving model. Raise StoppedError."""
     _rebuild_requested.clear()
     files.folder().mkdir(parents=True, exist_ok=True)
@@ -187,37 +154,25 @@ def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
         change_log.track_changes_for(name)
     # Nothing records changes for the old replica any more, and a full disk needs its space.
     files.discard()
-    files.remove_others([])
-    made: list[tuple[str, int]] = []
+    remove_unreferenced(files.folder())
+    segments: list[VectorSegment] = []
     try:
         with read_snapshot():
             model_id = serving_id()
             now = change_log.change_state()
-            dimensions = _dimensions(model_id)
-            for ids, vectors in stored_rows(model_id, dimensions):
+            manifest = ReplicaManifest(name=name, model_id=model_id, dimensions=_dimensions(model_id))
+            writer = _ReplicaWriter(manifest, [], np.empty(0, np.bool_))
+            for ids, vectors in stored_rows(model_id, manifest.dimensions):
                 if stop():
                     raise StoppedError
-                made.append((f"{name}-{len(made) + 1:06d}.rows", len(ids)))
-                files.write_segment(made[-1][0], files.segment_of(ids, vectors))
+                segments.append(writer.write_segment(files.segment_of(ids, vectors)))
     except BaseException:
         # Remove the incomplete replica.
-        files.remove_others([])
+        remove_unreferenced(files.folder())
         raise
     crash_points.reached("replica filled")
-    manifest = Manifest(
-        name=name,
-        model_id=model_id,
-        dimensions=dimensions,
-        revision=now.revision,
-        file_count=len(made),
-        rows=sum(size for _, size in made),
-        segments=tuple(segment for segment, _ in made),
-    )
-    files.write_manifest(manifest)
-    crash_points.reached("replica in place")
-    files.remove_others([manifest])
-    change_log.delete_applied(manifest.revision)
-    return manifest
+    writer.publish(segments, np.ones(sum(segment.size for segment in segments), np.bool_), revision=now.revision)
+    change_log.delete_applied(now.revision)
 
 
 def discard() -> None:
@@ -249,20 +204,12 @@ def sync_in_background(stop: Callable[[], bool]) -> Iterator[None]:
 
 
 def _follow(stop: Callable[[], bool]) -> None:
-    failures = 0
+    def step() -> None:
+        if not sync(stop=stop):
+            wait(POLL_SECONDS, stop)
+
     try:
-        while not stop():
-            try:
-                done = sync(stop=stop)
-                failures = 0
-            except StoppedError:
-                return
-            except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
-                wait_to_retry("The replica of the vectors could not be brought up to date", failures, stop)
-                failures += 1
-                continue
-            if not done:
-                wait(POLL_SECONDS, stop)
+        repeat(step, "The replica of the vectors could not be brought up to date", stop)
     finally:
         connection.close()
 

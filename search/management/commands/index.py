@@ -16,8 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from search.engines.array_files import DamagedError
 from search.engines.index import follower, outbox, store
 from search.engines.index.check import Comparison, compare
-from search.engines.index.store import NoIndexError, WriterElsewhereError
+from search.engines.index.store import WriterElsewhereError
 from search.engines.index.transactions import FollowedElsewhereError
+from search.engines.segment_store import NotReadableError
 from search.engines.vectors import files
 from search.engines.vectors.check import VectorComparison, compare_vectors
 from text.formatting import memories
@@ -61,7 +62,7 @@ class Command(BaseCommand):
             ) from None
         except DamagedError as error:
             raise CommandError(f"The search index is damaged: {error}. {ANEW}") from None
-        except NoIndexError as error:
+        except NotReadableError as error:
             raise CommandError(f"There is no search index to read: {error}. {ANEW}") from None
 
     def show(self) -> None:
@@ -70,15 +71,15 @@ class Command(BaseCommand):
         behind = outbox.backlog()
         size = sum(file_size(path) for path in generation.rglob("*"))
         self.say(f"{manifest.memories:,} memories in {generation}")
-        self.say(f"{manifest.docs:,} docs in {len(manifest.segments)} segments, {size / 1e6:,.1f} MB on disk")
+        self.say(f"{manifest.size:,} docs in {len(manifest.segments)} segments, {size / 1e6:,.1f} MB on disk")
         if behind.changes:
             self.say(f"{behind.changes:,} changes wait, the oldest for {behind.seconds:,.1f} s")
         else:
             self.say("No change waits.")
         if replica := files.read_manifest():
-            size = sum(file_size(files.folder() / name) for name in (*replica.segments, replica.deleted) if name)
+            size = sum(file_size(files.folder() / name) for name in replica.files)
             self.say(
-                f"{replica.rows:,} vectors in a replica of {len(replica.segments)} segments,"
+                f"{replica.size:,} vectors in a replica of {len(replica.segments)} segments,"
                 f" {size / 1e6:,.1f} MB on disk"
             )
         if reason := store.rebuild_reason():
@@ -163,7 +164,7 @@ def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
     while store.rebuild_reason():
         with contextlib.suppress(WriterElsewhereError):
             return follower.rebuild(show)  # it has ended meanwhile
-        with contextlib.suppress(NoIndexError, DamagedError):
+        with contextlib.suppress(NotReadableError, DamagedError):
             coming = [path for path in sorted(root.glob("g-*")) if path not in before]
             show(store.read_manifest(coming[-1]).memories if coming else 0, 0)
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Vectors drawn by chance, written as the worker does, and what is asked of a replica of them."""
+"""Random vectors, written as the worker does, and queries of their replica."""
 
 import threading
 
@@ -42,7 +42,7 @@ def write(ids, *, seed, model_id=1):
 
 
 def sync():
-    """How often something was done."""
+    """Return how often something was done."""
     done = 0
     while writer.sync():
         done += 1
@@ -50,7 +50,7 @@ def sync():
 
 
 def closing_connection(done):
-    """To do in another thread, with a connection of its own."""
+    """Wrap a function for another thread, whose connection is closed after it."""
 
     def run():
         try:
@@ -73,7 +73,7 @@ def question(seed=7, least=0.02, limit=1_000):
 
 
 def assert_true_to_the_database():
-    """What is near, as pgvector has it: in whole, and of some."""
+    """Compare the similarities with those of pgvector, of all memories and of some."""
     knn.clear_cache()
     for seed in range(5):
         asked = question(seed)
@@ -86,7 +86,7 @@ def assert_true_to_the_database():
 
 
 def is_used():
-    """Whether an answer of now would be read from the replica."""
+    """Whether an answer would now be read from the replica."""
     replica.clear_cache()
     return knn._vectors(question(), True).replica is not None
 

@@ -1,4 +1,4 @@
-"""The replica of the vectors: true to pgvector however it came to be."""
+"""The replica of the vectors agrees with pgvector, however it was made."""
 
 import random
 from itertools import pairwise
@@ -12,7 +12,7 @@ from memories.embedding import vectors as tables
 from memories.embedding.chunking import Window
 from memories.embedding.vectors import EmbeddedText, WaitingText
 from memories.models import Chunk, Corpus, EmbeddingModel, VectorChange
-from search.engines import knn
+from search.engines import knn, segment_store
 from search.engines.index import follower
 from search.engines.vectors import change_log, files, pgvector, replica, writer
 from tests.search.vectors.drawn import (
@@ -40,7 +40,7 @@ def test_made_of_everything_it_answers_as_the_database_does(stored):
 @pytest.mark.parametrize("seed", range(4))
 def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch, seed):
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 12 * 2 * DIMENSIONS)
-    monkeypatch.setattr(writer, "_MIN_ROWS", 10**9)
+    monkeypatch.setattr(segment_store, "_MIN_ROWS", 10**9)
     sync()
     name = files.read_manifest().name
     chance = random.Random(seed)
@@ -55,8 +55,8 @@ def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch
     assert (manifest.name, manifest.revision) == (name, Corpus.objects.get().vectors)
     assert not VectorChange.objects.exists()
     assert same_as_the_database()
-    # No file is left of those that were replaced, but for the last, which a reader may be about to open.
-    assert len(list(files.folder().glob("*.rows"))) <= len(manifest.segments) + 4
+    # Replaced files are removed, but for the last, which a reader may be about to open.
+    assert len(list(files.folder().glob("*.segment"))) <= len(manifest.segments) + 4
 
 
 @pytest.mark.django_db
@@ -99,15 +99,15 @@ def test_another_model_gets_a_replica_of_its_own(stored):
     )
     write(stored, seed=5, model_id=2)
     sync()
-    assert (files.read_manifest().model_id, files.read_manifest().rows) == (2, Chunk.objects.filter(model_id=2).count())
-    # A question of before the change is still answered, from the table.
+    assert (files.read_manifest().model_id, files.read_manifest().size) == (2, Chunk.objects.filter(model_id=2).count())
+    # A query from before the change is still answered, from the table.
     assert not is_used()
 
 
 @pytest.mark.django_db
 def test_a_model_that_comes_back_is_not_answered_by_what_it_had(stored):
     sync()
-    # Nobody keeps it while another model serves, and the vectors of the first one go.
+    # The replica is not updated while another model serves, and the vectors of the first one are deleted.
     EmbeddingModel.objects.create(
         id=2, name="other", source="other", dimensions=DIMENSIONS, min_similarity=0.1, state="building"
     )
@@ -135,7 +135,7 @@ def test_all_memories_gone_at_once_take_the_replica_with_them(stored):
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE memories_memory CASCADE")
     follower.catch_up()
-    assert (files.read_manifest().name != before, files.read_manifest().rows) == (True, 0)
+    assert (files.read_manifest().name != before, files.read_manifest().size) == (True, 0)
 
 
 @pytest.mark.django_db
@@ -144,7 +144,7 @@ def test_the_one_before_is_kept_while_it_is_of_the_same_files(stored):
     assert is_used()
     write(stored[:2], seed=1)
     sync()
-    assert [found.manifest.file_count for found in replica.open_replicas()] == [3, 1]
+    assert [found.manifest.number for found in replica.open_replicas()] == [3, 1]
     writer.build()
     assert len(replica.open_replicas()) == 1
 
@@ -184,8 +184,8 @@ def test_lots_are_of_whole_memories_however_small(stored, monkeypatch, rows):
 
 
 @pytest.mark.django_db
-def test_what_is_mostly_dead_is_made_anew(stored, monkeypatch):
-    monkeypatch.setattr(writer, "_MIN_ROWS", 0)
+def test_what_is_mostly_deleted_is_made_anew(stored, monkeypatch):
+    monkeypatch.setattr(segment_store, "_MIN_ROWS", 0)
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 2 * DIMENSIONS)
     sync()
     before = files.read_manifest().name
