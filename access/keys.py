@@ -32,7 +32,7 @@ STAMP_EVERY = timedelta(minutes=1)
 GRACE = timedelta(days=1)
 # The most requests a minute that a key of its own may be given.
 MOST_PER_MINUTE = 1_000_000
-MAKE_ONE = "make one with: python manage.py create_api_key NAME --scopes read"
+MAKE_ONE = "create one with: python manage.py create_api_key NAME --scopes read"
 
 
 class KeyRefusedError(Exception):
@@ -44,7 +44,7 @@ class TooManyRequestsError(Exception):
 
     def __init__(self, key: ApiKey, per_minute: int, seconds: float) -> None:
         self.seconds = math.ceil(seconds)
-        super().__init__(f"The key {key.prefix}… may make {per_minute:,} requests a minute, and has made them.")
+        super().__init__(f"The key {key.prefix}… has made the {per_minute:,} requests per minute that it may make.")
 
 
 class ScopeMissingError(Exception):
@@ -81,8 +81,8 @@ def make_key(
     named = list(projects)
     if bool(named) == every_project:
         # An empty list is as likely a slip as a wish: nothing is read into it.
-        wrong = "both were given" if named else "neither was given"
-        raise ValueError(f"A key sees the projects that are named, or every_project: {wrong}.")
+        wrong = "both are given" if named else "neither is given"
+        raise ValueError(f"A key needs either projects or every_project: {wrong}.")
     # 30 random bytes are 40 characters of the URL-safe alphabet.
     raw = MARK + secrets.token_urlsafe(30)
     key = ApiKey.objects.create(
@@ -133,7 +133,9 @@ def rotate_key(*, key: ApiKey, viewer: Viewer, grace: timedelta) -> NewKey:
     stored = ApiKey.objects.select_for_update().get(pk=key.pk)
     now = timezone.now()
     if stored.revoked_at or (stored.expires_at and stored.expires_at <= now):
-        raise KeyRefusedError(f"The key {stored.prefix}… has ended ({key_state(stored, now)}): make a new one.")
+        raise KeyRefusedError(
+            f"The key {stored.prefix}… is no longer active ({key_state(stored, now)}): create a new one."
+        )
     new = make_key(
         name=stored.name,
         scopes=stored.scopes,
@@ -170,8 +172,8 @@ def key_state(key: ApiKey, now: datetime) -> str:
     if key.revoked_at:
         return f"revoked {key.revoked_at:%Y-%m-%d}"
     if key.expires_at is None:
-        return "good"
-    return f"expired {key.expires_at:%Y-%m-%d}" if key.expires_at <= now else f"good until {key.expires_at:%Y-%m-%d}"
+        return "active"
+    return f"expired {key.expires_at:%Y-%m-%d}" if key.expires_at <= now else f"active until {key.expires_at:%Y-%m-%d}"
 
 
 def live_keys() -> QuerySet[ApiKey]:

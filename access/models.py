@@ -1,4 +1,8 @@
-"""Who may see what, and who did what: membership, API keys, one-time sign-in tokens, the audit trail."""
+"""Who may see what, and who did what: membership, API keys, one-time sign-in tokens, the audit trail.
+
+Projects, import batches and users are referenced without a database constraint, which a Citus cluster does not allow
+between these local tables and its reference tables. Django deletes or empties these references with their targets.
+"""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -16,9 +20,7 @@ class Membership(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships", db_constraint=False)
-    project = models.ForeignKey(
-        "memories.Project", models.CASCADE, related_name="memberships", db_constraint=False
-    )
+    project = models.ForeignKey("memories.Project", models.CASCADE, related_name="memberships", db_constraint=False)
     role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -41,7 +43,7 @@ class ApiKey(models.Model):
     # Said, and not read from an empty list: a key whose last project is removed must not come to see everything.
     every_project = models.BooleanField(default=False)
     requests_per_minute = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Empty for the site's own limit (API_REQUESTS_PER_MINUTE)."
+        null=True, blank=True, help_text="Empty for the limit of this site (API_REQUESTS_PER_MINUTE)."
     )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False

@@ -17,18 +17,18 @@ from memories.models import Memory
 from memories.queries import MemoryDetail
 from memories.records import MemoryChanges, Slug100, StrictMemoryRecord
 from memories.services import (
-    AlreadyExists,
-    ChangeRefused,
-    MemoryNotFound,
-    NotAllowed,
+    AlreadyExistsError,
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
     memory_create,
     memory_link,
     memory_update,
 )
 from search.facets import FACET, Facet
 from search.query import Problem, QueryError, SearchQuery
-from search.result import Hit, SearchResult, SearchWarning
-from search.run import Rows, run
+from search.result import Hit, HitDetail, SearchResult, SearchWarning
+from search.run import run
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import is_unified, unified
 from text.formatting import legible
@@ -65,7 +65,7 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
                 whole = isinstance(item, float) and item.is_integer()
                 pairs.append((key, str(int(item) if whole else item)))
             else:
-                problems.append(Problem(legible(key), "is not a text, a number, a switch or a list of these"))
+                problems.append(Problem(legible(key), "is not a text, a number, a boolean or a list of these"))
     if problems:
         raise QueryError(problems)
     return pairs
@@ -150,19 +150,19 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
 
 def _explained(error: Exception, tool: Tool) -> str:
     if is_outage(error):
-        return "The database does not answer at the moment. Try again in a few seconds."
+        return "The database does not answer. Try again in a few seconds."
     told = error_of(error)
     suggestion = told.suggestion
     match error:
-        case MemoryNotFound():
+        case MemoryNotFoundError():
             suggestion = "Take ids from search; do not guess them."
         case CategoryNotFoundError():
             suggestion = "Try using list_categories to see available categories."
-        case AlreadyExists():
-            suggestion = f"Change the one there is: update_memory(id={error.memory_id}, …)."
-        case ScopeMissingError() | NotAllowed():
-            suggestion = "Tell the user: this key may not do it; another one may."
-        case ApiError() | ChangeRefused():
+        case AlreadyExistsError():
+            suggestion = f"Change the existing memory: update_memory(id={error.memory_id}, …)."
+        case ScopeMissingError() | NotAllowedError():
+            suggestion = "Tell the user that this key lacks permission; another key may have it."
+        case ApiError() | ChangeRefusedError():
             suggestion = f"{tool.name} takes: {', '.join(tool.properties)}."
     near = f" Did you mean {' or '.join(told.did_you_mean)}?" if told.did_you_mean else ""
     detail = told.detail if told.detail.endswith(".") else f"{told.detail}."
@@ -194,7 +194,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
         head = _page(found.answer, _all_facets) | kinds_head(found)
         return rendered(head, "results", kinds_rows(found.hits), shown, _next_page(query))
-    result = run(query, viewer, facet_limit=FACET_VALUES, rows=Rows.INDEX)
+    result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     rows = [_row(hit) for hit in result.hits]
     return rendered(_page(result, _all_facets), "memories", rows, shown, _next_page(query))
 
@@ -220,7 +220,7 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
     found, missing, left_out = batch_of(batch, viewer)
     head: dict[str, Any] = {"total": len(found)}
     if missing:
-        head["missing"] = f"{_ids(missing)}: no such memory that you may see{' in the project' * bool(batch.project)}"
+        head["missing"] = f"{_ids(missing)}: no such memory that you can see{' in the project' * bool(batch.project)}"
     if left_out:
         head["past_limit"] = _ids(left_out)
     rows = same_columns([_whole(detail) for detail in found])
@@ -231,7 +231,7 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
 def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = split_shown(arguments)
     query = _query(rest, 10)
-    result = run(query, viewer, facet_limit=COUNTED_VALUES, rows=Rows.INDEX)
+    result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
     rows = same_columns([_whole(detail) for detail in found])
     return rendered(_page(result, _counted_facets), "memories", rows, shown, _next_page(query))
@@ -341,8 +341,8 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
     head |= _warned(result.warnings)
     if not head["filters"]:
         del head["filters"]
-    if result.without:
-        head["without"] = {f"without {one.label}": one.count for one in result.without}
+    if result.relaxations:
+        head["relaxations"] = {f"without {one.label}": one.count for one in result.relaxations}
     return head | (facets(result) if result.facets is not None else {})
 
 
@@ -389,7 +389,7 @@ def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
 def _next_page(query: SearchQuery) -> Callable[[int], str]:
     def advice(shown: int) -> str:
         if query.page == 1 and shown:
-            return f"raise it, or go on with limit={shown} page=2"
+            return f"raise it, or continue with limit={shown} page=2"
         return "raise it, or ask for a smaller limit"
 
     return advice

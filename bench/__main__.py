@@ -119,7 +119,7 @@ def main() -> int:
     from bench.tables import report_lines
     from bench.telling import Teller
     from bench.vectors import measure_vectors
-    from memories.embedding.models import EmbedderUnavailable
+    from memories.embedding.models import EmbedderUnavailableError
 
     # Whoever ends the bench politely must not find its database left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -144,7 +144,7 @@ def main() -> int:
         for path in options.embedding:
             report.embedding[path.name] = measure_embedding(path, options.seed, teller)
             write(report, options.json)
-    except (DatabaseTakenError, CommandError, EmbedderUnavailable, TooFewMemoriesError) as error:
+    except (DatabaseTakenError, CommandError, EmbedderUnavailableError, TooFewMemoriesError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -22,7 +22,7 @@ from bench.machine import machine_load
 from bench.telling import Teller
 from memories.embedding.chunking import embedded_text
 from memories.embedding.models import Embedder, load_embedder
-from memories.embedding.worker import Worker, lanes_for
+from memories.embedding.worker import Worker, thread_count
 from memories.models import Chunk, EmbeddedMemory, EmbeddingModel, Memory
 
 _ROUNDS = 5
@@ -40,7 +40,7 @@ class TooFewMemoriesError(Exception):
 
 
 def measure_embedding(path: Path, seed: int, teller: Teller) -> EmbeddingFigures:
-    """Import a file, measure, and leave nothing behind. Raises EmbedderUnavailable and TooFewMemoriesError."""
+    """Import a file, measure, and leave nothing behind. Raises EmbedderUnavailableError and TooFewMemoriesError."""
     work = Path(settings.HOME) / "bench" / "embedding"
     with (
         override_settings(SEARCH_ENGINE="postgres", SEARCH_INDEX=work / "index"),
@@ -84,7 +84,7 @@ def _measured(teller: Teller) -> EmbeddingFigures:
     return EmbeddingFigures(
         model=model.name,
         memories=len(ids),
-        lanes=lanes_for(alone),
+        lanes=thread_count(alone),
         load_before=busy[0],
         load_after=busy[1],
         resident_before_mb=round(before / 1e6),

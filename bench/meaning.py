@@ -29,7 +29,7 @@ from bench.telling import Teller
 from bench.vectors import write_block
 from categories.searched_terms import ENTITIES, RELATIONSHIPS, SearchableTable, terms_catch_up
 from memories.embedding import query as embeddings
-from memories.embedding.models import EmbedderUnavailable, HashedWords, load_embedder
+from memories.embedding.models import EmbedderUnavailableError, HashedWords, load_embedder
 from memories.embedding.vectors import column_dimensions
 from memories.embedding.vocabulary import WaitingRow, vectors_write
 from memories.models import Corpus as Revision
@@ -227,7 +227,7 @@ def _embedding(texts: Sequence[str]) -> Spread | None:
     """What the packaged model takes for each of the queries; None where it is not installed."""
     try:
         model = load_embedder(settings.EMBEDDING_MODEL, threads=1)
-    except EmbedderUnavailable:
+    except EmbedderUnavailableError:
         return None
     seconds = []
     warm_up = texts[:_WARM_UP]

@@ -115,8 +115,8 @@ def _not_allowed(request: HttpRequest, methods: str) -> ApiError:
     return ApiError(
         405,
         "method_not_allowed",
-        f"{request.method} is not what this address does.",
-        f"It does {methods}.",
+        f"{request.method} is not allowed at this address.",
+        f"It allows {methods}.",
         headers={"Allow": methods},
     )
 
@@ -125,7 +125,7 @@ def _unknown_address(request: HttpRequest) -> HttpResponse:
     raise ApiError(
         404,
         "not_found",
-        f"There is nothing at {request.path[:200]}",
+        f"Page not found: {request.path[:200]}",
         "The addresses are listed at /api/docs.",
         close_to(request.path.rstrip("/"), _addresses()),
     )

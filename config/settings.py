@@ -21,7 +21,7 @@ def env_bool(name: str, default: bool) -> bool:
         return True
     if value in {"0", "false", "no", "off"}:
         return False
-    raise ImproperlyConfigured(f"{name}={value!r} is not a switch: write 1 or 0.")
+    raise ImproperlyConfigured(f"{name}={value!r} is not a boolean: write 1 or 0.")
 
 
 def env_int(name: str, default: int, *, low: int, high: int) -> int:
@@ -82,7 +82,9 @@ def env_zone(name: str, default: str) -> str:
     try:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError) as error:  # none found, a path outside, a folder of them
-        raise ImproperlyConfigured(f"{name}={value!r} is not a time zone: write one such as Europe/Berlin.") from error
+        raise ImproperlyConfigured(
+            f"{name}={value!r} is not a time zone: write a name such as Europe/Berlin."
+        ) from error
     return value
 
 
@@ -117,12 +119,12 @@ def secret_key() -> str:
                 draft.unlink()
         except OSError as error:
             raise ImproperlyConfigured(
-                f"Data cannot be kept in {HOME}: {error}. Set MNEMOSCOPE_HOME to a folder that you may write."
+                f"Data cannot be stored in {HOME}: {error}. Set MNEMOSCOPE_HOME to a writable folder."
             ) from error
     try:
         return path.read_text().strip()
     except OSError as error:
-        raise ImproperlyConfigured(f"{path} cannot be read: {error}. Run this as the user who made it.") from error
+        raise ImproperlyConfigured(f"{path} cannot be read: {error}. Run this as the user who created it.") from error
 
 
 SECRET_KEY = secret_key()
@@ -235,25 +237,25 @@ SEARCH_ENGINE = env_choice("SEARCH_ENGINE", "TANTIVY", ["TANTIVY", "POSTGRES"]).
 SEARCH_INDEX = HOME / "index"
 # How many of the nearest by meaning match at most, and how much meaning counts against words, of 1.
 SEARCH_SEMANTIC_LIMIT = env_int("SEARCH_SEMANTIC_LIMIT", 1_000, low=10, high=10_000)
-SEARCH_MEANING_WEIGHT = env_share("SEARCH_MEANING_WEIGHT", 0.6)
+SEARCH_SEMANTIC_WEIGHT = env_share("SEARCH_SEMANTIC_WEIGHT", 0.6)
 # What the rerank of the best adds up, and what a source counts where not 1; see docs/ranking.md.
 SEARCH_WEIGHTS = env_shares(
     "SEARCH_WEIGHTS", {"relevance": 1.0, "quality": 0.05, "recency": 0.05, "source": 0.05}, others=False
 )
 SEARCH_SOURCE_WEIGHTS = env_shares("SEARCH_SOURCE_WEIGHTS", {}, others=True)
 # From this similarity on, two results are told as one with similar ones behind it.
-SEARCH_FOLD_SIMILARITY = env_share("SEARCH_FOLD_SIMILARITY", 0.95)
+SEARCH_DEDUP_SIMILARITY = env_share("SEARCH_DEDUP_SIMILARITY", 0.95)
 # A CrossEncoder that reads the first candidates again: a folder, or a name that sentence-transformers knows.
 RERANK_MODEL = os.environ.get("RERANK_MODEL", "").strip()
 # How many it reads, and how long it may take in milliseconds; then the order stays as it was, and the answer says so.
 RERANK_CANDIDATES = env_int("RERANK_CANDIDATES", 50, low=1, high=200)
-RERANK_MS = env_int("RERANK_MS", 300, low=10, high=60_000)
+RERANK_TIMEOUT_MS = env_int("RERANK_TIMEOUT_MS", 300, low=10, high=60_000)
 # Unified search: how long each of its six legs may take and how many results each may bring, what a result counts by
 # its kind, and from which share of common terms on two results are told as one; see docs/unified.md.
-UNIFIED_LEG_MS = env_int("UNIFIED_LEG_MS", 2_000, low=20, high=60_000)
+UNIFIED_LEG_TIMEOUT_MS = env_int("UNIFIED_LEG_TIMEOUT_MS", 2_000, low=20, high=60_000)
 UNIFIED_LEG_LIMIT = env_int("UNIFIED_LEG_LIMIT", 100, low=10, high=1_000)
 UNIFIED_WEIGHTS = env_shares("UNIFIED_WEIGHTS", {"memory": 1.0, "entity": 0.8, "relationship": 0.7}, others=False)
-UNIFIED_FOLD_SIMILARITY = env_share("UNIFIED_FOLD_SIMILARITY", 0.85)
+UNIFIED_DEDUP_SIMILARITY = env_share("UNIFIED_DEDUP_SIMILARITY", 0.85)
 # Facets that take longer are reported as unavailable; the hits come all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
 

@@ -10,18 +10,25 @@ from pydantic import BaseModel, Field
 from access.keys import ApiRequest, allowed
 from curation.models import Curation
 from curation.plan import Plan
-from curation.queries import TermNotFound, curation_seen, curations_seen, names_like, who
+from curation.queries import TermNotFoundError, curation_seen, curations_seen, names_like, who
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import Busy, MayNotCurate, PlanChanged, curation_apply, curation_plan, curation_undo
-from curation.undo import UndoRefused
-from curation.working_copy import CurationRefused
+from curation.services import (
+    BusyError,
+    MayNotCurateError,
+    PlanChangedError,
+    curation_apply,
+    curation_plan,
+    curation_undo,
+)
+from curation.undo import UndoRefusedError
+from curation.working_copy import CurationRefusedError
 from explorer.memory_api import only_parameters
 from web.errors import GUARDED, ApiError, error_of, errors
 
 router = Router()
 
-LIMIT: Any = Query(50, ge=1, le=100, description="How many.")
-BEFORE: Any = Query(None, ge=1, lt=2**63, description="Only those before the one of this id.")
+LIMIT: Any = Query(50, ge=1, le=100, description="Maximum number.")
+BEFORE: Any = Query(None, ge=1, lt=2**63, description="Only those before this id.")
 # Where the names of each kind are listed.
 _LISTED = {
     "category": "/api/categories?filter=…",
@@ -47,7 +54,7 @@ class FigureReply(BaseModel):
     kind: str
     source: str
     target: str
-    moved: int = Field(description="Links that move, are made or are removed.")
+    moved: int = Field(description="Links that are moved, created or removed.")
     collapsed: int = Field(description="Memories that have both: one link is kept.")
 
 
@@ -62,12 +69,12 @@ class PlanReply(BaseModel):
     verb: str
     kind: str
     title: str
-    refusals: list[str] = Field(description="Why it would be refused; empty where it would not.")
+    refusals: list[str] = Field(description="Why it would be refused; empty if it would not.")
     lines: list[LineReply]
     figures: list[FigureReply]
-    memories: int = Field(description="How many memories it changes.")
+    memories: int = Field(description="Number of memories that it changes.")
     examples: list[ExampleReply]
-    token: str = Field(description="Send it back to do exactly this, or nothing where it has become another thing.")
+    token: str = Field(description="Send it to execute exactly this plan; if the plan has changed, nothing is done.")
 
 
 class CurationReply(BaseModel):
@@ -98,32 +105,32 @@ class Log(BaseModel):
 
 
 @error_of.register
-def _(error: CurationRefused) -> ApiError:
+def _(error: CurationRefusedError) -> ApiError:
     return ApiError(409, "curation_refused", f"{error.field}: {error}" if error.field else str(error))
 
 
 @error_of.register
-def _(error: TermNotFound) -> ApiError:
+def _(error: TermNotFoundError) -> ApiError:
     return ApiError(404, "not_found", str(error), f"Look for it: GET {_LISTED[error.kind]}", error.near)
 
 
 @error_of.register
-def _(error: PlanChanged) -> ApiError:
-    return ApiError(409, "plan_changed", str(error), "Ask again with dry_run, and send the token of that.")
+def _(error: PlanChangedError) -> ApiError:
+    return ApiError(409, "plan_changed", str(error), "Call it again with dry_run, and send the token of that plan.")
 
 
 @error_of.register
-def _(error: UndoRefused) -> ApiError:
-    return ApiError(409, "undo_refused", str(error), "Undo what came later first, or mend it by another verb.")
+def _(error: UndoRefusedError) -> ApiError:
+    return ApiError(409, "undo_refused", str(error), "Undo later changes first, or correct it by another operation.")
 
 
 @error_of.register
-def _(error: MayNotCurate) -> ApiError:
+def _(error: MayNotCurateError) -> ApiError:
     return ApiError(403, "forbidden", str(error), "Use a key with the scope curate.")
 
 
 @error_of.register
-def _(error: Busy) -> ApiError:
+def _(error: BusyError) -> ApiError:
     return ApiError(503, "busy", str(error), "Try again in a moment.", headers={"Retry-After": "5"})
 
 
@@ -172,7 +179,7 @@ def retag(request: ApiRequest, asked: Retag) -> Answer:
             422,
             "invalid_request",
             "token: is missing, and this changes many memories at once",
-            "Ask with dry_run first, look at how many there are, and send the token of that plan.",
+            "Call it with dry_run first, check the counts, and send the token of that plan.",
         )
     return _done(request, asked)
 
@@ -202,7 +209,7 @@ def one(request: ApiRequest, curation_id: int) -> CurationReply:
     only_parameters(request)
     curation = curation_seen(curation_id, viewer)
     if curation is None:
-        raise TermNotFound("curation", f"#{curation_id}")
+        raise TermNotFoundError("curation", f"#{curation_id}")
     return _reply(curation)
 
 
@@ -225,7 +232,7 @@ def _done(request: ApiRequest, asked: Asked) -> Answer:
         if asked.dry_run:
             return Answer(plan=_plan(curation_plan(asked=asked, viewer=viewer)), curation=None)
         applied = curation_apply(asked=asked, viewer=viewer)
-    except TermNotFound as error:
+    except TermNotFoundError as error:
         error.near = names_like(error, viewer)
         raise
     return Answer(plan=_plan(applied.plan), curation=_reply(applied.curation))

@@ -16,7 +16,8 @@ from curation.working_copy import KINDS, Ref
 from explorer.links import Link, explore_url, filter_url
 from search.facets import FACET
 from search.query import SearchQuery
-from search.run import Rows, run
+from search.result import HitDetail
+from search.run import run
 from text.formatting import memories as memories_label
 from text.formatting import number
 
@@ -102,7 +103,7 @@ def term_url(kind: str, ref: Ref) -> str:
 
 def term_page(kind: str, ref: Ref, viewer: Viewer, forms: list[VerbForm] | None = None) -> TermPage:
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
-    count = run(SearchQuery().only(kind, value), viewer, rows=Rows.NONE).total
+    count = run(SearchQuery().only(kind, value), viewer, detail=HitDetail.NONE).total
     return TermPage(
         kind=kind,
         ref=str(ref),
@@ -154,7 +155,7 @@ def _relationships(entity: Entity, viewer: Viewer) -> list[str]:
 
 def offered(kind: str, viewer: Viewer) -> tuple[str, ...]:
     """The terms of a kind that most of the viewer's memories have."""
-    answer = run(SearchQuery(include_facets=True), viewer, facet_limit=OFFERED, rows=Rows.NONE)
+    answer = run(SearchQuery(), viewer, include_facets=True, facet_limit=OFFERED, detail=HitDetail.NONE)
     facet = next((facet for facet in answer.facets or () if facet.key == kind), None)
     return tuple(str(value.value) for value in facet.values if value.value) if facet and kind in FACET else ()
 
@@ -181,9 +182,9 @@ def plan_page(
 
 
 def retag_page(query: str, form: VerbForm, viewer: Viewer) -> RetagPage:
-    """Raises CurationRefused where the query cannot be read."""
+    """Raises CurationRefusedError where the query cannot be read."""
     asked = query_read(query)
-    found = run(asked, viewer, rows=Rows.NONE)
+    found = run(asked, viewer, detail=HitDetail.NONE)
     return RetagPage(
         count=memories_label(found.total),
         asked=asked.querystring(),
@@ -202,11 +203,10 @@ _TO_DO = {
     "Moved": "Move",
     "Changed": "Change",
     "Related": "Relate",
-    "Unrelated": "No longer relate",
-    "Said": "Say",
-    "Ended": "No longer say",
+    "Unrelated": "Unrelate",
+    "Added:": "Add:",
+    "Removed:": "Remove:",
     "Stated:": "State:",
-    "Took": "Take",
     "Retagged": "Retag",
 }
 
@@ -217,13 +217,13 @@ def _to_do(title: str) -> str:
 
 
 def _figure(figure: Any) -> str:
-    kind = {"category": "filed under", "concept": "about", "entity": "naming", "tag": "tagged"}[figure.kind]
+    kind = {"category": "in", "concept": "about", "entity": "naming", "tag": "tagged"}[figure.kind]
     if not figure.source:
         return f"{memories_label(figure.moved)} will be {kind} {figure.target}"
     if not figure.target:
         return f"{memories_label(figure.moved)} will no longer be {kind} {figure.source}"
-    both = f"; {number(figure.collapsed)} had both, and keep one" if figure.collapsed else ""
-    comes = "comes" if figure.moved == 1 else "come"
+    both = f"; {number(figure.collapsed)} had both and keep one" if figure.collapsed else ""
+    comes = "moves" if figure.moved == 1 else "move"
     return f"{memories_label(figure.moved)} {kind} {figure.source} {comes} to {figure.target}{both}"
 
 

@@ -16,7 +16,7 @@ Ref = int | str
 KINDS = ("category", "concept", "entity", "tag")
 
 
-class CurationRefused(ValueError):  # noqa: N818 - it reads as what happened
+class CurationRefusedError(ValueError):
     """What a verb cannot do. The message says why, and what can be done; `field` is the argument at fault."""
 
     def __init__(self, message: str, field: str = "") -> None:

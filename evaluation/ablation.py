@@ -29,10 +29,10 @@ _BY_MEANING = tuple(mode.value for mode in Mode if mode.looks_by_meaning)
 VARIATIONS: tuple[Variation, ...] = (
     Variation("no least similarity", parameters={"min_similarity": "0"}, modes=_BY_MEANING),
     Variation("no rerank", {"SEARCH_WEIGHTS": "quality=0,recency=0,source=0"}, modes=_BY_MEANING),
-    Variation("no folding", {"SEARCH_FOLD_SIMILARITY": "1"}, modes=_BY_MEANING),
-    Variation("ranked by words alone", {"SEARCH_MEANING_WEIGHT": "0"}, modes=("hybrid",)),
-    Variation("ranked by meaning alone", {"SEARCH_MEANING_WEIGHT": "1"}, modes=("hybrid",)),
-    Variation("words and meaning alike", {"SEARCH_MEANING_WEIGHT": "0.5"}, modes=("hybrid",)),
+    Variation("no folding", {"SEARCH_DEDUP_SIMILARITY": "1"}, modes=_BY_MEANING),
+    Variation("ranked by words alone", {"SEARCH_SEMANTIC_WEIGHT": "0"}, modes=("hybrid",)),
+    Variation("ranked by meaning alone", {"SEARCH_SEMANTIC_WEIGHT": "1"}, modes=("hybrid",)),
+    Variation("words and meaning alike", {"SEARCH_SEMANTIC_WEIGHT": "0.5"}, modes=("hybrid",)),
     # Last: a server without the derived index removes it.
     Variation("postgres alone", {"SEARCH_ENGINE": "postgres"}),
 )

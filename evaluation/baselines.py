@@ -16,7 +16,7 @@ import numpy.typing as npt
 from django.conf import settings
 
 from evaluation.collection import Collection
-from memories.embedding.models import Embedder, EmbedderUnavailable, Vectors, load_embedder, model_name
+from memories.embedding.models import Embedder, EmbedderUnavailableError, Vectors, load_embedder, model_name
 
 BM25, COSINE, FUSION = "bm25", "cosine", "fusion"
 BASELINES = (BM25, COSINE, FUSION)
@@ -85,7 +85,7 @@ def cosine_rankings(collection: Collection, depth: int, folder: Path, advance: A
     """
     try:
         embedder = load_embedder(settings.EMBEDDING_MODEL)
-    except EmbedderUnavailable as error:
+    except EmbedderUnavailableError as error:
         raise BaselineUnavailableError(f"{error}.") from error
     vectors = _document_vectors(collection, embedder, folder, advance)
     asked = np.empty((len(collection.queries), vectors.shape[1]), np.float32)

@@ -21,13 +21,13 @@ from explorer.schemas import (
     HistogramReply,
     HitWhy,
     MemoryHit,
-    RankParts,
-    RankTraits,
+    RankBoosts,
+    RankScoreParts,
+    Relaxation,
     SearchReply,
     UnifiedReply,
     WhyNotReply,
     WhyReason,
-    Without,
     unified_parts,
 )
 from explorer.timeline_api import VIEW_PARAMETER, index_row, query_warning, read_view
@@ -35,7 +35,8 @@ from search.explain import explain
 from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
 from search.histogram import Histogram
 from search.query import QueryError, SearchQuery, pairs_of
-from search.run import FacetListing, FacetPage, Hit, Rows, SearchResult, facet_page, run
+from search.result import FacetListing, FacetPage, Hit, HitDetail, SearchResult
+from search.run import facet_page, run
 from search.unified.service import UnifiedResult, is_unified, unified
 from search.why_not import WhyNot, take_id, why_not
 from web.errors import GUARDED, ApiError, close_to, errors
@@ -48,11 +49,11 @@ router = Router()
 
 
 _LISTING: dict[str, tuple[dict[str, Any], str]] = {
-    "search": ({"type": "string", "maxLength": 200, "default": ""}, "A part of the names wanted."),
-    "sort": ({"type": "string", "enum": ["count", "name"], "default": "count"}, "The largest first, or by name."),
-    "page": ({"type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 1}, "Which page of the values."),
-    "page_size": ({"type": "integer", "minimum": 1, "maximum": FACET_LIMIT, "default": 100}, "Values of a page."),
-    "parent": ({"type": "string", "default": ""}, "Of categories: only the children of this one."),
+    "search": ({"type": "string", "maxLength": 200, "default": ""}, "Part of a name."),
+    "sort": ({"type": "string", "enum": ["count", "name"], "default": "count"}, "Largest first, or by name."),
+    "page": ({"type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 1}, "Page number."),
+    "page_size": ({"type": "integer", "minimum": 1, "maximum": FACET_LIMIT, "default": 100}, "Values per page."),
+    "parent": ({"type": "string", "default": ""}, "For categories: only the children of this one."),
 }
 # The listing has a sort and pages of its own, in place of the search's.
 _LISTING_PARAMETERS = [
@@ -94,7 +95,7 @@ def search(request: ApiRequest, response: HttpResponse) -> SearchReply | Unified
         together = unified(query, viewer, facet_limit=FACET_LIMIT)
         response["Server-Timing"] = server_timing(together.timings)
         return _unified_reply(together, request, view)
-    result = run(query, viewer, facet_limit=FACET_LIMIT, rows=Rows.FULL if view == "full" else Rows.INDEX)
+    result = run(query, viewer, facet_limit=FACET_LIMIT, detail=HitDetail.FULL if view == "full" else HitDetail.INDEX)
     response["Server-Timing"] = server_timing(result.timings)
     return _search_reply(result, request, view)
 
@@ -111,7 +112,7 @@ def search_why_not(request: ApiRequest) -> WhyNotReply:
     memory_id, pairs = take_id(pairs_of(request.GET))
     found = why_not(SearchQuery.from_pairs(pairs), memory_id, viewer)
     if found is None:
-        raise ApiError(404, "not_found", f"There is no memory {memory_id}, or none that you may open.")
+        raise ApiError(404, "not_found", f"There is no memory {memory_id} that you can see.")
     return _why_not_reply(found, request)
 
 
@@ -125,7 +126,7 @@ def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
     """Every facet of a query: how many values it has, and the largest of them."""
     viewer = allowed(request, "read")
     query = SearchQuery.from_pairs(pairs_of(request.GET)).but(include_facets=True, page_size=1)
-    result = run(query, viewer, rows=Rows.NONE)
+    result = run(query, viewer, detail=HitDetail.NONE)
     response["Server-Timing"] = server_timing(result.timings)
     return FacetsReply(
         total=result.total,
@@ -209,7 +210,9 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         matched_by=result.matched_by,
         warnings=[query_warning(w) for w in result.warnings],
         hidden=result.hidden,
-        without=[Without(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.without],
+        relaxations=[
+            Relaxation(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
+        ],
         engine=result.engine,
         took_ms=result.took_ms,
         **_counted(result),
@@ -253,8 +256,8 @@ def _why(hit: Hit, result: SearchResult) -> HitWhy:
         cross_encoder_rank=why.cross_encoder_rank,
         cross_encoder_score=why.cross_encoder_score,
         relevance=why.relevance,
-        traits=RankTraits.model_validate(why.traits, from_attributes=True) if why.traits else None,
-        parts=RankParts.model_validate(why.parts, from_attributes=True) if why.parts else None,
+        boosts=RankBoosts.model_validate(why.boosts, from_attributes=True) if why.boosts else None,
+        score_parts=RankScoreParts.model_validate(why.score_parts, from_attributes=True) if why.score_parts else None,
         found={found.field: list(found.words) for found in hit.found},
         reasons=[WhyReason(label=r.label, text=r.text) for r in explain(hit, result.query, result.min_similarity)],
     )

@@ -46,7 +46,7 @@ def _read_order(value: Any) -> Any:
     order = SORT_ALIASES.get(value, value) if isinstance(value, str) else value
     if order not in ORDERS:
         known = ", ".join((*ORDERS, *SORT_ALIASES))
-        raise refuse(f"{ascii(value)[:40]} is not an order: write one of {known}")
+        raise refuse(f"{ascii(value)[:40]} is not a sort order: write one of {known}")
     return order
 
 
@@ -62,7 +62,7 @@ class Batch(BaseModel):
     ids: Annotated[
         list[MemoryId],
         BeforeValidator(_read_ids),
-        Field(min_length=1, max_length=MOST_IDS, description="Ids, as a search gives them."),
+        Field(min_length=1, max_length=MOST_IDS, description="Ids from a search."),
     ]
     order: Annotated[
         str,
@@ -72,9 +72,9 @@ class Batch(BaseModel):
             description="`given` (as the ids are), `newest` or `oldest`, which are `date_desc` and `date_asc` too.",
         ),
     ] = "given"
-    limit: int = Field(MOST_IDS, ge=1, le=MOST_IDS, description="How many of them, the first in the order.")
+    limit: int = Field(MOST_IDS, ge=1, le=MOST_IDS, description="Maximum number of memories, in this order.")
     project: Annotated[list[str], BeforeValidator(_read_projects)] = Field(
-        default_factory=list, description="Only those of these projects, by slug."
+        default_factory=list, description="Only memories of these projects, by slug."
     )
 
 
@@ -83,7 +83,7 @@ class BatchReply(BaseModel):
 
     memories: list[MemoryReply]
     missing: list[int]
-    left_out: list[int] = Field(description="Found, and past the limit.")
+    left_out: list[int] = Field(description="Number of memories found beyond the limit.")
 
 
 @router.post(

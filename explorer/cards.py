@@ -175,7 +175,7 @@ def _card(query: SearchQuery, hit: UnifiedHit, memory: HitCard | None) -> Result
         snippet=hit.content,
         type=hit.entity.type if hit.entity else "",
         origin=hit.source,
-        confidence="" if sure is None else f"{sure:.0%} sure",
+        confidence="" if sure is None else f"{sure:.0%} confidence",
         why=hit.why,
         memory=memory,
         source=_end(query, relationship.source) if relationship else None,
@@ -195,7 +195,7 @@ def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[Mention, ...
 
 
 def _end(query: SearchQuery, ref: EntityRef) -> Link:
-    return Link(ref.name, _filtered(query, (ref.value,)), f"Memories that name {ref.name}, {ref.type}")
+    return Link(ref.name, _filtered(query, (ref.value,)), f"Memories that mention {ref.name}, {ref.type}")
 
 
 def _page_url(hit: UnifiedHit) -> str:

@@ -83,14 +83,14 @@ _BELOW = _switch("include_children", "With all that is below the category (also 
         "parameters": [
             _parameter(
                 "sort_by",
-                "What comes first: the most memories, or whatever is named (also `sortBy`).",
+                "The order: most memories first, or by the named field (also `sortBy`).",
                 type="string",
                 enum=list(CATEGORY_SORTS),
                 default=CATEGORY_SORTS[0],
             ),
             _limit(DEFAULT_LISTED, MOST_LISTED, "How many categories"),
             _switch("include_hierarchy", "With the parent and the children of each (also `includeHierarchy`)."),
-            _parameter("filter", "A part of the names wanted.", type="string", maxLength=MAX_VALUE_LENGTH, default=""),
+            _parameter("filter", "Part of a name.", type="string", maxLength=MAX_VALUE_LENGTH, default=""),
         ]
     },
 )
@@ -113,7 +113,7 @@ def categories(request: ApiRequest, response: HttpResponse) -> CategoryListReply
         "parameters": [
             _parameter(
                 "sort_by",
-                "What comes first: the most memories, or whatever is named (also `sortBy`).",
+                "The order: most memories first, or by the named field (also `sortBy`).",
                 type="string",
                 enum=list(CONCEPT_SORTS),
                 default=CONCEPT_SORTS[0],

@@ -168,9 +168,9 @@ class _Counted:
 def _counted(looking: VisibleTree, query: SearchQuery) -> _Counted:
     if not (query.text or query.selections() or query.has_dates):
         return _Counted(looking, None)
-    planned = resolve_query(looking.engine, query, looking.viewer, datetime.now(UTC))
+    resolved = resolve_query(looking.engine, query, looking.viewer, datetime.now(UTC))
     counts = looking.engine.counts(
-        planned.plan, [FacetRequest("category")], zone=planned.zone, now=planned.now, days=False
+        resolved.plan, [FacetRequest("category")], zone=resolved.zone, now=resolved.now, days=False
     )
     return _Counted(looking, {int(v.value): (v.count, v.own) for v in counts.facets["category"].values})
 

@@ -15,10 +15,9 @@ from explorer.histogram_plot import Plot, build_plot
 from explorer.links import Link, explore_url, values_url
 from explorer.page import Notice, meant
 from explorer.visible_tree import CategoryNotFoundError, Child, Described
-from search.baseline_counts import CorpusCounts
 from search.facets import Facet, FacetValue
 from search.query import SearchQuery
-from search.result import SearchResult
+from search.result import CorpusCounts, SearchResult
 from text.formatting import memories, number, plural
 
 # What is distinctive is had by so many at least, and this much more often than among all.
@@ -28,9 +27,9 @@ _SHOWN = 8
 _TOP_TAGS = 14
 _DISTINCTIVE = (("tag", "Tags"), ("concept", "Concepts"), ("entity", "Entities"))
 _SHOWS = {
-    "single": ("with a single memory", "Leaves that hold one memory alone: candidates for merging."),
-    "large": ("that hold very many", "So many memories are filed right there that a division may help."),
-    "empty": ("without memories", "Nothing that a search shows is in them or below them."),
+    "single": ("with one memory", "They have no subcategories and one memory: candidates for merging."),
+    "large": ("with very many memories", "So many memories are directly in them that splitting may help."),
+    "empty": ("without memories", "No memory that a search shows is in them or their subcategories."),
 }
 
 
@@ -159,13 +158,12 @@ class LostCategory:
 
 def build_lost(error: CategoryNotFoundError) -> LostCategory:
     near = tuple(Link(path, category_url(path)) for path in error.did_you_mean)
-    return LostCategory(f"{error}. There is none, or none that you may see.", near, category_url(""))
+    return LostCategory(f"{error}. It does not exist, or you cannot see it.", near, category_url(""))
 
 
 def build_browser(
     found: Browsed,
     result: SearchResult | None,
-    corpus: CorpusCounts | None,
     viewer: Viewer,
     now: datetime,
     notices: Iterable[Notice] = (),
@@ -189,7 +187,7 @@ def build_browser(
         chips=tuple(_chips(query, result, here)),
         clear_url=category_url(here),
         notices=(*notices, *(Notice(warning.message, suggestion=meant(warning)) for warning in warnings)),
-        node=_node(found, found.node, result, corpus, viewer, now) if found.node and result and corpus else None,
+        node=_node(found, found.node, result, viewer, now) if found.node and result else None,
         summary=_summary(found.indicators) if found.indicators else "",
         indicators=tuple(_indicators(found.indicators, query)) if found.indicators else (),
         table=_table(found),
@@ -263,7 +261,7 @@ def _crumbs(found: Browsed) -> Iterator[Link]:
 def _summary(indicators: Indicators) -> str:
     filed = indicators.memories - indicators.uncategorised
     return (
-        f"{plural(indicators.categories, 'category', 'categories')} for {number(filed)} of"
+        f"{plural(indicators.categories, 'category', 'categories')} cover {number(filed)} of"
         f" {memories(indicators.memories)}"
     )
 
@@ -272,7 +270,7 @@ def _indicators(indicators: Indicators, query: SearchQuery) -> Iterator[Fact]:
     nothing = explore_url(SearchQuery().toggle_presence("no", "category")) if indicators.uncategorised else ""
     yield Fact("Uncategorised", number(indicators.uncategorised), nothing, "memories in no category")
     for show, label, count in (
-        ("single", "Single-memory leaves", indicators.single),
+        ("single", "With one memory", indicators.single),
         ("large", "Very large", indicators.large),
         ("empty", "Empty", indicators.empty),
     ):
@@ -317,9 +315,7 @@ def _rows(children: Sequence[Child], query: SearchQuery, *, with_path: bool) -> 
         )
 
 
-def _node(
-    found: Browsed, described: Described, result: SearchResult, corpus: CorpusCounts, viewer: Viewer, now: datetime
-) -> NodePage:
+def _node(found: Browsed, described: Described, result: SearchResult, viewer: Viewer, now: datetime) -> NodePage:
     node = described.node
     query = found.query.only("category", node.path)
     facets = {facet.key: facet for facet in result.facets or ()}
@@ -337,19 +333,21 @@ def _node(
         curate_url=reverse("curation:term", args=["category", str(node.id)]) if "curate" in viewer.scopes else "",
         plot=build_plot(query, histogram, None, viewer.timezone, now) if histogram and histogram.bars else None,
         tags=tuple(_tags(query, facets["tag"])) if "tag" in facets and _counts_here(query, "tag") else (),
-        distinctive=tuple(_distinctive(query, facets, result.total, corpus)),
+        distinctive=tuple(_distinctive(query, facets, result.total, result.corpus)),
         hits=build_cards(query, result, viewer.timezone),
     )
 
 
 def _facts(found: Browsed, query: SearchQuery) -> Iterator[Fact]:
     count, own = found.numbers.memories, found.own
-    yield Fact("Memories", number(count), explore_url(query) if count else "", "in it and below it, each counted once")
-    yield Fact("Filed right here", number(own), explore_url(query.but(subcategories=False)) if own else "")
+    yield Fact(
+        "Memories", number(count), explore_url(query) if count else "", "including subcategories, each counted once"
+    )
+    yield Fact("Directly in it", number(own), explore_url(query.but(subcategories=False)) if own else "")
     yield Fact("Subcategories", number(found.children_total))
     if not found.is_narrowed:
-        yield Fact("Chunks", number(found.numbers.chunks), "", "passages that are found by meaning")
-        yield Fact("Concepts", number(found.numbers.concepts), "", "distinct ones, in it and below it")
+        yield Fact("Chunks", number(found.numbers.chunks), "", "passages for search by meaning")
+        yield Fact("Concepts", number(found.numbers.concepts), "", "distinct, including subcategories")
 
 
 def _counts_here(query: SearchQuery, key: str) -> bool:
@@ -400,6 +398,6 @@ def _lifted(query: SearchQuery, key: str, lift: float, value: FacetValue, total:
         url=explore_url(query.toggle(key, value.value)),
         count=number(value.count),
         lift=f"×{times}",
-        title=f"{value.type or key} {value.label}: {memories(value.count)} here, {times} times as often as among all",
+        title=f"{value.type or key} {value.label}: {memories(value.count)} here, {times} times as often as overall",
         share=round(100 * value.count / total),
     )

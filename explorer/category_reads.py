@@ -262,7 +262,7 @@ def _message(numbers: Totals, with_below: int) -> str:
     if numbers.memories:
         return ""
     if with_below:
-        return f"Nothing is filed right here; {with_below:,} are below: ask with include_children."
+        return f"No memory is directly in it; its subcategories have {with_below:,}: ask with include_children."
     return (
         "No documents, chunks, or concepts found in this category. This category may have been assigned but content"
         " hasn't been indexed yet."
@@ -422,7 +422,7 @@ def _nothing(part: str, found: int) -> list[SearchWarning]:
     if found:
         return []
     if not part:
-        return [SearchWarning("There is no category that you may see.")]
+        return [SearchWarning("There is no category that you can see.")]
     where = "path" if "/" in part else "name"
     return [SearchWarning(f"No category has “{part}” in its {where}. Leave filter out to list all of them.", "filter")]
 

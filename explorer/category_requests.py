@@ -145,7 +145,7 @@ class _Given:
     def switch(self, key: str) -> bool:
         text = self._values.get(key, "").lower()
         if text not in _SWITCHES:
-            self._problems.append(Problem(key, f"'{legible(text)}' is not a switch", "write 1 or 0"))
+            self._problems.append(Problem(key, f"'{legible(text)}' is not a boolean", "write 1 or 0"))
         return _SWITCHES.get(text, False)
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
@@ -170,7 +170,7 @@ class _Given:
         asked = int(text[:12])
         allowed = min(max(asked, 1), most)
         if allowed != asked:
-            told = f"limit {legible(text)} is out of bounds: {allowed} was taken, of 1 to {most}."
+            told = f"limit {legible(text)} is out of bounds: {allowed} is used (1 to {most})."
             self.notices.append(SearchWarning(told, "limit"))
         return allowed
 

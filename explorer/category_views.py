@@ -12,7 +12,6 @@ from explorer.category_page import build_browser, build_lost, category_url
 from explorer.http import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
 from explorer.page import problem_notices
 from explorer.visible_tree import CategoryNotFoundError
-from search.baseline_counts import CorpusCounts, corpus_counts
 from search.result import SearchResult
 from search.run import run
 
@@ -34,12 +33,11 @@ def browser(request: PageRequest, path: str = "") -> HttpResponse:
     if found.node and found.node.node.path != path:
         return private(HttpResponseRedirect(category_url(found.node.node.path, found.query)))
     result: SearchResult | None = None
-    corpus: CorpusCounts | None = None
     partial = "level" if (request.htmx.target or "").startswith("below-") else "tree"
     if found.node and not wants_fragment(request):
-        inside = found.query.only("category", path).but(include_facets=True, page_size=SAMPLE)
-        result, corpus = run(inside, viewer, facet_limit=WEIGHED), corpus_counts(viewer)
+        inside = found.query.only("category", path).but(page_size=SAMPLE)
+        result = run(inside, viewer, include_facets=True, facet_limit=WEIGHED, with_corpus=True)
     notices = problem_notices(problems)
-    context = build_browser(found, result, corpus, viewer, datetime.now(UTC), notices)
+    context = build_browser(found, result, viewer, datetime.now(UTC), notices)
     timings = result.timings if result else {}
     return page_response(request, "categories/browse.html", {"page": context}, partial=partial, timings=timings)

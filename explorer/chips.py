@@ -1,6 +1,6 @@
 """The filters in force as chips, every one of them removable. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from explorer.links import explore_url
@@ -8,7 +8,7 @@ from search.facets import DATE_KEY, FACET
 from search.query import SearchQuery, Selection, dates_label
 
 # What a chosen value is called, where that is not what the URL says.
-Labels = dict[tuple[str, str], str]
+Labels = Mapping[tuple[str, str], str]
 
 
 @dataclass(frozen=True, slots=True)

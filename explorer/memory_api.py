@@ -19,7 +19,7 @@ from memories.checks import database_answers
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
 from memories.records import MemoryChanges, StrictMemoryRecord, unstorable
-from memories.services import MemoryNotFound, memory_create, memory_delete, memory_restore, memory_update
+from memories.services import MemoryNotFoundError, memory_create, memory_delete, memory_restore, memory_update
 from memories.validation import refuse
 from search.engines.health import index_health
 from search.query import Problem, QueryError
@@ -59,12 +59,12 @@ class MemoryPatch(MemoryChanges):
 
 
 class CategoryReply(BaseModel):
-    path: str = Field(description="The slug path, which filters take.")
+    path: str = Field(description="The slug path, the value of filters.")
     names: list[str] = Field(description="The names along the path.")
 
 
 class TermReply(BaseModel):
-    value: str = Field(description="What filters take.")
+    value: str = Field(description="The value of filters.")
     name: str
     type: str
 
@@ -124,7 +124,7 @@ class MemoryReply(BaseModel):
     confidence: float | None
     authors: list[str]
     agent: str
-    session: str = Field(description="The id of the session it came out of, in its agent's words.")
+    session: str = Field(description="The id of its session, as given by its agent.")
     source: str
     source_uri: str
     external_id: str
@@ -154,9 +154,9 @@ class IndexState(BaseModel):
     """The search index beside the database."""
 
     state: Literal["ready", "missing", "off"] = Field(
-        description="`missing`: the database answers in its place. `off`: SEARCH_ENGINE does without one."
+        description="`missing`: the database answers instead. `off`: SEARCH_ENGINE does not use one."
     )
-    lag_seconds: float = Field(0, description="With a key: how long the oldest change has waited to be taken in.")
+    lag_seconds: float = Field(0, description="With a key: the age of the oldest pending change.")
     waiting: int = Field(0, description="With a key that sees every project: how many changes wait.")
     left_out: list[int] = Field(
         default_factory=list,
@@ -170,15 +170,15 @@ class ModelState(BaseModel):
 
     name: str
     state: Literal["serving", "building"] = Field(
-        description="`serving`: searches ask it. `building`: it takes the other one's place once it has embedded all."
+        description="`serving`: searches use it. `building`: it replaces the other when all memories are embedded."
     )
-    embedded: int = Field(description="Memories that can be found by it as they are now.")
+    embedded: int = Field(description="Memories whose current text is embedded by it.")
 
 
 class EmbeddingState(BaseModel):
     """Search by meaning."""
 
-    ready: bool = Field(description="Whether searches go by meaning now.")
+    ready: bool = Field(description="Whether searches use meaning now.")
     reason: str = Field("", description="Why they do not.")
     models: list[ModelState] = Field(description="The model that serves, and one that is building.")
 
@@ -191,7 +191,7 @@ class Health(BaseModel):
     engine: str
     index: IndexState
     version: str
-    memories: int = Field(0, description="With a key: memories that it may see.")
+    memories: int = Field(0, description="With a key: memories that it can see.")
     revision: int = Field(0, description="With a key that sees every project: it rises with every change.")
     pending_embeddings: int = Field(0, description="With a key: memories that are yet to be made findable by meaning.")
     pending_vocabulary: int = Field(
@@ -258,7 +258,7 @@ def read(request: ApiRequest, memory_id: int) -> MemoryReply:
     only_parameters(request)
     detail = memory_detail(viewer, storable_id(memory_id))
     if detail is None:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return memory_reply(detail, request)
 
 
@@ -321,7 +321,7 @@ def only_parameters(request: HttpRequest, *known: str) -> None:
 def storable_id(memory_id: int) -> int:
     """The id, which must be one that a memory can have."""
     if memory_id >= 2**63:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return memory_id
 
 

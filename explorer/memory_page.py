@@ -238,8 +238,8 @@ def _provenance(memory: Memory, zone: tzinfo) -> Iterable[Fact]:
         "Session", (FactValue(session.title or session.external_id, "", session.external_id),) if session else ()
     )
     yield Fact("Source", _some("source", [memory.source]))
-    yield Fact("Read it at", (_address(memory.source_uri),) if memory.source_uri else ())
-    yield Fact("Id there", (FactValue(memory.external_id),) if memory.external_id else ())
+    yield Fact("Original", (_address(memory.source_uri),) if memory.source_uri else ())
+    yield Fact("Original id", (FactValue(memory.external_id),) if memory.external_id else ())
     batch = memory.batch
     # Where it came from on the server's disk is for those who run the server: the admin tells them.
     imported = f"batch {batch.pk}, {batch.format}, {day_label(batch.started_at, zone)}" if batch else ""

@@ -11,7 +11,7 @@ from explorer.http import PageRequest, page_response, page_viewer, private, read
 from explorer.memory_page import build_detail, build_similar
 from explorer.status import build_status, site_status
 from memories.queries import memory_detail, timeline_around
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.query import SearchQuery
 from search.similar import SimilarRequest, similar_memories
 
@@ -26,7 +26,7 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     found = memory_detail(viewer, memory_id)
     if found is None:
-        raise Http404(f"There is no memory {memory_id}, or none that you may open.")
+        raise Http404(f"There is no memory {memory_id} that you can see.")
     around = timeline_around(viewer, found.memory)
     context = build_detail(found, around, _query_behind(request), viewer.timezone)
     return private(render(request, "memories/detail.html", {"memory": context}))
@@ -39,8 +39,8 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
     limit = IN_SECTION if wants_fragment(request) else ON_PAGE
     try:
         found = similar_memories(SimilarRequest(memory_id, limit), SearchQuery(), viewer)
-    except MemoryNotFound as error:
-        raise Http404(f"There is no memory {memory_id}, or none that you may open.") from error
+    except MemoryNotFoundError as error:
+        raise Http404(f"There is no memory {memory_id} that you can see.") from error
     context = build_similar(memory_id, found, _query_behind(request), viewer.timezone)
     return page_response(
         request, "memories/similar.html", {"similar": context}, partial="similar", timings=found.timings

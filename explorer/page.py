@@ -13,10 +13,9 @@ from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
 from explorer.links import Link, explore_url, memory_url, retag_url, values_url
 from explorer.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
-from search.baseline_counts import CorpusCounts
 from search.facets import FACET, STATES
 from search.query import Mode, Problem, SearchQuery, Sort
-from search.run import FacetPage, SearchResult, SearchWarning, WithoutFilter
+from search.result import FacetPage, Relaxation, SearchResult, SearchWarning
 from search.unified.service import UnifiedResult, is_unified
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
@@ -31,11 +30,11 @@ SORT_LABELS = {
     Sort.TITLE: "Title A–Z",
 }
 MODE_LABELS = {
-    Mode.HYBRID: "Words and meaning",
-    Mode.KEYWORD: "Words",
-    Mode.SEMANTIC: "Meaning",
+    Mode.HYBRID: "Words + meaning",
+    Mode.KEYWORD: "Words only",
+    Mode.SEMANTIC: "Meaning only",
     Mode.FACETED: "Filters, then words",
-    Mode.TAG: "Tags",
+    Mode.TAG: "Tags only",
     Mode.UNIFIED: "Memories, entities, relationships",
 }
 # Agents ask for the others; a page offers them where a link has them.
@@ -128,7 +127,6 @@ class ValuesContext:
 def build_context(
     query: SearchQuery,
     result: SearchResult,
-    corpus: CorpusCounts,
     problems: Sequence[Notice] = (),
     *,
     together: UnifiedResult | None = None,
@@ -139,7 +137,7 @@ def build_context(
     """What the explore page says about an answer. `problems` tell of parameters that were left out, `together` is the
     results of all kinds, where asked for.
     """
-    zone = query.zone(zone)
+    zone, corpus = query.zone(zone), result.corpus
     pages = together.pages if together else result.pages
     panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
     chips = build_chips(query, result.labels)
@@ -173,17 +171,15 @@ def build_context(
         pager=_pager(query, result, together),
         # Where a filter could not be read, more is shown than was meant.
         retag=_retag(query, result) if may_curate and not problems else None,
-        empty=_empty(query, result, corpus) if not (together.found if together else result.total) else None,
+        empty=_empty(query, result) if not (together.found if together else result.total) else None,
         pairs=form_pairs(query),
     )
 
 
-def build_values_context(
-    query: SearchQuery, page: FacetPage, corpus: CorpusCounts, notices: Iterable[Notice] = ()
-) -> ValuesContext:
+def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[Notice] = ()) -> ValuesContext:
     """Everything that the page of a facet's values says."""
     listing, spec = page.listing, page.facet.spec
-    rows = value_rows(query, page.facet, corpus.count, last_name_only=bool(listing.parent))
+    rows = value_rows(query, page.facet, page.corpus.count, last_name_only=bool(listing.parent))
     given = dict(listing.parameters())
 
     def at(**changes: str) -> str:
@@ -221,7 +217,7 @@ def build_values_context(
         crumbs=crumbs,
         results_url=explore_url(query),
         results_label=f"Show {memories(page.total, at_least=page.at_least)}",
-        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} has such a name here."),
+        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} matches this name."),
         chips=build_chips(query, page.labels),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
     )
@@ -264,7 +260,7 @@ def _matched(result: SearchResult, together: UnifiedResult | None) -> str:
 
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
     """Of what is only known to be at least so many, nobody could say what would be changed."""
-    return None if result.at_least or not result.total else Link(f"Retag all {number(result.total)}", retag_url(query))
+    return None if result.at_least or not result.total else Link(f"Edit all {number(result.total)}…", retag_url(query))
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
@@ -272,7 +268,11 @@ def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
         return None
     shown = query.but(state=tuple(sorted(set(STATES) - {"deleted"})))
     hidden = number(result.hidden, at_least=result.hidden_at_least)
-    return Link("show", explore_url(shown), count=f"{hidden} hidden: archived or superseded")
+    return Link(
+        "Show them",
+        explore_url(shown),
+        count=f"{hidden} archived or superseded {'is' if hidden == '1' else 'are'} hidden",
+    )
 
 
 def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
@@ -284,12 +284,12 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         base = query if is_chosen else query.but(text="")
         kind = "" if is_chosen else f"{FACET[warning.parameter].label.lower()} "
         links = tuple(
-            Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Look for {kind}{name} instead")
+            Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Search for {kind}{name} instead")
             for name in warning.did_you_mean
         )
     if warning.parameter == "q":
         links = tuple(
-            Link(text, explore_url(query.but(text=text)), f"Look for {text} instead") for text in warning.did_you_mean
+            Link(text, explore_url(query.but(text=text)), f"Search for {text} instead") for text in warning.did_you_mean
         )
     if warning.parameter == "page" and query.page > pages:
         last = query.model_copy(update={"page": pages})
@@ -351,21 +351,21 @@ def _pager(query: SearchQuery, result: SearchResult, together: UnifiedResult | N
     return build_pager(query.page, pages, query.page_size, total, at, sizes, at_least=at_least)
 
 
-def _empty(query: SearchQuery, result: SearchResult, corpus: CorpusCounts) -> EmptyState:
+def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
     what = [f"the words “{query.text}”"] if query.text else []
     what += [chip.text for chip in build_chips(query, result.labels)]
     return EmptyState(
         message=f"Nothing matches {', '.join(what)}." if what else "There are no memories to show.",
         without=tuple(
             Link(without.label, explore_url(without.query) if without.count else "", count=_without_count(without))
-            for without in result.without
+            for without in result.relaxations
         ),
         clear_url=explore_url(query.without_filters().but(text="")) if what else "",
-        corpus_is_empty=not corpus.total,
+        corpus_is_empty=not result.corpus.total,
     )
 
 
-def _without_count(without: WithoutFilter) -> str:
+def _without_count(without: Relaxation) -> str:
     return number(without.count, at_least=without.at_least)
 
 

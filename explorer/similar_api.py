@@ -34,7 +34,7 @@ class SharedReply(BaseModel):
     tags: list[str]
     entities: list[TermReply]
     categories: list[CategoryReply]
-    more: int = Field(description="How many more tags, entities and categories they share.")
+    more: int = Field(description="Number of further shared tags, entities and categories.")
 
 
 class SimilarRow(BaseModel):
@@ -46,8 +46,8 @@ class SimilarRow(BaseModel):
     memory_type: str
     state: str
     created_at: datetime
-    similarity: float = Field(description="Of the two chunks that are nearest to each other; at most 1.")
-    possible_duplicate: bool = Field(description="Whether the two say nearly the same as wholes.")
+    similarity: float = Field(description="The similarity of their closest chunks; at most 1.")
+    possible_duplicate: bool = Field(description="Whether the two have nearly the same text.")
     shared: SharedReply
     url: str = Field(description="The page of the memory.")
 
@@ -56,10 +56,10 @@ class SimilarReply(BaseModel):
     """The memories like one, the nearest first."""
 
     memories: list[SimilarRow]
-    reason: str = Field(description="Why there are none, where there are none.")
-    min_similarity: float = Field(description="What is less similar is left out.")
+    reason: str = Field(description="Why there are none, if there are none.")
+    min_similarity: float = Field(description="Less similar memories are not included.")
     has_more: bool
-    filters: dict[str, Any] = Field(description="The filters as they were understood, by canonical name.")
+    filters: dict[str, Any] = Field(description="The parsed filters, by canonical name.")
     warnings: list[QueryWarning]
     took_ms: float
 
@@ -70,9 +70,9 @@ _OWN: list[dict[str, Any]] = [
         (
             "limit",
             {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
-            "How many memories.",
+            "Maximum number of memories.",
         ),
-        ("same_project", {"type": "boolean", "default": False}, "Only those of the memory's own project."),
+        ("same_project", {"type": "boolean", "default": False}, "Only memories of the same project."),
     )
 ]
 _PARAMETERS = [*_OWN, *(p for p in SearchQuery.openapi_parameters() if p["name"] not in OF_A_SEARCH)]

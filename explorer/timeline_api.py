@@ -55,9 +55,9 @@ class TimelineReply(BaseModel):
     before: list[IndexRow]
     anchor: IndexRow | None
     after: list[IndexRow]
-    earlier: int = Field(description="How many more there are before the first one.")
-    later: int = Field(description="How many more there are after the last one.")
-    filters: dict[str, Any] = Field(description="The query as it was understood, by canonical name.")
+    earlier: int = Field(description="Number of memories before the first.")
+    later: int = Field(description="Number of memories after the last.")
+    filters: dict[str, Any] = Field(description="The parsed query, by canonical name.")
     warnings: list[QueryWarning]
     took_ms: float
 
@@ -66,9 +66,9 @@ _DEPTH: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": MAX_DEPTH,
 _OWN: list[dict[str, Any]] = [
     {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
     for name, schema, description in (
-        ("anchor", {"type": "integer", "minimum": 1}, "The id of the memory to stand at; or give words in `q`."),
-        ("depth_before", _DEPTH, "How many memories before it."),
-        ("depth_after", _DEPTH, "How many memories after it."),
+        ("anchor", {"type": "integer", "minimum": 1}, "The id of the memory in the middle; or give words in `q`."),
+        ("depth_before", _DEPTH, "Number of memories before it."),
+        ("depth_after", _DEPTH, "Number of memories after it."),
     )
 ]
 _TIMELINE_PARAMETERS = [*_OWN, *(p for p in SearchQuery.openapi_parameters() if p["name"] not in OF_A_SEARCH)]

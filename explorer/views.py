@@ -8,10 +8,10 @@ from django.views.decorators.http import require_safe
 from explorer.http import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
 from explorer.links import explore_url
 from explorer.page import build_context, build_values_context, build_verdict, problem_notices
-from search.baseline_counts import corpus_counts
 from search.facets import FACET
 from search.query import QueryError
-from search.run import FacetListing, facet_page, run
+from search.result import FacetListing
+from search.run import facet_page, run
 from search.unified.service import is_unified, unified
 from search.why_not import take_id, why_not
 
@@ -24,14 +24,11 @@ def explore(request: PageRequest) -> HttpResponse:
     if not (problems or wants_fragment(request)) and pairs != query.parameters():
         return private(HttpResponseRedirect(explore_url(query)))
     viewer = page_viewer(request)
-    counted = query.model_copy(update={"include_facets": True})
-    together = unified(counted, viewer) if is_unified(query) else None
-    result = together.answer if together else run(counted, viewer)
-    corpus = corpus_counts(viewer)
+    together = unified(query, viewer, include_facets=True, with_corpus=True) if is_unified(query) else None
+    result = together.answer if together else run(query, viewer, include_facets=True, with_corpus=True)
     context = build_context(
         query,
         result,
-        corpus,
         problem_notices(problems),
         together=together,
         may_curate="curate" in viewer.scopes,
@@ -63,7 +60,7 @@ def explain_absence(request: PageRequest) -> HttpResponse:
         query, problems = read_query(rest)
         found = why_not(query, memory_id, viewer)
         if found is None:
-            raise Http404(f"There is no memory {memory_id}, or none that you may open.")
+            raise Http404(f"There is no memory {memory_id} that you can see.")
         context = build_verdict(query, found, notices := problem_notices(problems))
     page = render(request, "explorer/why_not.html", {"verdict": context}, status=422 if notices else 200)
     return private(page)
@@ -78,8 +75,7 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
     query, problems = read_query(pairs)
     viewer = page_viewer(request)
     page = facet_page(query, key, listing, viewer)
-    corpus = corpus_counts(viewer)
-    values = build_values_context(query, page, corpus, problem_notices((*misread, *problems)))
+    values = build_values_context(query, page, problem_notices((*misread, *problems)))
     # A branch of the tree asks for the rows below it; the page itself swaps its `main`.
     is_level = (request.htmx.target or "").startswith("below-")
     return page_response(

@@ -107,5 +107,5 @@ def ambiguous(node: Node, others: Sequence[str]) -> tuple[SearchWarning, ...]:
         return ()
     shown = others[:_OTHERS_TOLD]
     more = f", of {len(others)}" if len(others) > len(shown) else ""
-    text = f"The name means {len(others) + 1} categories; this is {node.path}. Others: {', '.join(shown)}{more}."
+    text = f"{len(others) + 1} categories have this name; this is {node.path}. Others: {', '.join(shown)}{more}."
     return (SearchWarning(text, "category", tuple(shown)),)

@@ -46,7 +46,7 @@ def _reason(detail: ErrorDetails, model: type[BaseModel]) -> str:
         case "less_than" | "int_parsing_size":
             text = f"{shown(value)} is too large"
         case "bool_type" | "bool_parsing":
-            text = f"{shown(value)} is not a switch: write true or false"
+            text = f"{shown(value)} is not a boolean: write true or false"
         case "model_type" | "model_attributes_type" | "dict_type":
             text = (
                 f"must be an object, not {kind_of(value)}" if where else f"must be a JSON object, not {kind_of(value)}"

@@ -6,7 +6,7 @@ knows of starts it afresh. The explorer's first page, which asks for nothing, is
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from threading import Lock
@@ -14,7 +14,6 @@ from threading import Lock
 from django.db import DataError
 
 from access.viewer import Viewer
-from search.engines import with_engine
 from search.engines.base import (
     BUCKET_DAYS,
     Counts,
@@ -27,27 +26,12 @@ from search.engines.base import (
     Value,
     ValueCount,
 )
-from search.facets import DEFAULT_STATES, FACETS, FacetValue
+from search.facets import DEFAULT_STATES, FACETS
+from search.result import CorpusCounts
 
 _KEPT_VIEWS = 16
 # A change made by hand in the database, past the services, is seen after this long.
 _KEPT_SECONDS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class CorpusCounts:
-    """The corpus as one viewer sees it, in the default states."""
-
-    total: int
-    counts: Mapping[tuple[str, Value], int]
-    # False where counting took too long: then no value is known.
-    known: bool = True
-
-    def count(self, key: str, value: FacetValue) -> int | None:
-        """How many memories have a value; None where it could not be counted."""
-        if not self.known:
-            return None
-        return 0 if value.ref is None else self.counts.get((key, value.ref), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +103,8 @@ def corpus_answer(
     return replace(view.counted, facets=facets, buckets=buckets, buckets_without_dates=buckets)
 
 
-def corpus_counts(viewer: Viewer) -> CorpusCounts:
-    """The corpus' counts for a page to set beside those of a query."""
-    return with_engine(lambda engine: _corpus_counts(engine, viewer), viewer, wait_for_index=False)
-
-
-def _corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
+def corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
+    """The counts of the whole corpus, for pages that show them next to those of a query."""
     projects = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
     try:
         view = corpus_view(engine, projects, viewer.timezone)

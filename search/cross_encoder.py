@@ -32,7 +32,7 @@ _RETRY_LOADING_SECONDS = 60.0
 _DIGITS = 4
 
 
-class RerankUnavailable(Exception):  # noqa: N818 - it reads as what happened
+class RerankUnavailableError(Exception):
     """There is no second reading now. `reason` is fit to be shown."""
 
     def __init__(self, reason: str) -> None:
@@ -59,13 +59,13 @@ class CrossEncoderReader:
 
 
 def load_reader(source: str) -> Reader:
-    """Load a model: a folder, or a name that sentence-transformers knows. Takes seconds. Raises RerankUnavailable."""
+    """Load a model: a folder, or a name that sentence-transformers knows. Takes seconds. Raises RerankUnavailableError."""
     for package in ("torch", "sentence_transformers"):
         if find_spec(package) is None:
-            raise RerankUnavailable(f"{package.replace('_', '-')} is not installed")
+            raise RerankUnavailableError(f"{package.replace('_', '-')} is not installed")
     folder = Path(source).expanduser()
     if source.startswith((".", "/", "~")) and not folder.is_dir():
-        raise RerankUnavailable(f"RERANK_MODEL={source} is no folder of this machine")
+        raise RerankUnavailableError(f"RERANK_MODEL={source} is not a folder on this machine")
     is_local = folder.is_dir()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if is_local:
@@ -78,8 +78,8 @@ def load_reader(source: str) -> Reader:
     as_it_is = Identity()
     model = CrossEncoder(str(folder) if is_local else source, local_files_only=is_local, activation_fn=as_it_is)
     if model.num_labels != 1:
-        raise RerankUnavailable(
-            f"RERANK_MODEL={source} gives {model.num_labels} numbers for a passage, and one is needed"
+        raise RerankUnavailableError(
+            f"RERANK_MODEL={source} gives {model.num_labels} scores for a passage; it must give 1"
         )
     return CrossEncoderReader(model)
 
@@ -101,13 +101,13 @@ class CrossEncoder:
         self._failed: tuple[str, str, float] | None = None
 
     def scores(self, text: str, passages: Mapping[int, str]) -> dict[int, float]:
-        """How well each passage fits the text. Raises RerankUnavailable where it cannot be said, or not in time."""
+        """How well each passage fits the text. Raises RerankUnavailableError where it cannot be said, or not in time."""
         source, reader = self._ready()
         digests = {pk: _digest(source, text, passage) for pk, passage in passages.items()}
         question = _digest(*sorted(digest.hex() for digest in digests.values()))
         with self._lock:
             if (failure := self._given_up.get(question)) and self._clock() < failure[1]:
-                raise RerankUnavailable(failure[0])
+                raise RerankUnavailableError(failure[0])
             known = {digest: self._kept[digest] for digest in digests.values() if digest in self._kept}
             for digest in known:
                 self._kept.move_to_end(digest)
@@ -136,19 +136,19 @@ class CrossEncoder:
             if self._reader is not None and self._reader[0] == source:
                 return self._reader
             if self._failed is not None and self._failed[0] == source and not self._loading:
-                raise RerankUnavailable(self._failed[1])
-        raise RerankUnavailable("it is still loading")
+                raise RerankUnavailableError(self._failed[1])
+        raise RerankUnavailableError("the model is still loading")
 
     def _load_now(self, source: str) -> None:
         reason = ""
         try:
             reader = self._load(source)
             reader.scores("the first one takes longer", ["than those after it"])
-        except RerankUnavailable as error:
-            logger.warning("No second reading of results: %s", error)
+        except RerankUnavailableError as error:
+            logger.warning("Results are not reranked: %s", error)
             reason = error.reason
         except Exception as error:  # whatever a model's files, a download or the library itself may raise
-            logger.exception("No second reading of results: the cross-encoder could not be loaded.")
+            logger.exception("Results are not reranked: the cross-encoder could not be loaded.")
             reason = f"it could not be loaded: {error}"
         with self._lock:
             self._loading = False
@@ -164,9 +164,9 @@ class CrossEncoder:
         stop = threading.Event()
         future = self._reading.submit(self._read, reader, text, unread, stop)
         try:
-            return future.result(timeout=settings.RERANK_MS / 1_000)
+            return future.result(timeout=settings.RERANK_TIMEOUT_MS / 1_000)
         except TimeoutError:
-            reason = f"it took longer than {settings.RERANK_MS:,} ms"
+            reason = f"it took longer than {settings.RERANK_TIMEOUT_MS:,} ms"
         except Exception as error:  # whatever a model may raise over a text
             logger.exception("The cross-encoder failed.")
             reason = f"it failed: {error}"
@@ -176,7 +176,7 @@ class CrossEncoder:
             self._given_up[question] = (reason, self._clock() + _GIVEN_UP_SECONDS)
             while len(self._given_up) > _KEPT_FAILURES:
                 self._given_up.popitem(last=False)
-        raise RerankUnavailable(reason)
+        raise RerankUnavailableError(reason)
 
     def _read(
         self, reader: Reader, text: str, unread: Mapping[bytes, str], stop: threading.Event
@@ -208,7 +208,7 @@ _rereading = CrossEncoder()
 
 
 def reread(text: str, passages: Mapping[int, str]) -> dict[int, float]:
-    """How well each passage fits the text, by the model that is set. Raises RerankUnavailable."""
+    """How well each passage fits the text, by the model that is set. Raises RerankUnavailableError."""
     return _rereading.scores(text, passages)
 
 

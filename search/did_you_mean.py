@@ -25,11 +25,11 @@ _LOOKED_AT = 5
 
 
 def spelling_warnings(
-    engine: Engine, query: SearchQuery, planned: ResolvedQuery, viewer: Viewer
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, viewer: Viewer
 ) -> list[SearchWarning]:
     """The words of a query that no memory of the viewer has, whatever the filters, and what may have been meant."""
     try:
-        unknown = list(_unknown(engine, query, planned, viewer))
+        unknown = list(_unknown(engine, query, resolved, viewer))
     except EngineTimeoutError:
         return []
     if not unknown:
@@ -37,7 +37,7 @@ def spelling_warnings(
     named = " or ".join(f"“{query.text[start:end]}”" for start, end, _ in unknown)
     meant = [_corrected(query.text, unknown, choice) for choice in range(_SUGGESTIONS)]
     texts = tuple(text for text in dict.fromkeys(meant) if text != query.text)
-    return [SearchWarning(f"Nothing has the word {named}.", "q", texts)]
+    return [SearchWarning(f"No memory contains the word {named}.", "q", texts)]
 
 
 def _corrected(text: str, unknown: Sequence[tuple[int, int, Sequence[str]]], choice: int) -> str:
@@ -49,17 +49,17 @@ def _corrected(text: str, unknown: Sequence[tuple[int, int, Sequence[str]]], cho
 
 
 def _unknown(
-    engine: Engine, query: SearchQuery, planned: ResolvedQuery, viewer: Viewer
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, viewer: Viewer
 ) -> Iterator[tuple[int, int, Sequence[str]]]:
     """Where each such word stands, and words like it that there are, the likeliest first."""
-    if not planned.plan.texts:
+    if not resolved.plan.texts:
         return
-    visible = EngineQuery(project_ids=planned.plan.project_ids)
-    language = planned.plan.texts[0].language
-    looked_for = {pattern for text in planned.plan.texts for pattern in text.words.positive}
+    visible = EngineQuery(project_ids=resolved.plan.project_ids)
+    language = resolved.plan.texts[0].language
+    looked_for = {pattern for text in resolved.plan.texts for pattern in text.words.positive}
     for start, end in _words(query.text, language):
         typed = query.text[start:end]
-        texts = tuple(_having(typed, text) for text in planned.plan.texts)
+        texts = tuple(_having(typed, text) for text in resolved.plan.texts)
         if looked_for.isdisjoint(pattern for text in texts for pattern in text.words.required):
             continue
         if engine.match([replace(visible, texts=texts)])[0].total:
@@ -107,22 +107,22 @@ _MAX_NAME_WORDS = 6
 _TOLD = 3
 
 
-def name_warnings(engine: Engine, query: SearchQuery, planned: ResolvedQuery, total: int) -> list[SearchWarning]:
+def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int) -> list[SearchWarning]:
     """The filters that would find what the words do not, by which most is found first. `total` is of all that matches.
 
     Only what is found under the other filters is told, so that a name never tells of what the viewer may not see.
     """
     said = query.text.strip().strip('"').strip()
-    if not said or len(said.split()) > _MAX_NAME_WORDS or not _has_no_words(engine, planned, total):
+    if not said or len(said.split()) > _MAX_NAME_WORDS or not _has_no_words(engine, resolved, total):
         return []
-    without_text = replace(planned.plan, texts=(), meaning=None)
-    meant = [one for one in _meant(said, planned) if not query.selection(one[0]).restricts]
+    without_text = replace(resolved.plan, texts=(), meaning=None)
+    meant = [one for one in _meant(said, resolved) if not query.selection(one[0]).restricts]
     counts = engine.match([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in meant])
     found = sorted((n.total, key, name) for (key, name, _), n in zip(meant, counts, strict=True) if n.total)
     return [
         SearchWarning(
-            f"Nothing here has the words “{said}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
-            f"{FACET[key].label.lower()} of that name.",
+            f"No memory contains “{said}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
+            f"{FACET[key].label.lower()} with that name.",
             key,
             (name,),
         )
@@ -130,9 +130,9 @@ def name_warnings(engine: Engine, query: SearchQuery, planned: ResolvedQuery, to
     ]
 
 
-def _has_no_words(engine: Engine, planned: ResolvedQuery, total: int) -> bool:
+def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     """Whether nothing of the match set was found by words."""
-    plan = planned.plan
+    plan = resolved.plan
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
     if total and plan.meaning is not None:
@@ -140,17 +140,17 @@ def _has_no_words(engine: Engine, planned: ResolvedQuery, total: int) -> bool:
     return total == 0
 
 
-def _meant(said: str, planned: ResolvedQuery) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
+def _meant(said: str, resolved: ResolvedQuery) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
     """What is called so: its facet, how a query says it, and how an engine does."""
-    for project in planned.projects.values():
+    for project in resolved.projects.values():
         if said.lower() in (project.slug, project.name.lower()):
             yield "project", project.slug, (project.id,)
     named = ids_named(said)
-    for pk, node in planned.names.category_nodes(named.get("category", ())).items():
+    for pk, node in resolved.names.category_nodes(named.get("category", ())).items():
         yield "category", node.path, (pk,)
-    for pk, concept in planned.names.concept_terms(named.get("concept", ())).items():
+    for pk, concept in resolved.names.concept_terms(named.get("concept", ())).items():
         yield "concept", concept.value, (pk,)
-    for pk, entity in planned.names.entity_terms(named.get("entity", ())).items():
+    for pk, entity in resolved.names.entity_terms(named.get("entity", ())).items():
         yield "entity", entity.value, (pk,)
     # As people write names, where they did not trouble to.
     for name in dict.fromkeys((said, said.title())):

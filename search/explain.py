@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from search.query import Mode, SearchQuery, Sort
-from search.ranking import WINDOW, Parts, Ranked
+from search.ranking import WINDOW, Ranked, ScoreParts
 from search.result import Found, Hit
 from text.formatting import listed, ordinal
 
@@ -25,24 +25,24 @@ def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, 
         reasons.append(Reason("Meaning", _meaning(hit.why, least)))
     if hit.why.cross_encoder_rank is not None:
         read = f"{ordinal(hit.why.cross_encoder_rank)} by the cross-encoder, score {hit.why.cross_encoder_score:.2f}"
-        reasons.append(Reason("Read again", read))
+        reasons.append(Reason("Reranked", read))
     if query.order != Sort.RELEVANCE:
-        reasons.append(Reason("Order", f"{query.order.value}: relevance does not count"))
+        reasons.append(Reason("Order", f"{query.order.value}, not by relevance"))
     elif standing := _standing(hit.why):
         reasons.append(Reason("Score", standing))
     if hit.why.similar_to is not None:
-        reasons.append(Reason("Like", f"nearly the same as #{hit.why.similar_to}, so it stands behind that one"))
+        reasons.append(Reason("Similar", f"nearly the same as #{hit.why.similar_to}, grouped under it"))
     return tuple(reasons)
 
 
 def _words(hit: Hit, query: SearchQuery, least: float | None) -> str:
     found = listed([_place(one) for one in hit.found])
     if least is not None and query.mode == Mode.SEMANTIC:
-        return f"{found or 'none of them'}; by meaning alone they do not count"
+        return f"{found or 'none'}; ignored when matching by meaning only"
     if hit.why.keyword_rank is not None:
         # A link's target, an id, or the far end of a long text.
-        return f"{ordinal(hit.why.keyword_rank)} by words: {found or 'further on in its record'}"
-    return found or ("further on in its record" if least is None else "none of them, or further on in its record")
+        return f"{ordinal(hit.why.keyword_rank)} by words: {found or 'elsewhere in the memory'}"
+    return found or ("elsewhere in the memory" if least is None else "none, or elsewhere in the memory")
 
 
 def _place(found: Found) -> str:
@@ -52,36 +52,34 @@ def _place(found: Found) -> str:
 
 def _meaning(why: Ranked, least: float) -> str:
     if why.similarity is None:
-        return "not embedded yet, so found by words alone"
+        return "not embedded yet, so found by words only"
     if why.similarity < least:
-        return (
-            f"similarity {why.similarity:.2f}, under the {least:.2f} that it takes to match: it is here for its words"
-        )
+        return f"similarity {why.similarity:.2f}, below the required {least:.2f}: it matches by its words"
     rank = "" if why.semantic_rank is None else f"{ordinal(why.semantic_rank)} by meaning, "
     return f"{rank}similarity {why.similarity:.2f} (at least {least:.2f})"
 
 
 def _standing(why: Ranked) -> str:
     by = "words" if why.similarity is None else "words and meaning"
-    if why.parts is not None:
-        return _sum(why.score, why.parts, by)
+    if why.score_parts is not None:
+        return _sum(why.score, why.score_parts, by)
     if why.relevance is not None:
-        return f"{why.relevance:.2f} by {by}; only the first {WINDOW} are weighed further"
+        return f"{why.relevance:.2f} by {by}; only the first {WINDOW} are scored further"
     return ""
 
 
-def _sum(score: float | None, parts: Parts, by: str) -> str:
+def _sum(score: float | None, score_parts: ScoreParts, by: str) -> str:
     """What the score is made of; for who may not know it, what was added to it."""
     added = [
-        (parts.quality, "quality (importance, confidence, pinned)"),
-        (parts.recency, "recency"),
-        (parts.source, "source"),
+        (score_parts.quality, "quality (importance, confidence, pinned)"),
+        (score_parts.recency, "recency"),
+        (score_parts.source, "source"),
     ]
-    if score is None or parts.relevance is None:
+    if score is None or score_parts.relevance is None:
         return f"{listed([f'{value:.3f} for {name}' for value, name in added])}, added to {by}"
     return " + ".join(
         [
-            f"{score:.3f} = {parts.relevance:.3f} for {by}",
+            f"{score:.3f} = {score_parts.relevance:.3f} for {by}",
             *(f"{value:.3f} {name}" for value, name in added),
         ]
     )

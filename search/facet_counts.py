@@ -45,15 +45,15 @@ class Counted:
     quick_ranges: DateBuckets | None = None
 
 
-def count_facets(engine: Engine, query: SearchQuery, planned: ResolvedQuery, facet_limit: int | None) -> Counted:
+def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, facet_limit: int | None) -> Counted:
     """Count every facet. Where that fails or takes too long, the total alone, and why there is no more."""
-    plan = planned.plan
-    tree = _tree_candidates(planned) if facet_limit is None else []
-    kept = _kept_in_tree(tree, planned)
+    plan = resolved.plan
+    tree = _tree_candidates(resolved) if facet_limit is None else []
+    kept = _kept_in_tree(tree, resolved)
     requests = [_request(spec, plan, tree, kept, facet_limit) for spec in FACETS]
     try:
-        counts = _counts(engine, planned, requests)
-        histogram = replace(_histogram(engine, query, planned, counts), at_least=counts.days_truncated)
+        counts = _counts(engine, resolved, requests)
+        histogram = replace(_histogram(engine, query, resolved, counts), at_least=counts.days_truncated)
     except EngineTimeoutError:
         return _unavailable(engine, plan, "Counting took too long.")
     except (OperationalError, InterfaceError):
@@ -63,36 +63,36 @@ def count_facets(engine: Engine, query: SearchQuery, planned: ResolvedQuery, fac
         logger.exception("the facets of %r could not be counted", query.querystring())
         return _unavailable(engine, plan, "Counting failed.")
     summary = counts.summary
-    hides = hidden_by_exclusions(engine, planned, summary.total)
-    zeros = _known_values(engine, planned) if facet_limit is None else {}
+    hides = hidden_by_exclusions(engine, resolved, summary.total)
+    zeros = _known_values(engine, resolved) if facet_limit is None else {}
     facets = []
     for spec in FACETS:
         counted = counts.facets[spec.key]
         if facet_limit is not None:
-            values = value_rows(spec, counted.values, planned, hides)
+            values = value_rows(spec, counted.values, resolved, hides)
         elif spec.kind == Kind.TREE:
-            values = _tree_values(engine, counted, tree, kept, planned, hides)
+            values = _tree_values(engine, counted, tree, kept, resolved, hides)
         else:
-            values = value_rows(spec, _sidebar_values(spec, counted, planned, zeros), planned, hides)
-        facet = build_facet(spec, values, counted.distinct, summary, planned)
+            values = value_rows(spec, _sidebar_values(spec, counted, resolved, zeros), resolved, hides)
+        facet = build_facet(spec, values, counted.distinct, summary, resolved)
         facets.append(replace(facet, at_least=counted.truncated))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
     return Counted(summary, tuple(facets), histogram, buckets, ranges)
 
 
-def _counts(engine: Engine, planned: ResolvedQuery, requests: list[FacetRequest]) -> Counts:
+def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest]) -> Counts:
     """A query that asks for nothing is the corpus itself, and that is counted already.
 
     So is what the only facet with ticked values counts, because its own are left out.
     """
-    plan = planned.plan
+    plan = resolved.plan
     nothing = corpus_plan(plan.project_ids)
     if plan == nothing:
-        return corpus_answer(engine, plan, requests, planned.zone, planned.now)
+        return corpus_answer(engine, plan, requests, resolved.zone, resolved.now)
     alone = {key for key in FACET if _counts_without(plan, key) == nothing}
-    view = corpus_view(engine, plan.project_ids, planned.zone) if alone else None
+    view = corpus_view(engine, plan.project_ids, resolved.zone) if alone else None
     live = [request for request in requests if request.key not in alone]
-    counts = engine.counts(plan, live, zone=planned.zone, now=planned.now)
+    counts = engine.counts(plan, live, zone=resolved.zone, now=resolved.now)
     kept = {request.key: view.answer(request) for request in requests if view and request.key in alone}
     return replace(counts, facets=counts.facets | kept)
 
@@ -135,10 +135,10 @@ def _tree_request(spec: FacetSpec, tree: list[TreeNode], kept: set[int]) -> Face
     return FacetRequest(spec.key, only=tuple(node.id for node in tree), always=tuple(kept), groups=groups)
 
 
-def _known_values(engine: Engine, planned: ResolvedQuery) -> dict[str, tuple[ValueCount, ...]]:
+def _known_values(engine: Engine, resolved: ResolvedQuery) -> dict[str, tuple[ValueCount, ...]]:
     """The corpus' values of the facets that show zeros; none where the corpus takes too long to count."""
     try:
-        view = corpus_view(engine, planned.plan.project_ids, planned.zone)
+        view = corpus_view(engine, resolved.plan.project_ids, resolved.zone)
     except EngineTimeoutError:
         return {}
     requests = [FacetRequest(spec.key, limit=spec.limit + 1) for spec in FACETS if spec.shows_zeros]
@@ -146,10 +146,10 @@ def _known_values(engine: Engine, planned: ResolvedQuery) -> dict[str, tuple[Val
 
 
 def _sidebar_values(
-    spec: FacetSpec, counted: FacetCounts, planned: ResolvedQuery, zeros: dict[str, tuple[ValueCount, ...]]
+    spec: FacetSpec, counted: FacetCounts, resolved: ResolvedQuery, zeros: dict[str, tuple[ValueCount, ...]]
 ) -> tuple[ValueCount, ...]:
     """What a sidebar lists: the largest, what is chosen, and of the few known values those that count nothing here."""
-    chosen = set(_chosen_values(planned.plan, spec.key))
+    chosen = set(_chosen_values(resolved.plan, spec.key))
     most = spec.limit if counted.distinct > spec.limit + 1 else spec.limit + 1
     values = [v for place, v in enumerate(counted.values) if place < most or v.value in chosen]
     here = {v.value for v in counted.values} | chosen
@@ -157,26 +157,26 @@ def _sidebar_values(
     return (*values, *absent[: max(0, most - len(values))])
 
 
-def hidden_by_exclusions(engine: Engine, planned: ResolvedQuery, total: int) -> dict[tuple[str, str], int]:
+def hidden_by_exclusions(engine: Engine, resolved: ResolvedQuery, total: int) -> dict[tuple[str, str], int]:
     """How many memories each exclusion hides: what would come back without it."""
     variants = [
         (chosen.key, chosen.exclude[n], replace(chosen, exclude=chosen.exclude[:n] + chosen.exclude[n + 1 :]))
-        for chosen in planned.plan.filters
+        for chosen in resolved.plan.filters
         for n in range(len(chosen.exclude))
     ]
-    shown = engine.match([planned.plan.with_filter(changed) for _, _, changed in variants])
+    shown = engine.match([resolved.plan.with_filter(changed) for _, _, changed in variants])
     hides: dict[tuple[str, str], int] = {}
     for (key, values, _), without in zip(variants, shown, strict=True):
         for value in values:
             # Under the ceiling of meaning neither number is exact, and the wider set may look like the smaller one.
-            hides[key, planned.spelled[key, value]] = max(0, without.total - total)
+            hides[key, resolved.url_values[key, value]] = max(0, without.total - total)
     return hides
 
 
 def build_facet(
-    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: MatchSet, planned: ResolvedQuery
+    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: MatchSet, resolved: ResolvedQuery
 ) -> Facet:
-    chosen = planned.plan.filter(spec.key) or Filter(spec.key)
+    chosen = resolved.plan.filter(spec.key) or Filter(spec.key)
     return Facet(
         key=spec.key,
         values=values,
@@ -188,48 +188,48 @@ def build_facet(
     )
 
 
-def value_terms(spec: FacetSpec, values: Sequence[Value], planned: ResolvedQuery) -> dict[Value, Term]:
+def value_terms(spec: FacetSpec, values: Sequence[Value], resolved: ResolvedQuery) -> dict[Value, Term]:
     """What an engine's values are called: in URLs, and to people."""
     match spec.kind:
         case Kind.PROJECT:
-            rows = ((value, planned.projects.get(int(value))) for value in values)
+            rows = ((value, resolved.projects.get(int(value))) for value in values)
             return {value: Term(row.id, row.slug, row.name or row.slug) for value, row in rows if row}
         case Kind.TREE:
-            nodes = planned.names.category_nodes([int(value) for value in values])
+            nodes = resolved.names.category_nodes([int(value) for value in values])
             return {node.id: Term(node.id, node.path, " / ".join(node.names)) for node in nodes.values()}
         case Kind.IDS:
-            terms = planned.names.concept_terms if spec.key == "concept" else planned.names.entity_terms
+            terms = resolved.names.concept_terms if spec.key == "concept" else resolved.names.entity_terms
             return dict(terms([int(value) for value in values]).items())
     return {value: Term(0, str(value), str(value)) for value in values}
 
 
 def value_rows(
-    spec: FacetSpec, counted: Sequence[ValueCount], planned: ResolvedQuery, hides: dict[tuple[str, str], int]
+    spec: FacetSpec, counted: Sequence[ValueCount], resolved: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> tuple[FacetValue, ...]:
     """Rows of a flat facet: what was counted, then what is chosen and counts nothing."""
-    rows = counted_rows(spec, counted, planned, hides)
-    return (*rows, *_chosen_but_uncounted(spec, {v.value for v in counted}, planned, hides))
+    rows = counted_rows(spec, counted, resolved, hides)
+    return (*rows, *_chosen_but_uncounted(spec, {v.value for v in counted}, resolved, hides))
 
 
 def counted_rows(
-    spec: FacetSpec, counted: Sequence[ValueCount], planned: ResolvedQuery, hides: dict[tuple[str, str], int]
+    spec: FacetSpec, counted: Sequence[ValueCount], resolved: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> tuple[FacetValue, ...]:
     """Rows of what was counted, in its order."""
-    terms = value_terms(spec, [v.value for v in counted], planned)
-    return tuple(_value(spec, terms[v.value], v, planned, hides) for v in counted if v.value in terms)
+    terms = value_terms(spec, [v.value for v in counted], resolved)
+    return tuple(_value(spec, terms[v.value], v, resolved, hides) for v in counted if v.value in terms)
 
 
 def _value(
     spec: FacetSpec,
     term: Term,
     counted: ValueCount,
-    planned: ResolvedQuery,
+    resolved: ResolvedQuery,
     hides: dict[tuple[str, str], int],
     *,
     has_children: bool = False,
 ) -> FacetValue:
-    chosen = planned.plan.filter(spec.key)
-    value = planned.spelled.get((spec.key, counted.value), term.value)
+    chosen = resolved.plan.filter(spec.key)
+    value = resolved.url_values.get((spec.key, counted.value), term.value)
     excluded = chosen is not None and any(counted.value in group for group in chosen.exclude)
     steps = term.value.split("/") if spec.kind == Kind.TREE else [term.value]
     return FacetValue(
@@ -238,7 +238,7 @@ def _value(
         parent="/".join(steps[:-1]) or None,
         depth=len(steps),
         count=hides.get((spec.key, value), 0) if excluded else counted.count,
-        selected=(spec.key, value) in planned.asked and not excluded,
+        selected=(spec.key, value) in resolved.selected and not excluded,
         excluded=excluded,
         own_count=counted.own if spec.kind == Kind.TREE else None,
         type=term.type,
@@ -249,29 +249,29 @@ def _value(
 
 
 def _chosen_but_uncounted(
-    spec: FacetSpec, counted: set[Value], planned: ResolvedQuery, hides: dict[tuple[str, str], int]
+    spec: FacetSpec, counted: set[Value], resolved: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> list[FacetValue]:
     """What is chosen is listed always, zero or not, known or not."""
-    missing = [v for v in _chosen_values(planned.plan, spec.key) if v not in counted]
-    terms = value_terms(spec, missing, planned)
-    rows = [_value(spec, terms[v], ValueCount(v, 0), planned, hides) for v in missing if v in terms]
-    for key, name in planned.unknown:
+    missing = [v for v in _chosen_values(resolved.plan, spec.key) if v not in counted]
+    terms = value_terms(spec, missing, resolved)
+    rows = [_value(spec, terms[v], ValueCount(v, 0), resolved, hides) for v in missing if v in terms]
+    for key, name in resolved.unknown:
         if key == spec.key:
             rows.append(FacetValue(name, name, 0, selected=True))
     return rows
 
 
-def _tree_candidates(planned: ResolvedQuery) -> list[TreeNode]:
+def _tree_candidates(resolved: ResolvedQuery) -> list[TreeNode]:
     """Two levels of the tree, and on the way to what is chosen every level."""
-    chosen = planned.chosen_categories
-    return planned.names.tree(planned.names.ancestor_ids(chosen) | {node.id for node in chosen})
+    chosen = resolved.chosen_categories
+    return resolved.names.tree(resolved.names.ancestor_ids(chosen) | {node.id for node in chosen})
 
 
-def _kept_in_tree(tree: list[TreeNode], planned: ResolvedQuery) -> set[int]:
+def _kept_in_tree(tree: list[TreeNode], resolved: ResolvedQuery) -> set[int]:
     """What a tree shows whatever it counts: what is chosen, and all on the way to it."""
-    below = [node.path for node in planned.chosen_categories]
+    below = [node.path for node in resolved.chosen_categories]
     above = {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
-    return above | {node.id for node in planned.chosen_categories}
+    return above | {node.id for node in resolved.chosen_categories}
 
 
 def _tree_values(
@@ -279,7 +279,7 @@ def _tree_values(
     counted: FacetCounts,
     tree: list[TreeNode],
     kept: set[int],
-    planned: ResolvedQuery,
+    resolved: ResolvedQuery,
     hides: dict[tuple[str, str], int],
 ) -> tuple[FacetValue, ...]:
     """The sidebar's tree, parents before their children, the largest first among siblings."""
@@ -304,37 +304,37 @@ def _tree_values(
 
     shown = list(walk(None))
     # What the tree was read down to has its children among the rows; below that, ask whether there are any.
-    parents = _parents(engine, planned, [node.id for node in shown])
+    parents = _parents(engine, resolved, [node.id for node in shown])
     terms = [Term(node.id, node.path, node.name) for node in shown]
     counted_here = [counts.get(node.id, ValueCount(node.id, 0)) for node in shown]
     rows = [
-        _value(spec, term, count, planned, hides, has_children=term.id in parents)
+        _value(spec, term, count, resolved, hides, has_children=term.id in parents)
         for term, count in zip(terms, counted_here, strict=True)
     ]
-    unknown = [name for key, name in planned.unknown if key == spec.key]
+    unknown = [name for key, name in resolved.unknown if key == spec.key]
     return (*rows, *(FacetValue(name, name, 0, selected=True) for name in unknown))
 
 
-def mark_parents(engine: Engine, planned: ResolvedQuery, rows: Iterable[FacetValue]) -> list[FacetValue]:
+def mark_parents(engine: Engine, resolved: ResolvedQuery, rows: Iterable[FacetValue]) -> list[FacetValue]:
     """Rows of categories, with those marked below which the viewer has memories."""
     listed = list(rows)
-    parents = _parents(engine, planned, [row.ref for row in listed if isinstance(row.ref, int)])
+    parents = _parents(engine, resolved, [row.ref for row in listed if isinstance(row.ref, int)])
     return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
 
 
-def _parents(engine: Engine, planned: ResolvedQuery, ids: Sequence[int]) -> set[int]:
+def _parents(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> set[int]:
     """Those of some categories below which the viewer has memories."""
-    nodes = planned.names.children(ids)
-    if planned.plan.project_ids is None:
+    nodes = resolved.names.children(ids)
+    if resolved.plan.project_ids is None:
         return set(nodes)
     children = {parent: {node.id for node in these} for parent, these in nodes.items()}
     below = {child for these in children.values() for child in these}
-    seen = visible_ids(engine, planned.plan.project_ids, "category", below)
+    seen = visible_ids(engine, resolved.plan.project_ids, "category", below)
     return {parent for parent, these in children.items() if not seen.isdisjoint(these)}
 
 
-def _histogram(engine: Engine, query: SearchQuery, planned: ResolvedQuery, counts: Counts) -> Histogram:
-    plan, zone = planned.plan, planned.zone
+def _histogram(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, counts: Counts) -> Histogram:
+    plan, zone = resolved.plan, resolved.zone
     first = local_time(plan.start, zone).date() if plan.start else None
     last = local_time(plan.end - timedelta(microseconds=1), zone).date() if plan.end else None
     domain = histogram_domain(counts.days, first, last)

@@ -1,5 +1,6 @@
 """The rows of a page: memories by id in rank order, with marked titles and snippets."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from categories.queries import CategoryNode
 from search.engines.base import EngineQuery
 from search.plan import ResolvedQuery
 from search.ranking import Ranked
-from search.result import CategoryRef, Found, Hit, Rows
+from search.result import CategoryRef, Found, Hit, HitDetail
 from text.analysis import Pattern, fold
 from text.highlight import Segment, matched_spans, plain_text, segments, snippet
 
@@ -54,18 +55,20 @@ SELECT {", ".join(_Row._fields[:-1])}, left(content, %(scope)s) FROM memories_me
 WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s::bigint[]))"""
 
 
-def load_hits(found: list[Ranked], planned: ResolvedQuery, viewer: Viewer, read: Rows = Rows.FULL) -> tuple[Hit, ...]:
+def load_hits(
+    found: Sequence[Ranked], resolved: ResolvedQuery, viewer: Viewer, detail: HitDetail = HitDetail.FULL
+) -> tuple[Hit, ...]:
     """Rows of a page in their order: one statement for memories, and the names of their categories.
 
     For an index the texts are not looked through: nothing is marked, and there are no snippets.
     """
     if not found:
         return ()
-    scope = _SNIPPET_SCOPE if planned.plan.has_text else 4 * _SNIPPET_LENGTH
-    every = _rows([one.id for one in found], viewer, scope if read == Rows.FULL else 0)
-    rows = {row.id: row for row in every if _in_state(row, planned.plan)}
-    nodes = planned.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
-    return tuple(_hit(rows[one.id], one, planned, nodes, read) for one in found if one.id in rows)
+    scope = _SNIPPET_SCOPE if resolved.plan.has_text else 4 * _SNIPPET_LENGTH
+    every = _rows([one.id for one in found], viewer, scope if detail == HitDetail.FULL else 0)
+    rows = {row.id: row for row in every if _in_state(row, resolved.plan)}
+    nodes = resolved.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
+    return tuple(_hit(rows[one.id], one, resolved, nodes, detail) for one in found if one.id in rows)
 
 
 def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_Row]:
@@ -87,9 +90,9 @@ def _in_state(row: _Row, plan: EngineQuery) -> bool:
     return any(row.state in group for group in chosen.include)
 
 
-def _hit(row: _Row, why: Ranked, planned: ResolvedQuery, nodes: dict[int, CategoryNode], read: Rows) -> Hit:
-    project = planned.projects[row.project_id]
-    patterns = _patterns(planned.plan, row.project_id) if read == Rows.FULL else ()
+def _hit(row: _Row, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, CategoryNode], detail: HitDetail) -> Hit:
+    project = resolved.projects[row.project_id]
+    patterns = _patterns(resolved.plan, row.project_id) if detail == HitDetail.FULL else ()
     # What is asked for in the title is marked there alone.
     anywhere = tuple(p for p in patterns if not p.field)
     text, tags = _text(row), ", ".join(row.tags)
@@ -101,7 +104,7 @@ def _hit(row: _Row, why: Ranked, planned: ResolvedQuery, nodes: dict[int, Catego
         project=project.slug,
         memory_type=row.memory_type,
         title=segments(row.title, title_spans),
-        snippet=_snippet(row, text, text_spans, anywhere, project.language) if read == Rows.FULL else (),
+        snippet=_snippet(row, text, text_spans, anywhere, project.language) if detail == HitDetail.FULL else (),
         created_at=row.created_at,
         updated_at=row.updated_at,
         state=row.state,

@@ -1,7 +1,7 @@
-"""From a query to a plan: names to ids, words to terms, dates to instants, and what to tell the visitor about them."""
+"""Resolves a query for a viewer: names to ids, words to terms, dates to instants, text to a vector."""
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import TypeVar
@@ -24,7 +24,7 @@ from categories.queries import (
     tags_now,
 )
 from categories.revision import DataRevision, data_revision_with
-from memories.embedding.query import EmbedderNotReady, query_vector
+from memories.embedding.query import EmbedderNotReadyError, query_vector
 from memories.records import normalise_tag, slug_name
 from search.engines.base import (
     Engine,
@@ -36,12 +36,12 @@ from search.engines.base import (
     Value,
     VectorQuery,
 )
-from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, Kind
+from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, FacetSpec, Kind
 from search.query import Mode, SearchQuery
 from search.result import SearchWarning
-from text.query_syntax import parse_text, plain_text_of
+from text.query_syntax import TextQuery, parse_text, plain_text_of
 
-# By hand: every answer begins with it, and to put it together from a queryset takes longer than to read it.
+# Plain SQL: every answer begins with this statement, and building it from a queryset takes longer than running it.
 _PROJECTS = "SELECT id, slug, name, language FROM memories_project ORDER BY slug"
 
 
@@ -53,176 +53,215 @@ class ProjectRow:
     language: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ResolvedQuery:
-    """A plan, and what was learnt on the way to it."""
+    """A query as the engines take it, and what answers say about its names."""
 
     plan: EngineQuery
     now: datetime
     zone: tzinfo
-    projects: dict[int, ProjectRow]
-    moment: DataRevision
+    projects: Mapping[int, ProjectRow]
+    """The projects that the viewer sees, by id."""
+    revision: DataRevision
     names: Names
-    warnings: list[SearchWarning] = field(default_factory=list)
-    # Chosen names that mean nothing, by facet.
-    unknown: list[tuple[str, str]] = field(default_factory=list)
-    # What each chosen name of a vocabulary means, for labels: (facet, value) -> label.
-    labels: dict[tuple[str, str], str] = field(default_factory=dict)
-    chosen_categories: list[CategoryNode] = field(default_factory=list)
-    # What was ticked: the states that stand by default are not.
-    asked: set[tuple[str, str]] = field(default_factory=set)
-    # The URL values that stand for an engine's value, as chosen: (facet, engine value) -> URL value.
-    spelled: dict[tuple[str, Value], str] = field(default_factory=dict)
-    # What the text says, without its signs and without what it leaves out.
-    said: str = ""
-    # Why a query that looks by meaning has to do without.
+    warnings: tuple[SearchWarning, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
+    """Chosen names that match nothing: (facet, name)."""
+    labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Display names of chosen values: (facet, name) to label."""
+    chosen_categories: tuple[CategoryNode, ...] = ()
+    selected: frozenset[tuple[str, str]] = frozenset()
+    """The ticked values: (facet, name). The default states are not among them."""
+    url_values: Mapping[tuple[str, Value], str] = field(default_factory=dict)
+    """The chosen name of each engine value: (facet, engine value) to name."""
+    plain_text: str = ""
+    """The text without operators and without excluded words."""
     without_meaning: str = ""
+    """Why a query that searches by meaning is answered by words alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ChosenNames:
+    """The values of the names chosen in one facet, with their labels and, for categories, their nodes."""
+
+    values: Mapping[str, tuple[Value, ...]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    nodes: tuple[CategoryNode, ...] = ()
 
 
 def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> ResolvedQuery:
-    """Resolve a query for a viewer: one statement for the projects and the revision that names are kept under, and a
-    few for each vocabulary chosen from.
-    """
+    """Resolve a query: one statement for projects and data revision, and a few for each vocabulary with choices."""
     zone = query.zone(viewer.timezone)
-    moment, rows = data_revision_with(_PROJECTS)
+    revision, rows = data_revision_with(_PROJECTS)
     projects = {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
     project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
-    planned = ResolvedQuery(
-        EngineQuery(project_ids=project_ids),
-        now,
-        zone,
-        projects,
-        moment,
-        names_at(moment),
-        said=plain_text_of(query.text),
-    )
+    plain_text = plain_text_of(query.text)
+    texts = _texts(query, projects)
+    meaning, without_meaning = _vector_query(query, plain_text)
+    selections = {spec.key: query.selection(spec.key) for spec in FACETS}
+    chosen = {
+        key: _resolve_names(engine, project_ids, projects, FACET[key], (*selection.include, *selection.exclude))
+        for key, selection in selections.items()
+        if selection.restricts
+    }
     start, end = query.period(zone, now)
-    if start and end and start >= end:
-        planned.warnings.append(
-            SearchWarning(
-                f"The dates end before they start: from {query.date_from} to {query.date_to}. Nothing can match.", "to"
-            )
-        )
-    if query.since and (query.date_from or query.date_to):
-        planned.warnings.append(SearchWarning("from and to were given, so since was left out.", "since"))
-    planned.plan = EngineQuery(
+    plan = EngineQuery(
         project_ids=project_ids,
-        texts=_texts(query, planned),
-        meaning=_meaning(query, planned),
-        filters=tuple(_filters(engine, query, planned)),
+        texts=texts,
+        meaning=meaning,
+        filters=tuple(_filters(query, chosen)),
         start=start,
         end=end,
         subcategories=query.subcategories,
     )
-    return planned
+    return ResolvedQuery(
+        plan=plan,
+        now=now,
+        zone=zone,
+        projects=projects,
+        revision=revision,
+        names=names_at(revision),
+        warnings=(
+            *_date_warnings(query, start, end),
+            *(_text_warnings(query, texts[0].words) if texts else ()),
+            *_meaning_warnings(query, without_meaning),
+        ),
+        unknown=tuple(
+            (key, name)
+            for key, names in chosen.items()
+            for name in (*selections[key].include, *selections[key].exclude)
+            if not names.values.get(name)
+        ),
+        labels={(key, name): label for key, names in chosen.items() for name, label in names.labels.items()},
+        chosen_categories=tuple(node for names in chosen.values() for node in names.nodes),
+        selected=frozenset((key, name) for key, selection in selections.items() for name in selection.include),
+        url_values={
+            (key, value): name
+            for key, names in chosen.items()
+            for name in (*selections[key].include, *selections[key].exclude)
+            for value in names.values.get(name, ())
+        },
+        plain_text=plain_text,
+        without_meaning=without_meaning,
+    )
 
 
-def _texts(query: SearchQuery, planned: ResolvedQuery) -> tuple[LanguageText, ...]:
-    """The words analysed once for each language among the projects that the viewer sees.
+def _date_warnings(query: SearchQuery, start: datetime | None, end: datetime | None) -> Iterable[SearchWarning]:
+    if start and end and start >= end:
+        dates = f"from {query.date_from} to {query.date_to}"
+        yield SearchWarning(f"The date range ends before it starts: {dates}. Nothing can match.", "to")
+    if query.since and (query.date_from or query.date_to):
+        yield SearchWarning("since is ignored, because from and to are given.", "since")
 
-    Of all of them, and not of the chosen ones: the project facet counts those that are not chosen too.
+
+def _texts(query: SearchQuery, projects: Mapping[int, ProjectRow]) -> tuple[LanguageText, ...]:
+    """The words analysed once for each language of the visible projects.
+
+    All of them, not the chosen ones alone: the project facet also counts the projects that are not chosen.
     """
     if not query.text:
         return ()
     by_language: dict[str, list[int]] = {}
-    for project in planned.projects.values():
+    for project in projects.values():
         by_language.setdefault(project.language, []).append(project.id)
     languages = sorted(by_language, key=lambda name: -len(by_language[name])) or ["english"]
-    one = len(languages) == 1
-    texts = tuple(
-        LanguageText(name, None if one else tuple(by_language[name]), parse_text(query.text, name))
+    is_only = len(languages) == 1
+    return tuple(
+        LanguageText(name, None if is_only else tuple(by_language[name]), parse_text(query.text, name))
         for name in languages
     )
-    words = texts[0].words
+
+
+def _text_warnings(query: SearchQuery, words: TextQuery) -> Iterable[SearchWarning]:
     if words.is_empty and not query.mode.looks_by_meaning:
-        planned.warnings.append(SearchWarning("There is no word to look for in the text.", "q"))
+        yield SearchWarning("The text has no word to search for.", "q")
     for flag in words.flags:
-        planned.warnings.append(
-            SearchWarning(f'“{flag}” was read as a command-line flag. To leave a word out, write -"{flag[1:]}".', "q")
-        )
+        message = f'“{flag}” was read as a command-line flag. To exclude a word, write -"{flag[1:]}".'
+        yield SearchWarning(message, "q")
     for short in words.short_prefixes:
-        planned.warnings.append(
-            SearchWarning(f"“{short}” was read without its *: at least two letters are needed before it.", "q")
-        )
-    return texts
+        yield SearchWarning(f"The * after “{short}” is ignored: a prefix needs at least two letters.", "q")
 
 
-def _meaning(query: SearchQuery, planned: ResolvedQuery) -> VectorQuery | None:
-    """What the text means, where the query looks by meaning and the model is there; if it is not, why is told."""
-    if not query.mode.looks_by_meaning or not planned.said:
-        return None
+def _vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | None, str]:
+    """The vector of the text and "", or None and the reason why a query by meaning has none."""
+    if not query.mode.looks_by_meaning or not plain_text:
+        return None, ""
     try:
-        found = query_vector(planned.said)
-    except EmbedderNotReady as error:
-        planned.without_meaning = error.reason
-        if query.mode == Mode.SEMANTIC:
-            reason = f"{error.reason[:1].upper()}{error.reason[1:]}"
-            planned.warnings.append(SearchWarning(f"{reason}. These were found by words instead.", "mode"))
-        return None
+        found = query_vector(plain_text)
+    except EmbedderNotReadyError as error:
+        return None, error.reason
     least = found.min_similarity if query.min_similarity is None else query.min_similarity
-    return VectorQuery(
+    vector_query = VectorQuery(
         model_id=found.model_id,
         vector=found.vector.tobytes(),
         min_similarity=least,
         limit=settings.SEARCH_SEMANTIC_LIMIT,
         semantic_only=query.mode == Mode.SEMANTIC,
     )
+    return vector_query, ""
 
 
-def _filters(engine: Engine, query: SearchQuery, planned: ResolvedQuery) -> Iterable[Filter]:
+def _meaning_warnings(query: SearchQuery, without_meaning: str) -> Iterable[SearchWarning]:
+    if without_meaning and query.mode == Mode.SEMANTIC:
+        reason = f"{without_meaning[:1].upper()}{without_meaning[1:]}"
+        yield SearchWarning(f"{reason}. These results are found by words instead.", "mode")
+
+
+def _filters(query: SearchQuery, chosen: Mapping[str, _ChosenNames]) -> Iterable[Filter]:
     for spec in FACETS:
-        chosen = query.selection(spec.key)
-        include, exclude = chosen.include, chosen.exclude
-        if spec.key == "state" and not chosen.restricts:
-            include = DEFAULT_STATES
-        elif not chosen.restricts:
+        selection = query.selection(spec.key)
+        if spec.key not in chosen:
+            if spec.key == "state":
+                yield Filter("state", include=tuple((state,) for state in DEFAULT_STATES))
             continue
-        meanings = _meanings(engine, spec.key, (*include, *exclude), planned)
-        for name in (*include, *exclude):
-            if not meanings.get(name):
-                planned.unknown.append((spec.key, name))
-            for value in meanings.get(name, ()):
-                planned.spelled[spec.key, value] = name
-        planned.asked |= {(spec.key, name) for name in chosen.include}
+        values = chosen[spec.key].values
         yield Filter(
             key=spec.key,
-            include=tuple(meanings.get(name, ()) for name in include),
-            # Leaving out what does not exist leaves out nothing.
-            exclude=tuple(meanings[name] for name in exclude if meanings.get(name)),
-            no_value=chosen.no_value,
-            any_value=chosen.any_value,
-            require_all=chosen.require_all,
+            include=tuple(values.get(name, ()) for name in selection.include),
+            # Excluding a name that does not exist excludes nothing.
+            exclude=tuple(values[name] for name in selection.exclude if values.get(name)),
+            no_value=selection.no_value,
+            any_value=selection.any_value,
+            require_all=selection.require_all,
         )
 
 
-def _meanings(engine: Engine, key: str, names: tuple[str, ...], planned: ResolvedQuery) -> dict[str, tuple[Value, ...]]:
-    """What each chosen name stands for in the engines."""
-    match FACET[key].kind:
+def _resolve_names(
+    engine: Engine,
+    project_ids: tuple[int, ...] | None,
+    projects: Mapping[int, ProjectRow],
+    spec: FacetSpec,
+    names: tuple[str, ...],
+) -> _ChosenNames:
+    """The engine values of each chosen name."""
+    match spec.kind:
         case Kind.PROJECT:
-            by_slug = {project.slug: project for project in planned.projects.values()}
+            by_slug = {project.slug: project for project in projects.values()}
             found = {name: by_slug.get(name.lower()) for name in names}
-            return {name: (project.id,) for name, project in found.items() if project}
+            return _ChosenNames({name: (project.id,) for name, project in found.items() if project})
         case Kind.TREE:
-            nodes = _open_to(engine, planned, key, resolve_categories(names))
-            for name, meant in nodes.items():
-                planned.labels[key, name] = " or ".join(" / ".join(node.names) for node in meant)
-                planned.chosen_categories.extend(meant)
-            return {name: tuple(node.id for node in meant) for name, meant in nodes.items()}
+            nodes = _visible_terms(engine, project_ids, spec.key, resolve_categories(names))
+            return _ChosenNames(
+                {name: tuple(node.id for node in these) for name, these in nodes.items()},
+                {name: " or ".join(" / ".join(node.names) for node in these) for name, these in nodes.items()},
+                tuple(node for these in nodes.values() for node in these),
+            )
         case Kind.IDS:
-            resolve = resolve_concepts if key == "concept" else resolve_entities
-            terms = _open_to(engine, planned, key, resolve(names))
-            for name, these in terms.items():
-                planned.labels[key, name] = these[0].label
-            return {name: tuple(term.id for term in these) for name, these in terms.items()}
-    if key == "state":
-        return {name: (name.lower(),) for name in names if name.lower() in STATES}
-    if key == "tag":
-        return resolve_tags(names)
-    return {name: (stored_as(key, name),) for name in names}
+            resolve = resolve_concepts if spec.key == "concept" else resolve_entities
+            terms = _visible_terms(engine, project_ids, spec.key, resolve(names))
+            return _ChosenNames(
+                {name: tuple(term.id for term in these) for name, these in terms.items()},
+                {name: these[0].label for name, these in terms.items()},
+            )
+    if spec.key == "state":
+        return _ChosenNames({name: (name.lower(),) for name in names if name.lower() in STATES})
+    if spec.key == "tag":
+        return _ChosenNames(resolve_tags(names))
+    return _ChosenNames({name: (stored_as(spec.key, name),) for name in names})
 
 
 def resolve_tags(names: Collection[str]) -> dict[str, tuple[Value, ...]]:
-    """The tag that each name means: one that was merged or renamed means what it is called now."""
+    """The stored tag of each name; a merged or renamed tag resolves to its present name."""
     tags = {name: normalise_tag(name) for name in names}
     now = tags_now(tags.values())
     return {name: (now.get(tag, tag),) for name, tag in tags.items()}
@@ -238,55 +277,57 @@ def stored_as(key: str, name: str) -> str:
 _Named = TypeVar("_Named", CategoryNode, Term)
 
 
-def _open_to(
-    engine: Engine, planned: ResolvedQuery, key: str, meanings: dict[str, tuple[_Named, ...]]
+def _visible_terms(
+    engine: Engine, project_ids: tuple[int, ...] | None, key: str, found: Mapping[str, tuple[_Named, ...]]
 ) -> dict[str, tuple[_Named, ...]]:
-    """What names mean to the viewer. Of what none of their memories has, not even the name is told."""
-    seen = visible_ids(engine, planned.plan.project_ids, key, [one.id for meant in meanings.values() for one in meant])
-    kept = {name: tuple(one for one in meant if one.id in seen) for name, meant in meanings.items()}
-    return {name: meant for name, meant in kept.items() if meant}
+    """Terms by name, without those that no memory of the viewer has: their names must not show either."""
+    visible = visible_ids(engine, project_ids, key, [term.id for terms in found.values() for term in terms])
+    remaining = {name: tuple(term for term in terms if term.id in visible) for name, terms in found.items()}
+    return {name: terms for name, terms in remaining.items() if terms}
 
 
 def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, ids: Iterable[int]) -> set[int]:
-    """Those of the ids that some memory in the projects has, in any state."""
-    asked = sorted(set(ids))
+    """The ids that some memory in the projects has, in any state."""
+    wanted = sorted(set(ids))
     if project_ids is None:
-        return set(asked)
-    return {int(pk) for pk in engine.values_present(EngineQuery(project_ids=project_ids), key, asked)}
+        return set(wanted)
+    return {int(pk) for pk in engine.values_present(EngineQuery(project_ids=project_ids), key, wanted)}
 
 
-def explain_unknown(planned: ResolvedQuery, engine: Engine, suspects: Iterable[tuple[str, str]]) -> list[SearchWarning]:
-    """A warning for each chosen name that matches nothing, with what may have been meant.
+def explain_unknown(
+    resolved: ResolvedQuery, engine: Engine, suspects: Iterable[tuple[str, str]]
+) -> list[SearchWarning]:
+    """A warning for each chosen name that matches nothing, with similar names.
 
-    Suggestions are values that the viewer's own memories have: a number or a name never tells of anything else.
+    Suggestions are values of the viewer's own memories, so that they reveal nothing else.
     """
-    visible = EngineQuery(project_ids=planned.plan.project_ids)
+    visible = EngineQuery(project_ids=resolved.plan.project_ids)
     warnings = []
     for key, name in suspects:
         try:
-            near = _near_names(planned, engine, visible, key, name)
+            near = _near_names(resolved, engine, visible, key, name)
         except EngineTimeoutError:
             near = []
         label = FACET[key].label.lower()
-        warnings.append(SearchWarning(f"No {label} is called “{name}”.", key, tuple(near)))
+        warnings.append(SearchWarning(f"No {label} is named “{name}”.", key, tuple(near)))
     return warnings
 
 
-def _near_names(planned: ResolvedQuery, engine: Engine, visible: EngineQuery, key: str, name: str) -> list[str]:
+def _near_names(resolved: ResolvedQuery, engine: Engine, visible: EngineQuery, key: str, name: str) -> list[str]:
     kind = FACET[key].kind
     if kind == Kind.PROJECT:
-        return difflib.get_close_matches(name.lower(), [p.slug for p in planned.projects.values()], 3, 0.5)
+        return difflib.get_close_matches(name.lower(), [p.slug for p in resolved.projects.values()], 3, 0.5)
     if key == "state":
         return difflib.get_close_matches(name.lower(), STATES, 3, 0.5)
     if kind in {Kind.TREE, Kind.IDS}:
         model = Category if kind == Kind.TREE else Concept if key == "concept" else Entity
         ids = similar_names(model, name)
         request = FacetRequest(key, only=tuple(ids))
-        counted = engine.counts(visible, [request], zone=planned.zone, now=planned.now, days=False).facets[key]
-        seen = {value.value for value in counted.values if value.count}
-        return _values_of(key, [pk for pk in ids if pk in seen][:3])
+        counted = engine.counts(visible, [request], zone=resolved.zone, now=resolved.now, days=False).facets[key]
+        found = {value.value for value in counted.values if value.count}
+        return _values_of(key, [pk for pk in ids if pk in found][:3])
     request = FacetRequest(key, limit=2_000)
-    counted = engine.counts(visible, [request], zone=planned.zone, now=planned.now, days=False).facets[key]
+    counted = engine.counts(visible, [request], zone=resolved.zone, now=resolved.now, days=False).facets[key]
     by_fold = {str(value.value).casefold(): str(value.value) for value in counted.values}
     return [by_fold[near] for near in difflib.get_close_matches(name.casefold(), list(by_fold), 3, 0.6)]
 

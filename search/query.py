@@ -111,11 +111,11 @@ class SearchQuery(BaseModel):
     )
     mode: Mode = Field(
         Mode.HYBRID,
-        description="How to look: by words and meaning, by either alone, by tags alone, by filters, or as hybrid does"
+        description="How to match: words and meaning, either of them only, tags only, filters, or as hybrid does"
         " for memories, entities and relationships together.",
     )
     min_similarity: float | None = Field(
-        None, ge=0, le=1, description="How near in meaning a memory must be; the model's own where it is not given."
+        None, ge=0, le=1, description="Minimum similarity for a match by meaning; by default that of the model."
     )
     project: Values = Field((), description="Slug of a project. Repeat for any of several.")
     type: Values = Field((), description="Type of memory.")
@@ -126,23 +126,23 @@ class SearchQuery(BaseModel):
     author: Values = Field((), description="Name of an author.")
     agent: Values = Field((), description="Name of an agent.")
     source: Values = Field((), description="The system a memory came from.")
-    state: Values = Field((), description="State; active and proposed where nothing is asked.")
-    not_project: Values = Field((), alias="-project", description="Leave out a project.")
-    not_type: Values = Field((), alias="-type", description="Leave out a type.")
-    not_category: Values = Field((), alias="-category", description="Leave out a category and what is below it.")
-    not_tag: Values = Field((), alias="-tag", description="Leave out a tag.")
-    not_concept: Values = Field((), alias="-concept", description="Leave out a concept.")
-    not_entity: Values = Field((), alias="-entity", description="Leave out an entity.")
-    not_author: Values = Field((), alias="-author", description="Leave out an author.")
-    not_agent: Values = Field((), alias="-agent", description="Leave out an agent.")
-    not_source: Values = Field((), alias="-source", description="Leave out a source.")
-    not_state: Values = Field((), alias="-state", description="Leave out a state.")
+    state: Values = Field((), description="State; active and proposed by default.")
+    not_project: Values = Field((), alias="-project", description="Exclude a project.")
+    not_type: Values = Field((), alias="-type", description="Exclude a type.")
+    not_category: Values = Field((), alias="-category", description="Exclude a category and its subcategories.")
+    not_tag: Values = Field((), alias="-tag", description="Exclude a tag.")
+    not_concept: Values = Field((), alias="-concept", description="Exclude a concept.")
+    not_entity: Values = Field((), alias="-entity", description="Exclude an entity.")
+    not_author: Values = Field((), alias="-author", description="Exclude an author.")
+    not_agent: Values = Field((), alias="-agent", description="Exclude an agent.")
+    not_source: Values = Field((), alias="-source", description="Exclude a source.")
+    not_state: Values = Field((), alias="-state", description="Exclude a state.")
     match_all: bool = Field(False, alias="tag.all", description="All of the tags, not any (also `match_all`).")
     concept_all: bool = Field(False, alias="concept.all", description="All of the concepts, not any.")
     entity_all: bool = Field(False, alias="entity.all", description="All of the entities, not any.")
     has: Values = Field((), description="A facet in which a memory must have a value.")
-    no: Values = Field((), description="A facet in which a memory may have no value.")
-    subcategories: bool = Field(True, description="Whether a category takes in what is below it.")
+    no: Values = Field((), description="A facet in which a memory must have no value.")
+    subcategories: bool = Field(True, description="Whether a category includes its subcategories.")
     date_from: Annotated[str, AfterValidator(check_date)] = Field(
         "", alias="from", description="First day, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
@@ -151,9 +151,9 @@ class SearchQuery(BaseModel):
     )
     since: Annotated[str, AfterValidator(check_since)] = Field("", description="A span up to now: 24h, 7d, 4w, 6m, 1y.")
     timezone: Annotated[str, AfterValidator(check_zone)] = Field(
-        "", alias="tz", description="Time zone of days and bars; the viewer's where it is not given."
+        "", alias="tz", description="Time zone of days and bars; by default that of the viewer."
     )
-    sort: Sort | None = Field(None, description="relevance with words, newest without, where it is not given.")
+    sort: Sort | None = Field(None, description="By default relevance with words, newest without.")
     page: int = Field(1, ge=1, le=MAX_PAGE)
     page_size: int = Field(25, ge=1, le=100)
     include_facets: bool = Field(False, description="Count the facets over the whole match set.")

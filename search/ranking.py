@@ -33,7 +33,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class Boosts:
     """What of a memory itself speaks for it, each from 0 to 1."""
 
     quality: float = 0.5
@@ -42,7 +42,7 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ScoreParts:
     """What a score is the sum of. `relevance` is None for who may not know the score."""
 
     relevance: float | None
@@ -62,8 +62,8 @@ class Ranked:
     semantic_rank: int | None = None
     similarity: float | None = None
     relevance: float | None = None
-    traits: Traits | None = None
-    parts: Parts | None = None
+    boosts: Boosts | None = None
+    score_parts: ScoreParts | None = None
     # What the cross-encoder said of it, where one read it.
     cross_encoder_rank: int | None = None
     cross_encoder_score: float | None = None
@@ -72,8 +72,8 @@ class Ranked:
 
     def without_scores(self) -> "Ranked":
         """For who may not know how rare a word is among all memories."""
-        parts = replace(self.parts, relevance=None) if self.parts else None
-        return replace(self, score=None, word_score=None, relevance=None, parts=parts)
+        score_parts = replace(self.score_parts, relevance=None) if self.score_parts else None
+        return replace(self, score=None, word_score=None, relevance=None, score_parts=score_parts)
 
 
 class Fused(Sequence[Ranked]):
@@ -166,21 +166,21 @@ def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[R
     return [*found, *others]
 
 
-def rerank(candidates: Sequence[Ranked], traits: Mapping[int, Traits], weights: Weights) -> list[Ranked]:
-    """The same candidates by what all weights come to; those whose traits are not known keep their relevance alone."""
+def rerank(candidates: Sequence[Ranked], boosts: Mapping[int, Boosts], weights: Weights) -> list[Ranked]:
+    """The same candidates by what all weights come to; those whose boosts are not known keep their relevance alone."""
     whole = weights.relevance + weights.quality + weights.recency + weights.source
     scored = []
     for one in candidates:
-        own = traits.get(one.id, Traits())
+        own = boosts.get(one.id, Boosts())
         relevance = weights.relevance * (one.relevance or 0.0) / whole
-        parts = Parts(
+        score_parts = ScoreParts(
             relevance,
             quality=weights.quality * own.quality / whole,
             recency=weights.recency * own.recency / whole,
             source=weights.source * own.source / whole,
         )
-        score = relevance + parts.quality + parts.recency + parts.source
-        scored.append(replace(one, score=score, traits=own, parts=parts))
+        score = relevance + score_parts.quality + score_parts.recency + score_parts.source
+        scored.append(replace(one, score=score, boosts=own, score_parts=score_parts))
     return sorted(scored, key=lambda one: (-(one.score or 0.0), -(one.relevance or 0.0), -one.id))
 
 

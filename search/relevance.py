@@ -14,11 +14,11 @@ from django.db import connection
 
 from memories.embedding.chunking import embedded_text
 from memories.models import Memory
-from search.cross_encoder import RerankUnavailable, reread
+from search.cross_encoder import RerankUnavailableError, reread
 from search.engines.base import Engine, EngineQuery, VectorQuery
 from search.engines.vectors.pgvector import vector_text
 from search.query import Sort
-from search.ranking import WINDOW, WORD_CANDIDATES, Fused, Ranked, Traits, Weights, fold, fuse, reorder, rerank
+from search.ranking import WINDOW, WORD_CANDIDATES, Boosts, Fused, Ranked, Weights, fold, fuse, reorder, rerank
 
 Vector = npt.NDArray[np.float32]
 
@@ -92,14 +92,14 @@ def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> tuple[Fus
         words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)
         words |= engine.word_scores(plan, list(words))
         similarities |= engine.similarities(meaning, [pk for pk, _ in best if pk not in similarities])
-    return fuse(words, similarities, settings.SEARCH_MEANING_WEIGHT), are_cut
+    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT), are_cut
 
 
 def _reranked(window: Sequence[Ranked], meaning: VectorQuery, now: datetime) -> list[Ranked]:
     """The first candidates by all that speaks for them, near-duplicates together."""
     ids = [one.id for one in window]
-    window = rerank(window, traits_of(ids, now), Weights(**settings.SEARCH_WEIGHTS))
-    return fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_FOLD_SIMILARITY)
+    window = rerank(window, boosts_of(ids, now), Weights(**settings.SEARCH_WEIGHTS))
+    return fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_DEDUP_SIMILARITY)
 
 
 def _reread(fused: Fused, meaning: VectorQuery, said: str) -> tuple[Sequence[Ranked], str]:
@@ -108,7 +108,7 @@ def _reread(fused: Fused, meaning: VectorQuery, said: str) -> tuple[Sequence[Ran
         return fused, ""
     try:
         scores = reread(said, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
-    except RerankUnavailable as error:
+    except RerankUnavailableError as error:
         return fused, error.reason
     return reorder(fused, scores), ""
 
@@ -124,7 +124,7 @@ def passages_of(ids: Sequence[int], meaning: VectorQuery) -> dict[int, str]:
     }
 
 
-def traits_of(ids: Sequence[int], now: datetime) -> dict[int, Traits]:
+def boosts_of(ids: Sequence[int], now: datetime) -> dict[int, Boosts]:
     """What speaks for some memories themselves."""
     rows = Memory.objects.filter(pk__in=ids).values_list(
         "pk", "importance", "confidence", "pinned", "state", "source", "created_at"
@@ -138,7 +138,7 @@ def traits_of(ids: Sequence[int], now: datetime) -> dict[int, Traits]:
         if state == Memory.State.PROPOSED:
             quality *= _PROPOSED
         age = max(0.0, (now - created_at).total_seconds() / 86_400)
-        found[pk] = Traits(quality, 0.5 ** (age / _HALF_LIFE), sources.get(source, 1.0))
+        found[pk] = Boosts(quality, 0.5 ** (age / _HALF_LIFE), sources.get(source, 1.0))
     return found
 
 

@@ -1,19 +1,19 @@
 """What a search comes back as: frozen, engine-independent, ready for any door to render."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from search.facets import DateBuckets, Facet
+from search.facets import DateBuckets, Facet, FacetValue
 from search.histogram import Histogram
 from search.query import Problem, SearchQuery
 from search.ranking import Ranked
 from text.highlight import Segment
 
 
-class Rows(Enum):
-    """How much is read of each hit: nothing, what an index of them shows, or all, with snippets and marks."""
+class HitDetail(Enum):
+    """How much is read of each hit: nothing, the row of an index, or everything with snippets and marks."""
 
     NONE = "none"
     INDEX = "index"
@@ -27,6 +27,23 @@ class SearchWarning:
     message: str
     parameter: str = ""
     did_you_mean: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCounts:
+    """The memories that a viewer sees in the default states: how many, and how many have each facet value."""
+
+    total: int = 0
+    counts: Mapping[tuple[str, int | str], int] = field(default_factory=dict)
+    """(facet, engine value) to number of memories."""
+    known: bool = True
+    """False where counting took too long; no value has a count then."""
+
+    def count(self, key: str, value: FacetValue) -> int | None:
+        """The number of memories that have a value; None where they could not be counted."""
+        if not self.known:
+            return None
+        return 0 if value.ref is None else self.counts.get((key, value.ref), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class WithoutFilter:
+class Relaxation:
     """At zero hits: a filter, and how many memories there would be without it."""
 
     key: str
@@ -115,10 +132,11 @@ class SearchResult:
     date_buckets: DateBuckets | None = None
     quick_ranges: DateBuckets | None = None
     warnings: tuple[SearchWarning, ...] = ()
-    without: tuple[WithoutFilter, ...] = ()
+    relaxations: tuple[Relaxation, ...] = ()
     # Labels of what is chosen, where they differ from the value: category names along the path, entity names.
-    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
     min_similarity: float | None = None
+    corpus: CorpusCounts = CorpusCounts()
     engine: str = "postgres"
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -216,7 +234,8 @@ class FacetPage:
     at_least: bool = False
     warnings: tuple[SearchWarning, ...] = ()
     # As in a SearchResult.
-    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    corpus: CorpusCounts = CorpusCounts()
     timings: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -3,15 +3,16 @@
 A fixed number of statements, whatever the number of hits, values and facets.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from django.conf import settings
 
 from access.viewer import Viewer
 from categories.queries import resolve_categories
+from search.baseline_counts import corpus_counts
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetRequest, Value
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetCounts, FacetRequest, MatchSet, Value
 from search.engines.index.outbox import backlog
 from search.facet_counts import (
     Counted,
@@ -23,67 +24,83 @@ from search.facet_counts import (
     value_rows,
     value_terms,
 )
-from search.facets import FACET, Facet, Kind
+from search.facets import FACET, Facet, FacetSpec, Kind
 from search.hits import load_hits
 from search.plan import ResolvedQuery, resolve_query, visible_ids
 from search.query import SearchQuery, Sort
 from search.ranking import Ranked
 from search.relevance import ranked_page
-from search.result import CategoryRef, FacetListing, FacetPage, Hit, Rows, SearchResult, SearchWarning, WithoutFilter
+from search.result import (
+    FacetListing,
+    FacetPage,
+    HitDetail,
+    SearchResult,
+    SearchWarning,
+)
 from search.snapshots import snapshot
-from search.zero_results import collect_warnings, count_alternatives
+from search.zero_results import count_alternatives, match_warnings
 from text.analysis import fold
 from text.formatting import memories
-from text.query_syntax import plain_text_of
 from web.timing import Stopwatch
 
-__all__ = [
-    "CategoryRef",
-    "FacetListing",
-    "FacetPage",
-    "Hit",
-    "Rows",
-    "SearchResult",
-    "SearchWarning",
-    "WithoutFilter",
-    "facet_page",
-    "run",
-]
-
-
-# Changes are in the index within a second, as a rule; those that wait longer than this, in seconds, are told.
+# Seconds. Changes reach the index within a second as a rule; a longer delay is worth a notice.
 _PATIENCE = 3.0
 _COUNTED_BEHIND = 10_000
 
 
-def run(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None, rows: Rows = Rows.FULL) -> SearchResult:
+def run(
+    query: SearchQuery,
+    viewer: Viewer,
+    *,
+    include_facets: bool | None = None,
+    facet_limit: int | None = None,
+    detail: HitDetail = HitDetail.FULL,
+    with_corpus: bool = False,
+) -> SearchResult:
     """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
 
-    `facet_limit` asks for that many values a facet, the largest first, instead of what a sidebar shows. Without rows,
-    it is all that an answer says of the match set.
+    `include_facets` overrides the query's own switch. `facet_limit` asks for that many values of each facet, the
+    largest first, instead of those of a sidebar. `with_corpus` adds the counts of all memories that the viewer sees.
     """
-    return with_engine(lambda engine: _run(engine, query, viewer, facet_limit, rows), viewer)
+
+    def answer(engine: Engine) -> SearchResult:
+        counts_facets = query.include_facets if include_facets is None else include_facets
+        result = _run(engine, query, viewer, counts_facets, facet_limit, detail)
+        return replace(result, corpus=corpus_counts(engine, viewer)) if with_corpus else result
+
+    return with_engine(answer, viewer)
 
 
-def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None, rows: Rows) -> SearchResult:
+def _run(
+    engine: Engine,
+    query: SearchQuery,
+    viewer: Viewer,
+    include_facets: bool,
+    facet_limit: int | None,
+    detail: HitDetail,
+) -> SearchResult:
     watch = Stopwatch(engine.waited_ms)
-    now = datetime.now(UTC)
     counted: Counted | None = None
     with snapshot():
         with watch.stage("search"):
-            planned = resolve_query(engine, query, viewer, now)
-        if query.include_facets:
+            resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+        if include_facets:
             with watch.stage("facets"):
-                counted = count_facets(engine, query, planned, facet_limit)
+                counted = count_facets(engine, query, resolved, facet_limit)
         with watch.stage("search"):
-            summary = counted.summary if counted else engine.match([planned.plan])[0]
+            summary = counted.summary if counted else engine.match([resolved.plan])[0]
             total = summary.total
-            found = _find(engine, planned, query, total) if rows != Rows.NONE else []
-            matched_by = describe_match_set(engine, planned, total)
-            hidden, hidden_at_least, without = count_alternatives(engine, query, planned, total)
-            warnings = [*collect_warnings(engine, query, planned, total, viewer), *engine_notices(engine, viewer)]
+            ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total)
+            matched_by = describe_match_set(engine, resolved, total)
+            hidden, hidden_at_least, relaxations = count_alternatives(engine, query, resolved, total)
+            warnings = (
+                *resolved.warnings,
+                *ranked.warnings,
+                *match_warnings(engine, query, resolved, total, viewer),
+                *engine_notices(engine, viewer),
+            )
         with watch.stage("hits"):
-            hits = load_hits(found, planned, viewer, rows)
+            hits = load_hits(ranked.hits, resolved, viewer, detail)
     return SearchResult(
         query=query,
         total=total,
@@ -96,67 +113,98 @@ def _run(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | 
         histogram=counted.histogram if counted else None,
         date_buckets=counted.date_buckets if counted else None,
         quick_ranges=counted.quick_ranges if counted else None,
-        warnings=tuple(warnings),
-        without=without,
-        labels=planned.labels,
-        min_similarity=planned.plan.meaning.min_similarity if planned.plan.meaning else None,
+        warnings=warnings,
+        relaxations=relaxations,
+        labels=resolved.labels,
+        min_similarity=resolved.plan.meaning.min_similarity if resolved.plan.meaning else None,
         engine=engine.name,
         timings=watch.timings,
     )
 
 
 def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
-    """The values of one facet under a query: all of them, searched, sorted and cut to a page."""
-    return with_engine(lambda engine: _facet_page(engine, query, key, listing, viewer), viewer)
+    """The values of one facet under a query: searched, sorted and cut to a page."""
+
+    def answer(engine: Engine) -> FacetPage:
+        page = _facet_page(engine, query, FACET[key], listing, viewer)
+        return replace(page, corpus=corpus_counts(engine, viewer))
+
+    return with_engine(answer, viewer)
 
 
-def _facet_page(engine: Engine, query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
+def _facet_page(
+    engine: Engine, query: SearchQuery, spec: FacetSpec, listing: FacetListing, viewer: Viewer
+) -> FacetPage:
     watch = Stopwatch(engine.waited_ms)
-    spec = FACET[key]
-    now = datetime.now(UTC)
     with snapshot(), watch.stage("facets"):
-        planned = resolve_query(engine, query, viewer, now)
-        summary = engine.match([planned.plan], no_values=True)[0]
-        warnings = [*planned.warnings, *engine_notices(engine, viewer)]
+        resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+        summary = engine.match([resolved.plan], no_values=True)[0]
+        warnings = [*resolved.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == Kind.TREE:
-            only = _children_of(engine, planned, listing.parent, warnings)
-        request = FacetRequest(key, only=only)
+            parents = _visible_categories(engine, resolved, listing.parent)
+            if not parents:
+                warnings.append(SearchWarning(f"No category is named “{listing.parent}”.", "parent"))
+            only = tuple(child.id for below in resolved.names.children(parents).values() for child in below)
+        request = FacetRequest(spec.key, only=only)
         try:
-            counts = engine.counts(planned.plan, [request], zone=planned.zone, now=now, days=False).facets[key]
+            counts = engine.counts(resolved.plan, [request], zone=resolved.zone, now=resolved.now, days=False)
         except EngineTimeoutError:
-            facet = Facet(key, unavailable="Counting took too long.")
-            return FacetPage(
-                facet, listing, summary.total, summary.truncated, tuple(warnings), planned.labels, watch.timings
-            )
-        listed = list(counts.values)
-        if listing.search or listing.sort == "name":
-            terms = value_terms(spec, [v.value for v in listed], planned)
-            wanted = fold(listing.search)
-            listed = [v for v in listed if v.value in terms and wanted in fold(terms[v.value].label)]
-            if listing.sort == "name":
-                listed.sort(key=lambda v: (fold(terms[v.value].label), str(v.value)))
-        begin = (listing.page - 1) * listing.page_size
-        shown = listed[begin : begin + listing.page_size]
-        if begin and not shown:
-            warnings.append(SearchWarning(f"Page {listing.page} is past the last page.", "page"))
-        hides = hidden_by_exclusions(engine, planned, summary.total)
-        # What is chosen is always listed, once: on the first page, where nothing narrows the listing itself.
-        if listing.page == 1 and not listing.search and not listing.parent:
-            absent = [v for v in counts.values if v not in shown and (key, v.value) in planned.spelled]
-            values = value_rows(spec, [*shown, *absent], planned, hides)
+            facet = Facet(spec.key, unavailable="Counting took too long.")
         else:
-            values = counted_rows(spec, shown, planned, hides)
-        if spec.kind == Kind.TREE:
-            values = tuple(mark_parents(engine, planned, values))
-        facet = replace(build_facet(spec, values, len(listed), summary, planned), at_least=counts.truncated)
-    return FacetPage(facet, listing, summary.total, summary.truncated, tuple(warnings), planned.labels, watch.timings)
+            facet = _listed_facet(engine, spec, resolved, listing, summary, counts.facets[spec.key])
+            if (listing.page - 1) * listing.page_size >= max(1, facet.distinct):
+                warnings.append(SearchWarning(f"Page {listing.page} is past the last page.", "page"))
+    return FacetPage(
+        facet=facet,
+        listing=listing,
+        total=summary.total,
+        at_least=summary.truncated,
+        warnings=tuple(warnings),
+        labels=resolved.labels,
+        timings=watch.timings,
+    )
+
+
+def _visible_categories(engine: Engine, resolved: ResolvedQuery, name: str) -> set[int]:
+    nodes = resolve_categories([name]).get(name, ())
+    return visible_ids(engine, resolved.plan.project_ids, "category", [node.id for node in nodes])
+
+
+def _listed_facet(
+    engine: Engine,
+    spec: FacetSpec,
+    resolved: ResolvedQuery,
+    listing: FacetListing,
+    summary: MatchSet,
+    counts: FacetCounts,
+) -> Facet:
+    """The values of one page of a listing. `distinct` is the number of values on all its pages."""
+    listed = list(counts.values)
+    if listing.search or listing.sort == "name":
+        terms = value_terms(spec, [v.value for v in listed], resolved)
+        wanted = fold(listing.search)
+        listed = [v for v in listed if v.value in terms and wanted in fold(terms[v.value].label)]
+        if listing.sort == "name":
+            listed.sort(key=lambda v: (fold(terms[v.value].label), str(v.value)))
+    begin = (listing.page - 1) * listing.page_size
+    shown = listed[begin : begin + listing.page_size]
+    hides = hidden_by_exclusions(engine, resolved, summary.total)
+    # Chosen values are always listed, once: on the first page, where nothing narrows the listing itself.
+    if listing.page == 1 and not listing.search and not listing.parent:
+        absent = [v for v in counts.values if v not in shown and (spec.key, v.value) in resolved.url_values]
+        values = value_rows(spec, [*shown, *absent], resolved, hides)
+    else:
+        values = counted_rows(spec, shown, resolved, hides)
+    if spec.kind == Kind.TREE:
+        values = tuple(mark_parents(engine, resolved, values))
+    return replace(build_facet(spec, values, len(listed), summary, resolved), at_least=counts.truncated)
 
 
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
     """What a visitor should know of how the answer came about: another engine than usual, or one that is behind."""
     if engine.name != settings.SEARCH_ENGINE:
-        text = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
+        text = "The search index is not ready yet. These results come from the database: exact, but slower."
         return [SearchWarning(text, "engine")]
     if engine.seconds_behind > _PATIENCE and (behind := backlog(_COUNTED_BEHIND)).changes:
         more = "or more " if behind.changes == _COUNTED_BEHIND else ""
@@ -164,67 +212,70 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
         if viewer.project_ids is not None:
             # How much goes on in other projects is nobody's business.
             changes = "Some changes are"
-        return [SearchWarning(f"{changes} still on the way into the search index.", "engine")]
+        return [SearchWarning(f"{changes} not indexed yet.", "engine")]
     return []
 
 
-def _children_of(
-    engine: Engine, planned: ResolvedQuery, parent: str, warnings: list[SearchWarning]
-) -> tuple[Value, ...]:
-    nodes = resolve_categories([parent]).get(parent, ())
-    seen = visible_ids(engine, planned.plan.project_ids, "category", [node.id for node in nodes])
-    if not seen:
-        warnings.append(SearchWarning(f"No category is called “{parent}”.", "parent"))
-    return tuple(child.id for below in planned.names.children(seen).values() for child in below)
+@dataclass(frozen=True, slots=True)
+class RankedHits:
+    """The hits of one page in their order, and what there is to say about that order."""
+
+    hits: tuple[Ranked, ...] = ()
+    warnings: tuple[SearchWarning, ...] = ()
 
 
-def _find(engine: Engine, planned: ResolvedQuery, query: SearchQuery, total: int) -> list[Ranked]:
-    plan = planned.plan
+def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, total: int) -> RankedHits:
+    plan = resolved.plan
     offset = (query.page - 1) * query.page_size
     if offset >= total:
-        return []
+        return RankedHits()
     if query.order != Sort.RELEVANCE:
         page = [pk for pk, _ in engine.hits(plan, query.order, limit=query.page_size, offset=offset)]
         near = engine.similarities(plan.meaning, page) if plan.meaning else {}
-        return [Ranked(pk, similarity=near.get(pk)) for pk in page]
-    said = plain_text_of(query.text)
-    found = ranked_page(engine, plan, said, limit=query.page_size, offset=offset, now=planned.now)
+        return RankedHits(tuple(Ranked(pk, similarity=near.get(pk)) for pk in page))
+    found = ranked_page(engine, plan, resolved.plain_text, limit=query.page_size, offset=offset, now=resolved.now)
+    warnings = []
     if found.not_reread:
-        reason = f"The results are in the order of words and meaning, without the cross-encoder: {found.not_reread}."
-        planned.warnings.append(SearchWarning(reason, "rerank"))
+        reason = f"The results are not reranked by the cross-encoder: {found.not_reread}."
+        warnings.append(SearchWarning(reason, "rerank"))
     if found.without_vector:
         some = memories(found.without_vector, at_least=found.at_least)
-        waiting = f"Found by words, and without a vector to rank by: {some}. More may match once they are embedded."
-        planned.warnings.append(SearchWarning(waiting, "mode"))
-    # How rare a word is among all memories shows in a score: it is for who may see them all.
-    return found.hits if plan.project_ids is None else [one.without_scores() for one in found.hits]
+        waiting = f"Still preparing search by meaning. Found by their words only: {some}. More may appear."
+        warnings.append(SearchWarning(waiting, "mode"))
+    # A score reveals how rare a word is among all memories, so only viewers who see them all get it.
+    hits = found.hits if plan.project_ids is None else [hit.without_scores() for hit in found.hits]
+    return RankedHits(tuple(hits), tuple(warnings))
 
 
-def describe_match_set(engine: Engine, planned: ResolvedQuery, total: int) -> str:
+def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> str:
     """How the match set was made, in words."""
-    plan = planned.plan
+    plan = resolved.plan
     if not plan.texts:
         return ""
     words, meaning = plan.texts[0].words, plan.meaning
     if words.is_empty and meaning is None:
-        return "no word to look for"
+        return "no word to search for"
     if meaning is not None and (meaning.semantic_only or words.is_empty):
-        return f"{total:,} by meaning ≥ {meaning.min_similarity:.2f}" + _ceiling(engine, plan)
+        return f"{total:,} close in meaning (≥ {meaning.min_similarity:.2f})" + _ceiling(engine, plan)
     by_words = total if meaning is None else engine.match([replace(plan, meaning=None)])[0].total
     text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
     if by_words == 0 and meaning is not None:
-        text = f"none contains {words.describe()}"
+        text = f"no memory contains {words.describe()}"
     if words.ignored:
-        text += f"; not counted: {', '.join(words.ignored)}"
+        text += f"; ignored: {', '.join(words.ignored)}"
     if meaning is not None:
         more = " more" if by_words else ""
-        text += f"; {total - by_words:,}{more} by meaning ≥ {meaning.min_similarity:.2f}" + _ceiling(engine, plan)
-    elif planned.without_meaning:
-        text += f"; by words alone: {planned.without_meaning}"
+        if near := total - by_words:
+            text += f", {near:,}{more} close in meaning (≥ {meaning.min_similarity:.2f})"
+        elif not by_words:
+            text += " or is close in meaning"
+        text += _ceiling(engine, plan)
+    elif resolved.without_meaning:
+        text += f"; words only: {resolved.without_meaning}"
     return text
 
 
 def _ceiling(engine: Engine, plan: EngineQuery) -> str:
     if plan.meaning is None or not engine.knn(plan).truncated:
         return ""
-    return f"; only the nearest {plan.meaning.limit:,} are looked at, so there may be more"
+    return f"; only the nearest {plan.meaning.limit:,} are considered, so there may be more"

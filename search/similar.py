@@ -2,7 +2,7 @@
 
 Two memories are as similar as the most similar pair of their chunks: the measure of a search by meaning, and the same
 from either side, where the mean of a long text is near to nothing that it says. But texts that share one paragraph are
-not the same text: possible duplicates are those whose means are as near as `SEARCH_FOLD_SIMILARITY` too.
+not the same text: possible duplicates are those whose means are as near as `SEARCH_DEDUP_SIMILARITY` too.
 """
 
 import re
@@ -19,7 +19,7 @@ from categories.queries import Term
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import EmbeddedMemory
 from memories.queries import visible_to
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, VectorQuery
 from search.hits import load_hits
@@ -88,7 +88,7 @@ def _read_limit(text: str, problems: list[Problem]) -> int:
 
 def _read_switch(key: str, text: str, problems: list[Problem]) -> bool:
     if text.lower() not in _SWITCHES:
-        problems.append(Problem(key, f"{text[:40]!a} is not a switch", "write 1 or 0"))
+        problems.append(Problem(key, f"{text[:40]!a} is not a boolean", "write 1 or 0"))
     return _SWITCHES.get(text.lower(), False)
 
 
@@ -131,7 +131,7 @@ class Similar:
 
 
 def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
-    """Memories like one. Raises MemoryNotFound for one that the viewer may not see."""
+    """Memories like one. Raises MemoryNotFoundError for one that the viewer may not see."""
     return with_engine(lambda engine: _similar(engine, request, query, viewer), viewer)
 
 
@@ -166,22 +166,22 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
                     query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
                 )
             # Neither is a question of words.
-            planned = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
-            warnings = [*planned.warnings, *explain_unknown(planned, engine, planned.unknown)]
+            resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+            warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
             warnings += _changed_since(anchor, serving)
-            near = _nearest(engine, planned, serving, chunks, least, anchor.id, request.limit)
+            near = _nearest(engine, resolved, serving, chunks, least, anchor.id, request.limit)
             listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[: request.limit])
             duplicates = _duplicates(chunks, listed, serving)
         with watch.stage("hits"):
-            hits = load_hits([Ranked(pk, similarity=similar) for pk, similar in listed.items()], planned, viewer)
-            shared = _shared(anchor, hits, planned, viewer)
+            hits = load_hits([Ranked(pk, similarity=similar) for pk, similar in listed.items()], resolved, viewer)
+            shared = _shared(anchor, hits, resolved, viewer)
             warnings += engine_notices(engine, viewer)
     found = tuple(SimilarMemory(hit, listed[hit.id], hit.id in duplicates, shared[hit.id]) for hit in hits)
     return Similar(
         query=query,
         title=title,
         memories=found,
-        reason="" if found else f"nothing else{_that_passes(query)} is at least {least:.2f} similar",
+        reason="" if found else f"no other memory{_that_passes(query)} is at least {least:.2f} similar",
         least=least,
         has_more=len(near) > len(listed),
         warnings=tuple(warnings),
@@ -190,20 +190,20 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
 
 
 def _that_passes(query: SearchQuery) -> str:
-    return " that passes the filters" if set(query.applied()) - {"min_similarity"} else ""
+    return " that matches the filters" if set(query.applied()) - {"min_similarity"} else ""
 
 
 def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:
     columns = ("id", "title", "content_hash", "project__slug", "tags", "category_ids", "entity_ids")
     row = visible_to(viewer).filter(pk=memory_id).values_list(*columns).first()
     if row is None:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return _Anchor(*row)
 
 
 def _nearest(
     engine: Engine,
-    planned: ResolvedQuery,
+    resolved: ResolvedQuery,
     serving: ServingModel,
     chunks: Sequence[Vector],
     least: float,
@@ -215,7 +215,7 @@ def _nearest(
     for chunk in _spread(chunks):
         # Two more than are wanted: the memory itself is the nearest to its own, and one tells that there are more.
         meaning = VectorQuery(serving.id, chunk.tobytes(), least, limit + 2, semantic_only=True)
-        near = engine.knn(replace(planned.plan, meaning=meaning))
+        near = engine.knn(replace(resolved.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
             if pk != memory_id:
                 found[pk] = min(1.0, max(similar, found.get(pk, -1.0)))
@@ -229,7 +229,7 @@ def _spread(chunks: Sequence[Vector]) -> list[Vector]:
 
 def _duplicates(chunks: Sequence[Vector], listed: dict[int, float], serving: ServingModel) -> set[int]:
     """Those that are as near as the fold asks, by their nearest chunks and as wholes."""
-    least = settings.SEARCH_FOLD_SIMILARITY
+    least = settings.SEARCH_DEDUP_SIMILARITY
     suspects = [pk for pk, similar in listed.items() if similar >= least]
     if not suspects:
         return set()
@@ -248,15 +248,15 @@ def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning
     known = embedded.values_list("content_hash", flat=True).first()
     if known in {None, anchor.content_hash}:
         return []
-    return [SearchWarning("It was changed since it was embedded: these are like what it said before.")]
+    return [SearchWarning("It has changed since it was embedded: these are similar to its earlier text.")]
 
 
-def _shared(anchor: _Anchor, hits: Sequence[Hit], planned: ResolvedQuery, viewer: Viewer) -> dict[int, Shared]:
+def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, Shared]:
     """What each hit has in common with the memory."""
     rows = visible_to(viewer).filter(pk__in=[hit.id for hit in hits]).values_list("pk", "entity_ids")
     theirs: dict[int, list[int]] = dict(rows) if anchor.entity_ids and hits else {}
-    entities = sorted(planned.names.entity_terms(anchor.entity_ids).values(), key=lambda term: term.label.casefold())
-    paths = {node.path for node in planned.names.category_nodes(anchor.category_ids).values()}
+    entities = sorted(resolved.names.entity_terms(anchor.entity_ids).values(), key=lambda term: term.label.casefold())
+    paths = {node.path for node in resolved.names.category_nodes(anchor.category_ids).values()}
     found = {}
     for hit in hits:
         tags = tuple(tag for tag in anchor.tags if tag in hit.tags)

@@ -155,7 +155,7 @@ def problem_of(parameter: str, value: Any, detail: Mapping[str, Any], choices: S
         case "less_than_equal":
             return Problem(parameter, f"{told} is too large", f"write {context['le']:,} or less")
         case "bool_parsing" | "bool_type":
-            return Problem(parameter, f"'{told}' is not a switch", "write 1 or 0")
+            return Problem(parameter, f"'{told}' is not a boolean", "write 1 or 0")
         case "value_error":
             message, _, suggestion = str(context["error"]).partition(": ")
             return Problem(parameter, f"'{told}' {message}", suggestion)

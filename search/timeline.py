@@ -13,15 +13,15 @@ from typing import Self
 
 from access.viewer import Viewer
 from memories.queries import visible_to
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery
 from search.hits import load_hits
 from search.plan import explain_unknown, resolve_query
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery, Sort
 from search.ranking import Ranked
-from search.result import Hit, SearchWarning
-from search.run import Rows, engine_notices, run
+from search.result import Hit, HitDetail, SearchWarning
+from search.run import engine_notices, run
 from search.snapshots import snapshot
 from web.timing import Stopwatch
 
@@ -67,8 +67,8 @@ class TimelineRequest:
         depths = [_read_depth(key, given.get(key, ""), problems) for key in ("depth_before", "depth_after")]
         if not problems and (anchor is None) == (not query.text):
             wrong = "neither is given" if anchor is None else "both are given"
-            advice = "write anchor=ID of a memory, or query=words to stand at the best hit"
-            problems.append(Problem("anchor", f"a timeline stands at an anchor or at a query: {wrong}", advice))
+            advice = "write anchor=ID of a memory, or query=words to use the best hit"
+            problems.append(Problem("anchor", f"a timeline needs either an anchor or a query: {wrong}", advice))
         if problems:
             raise QueryError(problems)
         return cls(anchor, *depths), query
@@ -111,12 +111,12 @@ class Timeline:
 
 
 def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Timeline:
-    """What stands around a memory. Raises MemoryNotFound for an anchor that the viewer may not see."""
+    """What stands around a memory. Raises MemoryNotFoundError for an anchor that the viewer may not see."""
     if request.anchor is not None:
         return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
-    result = run(query.but(page_size=1, include_facets=False), viewer, rows=Rows.INDEX)
+    result = run(query.but(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)
     if not result.hits:
-        nothing = SearchWarning("Nothing was found to stand at.", "query")
+        nothing = SearchWarning("No memory was found for the anchor.", "query")
         return Timeline(query, None, warnings=(nothing, *result.warnings), timings=result.timings)
     anchor = result.hits[0].id
     found = with_engine(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)
@@ -128,21 +128,21 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
     with snapshot(), watch.stage("timeline"):
         at = visible_to(viewer).filter(pk=anchor).values_list("created_at", flat=True).first()
         if at is None:
-            raise MemoryNotFound(anchor)
+            raise MemoryNotFoundError(anchor)
         # The words have found the anchor, if they were to; what stands around it need not have them.
-        planned = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
-        warnings = [*planned.warnings, *explain_unknown(planned, engine, planned.unknown)]
-        newer, has_anchor, total = _place(engine, planned.plan, at, anchor)
+        resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+        warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
+        newer, has_anchor, total = _place(engine, resolved.plan, at, anchor)
         older = total - newer - has_anchor
         shown_after, shown_before = min(request.after, newer), min(request.before, older)
         found = [
-            *_hits(engine, planned.plan, newer - shown_after, shown_after),
-            *_hits(engine, planned.plan, newer + has_anchor, shown_before),
+            *_hits(engine, resolved.plan, newer - shown_after, shown_after),
+            *_hits(engine, resolved.plan, newer + has_anchor, shown_before),
         ]
-        rows = {hit.id: hit for hit in load_hits([Ranked(pk) for pk, _ in found], planned, viewer, Rows.INDEX)}
+        rows = {hit.id: hit for hit in load_hits([Ranked(pk) for pk, _ in found], resolved, viewer, HitDetail.INDEX)}
         # The anchor is shown whatever its state.
-        alone = replace(planned, plan=planned.plan.without_filter("state"))
-        (here,) = load_hits([Ranked(anchor)], alone, viewer, Rows.INDEX)
+        alone = replace(resolved, plan=resolved.plan.without_filter("state"))
+        (here,) = load_hits([Ranked(anchor)], alone, viewer, HitDetail.INDEX)
         warnings += engine_notices(engine, viewer)
     return Timeline(
         query=query,

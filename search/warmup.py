@@ -22,7 +22,7 @@ def warm() -> None:
         return
     if isinstance(engine, IndexEngine):
         engine.warm_up()
-    corpus_counts(viewer)
+    corpus_counts(engine, viewer)
 
 
 def warm_in_background() -> None:
@@ -34,6 +34,6 @@ def _warm() -> None:
     try:
         warm()
     except Exception:  # whatever it is: every answer makes for itself what it needs
-        logger.exception("The first answers will take longer: what they need could not be made ready.")
+        logger.exception("The first requests will be slower: the warm-up failed.")
     finally:
         connection.close()

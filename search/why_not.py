@@ -5,7 +5,7 @@ that of the engine about the whole query.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -61,7 +61,7 @@ class WhyNot:
     at_least: bool = False
     place: int | None = None
     notes: tuple[str, ...] = ()
-    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def page(self) -> int | None:
@@ -78,13 +78,13 @@ class WhyNot:
     def verdict(self) -> str:
         """In one sentence."""
         if self.matches and self.place is None:
-            return f"It matches, and comes after the first {MOST_PLACES:,} results."
+            return f"It matches, after the first {MOST_PLACES:,} results."
         if self.matches:
             more = " or more" if self.at_least else ""
-            return f"It matches: number {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
+            return f"It matches: result {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
         if not self.missing:
-            return "It does not match: it was changed a moment ago, or is about to be. Ask again."
-        return f"It does not match, for {listed([check.label.lower() for check in self.missing])}."
+            return "It does not match: it has just changed, or is about to. Try again."
+        return f"It does not match these conditions: {listed([check.label.lower() for check in self.missing])}."
 
 
 def take_id(pairs: Iterable[tuple[str, str]]) -> tuple[int, list[tuple[str, str]]]:
@@ -116,19 +116,19 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         memory = _memories(viewer).filter(pk=memory_id).first()
         if memory is None:
             return None
-        planned = resolve_query(engine, query, viewer, now)
-        plan = planned.plan
+        resolved = resolve_query(engine, query, viewer, now)
+        plan = resolved.plan
         title = memory.title or f"Memory {memory.pk}"
-        notes = [warning.message for warning in planned.warnings]
-        if planned.without_meaning and not any(w.parameter == "mode" for w in planned.warnings):
-            notes.append(f"By words alone: {planned.without_meaning}.")
+        notes = [warning.message for warning in resolved.warnings]
+        if resolved.without_meaning and not any(w.parameter == "mode" for w in resolved.warnings):
+            notes.append(f"Words only: {resolved.without_meaning}.")
         everything = EngineQuery(project_ids=plan.project_ids, subcategories=plan.subcategories)
         if not engine.filter_ids(everything, [memory_id]):
-            late = Check("index", "The index", "in the search index", "not taken in yet: it is quite new", False)
-            return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=planned.labels)
-        checks = list(_filter_checks(engine, query, planned, everything, memory))
-        checks += _date_checks(engine, query, planned, everything, memory)
-        checks += _text_checks(query, planned, memory)
+            late = Check("index", "Search index", "indexed", "not indexed yet (just added)", False)
+            return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=resolved.labels)
+        checks = list(_filter_checks(engine, query, resolved, everything, memory))
+        checks += _date_checks(engine, query, resolved, everything, memory)
+        checks += _text_checks(query, resolved, memory)
         if plan.meaning is not None:
             apart = all(check.passed for check in checks if not check.either)
             by_words = not plan.meaning.semantic_only
@@ -146,7 +146,7 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         summary.truncated,
         place,
         tuple(notes),
-        planned.labels,
+        resolved.labels,
     )
 
 
@@ -171,26 +171,26 @@ def _place(
 
 
 def _filter_checks(
-    engine: Engine, query: SearchQuery, planned: ResolvedQuery, everything: EngineQuery, memory: Memory
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
     def passes(asked: Filter) -> bool:
         return bool(engine.filter_ids(everything.with_filter(asked), [memory.pk]))
 
-    for asked in planned.plan.filters:
+    for asked in resolved.plan.filters:
         key, spec, chosen = asked.key, FACET[asked.key], query.selection(asked.key)
         name = spec.label.lower()
-        has = listed(_values(planned, key, memory)) or "none"
+        has = listed(_values(resolved, key, memory)) or "none"
 
         def label_of(value: str, key: str = key) -> str:
-            return planned.labels.get((key, value), value)
+            return resolved.labels.get((key, value), value)
 
         if asked.includes:
             names = [*map(label_of, chosen.include), *(["none"] if chosen.no_value else [])]
             wanted = listed(names, "and" if chosen.require_all else "or")
             if key == "state" and not chosen.restricts:
-                wanted = f"{listed(DEFAULT_STATES, 'or')}, as no state is asked for"
+                wanted = f"{listed(DEFAULT_STATES, 'or')}, the default"
             elif key == "category" and not query.subcategories:
-                wanted += ", itself"
+                wanted += ", without subcategories"
             included = Filter(key, asked.include, no_value=asked.no_value, require_all=asked.require_all)
             yield Check(key, spec.label, wanted, has, passes(included))
         if asked.any_value:
@@ -200,12 +200,12 @@ def _filter_checks(
             yield Check(key, f"Not {name}", wanted, has, passes(Filter(key, exclude=asked.exclude)))
 
 
-def _values(planned: ResolvedQuery, key: str, memory: Memory) -> list[str]:
+def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
     """What a memory has in a facet, as people read it."""
-    names = planned.names
+    names = resolved.names
     match key:
         case "project":
-            return [planned.projects[memory.project_id].slug]
+            return [resolved.projects[memory.project_id].slug]
         case "category":
             return sorted(" / ".join(node.names) for node in names.category_nodes(memory.category_ids).values())
         case "concept":
@@ -217,28 +217,28 @@ def _values(planned: ResolvedQuery, key: str, memory: Memory) -> list[str]:
 
 
 def _date_checks(
-    engine: Engine, query: SearchQuery, planned: ResolvedQuery, everything: EngineQuery, memory: Memory
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
-    start, end = planned.plan.start, planned.plan.end
+    start, end = resolved.plan.start, resolved.plan.end
     if start is None and end is None:
         return
     dated = EngineQuery(project_ids=everything.project_ids, start=start, end=end)
-    created = f"created {moment_label(memory.created_at, planned.zone)}"
+    created = f"created {moment_label(memory.created_at, resolved.zone)}"
     yield Check("date", "Date", dates_label(query), created, bool(engine.filter_ids(dated, [memory.pk])))
 
 
 # --- words and meaning ---------------------------------------------------------------------------------------------
 
 
-def _text_checks(query: SearchQuery, planned: ResolvedQuery, memory: Memory) -> Iterator[Check]:
-    meaning = planned.plan.meaning
-    text = next((text for text in planned.plan.texts if _is_for(text, memory.project_id)), None)
+def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) -> Iterator[Check]:
+    meaning = resolved.plan.meaning
+    text = next((text for text in resolved.plan.texts if _is_for(text, memory.project_id)), None)
     if text is None:
         return
     words = text.words
     if words.is_empty:
         if meaning is None:
-            yield Check("words", "Words", "a word to look for", "there is none in the text", False)
+            yield Check("words", "Words", "a word to search for", "the text has none", False)
         return
     index = _index(memory.pk)
     spelled = spellings(query.text, text.language)
@@ -248,17 +248,17 @@ def _text_checks(query: SearchQuery, planned: ResolvedQuery, memory: Memory) -> 
 
     for pattern in words.required:
         has = pattern_occurs(pattern, index)
-        yield Check("required", f"+{name(pattern)}", f"{name(pattern)}, always", _has(has), has)
+        yield Check("required", f"+{name(pattern)}", f"must contain {name(pattern)}", _has(has), has)
     for pattern in words.excluded:
         has = pattern_occurs(pattern, index)
-        yield Check("excluded", f"-{name(pattern)}", f"never {name(pattern)}", _has(has), not has)
+        yield Check("excluded", f"-{name(pattern)}", f"must not contain {name(pattern)}", _has(has), not has)
     if len(words.groups) == 1:
         for pattern in words.groups[0].phrases:
             has = pattern_occurs(pattern, index)
-            yield Check("phrase", f"The phrase {name(pattern)}", "the words in a row", _has(has), has)
+            yield Check("phrase", f"The phrase {name(pattern)}", "the words next to each other", _has(has), has)
     elif meaning is not None and words.always.groups:
         has = TextQuery(groups=words.always.groups).matches(index)
-        yield Check("phrase", "The phrases", "those of one side of the or", _has(has), has)
+        yield Check("phrase", "The phrases", "all phrases of one alternative", _has(has), has)
     if meaning is None or not meaning.semantic_only:
         yield _words_check(words, index, name, either=meaning is not None)
 
@@ -268,7 +268,7 @@ def _is_for(text: LanguageText, project_id: int) -> bool:
 
 
 def _has(has: bool) -> str:
-    return "has it" if has else "does not have it"
+    return "contains it" if has else "does not contain it"
 
 
 def _index(memory_id: int) -> Index:
@@ -284,7 +284,7 @@ def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str],
     has = [_held_of(group, index, name) for group in words.groups]
     passed = not words.groups or TextQuery(groups=words.groups).matches(index)
     if not asked:
-        return Check("words", "Words", "none but those", "nothing else is needed", passed, either)
+        return Check("words", "Words", "no other words", "nothing else required", passed, either)
     return Check("words", "Words", "; or ".join(asked), "; or ".join(has), passed, either)
 
 
@@ -301,7 +301,10 @@ def _held_of(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
     every = (*group.words, *group.phrases)
     held = [name(pattern) for pattern in every if pattern_occurs(pattern, index)]
     lacks = [name(pattern) for pattern in every if not pattern_occurs(pattern, index)]
-    parts = [f"has {listed(held)}" if held else "has none of them", f"lacks {listed(lacks)}" if lacks and held else ""]
+    parts = [
+        f"contains {listed(held)}" if held else "contains none of them",
+        f"lacks {listed(lacks)}" if lacks and held else "",
+    ]
     return ", ".join(part for part in parts if part)
 
 
@@ -312,13 +315,13 @@ def _meaning_check(
     asked = f"a similarity of at least {meaning.min_similarity:.2f}"
     similarity = engine.similarities(meaning, [memory_id]).get(memory_id)
     if similarity is None:
-        return Check("meaning", "Meaning", asked, "not embedded yet, so there is none", False, either)
+        return Check("meaning", "Meaning", asked, "not embedded yet", False, either)
     has = f"{similarity:.2f}"
     if similarity < meaning.min_similarity:
         return Check("meaning", "Meaning", asked, has, False, either)
     near = engine.knn(plan)
     if passes and memory_id not in near.ids:
-        ceiling = f"{has}, but only the {meaning.limit:,} nearest are taken"
+        ceiling = f"{has}, but only the {meaning.limit:,} nearest are considered"
         if len(near.similarities):
             ceiling += f", and the last of them has {float(near.similarities[-1]):.2f}"
         return Check("meaning", "Meaning", asked, ceiling, False, either)

@@ -9,32 +9,32 @@ from search.engines.base import Engine, EngineQuery, Filter
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Kind
 from search.plan import ResolvedQuery, explain_unknown, stored_as
 from search.query import SearchQuery
-from search.result import SearchWarning, WithoutFilter
+from search.result import Relaxation, SearchWarning
 
 
 def count_alternatives(
-    engine: Engine, query: SearchQuery, planned: ResolvedQuery, total: int
-) -> tuple[int, bool, tuple[WithoutFilter, ...]]:
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int
+) -> tuple[int, bool, tuple[Relaxation, ...]]:
     """What the default states hide, and whether that is a lower bound; and where nothing matched, what each filter's
     removal would give.
     """
-    plan = planned.plan
+    plan = resolved.plan
     asks_state = query.selection("state").restricts
     hidden_states = replace(plan.filter("state") or Filter("state"), include=(("archived",), ("superseded",)))
     plans = [] if asks_state else [plan.with_filter(hidden_states)]
-    removals = list(_removals(query, planned)) if total == 0 else []
+    removals = list(_removals(query, resolved)) if total == 0 else []
     totals = [found.total for found in engine.match([*plans, *(changed for *_, changed in removals)])]
     hidden = 0 if asks_state else totals.pop(0)
     without = tuple(
-        WithoutFilter(key, value, label, count, changed, engine.knn(wider).truncated)
+        Relaxation(key, value, label, count, changed, engine.knn(wider).truncated)
         for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
     )
     return hidden, bool(hidden) and engine.knn(plans[0]).truncated, without
 
 
-def _removals(query: SearchQuery, planned: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
+def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
     """Each thing that narrows, with the query and the plan without it."""
-    plan = planned.plan
+    plan = resolved.plan
     if query.text:
         yield "q", query.text, f"the words “{query.text}”", query.but(text=""), replace(plan, texts=(), meaning=None)
     if query.has_dates:
@@ -43,13 +43,13 @@ def _removals(query: SearchQuery, planned: ResolvedQuery) -> Iterator[tuple[str,
     for key, chosen in query.selections().items():
         spec, filter_ = FACET[key], plan.filter(key) or Filter(key)
         name = spec.label.lower()
-        known = [value for value in chosen.exclude if (key, value) not in planned.unknown]
+        known = [value for value in chosen.exclude if (key, value) not in resolved.unknown]
         for n, value in enumerate(chosen.include):
-            label = f"{name} {planned.labels.get((key, value), value)}"
+            label = f"{name} {resolved.labels.get((key, value), value)}"
             less = replace(filter_, include=filter_.include[:n] + filter_.include[n + 1 :])
             yield key, value, label, query.toggle(key, value), _narrowed(plan, less)
         for n, value in enumerate(known):
-            label = f"not {name} {planned.labels.get((key, value), value)}"
+            label = f"not {name} {resolved.labels.get((key, value), value)}"
             less = replace(filter_, exclude=filter_.exclude[:n] + filter_.exclude[n + 1 :])
             yield key, value, label, query.toggle_exclusion(key, value), _narrowed(plan, less)
         if chosen.no_value:
@@ -67,11 +67,11 @@ def _narrowed(plan: EngineQuery, changed: Filter) -> EngineQuery:
     return plan.with_filter(changed)
 
 
-def collect_warnings(
-    engine: Engine, query: SearchQuery, planned: ResolvedQuery, total: int, viewer: Viewer
+def match_warnings(
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int, viewer: Viewer
 ) -> list[SearchWarning]:
-    warnings = list(planned.warnings)
-    suspects = list(planned.unknown)
+    """Warnings about names and words that nothing has, and about a page past the end."""
+    suspects = list(resolved.unknown)
     if total == 0:
         # A plain text value is unknown only if no visible memory has it: worth asking when nothing was found.
         plain = [
@@ -80,14 +80,14 @@ def collect_warnings(
             if FACET[key].kind in {Kind.SCALAR, Kind.TEXTS} and key != "state"
             for value in chosen.include
         ]
-        visible = EngineQuery(project_ids=planned.plan.project_ids)
+        visible = EngineQuery(project_ids=resolved.plan.project_ids)
         plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
         suspects += [pair for pair, found in zip(plain, engine.match(plans), strict=True) if found.total == 0]
-    warnings += explain_unknown(planned, engine, suspects)
-    named = name_warnings(engine, query, planned, total) if query.text else []
+    warnings = explain_unknown(resolved, engine, suspects)
+    named = name_warnings(engine, query, resolved, total) if query.text else []
     warnings += named
     if total == 0 and query.text and not named:
-        warnings += spelling_warnings(engine, query, planned, viewer)
+        warnings += spelling_warnings(engine, query, resolved, viewer)
     pages = max(1, -(-total // query.page_size))
     if query.page > pages:
         warnings.append(SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page"))

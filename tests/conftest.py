@@ -1,5 +1,7 @@
 """What every test stands on. The database is set up in tests/settings.py, the sockets in pyproject.toml."""
 
+import json
+
 import pytest
 
 from access.limits import buckets
@@ -21,3 +23,14 @@ def _nothing_kept():
     cache.forget()
     query.forget()
     buckets.forget()
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    def write_lines(*lines, name="memories.jsonl"):
+        path = tmp_path / name
+        text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+        path.write_text(text + "\n", encoding="utf-8")
+        return path
+
+    return write_lines

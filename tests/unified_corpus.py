@@ -5,7 +5,8 @@ from concurrent.futures import Executor, Future
 
 from django.core.management import call_command
 
-from memories.embedding.worker import Refused, vocabulary_embed
+from memories.embedding.pending import Refused
+from memories.embedding.worker import vocabulary_embed
 from memories.models import EmbeddingModel
 from tests.vectors import MODEL, embed_everything
 

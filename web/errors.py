@@ -18,7 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from access.keys import MAKE_ONE, CrossSiteError, KeyRefusedError, ScopeMissingError, TooManyRequestsError
 from explorer.visible_tree import CategoryNotFoundError
 from memories.reasons import field_names, reasons
-from memories.services import AlreadyExists, ChangeRefused, MemoryNotFound, NotAllowed
+from memories.services import AlreadyExistsError, ChangeRefusedError, MemoryNotFoundError, NotAllowedError
 from search.query import Problem, QueryError
 from web.middleware import is_outage, outage_response
 
@@ -29,7 +29,7 @@ class Error(BaseModel):
     """What every refusal of the API looks like."""
 
     error: str = Field(description="What kind of error, one word for programs.")
-    detail: str = Field(description="What was wrong, for people; names every parameter at fault.")
+    detail: str = Field(description="A message for people; names every invalid parameter.")
     suggestion: str = Field(description="What to do about it, or empty.")
     did_you_mean: list[str] = Field(description="What may have been meant instead of a name that is not known.")
 
@@ -98,8 +98,8 @@ def error_of(error: Exception) -> ApiError:
     return ApiError(
         500,
         "internal_error",
-        "Something went wrong here that should not have. It has been logged.",
-        "Try again. If it stays, report it with the time and the request.",
+        "Internal error. It has been logged.",
+        "Try again. If it persists, report it with the time and the request.",
     )
 
 
@@ -130,19 +130,19 @@ def _(error: TooManyRequestsError) -> ApiError:
         429,
         "too_many_requests",
         str(error),
-        f"Wait {error.seconds} seconds, or ask for more at a time.",
+        f"Wait {error.seconds} seconds, or request more at a time.",
         headers={"Retry-After": str(error.seconds)},
     )
 
 
 @error_of.register
 def _(error: AuthenticationError) -> ApiError:
-    return _unauthorized("This needs a key, and the request has none.")
+    return _unauthorized("This needs a key; the request has none.")
 
 
 @error_of.register
 def _(error: ScopeMissingError) -> ApiError:
-    return ApiError(403, "forbidden", str(error), "Use another key: list_api_keys shows what each may do.")
+    return ApiError(403, "forbidden", str(error), "Use another key: list_api_keys shows the scopes of each.")
 
 
 @error_of.register
@@ -150,18 +150,18 @@ def _(error: CrossSiteError) -> ApiError:
     return ApiError(
         403,
         "csrf_failed",
-        "A change made with the cookie of a session needs the CSRF token of a page.",
+        "A change made with a session cookie needs the CSRF token of a page.",
         "Send the token in the header X-CSRFToken, or use a key.",
     )
 
 
 @error_of.register
-def _(error: NotAllowed) -> ApiError:
-    return ApiError(403, "forbidden", str(error), "Use a key, or an account, that may write into this project.")
+def _(error: NotAllowedError) -> ApiError:
+    return ApiError(403, "forbidden", str(error), "Use a key or an account that can write to this project.")
 
 
 @error_of.register
-def _(error: MemoryNotFound) -> ApiError:
+def _(error: MemoryNotFoundError) -> ApiError:
     return ApiError(404, "not_found", str(error), "Look for it: GET /api/search?q=…")
 
 
@@ -171,21 +171,21 @@ def _(error: CategoryNotFoundError) -> ApiError:
 
 
 @error_of.register
-def _(error: AlreadyExists) -> ApiError:
+def _(error: AlreadyExistsError) -> ApiError:
     address = f"/api/memories/{error.memory_id}"
     return ApiError(
-        409, "already_exists", str(error), f"Change the one there is: PATCH {address}", headers={"Location": address}
+        409, "already_exists", str(error), f"Change the existing memory: PATCH {address}", headers={"Location": address}
     )
 
 
 @error_of.register
-def _(error: ChangeRefused) -> ApiError:
+def _(error: ChangeRefusedError) -> ApiError:
     return _invalid([str(error)])
 
 
 @error_of.register
 def _(error: Http404) -> ApiError:
-    return ApiError(404, "not_found", "There is nothing at this address.", "The addresses are listed at /api/docs.")
+    return ApiError(404, "not_found", "Page not found.", "The addresses are listed at /api/docs.")
 
 
 @error_of.register
@@ -217,12 +217,12 @@ def _unauthorized(detail: str) -> ApiError:
 
 
 def _busy(error: Exception) -> ApiError:
-    logger.error("The database gave a statement up", exc_info=error)
+    logger.error("The database cancelled a statement", exc_info=error)
     return ApiError(
         503,
         "database_busy",
-        "The database gave this request up.",
-        "Try again in a moment, or ask for less at a time.",
+        "The database cancelled this request.",
+        "Try again in a moment, or request less at a time.",
         headers={"Retry-After": "2"},
     )
 

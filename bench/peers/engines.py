@@ -141,13 +141,13 @@ class TantivyEnginePeer:
         key = query.querystring()
         if key not in self._planned:
             self._planned[key] = resolve_query(engine, query, self._viewer, now)
-        planned = self._planned[key]
+        resolved = self._planned[key]
         if facets:
             requests = [FacetRequest(spec.key, spec.limit) for spec in FACETS]
-            total = engine.counts(planned.plan, requests, zone=planned.zone, now=now).summary.total
+            total = engine.counts(resolved.plan, requests, zone=resolved.zone, now=now).summary.total
         else:
-            total = engine.match([planned.plan])[0].total
-        engine.hits(planned.plan, query.order, limit=query.page_size, offset=(query.page - 1) * query.page_size)
+            total = engine.match([resolved.plan])[0].total
+        engine.hits(resolved.plan, query.order, limit=query.page_size, offset=(query.page - 1) * query.page_size)
         return Answer(total, ())
 
     def size_bytes(self) -> int:

@@ -22,8 +22,8 @@ from curation.suggestions.queries import (
     with_names,
 )
 from curation.suggestions.services import (
-    SuggestionNotFound,
-    SuggestionRefused,
+    SuggestionNotFoundError,
+    SuggestionRefusedError,
     suggestion_accept,
     suggestion_reject,
     suggestion_undo,
@@ -35,19 +35,19 @@ router = Router()
 _LISTED = ("kind", "project", "state", "min_confidence", "page", "page_size")
 
 
-KIND: Any = Query(None, description="Of one kind.")
-PROJECT: Any = Query("", max_length=100, description="About memories of one project, by its slug.")
-STATE: Any = Query("open", description="What became of them.")
-LEAST: Any = Query(0.0, ge=0, le=1, allow_inf_nan=False, description="From a confidence on.")
+KIND: Any = Query(None, description="Only this kind.")
+PROJECT: Any = Query("", max_length=100, description="Only for memories of this project, by its slug.")
+STATE: Any = Query("open", description="Their state.")
+LEAST: Any = Query(0.0, ge=0, le=1, allow_inf_nan=False, description="Minimum confidence.")
 PAGE_NUMBER: Any = Query(1, ge=1, le=MOST_PAGES)
 PAGE_SIZE: Any = Query(PAGE, ge=1, le=100)
-SWAP: Any = Query(False, description="Of two that are the same, keep the other one.")
+SWAP: Any = Query(False, description="For duplicates: keep the other one.")
 
 
 def _storable(suggestion_id: int) -> int:
     """An id that a suggestion can have."""
     if suggestion_id >= 2**63:
-        raise SuggestionNotFound(suggestion_id)
+        raise SuggestionNotFoundError(suggestion_id)
     return suggestion_id
 
 
@@ -56,8 +56,8 @@ class NamedReply(BaseModel):
 
     kind: str = Field(description="memory, category, concept, entity or tag.")
     id: int | None
-    name: str = Field(description="Its title or name; of a category its slug path.")
-    type: str = Field(description="Of a concept or an entity.")
+    name: str = Field(description="Its title or name; for a category its slug path.")
+    type: str = Field(description="For a concept or an entity.")
 
 
 class SuggestionReply(BaseModel):
@@ -66,16 +66,16 @@ class SuggestionReply(BaseModel):
     id: int
     kind: KindName
     state: StateName
-    project: str | None = Field(description="Of what is proposed about memories; names belong to no project.")
-    subject: NamedReply = Field(description="What it is about: the memory; of two that are the same the one to go.")
-    target: NamedReply = Field(description="What is proposed for it; of two that are the same the one to stay.")
+    project: str | None = Field(description="For suggestions about memories; names belong to no project.")
+    subject: NamedReply = Field(description="The subject: the memory; for duplicates the one to remove.")
+    target: NamedReply = Field(description="The proposal for it; for duplicates the one to keep.")
     confidence: float
     reason: str
-    evidence: dict[str, Any] = Field(description="What it was made from, by kind of suggestion.")
+    evidence: dict[str, Any] = Field(description="The evidence, by kind of suggestion.")
     made_at: datetime
     decided_at: datetime | None
-    decided_by: str | None = Field(description="The person; null for a key, and for what a project allows.")
-    is_automatic: bool = Field(description="Accepted by what the project allows, by no person.")
+    decided_by: str | None = Field(description="The person; null for a key or the policy of a project.")
+    is_automatic: bool = Field(description="Accepted automatically by the policy of the project.")
     url: str = Field(description="Its page.")
 
 
@@ -83,7 +83,7 @@ class SuggestionsReply(BaseModel):
     """A page of suggestions, the surest first."""
 
     suggestions: list[SuggestionReply]
-    counts: dict[str, int] = Field(description="How many match by kind, whatever kind was asked for.")
+    counts: dict[str, int] = Field(description="Number of matches by kind, regardless of the selected kind.")
     total: int
     page: int
     page_size: int
@@ -168,7 +168,7 @@ def undo(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
 def _one(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
     found = suggestion_shown(request.viewer, suggestion_id)
     if found is None:
-        raise SuggestionNotFound(suggestion_id)
+        raise SuggestionNotFoundError(suggestion_id)
     return _reply(found, request)
 
 
@@ -200,10 +200,10 @@ def _named(named: Named) -> NamedReply:
 
 
 @error_of.register
-def _(error: SuggestionNotFound) -> ApiError:
+def _(error: SuggestionNotFoundError) -> ApiError:
     return ApiError(404, "not_found", str(error), "List them: GET /api/suggestions")
 
 
 @error_of.register
-def _(error: SuggestionRefused) -> ApiError:
-    return ApiError(409, "refused", str(error), "Look at it as it is now: GET /api/suggestions")
+def _(error: SuggestionRefusedError) -> ApiError:
+    return ApiError(409, "refused", str(error), "Read its current state: GET /api/suggestions")

@@ -76,8 +76,8 @@ _QUESTIONS = {
     Kind.ENTITY_DUPLICATE: "Are these the same entity?",
     Kind.CONCEPT_DUPLICATE: "Are these the same concept?",
     Kind.TAG_DUPLICATE: "Are these the same tag?",
-    Kind.MEMORY_DUPLICATE: "Do these two say the same?",
-    Kind.SUPERSEDED: "Has the newer memory taken the place of the older one?",
+    Kind.MEMORY_DUPLICATE: "Do these two memories say the same?",
+    Kind.SUPERSEDED: "Does the newer memory replace the older one?",
 }
 
 
@@ -238,7 +238,7 @@ def build_review(
             for kind, label in labels.items()
         ),
         projects=(
-            Choice("Every project", "", review_url(query.but(project="")), current=not query.project),
+            Choice("All projects", "", review_url(query.but(project="")), current=not query.project),
             *(
                 Choice(one.name, one.slug, review_url(query.but(project=one.slug)), current=one.slug == query.project)
                 for one in projects
@@ -250,7 +250,7 @@ def build_review(
         ),
         confidences=tuple(
             Choice(
-                f"{least:.0%} and more" if least else "Any confidence",
+                f"{least:.0%} or more" if least else "Any confidence",
                 f"{least}",
                 review_url(query.but(confidence=least)),
                 current=least == query.confidence,
@@ -305,15 +305,15 @@ def _note(one: ShownSuggestion) -> str:
 
 def _empty(query: ReviewQuery) -> str:
     if query.project or query.confidence:
-        return "Nothing of this kind matches the filters."
+        return "No suggestion of this kind matches the filters."
     if query.state != "open":
-        return f"Nothing of this kind has been {query.state} yet."
-    return "Nothing to review here. The command “manage.py suggest” looks for more."
+        return f"No suggestion of this kind has been {query.state} yet."
+    return "Nothing to review. The command “manage.py suggest” finds more suggestions."
 
 
 def _done(one: ShownSuggestion) -> Done | None:
     if one.row.state == Suggestion.State.OPEN:
-        return Done(f"Open again: {proposal_text(one)}.", "")
+        return Done(f"Reopened: {proposal_text(one)}.", "")
     said = f"{one.row.get_state_display()}: {proposal_text(one)}."
     return Done(said, reverse("suggestions:undo", args=[one.row.pk]))
 
@@ -342,7 +342,8 @@ def _detail(
         swap_label=swap,
         texts=_texts(one, evidence, zone),
         sides=tuple(
-            _side(side, role, zone) for side, role in zip(evidence.sides, ("would go", "would stay"), strict=False)
+            _side(side, role, zone)
+            for side, role in zip(evidence.sides, ("will be merged away", "will be kept"), strict=False)
         ),
         shared=tuple(row.evidence.get("terms", ())),
         speakers=tuple(_mention(memory, zone) for memory in evidence.speakers),
@@ -372,7 +373,7 @@ def _short(named: Named) -> str:
 def _decided(row: Suggestion, zone: tzinfo) -> str:
     if row.state == Suggestion.State.OPEN or row.decided_at is None:
         return ""
-    who = "by what the project allows" if row.is_automatic else f"by {row.decided_by}" if row.decided_by else ""
+    who = "automatically" if row.is_automatic else f"by {row.decided_by}" if row.decided_by else ""
     return f"{row.get_state_display()} {day_label(row.decided_at, zone)} {who}".strip()
 
 
@@ -381,7 +382,7 @@ def _texts(one: ShownSuggestion, evidence: Evidence, zone: tzinfo) -> tuple[Show
     if evidence.memory and evidence.other:
         if one.row.kind == Kind.MEMORY_DUPLICATE:
             pieces = with_differences(_cut(evidence.memory), _cut(evidence.other))
-            roles = ("would be superseded", "would stay")
+            roles = ("will be superseded", "will be kept")
         else:
             pieces = ((Piece(_cut(evidence.memory)),), with_marked(_cut(evidence.other), [said.get("sentence", "")]))
             roles = ("older", "newer")
@@ -434,7 +435,7 @@ def _speaking(one: ShownSuggestion, evidence: Evidence) -> str:
     if not evidence.speakers:
         return ""
     if one.row.kind == Kind.CATEGORY:
-        return f"{plural(evidence.speaking, 'memory', 'memories')} near this one that are in it"
+        return f"{plural(evidence.speaking, 'memory', 'memories')} close to this one that are in it"
     if one.target.id is None:
         return f"Proposed for {memories(evidence.speaking)} more"
     return f"{memories(evidence.speaking)} of the project with it"

@@ -36,7 +36,7 @@ class ReviewQuery(BaseModel):
     def read(cls, pairs: Mapping[str, str]) -> tuple[Self, list[str]]:
         """What was asked, and what of it could not be read, which is left out."""
         known: dict[str, Any] = {name: value for name, value in pairs.items() if name in cls.model_fields and value}
-        problems = [f"{name[:40]} is no filter here." for name in pairs if name not in cls.model_fields]
+        problems = [f"{name[:40]} is not a filter of this page." for name in pairs if name not in cls.model_fields]
         try:
             return cls(**known), problems
         except ValidationError as error:

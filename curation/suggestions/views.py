@@ -17,8 +17,8 @@ from curation.suggestions.queries import projects_of, queue_of, suggestion_shown
 from curation.suggestions.services import (
     MOST_AT_ONCE,
     REFUSALS,
-    CountChanged,
-    SuggestionNotFound,
+    CountChangedError,
+    SuggestionNotFoundError,
     may_decide,
     suggestion_accept,
     suggestion_reject,
@@ -82,11 +82,11 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     query, problems = ReviewQuery.read(given)
     query = query.but(state="open")
     if not query.kind:
-        raise BadRequest("Say of which kind: open it from the queue.")
+        raise BadRequest("Name a kind: open this page from the queue.")
     if request.method == "POST":
         try:
             done = suggestions_accept(query=query, shown=_number(request, "shown") or 0, viewer=viewer)
-        except (CountChanged, *REFUSALS) as error:
+        except (CountChangedError, *REFUSALS) as error:
             problems = [str(error)]
         else:
             messages.success(request, done.said)
@@ -101,7 +101,7 @@ def _decided(request: HttpRequest, suggestion_id: int, verb: Callable[[int], obj
     query, _ = ReviewQuery.read(dict(parse_qsl(request.POST.get("query", ""))))
     try:
         verb(suggestion_id)
-    except SuggestionNotFound as error:
+    except SuggestionNotFoundError as error:
         raise Http404(str(error)) from error
     except REFUSALS as error:
         messages.error(request, str(error))

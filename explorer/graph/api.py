@@ -150,7 +150,7 @@ def relationship(request: ApiRequest, relationship_id: int, response: HttpRespon
     only_parameters(request)
     found = fact_of(relationship_id, viewer)
     if found is None:
-        raise ApiError(404, "not_found", f"There is no relationship {relationship_id}, or none that you may know of.")
+        raise ApiError(404, "not_found", f"There is no relationship {relationship_id} that you can see.")
     response["Server-Timing"] = server_timing(found.timings)
     record = found.record
     return FactReply(

@@ -72,7 +72,7 @@ def _key(look: GraphContext) -> tuple[object, ...]:
     if look.under is None:
         return ()
     # The index may take a moment to follow the database, and what it says of evidence is of then.
-    return (look.kind.key, look.planned.plan.project_ids, look.engine.name, look.engine.revision, *look.under)
+    return (look.kind.key, look.resolved.plan.project_ids, look.engine.name, look.engine.revision, *look.under)
 
 
 def _kept_as(key: tuple[object, ...]) -> VocabularyGraph | None:

@@ -14,7 +14,7 @@ from explorer.page import Notice, meant
 from search.query import SearchQuery
 from search.result import Hit, SearchWarning
 from search.unified.rows import RelationshipRecord
-from text.formatting import day_label, day_text, memories, type_family
+from text.formatting import day_label, day_text, type_family
 
 
 def table_url(kind: Kind, asked: TableRequest | None = None) -> str:
@@ -43,7 +43,7 @@ def both_url(kind: Kind, one: Term, other: Term) -> str:
 def graph_tabs(kind: Kind | None) -> tuple[Link, ...]:
     """The pages beside each other. None is that of chains."""
     tables = (Link(one.many.capitalize(), table_url(one), current=one is kind) for one in KINDS.values())
-    return (*tables, Link("Path between two", reverse("graph:path"), current=kind is None))
+    return (*tables, Link("Find a path", reverse("graph:path"), current=kind is None))
 
 
 def warning_notices(warnings: Iterable[SearchWarning]) -> tuple[Notice, ...]:
@@ -60,7 +60,7 @@ def verb_text(name: str) -> str:
 
 
 def names_or_name(count: int) -> str:
-    return "names" if count == 1 else "name"
+    return "mentions" if count == 1 else "mention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def sample_of(hit: Hit, zone: tzinfo, query: SearchQuery | None = None) -> Sampl
 
 def relationship_notes(record: RelationshipRecord) -> tuple[str, ...]:
     """How sure it is, and from when until when it holds."""
-    sure = "" if record.confidence is None else f"{record.confidence:.0%} sure"
+    sure = "" if record.confidence is None else f"{record.confidence:.0%} confidence"
     since = f"since {day_text(record.valid_from.date())}" if record.valid_from else ""
     until = f"until {day_text(record.valid_to.date())}" if record.valid_to else ""
     return tuple(part for part in (sure, since, until) if part)
@@ -100,5 +100,5 @@ def relationship_notes(record: RelationshipRecord) -> tuple[str, ...]:
 
 def evidence_link(record: RelationshipRecord) -> Link:
     count = len(record.evidence)
-    label = f"{memories(count)} {'bears' if count == 1 else 'bear'} it out" if count else "no memory is given for it"
+    label = f"{count:,} supporting {'memory' if count == 1 else 'memories'}" if count else "no supporting memory"
     return Link(label, relationship_url(record.id), f"{record.title}: {label}")

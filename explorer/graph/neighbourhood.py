@@ -150,7 +150,7 @@ def narrowed(bonds: Mapping[_Pair, Edge], asked: AroundRequest) -> dict[_Pair, E
 def records_of(look: GraphContext, ties: Iterable[StatedEdge]) -> dict[int, RelationshipRecord]:
     """The relationships of some ties as they are stored, with the evidence that the viewer may know of."""
     ids = sorted({tie.id for tie in ties if tie.id is not None})
-    evidence = evidence_of(look.engine, look.planned, ids)
+    evidence = evidence_of(look.engine, look.resolved, ids)
     return relationship_rows("own.id = ANY(%(ids)s)", {"ids": list(evidence)}, evidence, len(ids)) if evidence else {}
 
 
@@ -208,5 +208,5 @@ def _warnings(asked: AroundRequest, rels: tuple[tuple[str, int], ...]) -> Iterab
     known = [name for name, _ in rels]
     for name in asked.rel:
         if name not in known:
-            there_are = f" There are: {', '.join(known)}." if known else ""
-            yield SearchWarning(f"Nothing is linked by “{name}” here.{there_are}", "rel")
+            there_are = f" The types are: {', '.join(known)}." if known else ""
+            yield SearchWarning(f"No link here has the type “{name}”.{there_are}", "rel")

@@ -125,11 +125,11 @@ def _node(kind: Kind, ref: str, asked: AroundRequest, viewer: Viewer, engine: En
         with watch.stage("facets"):
             look = open_graph(kind, engine, viewer)
             term = find(look, ref)
-            plan = look.planned.plan.with_filter(Filter(kind.key, include=((term.id,),)))
+            plan = look.resolved.plan.with_filter(Filter(kind.key, include=((term.id,),)))
             profile = _profile(look, plan)
         with watch.stage("hits"):
             newest = engine.hits(plan, Sort.NEWEST, limit=_SAMPLES, offset=0)
-            samples = load_hits([Ranked(pk) for pk, _ in newest], look.planned, viewer)
+            samples = load_hits([Ranked(pk) for pk, _ in newest], look.resolved, viewer)
             aliases, description = said_of(kind, term.id)
         with watch.stage("graph"):
             around = neighbourhood_of(look, term, asked)
@@ -140,14 +140,14 @@ def _profile(look: GraphContext, plan: EngineQuery) -> Profile:
     other = CONCEPT if look.kind is ENTITY else ENTITY
     requests = [FacetRequest("category", _CATEGORIES), FacetRequest("tag", _TAGS), FacetRequest(other.key, _OTHERS)]
     try:
-        counts = look.engine.counts(plan, requests, zone=look.planned.zone, now=look.planned.now)
+        counts = look.engine.counts(plan, requests, zone=look.resolved.zone, now=look.resolved.now)
     except EngineTimeoutError:
         return Profile(unavailable="Counting took too long.")
     domain = histogram_domain(counts.days, None, None)
     categories = _counted(counts, "category")
-    nodes = look.planned.names.category_nodes([pk for pk, _ in categories])
+    nodes = look.resolved.names.category_nodes([pk for pk, _ in categories])
     others = _counted(counts, other.key)
-    terms = other.terms(look.planned.names, [pk for pk, _ in others])
+    terms = other.terms(look.resolved.names, [pk for pk, _ in others])
     return Profile(
         memories=counts.summary.total,
         first=domain[0] if domain else None,
@@ -166,14 +166,14 @@ def _counted(counts: Counts, key: str) -> list[tuple[int, int]]:
 def _fact(relationship_id: int, viewer: Viewer, engine: Engine) -> Fact | None:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("graph"):
-        planned = open_graph(ENTITY, engine, viewer).planned
+        resolved = open_graph(ENTITY, engine, viewer).resolved
         # An id is a bigint; a larger number is that of nothing.
         ids = [relationship_id] if relationship_id < 2**63 else []
-        anywhere = in_any_state(planned)
+        anywhere = in_any_state(resolved)
         every = evidence_of(engine, anywhere, ids)
         if not every:
             return None
-        now = {relationship_id: (), **evidence_of(engine, planned, ids)}
+        now = {relationship_id: (), **evidence_of(engine, resolved, ids)}
         rows = relationship_rows("own.id = ANY(%(ids)s)", {"ids": ids}, now)
         first = [*now[relationship_id], *sorted(set(every[relationship_id]) - set(now[relationship_id]))]
         hits = load_hits([Ranked(pk) for pk in first[:_MOST_EVIDENCE]], anywhere, viewer)
@@ -282,7 +282,7 @@ def build_node(node: Node, notices: Iterable[Notice], zone: tzinfo = UTC, now: d
         ),
         rels=_rels(kind, around),
         leasts=tuple(
-            Option(str(least) if least else "", "any number of" if not least else f"at least {least}",
+            Option(str(least) if least else "", "0" if not least else f"{least}",
                    around.asked.least == least)
             for least in sorted({*_MIN_OFFERED, around.asked.least})
         ),
@@ -303,11 +303,9 @@ def _facts(node: Node, query: SearchQuery) -> Iterable[Link]:
 
 def _heading(around: Neighbourhood) -> str:
     if not around.total:
-        return "Linked with nothing" if around.asked == AroundRequest() else "Nothing is linked in this way"
+        return "No links" if around.asked == AroundRequest() else "No links of this type"
     shown = sum(1 for one in around.drawn if one.level == 1)
-    return f"Linked with {around.total:,}" + (
-        f", of which the {shown} strongest are drawn" if shown < around.total else ""
-    )
+    return f"Linked with {around.total:,}" + (f", the {shown} strongest drawn" if shown < around.total else "")
 
 
 def _rels(kind: Kind, around: Neighbourhood) -> tuple[Link, ...]:
@@ -344,7 +342,7 @@ def _groups(kind: Kind, around: Neighbourhood, neighbours: Iterable[Neighbour]) 
         for tie in one.bond.ties:
             found.setdefault((False, _tie_label(kind, around.center, tie)), []).append(_tied(kind, around, one, tie))
         if not one.bond.ties:
-            found.setdefault((True, "Named in the same memories"), []).append(_together(kind, around.center, one))
+            found.setdefault((True, "Mentioned in the same memories"), []).append(_together(kind, around.center, one))
     return tuple(Group(label, tuple(items)) for (_, label), items in sorted(found.items(), key=lambda pair: pair[0][0]))
 
 
@@ -368,7 +366,9 @@ def _tied(kind: Kind, around: Neighbourhood, one: Neighbour, tie: StatedEdge) ->
 def _together(kind: Kind, center: Term, one: Neighbour) -> Item:
     count = one.bond.together
     link = (
-        Link(memories(count), both_url(kind, center, one.term), f"{memories(count)} that name both") if count else None
+        Link(memories(count), both_url(kind, center, one.term), f"{memories(count)} that mention both")
+        if count
+        else None
     )
     return _item(kind, one.term, "", "", link)
 

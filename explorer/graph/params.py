@@ -122,9 +122,9 @@ class Params(BaseModel):
 class TableRequest(Params):
     """Which entities or concepts are listed, and in which order."""
 
-    search: Text = Field("", max_length=200, description="A part of a name or of an alias.")
+    search: Text = Field("", max_length=200, description="Part of a name or an alias.")
     type: Texts = Field((), max_length=MAX_VALUES, description="A type; repeat it for any of several.")
-    sort: TableSort = Field(TableSort.MEMORIES_DOWN, description="A column; with a minus the most first.")
+    sort: TableSort = Field(TableSort.MEMORIES_DOWN, description="A column; with a minus in descending order.")
     page: int = Field(1, ge=1, le=MAX_PAGE)
     page_size: int = Field(50, ge=1, le=200)
 
@@ -132,13 +132,13 @@ class TableRequest(Params):
 class AroundRequest(Params):
     """What of a neighbourhood is shown."""
 
-    depth: int = Field(1, ge=1, le=2, description="2: the neighbours of the strongest neighbours too.")
+    depth: int = Field(1, ge=1, le=2, description="2: also the neighbours of the strongest neighbours.")
     rel: Texts = Field(
         (),
         max_length=MAX_VALUES,
-        description=f"A type of relationship, or `{SAME_MEMORY}`: linked because one memory names both.",
+        description=f"A type of relationship, or `{SAME_MEMORY}`: linked because a memory mentions both.",
     )
-    least: int = Field(0, ge=0, le=1_000_000, alias="min", description="At least so many memories bear a link out.")
+    least: int = Field(0, ge=0, le=1_000_000, alias="min", description="Minimum number of supporting memories.")
 
 
 class PathRequest(Params):
@@ -146,8 +146,8 @@ class PathRequest(Params):
 
     begin: Name = Field("", alias="from", description="`type:name`, name, alias or id of an entity.")
     end: Name = Field("", alias="to", description="`type:name`, name, alias or id of another one.")
-    steps: int = Field(6, ge=1, le=MOST_STEPS, description="How many links the chain may have.")
-    together: bool = Field(False, description="Whether being named by one memory is a link too.")
+    steps: int = Field(6, ge=1, le=MOST_STEPS, description="Maximum number of links.")
+    together: bool = Field(False, description="Whether entities mentioned in the same memory are linked too.")
 
 
 def _unknown(given: str, known: list[str]) -> Problem:
@@ -176,7 +176,7 @@ def _problem(key: str, given: Any, detail: Mapping[str, Any]) -> Problem:
         case "less_than_equal":
             return Problem(key, f"{told} is too large", f"write {context['le']:,} or less")
         case "bool_parsing" | "bool_type":
-            return Problem(key, f"'{told}' is not a switch", "write 1 or 0")
+            return Problem(key, f"'{told}' is not a boolean", "write 1 or 0")
         case "value_error":
             return Problem(key, f"'{told}' {context['error']}")
     return Problem(key, f"'{told}' is not a whole number", "write a number such as 1")

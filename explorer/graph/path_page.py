@@ -129,13 +129,13 @@ def _end(look: GraphContext, parameter: str, name: str) -> Term:
 
 
 def _none(asked: PathRequest, source: Term, target: Term) -> str:
-    by = "relationships and memories in common" if asked.together else "relationships"
+    by = "relationships and shared memories" if asked.together else "relationships"
     steps = "1 step" if asked.steps == 1 else f"{asked.steps} steps"
-    return f"No chain of {by} leads from {source.label} to {target.label} within {steps}."
+    return f"No path by {by} leads from {source.label} to {target.label} within {steps}."
 
 
 def _late() -> str:
-    return f"The search was given up after {MOST_TIME.total_seconds():g} s. Ask for fewer steps, or again later."
+    return f"The search stopped after {MOST_TIME.total_seconds():g} s. Ask for fewer steps, or try again later."
 
 
 def _steps(look: GraphContext, chain: Sequence[int], asked: PathRequest) -> tuple[Step, ...]:
@@ -162,7 +162,7 @@ def _evidence(look: GraphContext, pair: tuple[int, int], stated: Sequence[Relati
     if ids or stated:
         return ids
     both = Filter(look.kind.key, include=tuple((pk,) for pk in pair), require_all=True)
-    found = look.engine.hits(look.planned.plan.with_filter(both), Sort.NEWEST, limit=_SHOWN, offset=0)
+    found = look.engine.hits(look.resolved.plan.with_filter(both), Sort.NEWEST, limit=_SHOWN, offset=0)
     return [pk for pk, _ in found]
 
 
@@ -197,7 +197,7 @@ def build_fact(fact: Fact, zone: tzinfo = UTC) -> FactContext:
         target=target,
         fact=record.fact,
         notes=relationship_notes(record),
-        summary=f"{memories(every)}{f', of which {shown} are shown' if shown < every else ''}",
+        summary=f"{memories(every)}{f', {shown} shown' if shown < every else ''}",
         evidence=tuple(sample_of(hit, zone) for hit in fact.evidence),
         put_away=tuple(sample_of(hit, zone) for hit in fact.put_away),
         both_url=both_url(ENTITY, *ends),
@@ -256,8 +256,8 @@ def build_path(asked: PathRequest, path: Path | None, notices: Iterable[Notice],
         summary=f"{plural(len(steps), 'step')} from {path.source.label} to {path.target.label}"
         if path and steps
         else "",
-        reason="These are the same." if is_same else path.reason if path else "",
-        wider=Link("Look through memories in common too", path_url(asked.but(together=True)))
+        reason="These two are the same." if is_same else path.reason if path else "",
+        wider=Link("Also link entities mentioned in the same memory", path_url(asked.but(together=True)))
         if path and path.reason and not asked.together
         else None,
         start=Link(path.source.label, term_url(ENTITY, path.source), path.source.type) if path and steps else None,
@@ -313,7 +313,7 @@ def build_lost(error: NameUnknownError | NameAmbiguousError) -> LostContext:
         label = "Did you mean"
     search = TableRequest(search=(error.name.partition(":")[2] or error.name)[:200])
     return LostContext(
-        title=f"Several {kind.many} of this name" if label == "Which one?" else f"No such {kind.key}",
+        title=f"Several {kind.many} with this name" if label == "Which one?" else f"No such {kind.key}",
         message=str(error),
         tabs=graph_tabs(kind),
         label=label if choices else "",
@@ -330,5 +330,5 @@ def end_notice(error: PathEndError, asked: PathRequest) -> Notice:
         meant, values = "Which one?", [(f"{term.label} ({term.type})", str(term.id)) for term in cause.choices]
     else:
         meant, values = "Did you mean", [(near, near) for near in cause.near]
-    links = tuple(Link(label, path_url(asked.but(**{field: value})), f"Take {label}") for label, value in values)
+    links = tuple(Link(label, path_url(asked.but(**{field: value})), f"Use {label}") for label, value in values)
     return Notice(str(cause), parameter=error.parameter, suggestion=meant if links else "", links=links)

@@ -70,14 +70,14 @@ class GraphContext:
     """Who looks at which vocabulary, and with what."""
 
     engine: Engine
-    planned: ResolvedQuery
+    resolved: ResolvedQuery
     viewer: Viewer
     kind: Kind
     # What may be kept of this moment, and under what; see `categories.moment`.
     under: tuple[object, ...] | None
 
     def terms(self, ids: Iterable[int]) -> dict[int, Term]:
-        return self.kind.terms(self.planned.names, ids)
+        return self.kind.terms(self.resolved.names, ids)
 
 
 class StatedEdge(NamedTuple):
@@ -98,7 +98,7 @@ class NameUnknownError(LookupError):
 
     def __init__(self, kind: Kind, name: str, near: tuple[str, ...] = ()) -> None:
         self.kind, self.name, self.near = kind, name, near
-        super().__init__(f"No {kind.key} is called “{name[:200]}”, or none that you may see.")
+        super().__init__(f"There is no {kind.key} named “{name[:200]}” that you can see.")
 
 
 class NameAmbiguousError(LookupError):
@@ -106,18 +106,18 @@ class NameAmbiguousError(LookupError):
 
     def __init__(self, kind: Kind, name: str, choices: tuple[Term, ...]) -> None:
         self.kind, self.name, self.choices = kind, name, choices
-        super().__init__(f"{len(choices)} {kind.many} are called “{name[:200]}”.")
+        super().__init__(f"{len(choices)} {kind.many} are named “{name[:200]}”.")
 
 
 def open_graph(kind: Kind, engine: Engine, viewer: Viewer) -> GraphContext:
     """With nothing asked for but what the default states leave."""
-    planned = resolve_query(engine, SearchQuery(), viewer, datetime.now(UTC))
-    return GraphContext(engine, planned, viewer, kind, planned.moment.kept_under)
+    resolved = resolve_query(engine, SearchQuery(), viewer, datetime.now(UTC))
+    return GraphContext(engine, resolved, viewer, kind, resolved.revision.kept_under)
 
 
-def in_any_state(planned: ResolvedQuery) -> ResolvedQuery:
+def in_any_state(resolved: ResolvedQuery) -> ResolvedQuery:
     """What is there though nothing names it any more but what was put away."""
-    return replace(planned, plan=EngineQuery(project_ids=planned.plan.project_ids))
+    return replace(resolved, plan=EngineQuery(project_ids=resolved.plan.project_ids))
 
 
 # --- nodes -------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def find(look: GraphContext, ref: str) -> Term:
         return exact[0] if exact else meant[0]
     if meant:
         raise NameAmbiguousError(kind, ref, meant)
-    (warning,) = explain_unknown(look.planned, look.engine, [(kind.key, ref)])
+    (warning,) = explain_unknown(look.resolved, look.engine, [(kind.key, ref)])
     raise NameUnknownError(kind, ref, warning.did_you_mean)
 
 
@@ -148,9 +148,9 @@ def _known(look: GraphContext, terms: Iterable[Term]) -> tuple[Term, ...]:
     theirs bear out begins or ends at them.
     """
     by_id = {term.id: term for term in terms}
-    seen = visible_ids(look.engine, look.planned.plan.project_ids, look.kind.key, by_id)
+    seen = visible_ids(look.engine, look.resolved.plan.project_ids, look.kind.key, by_id)
     if look.kind is ENTITY and (others := by_id.keys() - seen):
-        for tie in ties_of(replace(look, planned=in_any_state(look.planned)), others):
+        for tie in ties_of(replace(look, resolved=in_any_state(look.resolved)), others):
             seen |= {tie.source, tie.target}
     return tuple(term for pk, term in by_id.items() if pk in seen)
 
@@ -200,7 +200,7 @@ def ties_of(look: GraphContext, ids: Collection[int] | None = None, *, between: 
     with connection.cursor() as cursor:
         cursor.execute(_RELATIONSHIPS.format(condition=condition), {"ids": list(ids or ())})
         rows = cursor.fetchall()
-    evidence = evidence_of(look.engine, look.planned, [row[0] for row in rows])
+    evidence = evidence_of(look.engine, look.resolved, [row[0] for row in rows])
     return [StatedEdge(pk, a, kind, b, len(evidence[pk])) for pk, a, kind, b in sorted(rows) if pk in evidence]
 
 
@@ -217,7 +217,7 @@ def _concept_ties(look: GraphContext, ids: Collection[int] | None, *, between: b
         stated |= {(pk, "broader", other) for other in broader} | {(other, "broader", pk) for other in narrower}
         stated |= {(min(pk, other), "related", max(pk, other)) for other in related}
     ends = {end for source, _, target in stated for end in (source, target)}
-    seen = visible_ids(look.engine, look.planned.plan.project_ids, look.kind.key, ends)
+    seen = visible_ids(look.engine, look.resolved.plan.project_ids, look.kind.key, ends)
     seen &= look.terms(ends).keys()
     if between:
         seen &= set(ids or ())

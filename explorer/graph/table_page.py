@@ -142,7 +142,7 @@ def _warnings(asked: TableRequest, types: tuple[tuple[str, int], ...], total: in
     for name in asked.type:
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 3)
-            found.append(SearchWarning(f"Nothing here is of the type “{name}”.", "type", tuple(near)))
+            found.append(SearchWarning(f"Nothing here has the type “{name}”.", "type", tuple(near)))
     pages = max(1, -(-total // asked.page_size))
     if asked.page > pages:
         found.append(SearchWarning(f"Page {asked.page:,} is past the last page, {pages:,}.", "page"))
@@ -153,10 +153,14 @@ _TYPES_SHOWN = 14
 _COLUMNS = (
     ("name", "Name", ""),
     ("type", "Type", ""),
-    ("links", "Links", "How many others it is linked with: by what is stated, or because one memory names both"),
-    ("memories", "Memories", "How many memories name it"),
-    ("first", "First seen", "The day of the first memory that names it"),
-    ("last", "Last seen", "The day of the last memory that names it"),
+    (
+        "links",
+        "Links",
+        "Number of others it is linked with, by a stated relationship or because a memory mentions both",
+    ),
+    ("memories", "Memories", "Number of memories that mention it"),
+    ("first", "First seen", "Day of the first memory that mentions it"),
+    ("last", "Last seen", "Day of the last memory that mentions it"),
 )
 _UP_FIRST = {"name", "type", "first"}
 
@@ -263,10 +267,10 @@ def _empty(table: Table, *, is_narrowed: bool) -> str:
     if table.rows:
         return ""
     if table.total:
-        return "Nothing stands on this page."
+        return "This page is empty."
     if is_narrowed:
-        return f"No {table.kind.key} here has such a name and type."
-    return f"None of the memories that you may see names {_article(table.kind)} yet."
+        return f"No {table.kind.key} matches this name and type."
+    return f"No memory that you can see mentions {_article(table.kind)} yet."
 
 
 def _elsewhere(table: Table, first_page: str, *, is_narrowed: bool) -> Link | None:

@@ -1,7 +1,7 @@
-"""One thread of the worker: claims memories that wait, cuts, embeds and stores them, batch by batch.
+"""One thread of the worker: claims pending memories, and splits, embeds and stores them batch by batch.
 
-A batch is one transaction: its claims end with it, and it writes whole memories at its end. However it ends, what it
-had not stored waits as before.
+A batch is one transaction: its claims end with it, and it writes whole memories at its end. Memories that a batch does
+not store, for whatever reason, stay pending.
 """
 
 import contextlib
@@ -26,74 +26,122 @@ from memories.embedding.vectors import EmbeddedText, WaitingText
 
 logger = logging.getLogger(__name__)
 
-# Texts of like length are encoded together, out of so many: few tokens then go to padding.
+# The chunks of a batch. Texts of similar length are encoded together, so that few tokens are padding.
 CHUNKS = 512
-# So many at a time, and of long ones fewer: what a core works on should fit its cache.
+# The texts of one call of the model, fewer if they are long: the working set should fit a core's cache.
 _TEXTS = 32
 _CHARACTERS = 8_000
-_LOOK = 1_024
-# While much waits, what has come meanwhile is looked for so often.
-_AGAIN_SECONDS = 30.0
+# The ids read from the database at a time.
+_PAGE = 1_024
+# How often the queue starts again at the newest memory, to find those that came in the meantime.
+_RESTART_SECONDS = 30.0
 _TRIES = 20
 _TRY_SECONDS = 0.25
-# What passes: a memory that is being edited, or was removed just now, and two that wait for each other.
-_PASSING = {"55P03", "23503", "40P01"}
+# Temporary errors: a memory that is being edited, a memory deleted in the meantime, a deadlock.
+_TEMPORARY = {"55P03", "23503", "40P01"}
 
-# The vector of a text, what stands against it, or nothing where it was not come to.
+# The vector of a text, the error that prevented it, or None if the worker stopped before.
 Row = npt.NDArray[np.float32] | Exception | None
 
 
 class BrokenVectorError(ValueError):
-    """The model gave something that is no vector."""
+    """The model returned something other than finite vectors of its dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The hash of a text that a model cannot embed, and the reason."""
+
+    text_hash: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Refused:
+    """The texts that a model cannot embed, by kind and id. They are tried again when they change."""
+
+    kinds: dict[str, dict[int, Refusal]] = field(default_factory=dict)
+
+    def of(self, kind: str) -> dict[int, Refusal]:
+        return self.kinds.setdefault(kind, {})
+
+    @property
+    def memories(self) -> dict[int, Refusal]:
+        return self.of("memory")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """A model to embed by, once for each thread. `only_since`: it is kept up with what changes, not completed."""
+    """A model to embed with, loaded once for each thread.
+
+    With `only_since`, only memories that are newer than its last one, or changed since it embedded them.
+    """
 
     model_id: int
     embedders: Sequence[Embedder]
+    refused: Refused = field(default_factory=Refused)
     only_since: bool = False
 
 
-class Waiting:
-    """What waits for models, handed out to threads in runs of ids, the newest first.
+class PendingQueue:
+    """The memories that models have yet to embed, given to threads in runs of ids, the newest first.
 
-    `above`: only memories with greater ids. Of a model that is kept up, first what has come or was changed.
+    A run belongs to one thread at a time, since the database lets one transaction claim it. Other ids of the run, which
+    the next page or a restart finds, stay in the queue until that thread releases the run.
+
+    `above`: only memories with greater ids. Models with `only_since` come first.
     """
 
     def __init__(self, targets: Sequence[Target], above: int = 0) -> None:
-        self._kept_up = [target for target in targets if target.only_since]
+        self._replaced = [target for target in targets if target.only_since]
         self._target = next(target for target in targets if not target.only_since)
         self._above = above
         self._below: int | None = None
-        self._begun: float | None = None
+        self._started: float | None = None
         self._runs: deque[tuple[Target, int, list[int]]] = deque()
+        self._held: set[int] = set()
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
         with self._lock:
-            return self._look()
+            return bool(self._runs) or self._read_page()
 
     def take(self, target: Target | None = None) -> tuple[Target, int, list[int]] | None:
-        """A model, a run, and the ids in it that wait; of the model that is named, if any. None where nothing does."""
-        with self._lock:
-            if not self._look() or target not in (None, self._runs[0][0]):
-                return None
-            return self._runs.popleft()
+        """The next target, run and ids in it, to be released afterwards. None if threads hold every run that is left.
 
-    def _look(self) -> bool:
-        if self._runs:
-            return True
-        if self._begun is None or time.monotonic() - self._begun > _AGAIN_SECONDS:
-            self._begun, self._below = time.monotonic(), None
-            for target in self._kept_up:
-                self._add(target, vectors.waiting_since(target.model_id, limit=_LOOK))
-        if not self._runs:
-            ids = vectors.waiting_ids(self._target.model_id, above=self._above, below=self._below, limit=_LOOK)
+        With `target`, also None if the next run is for another target.
+        """
+        with self._lock:
+            place = self._first_free()
+            while place is None and self._read_page():
+                place = self._first_free()
+            if place is None or target not in (None, self._runs[place][0]):
+                return None
+            taken = self._runs[place]
+            del self._runs[place]
+            self._held.add(taken[1])
+            return taken
+
+    def release(self, runs: Sequence[int]) -> None:
+        """Give runs back, after the transaction that claimed them."""
+        with self._lock:
+            self._held.difference_update(runs)
+
+    def _first_free(self) -> int | None:
+        return next((place for place, (_, run, _) in enumerate(self._runs) if run not in self._held), None)
+
+    def _read_page(self) -> bool:
+        """Add the next page of ids, or the first one again after a while. False if there are none."""
+        before = len(self._runs)
+        if self._started is None or time.monotonic() - self._started > _RESTART_SECONDS:
+            self._started, self._below = time.monotonic(), None
+            for target in self._replaced:
+                self._add(target, vectors.waiting_since(target.model_id, limit=_PAGE))
+        if len(self._runs) == before:
+            ids = vectors.waiting_ids(self._target.model_id, above=self._above, below=self._below, limit=_PAGE)
             self._below = ids[-1] if ids else self._below
             self._add(self._target, ids)
-        return bool(self._runs)
+        return len(self._runs) > before
 
     def _add(self, target: Target, ids: Sequence[int]) -> None:
         runs = groupby(ids, lambda memory_id: memory_id // vectors.RUN)
@@ -101,14 +149,12 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class Tally:
-    """What the threads of a worker have done, and what none of them can do."""
+class Progress:
+    """The memories and chunks that the threads of a worker have embedded. Calls `changed` after every batch."""
 
     memories: int = 0
     chunks: int = 0
-    refused: dict[int, str] = field(default_factory=dict)
-    """Memories that cannot be embedded, with the hash of the text that cannot."""
-    changed: Callable[["Tally"], None] = lambda tally: None
+    changed: Callable[["Progress"], None] = lambda progress: None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, memories: int, chunks: int) -> None:
@@ -120,93 +166,107 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CutText:
-    """A memory's text in windows, and the title that goes before each."""
+    """A memory's text split into windows, and the title that is put before each of them."""
 
     text: WaitingText
     title: str
     windows: list[Window]
 
     def passages(self) -> list[str]:
-        return [embedded_text(self.title, self.text.content, one.start, one.end) for one in self.windows]
+        return [embedded_text(self.title, self.text.content, window.start, window.end) for window in self.windows]
 
 
-@transaction.atomic
-def batch(waiting: Waiting, lane: int, tally: Tally, stop: Callable[[], bool]) -> bool:
-    """Claim, cut, embed and store some memories; says whether there was anything to claim."""
-    target, texts = _claimed(waiting, lane, tally)
+def batch(queue: PendingQueue, thread: int, progress: Progress, stop: Callable[[], bool]) -> bool:
+    """Claim, split, embed and store some memories. False if the queue had none for this thread."""
+    runs: list[int] = []
+    try:
+        with transaction.atomic():
+            return _embed_batch(queue, thread, progress, stop, runs)
+    finally:
+        queue.release(runs)
+
+
+def _embed_batch(
+    queue: PendingQueue, thread: int, progress: Progress, stop: Callable[[], bool], runs: list[int]
+) -> bool:
+    target, texts = _claim_batch(queue, thread, runs)
     if target is None:
         return False
-    rows = encoded(target.embedders[lane], [passage for one in texts for passage in one.passages()], stop)
+    rows = encoded(target.embedders[thread], [passage for text in texts for passage in text.passages()], stop)
     done: list[EmbeddedText] = []
     at = 0
-    for one in texts:
-        own = rows[at : at + len(one.windows)]
+    for cut in texts:
+        own = rows[at : at + len(cut.windows)]
         at += len(own)
         vectors_found = [row for row in own if isinstance(row, np.ndarray)]
         if len(vectors_found) == len(own):
-            done.append(EmbeddedText(one.text, one.windows, np.stack(vectors_found)))
+            done.append(EmbeddedText(cut.text, cut.windows, np.stack(vectors_found)))
+            target.refused.memories.pop(cut.text.memory_id, None)
         elif errors := [row for row in own if isinstance(row, Exception)]:
-            logger.warning("Memory #%s cannot be embedded: %s", one.text.memory_id, errors[0])
-            tally.refused[one.text.memory_id] = one.text.content_hash
+            logger.warning("Memory #%s cannot be embedded: %s", cut.text.memory_id, errors[0])
+            target.refused.memories[cut.text.memory_id] = Refusal(cut.text.content_hash, str(errors[0]))
     if done:
-        _written(target.model_id, done)
-        _give_memory_back()
-        tally.add(len(done), sum(len(one.windows) for one in done))
+        _write(target.model_id, done)
+        _release_memory()
+        progress.add(len(done), sum(len(text.windows) for text in done))
     return True
 
 
-def _claimed(waiting: Waiting, lane: int, tally: Tally) -> tuple[Target | None, list[CutText]]:
-    """Memories of one model that this transaction has to itself, as many as give a batch of chunks."""
+def _claim_batch(queue: PendingQueue, thread: int, runs: list[int]) -> tuple[Target | None, list[CutText]]:
+    """Enough memories of one target for a batch, claimed by this transaction. Adds the runs taken to `runs`."""
     target: Target | None = None
     texts: list[CutText] = []
-    own: set[int] = set()
-    while sum(len(one.windows) for one in texts) < CHUNKS and (taken := waiting.take(target)):
+    while sum(len(text.windows) for text in texts) < CHUNKS and (taken := queue.take(target)):
         target, run, ids = taken
-        # Another one may have been faster, and may be done by now. To a transaction its own claim is no obstacle.
-        if run not in own and vectors.claim(run):
-            own.add(run)
-            found = vectors.waiting_texts(target.model_id, ids)
-            wanted = [text for text in found if tally.refused.get(text.memory_id) != text.content_hash]
-            texts += cut_texts(target.embedders[lane], wanted)
+        runs.append(run)
+        # A run that another process holds is left to it.
+        if vectors.claim(run):
+            refused = target.refused.memories
+            pending = [
+                text
+                for text in vectors.waiting_texts(target.model_id, ids)
+                if text.memory_id not in refused or refused[text.memory_id].text_hash != text.content_hash
+            ]
+            texts += cut_texts(target.embedders[thread], pending)
     return target, texts
 
 
 def cut_texts(embedder: Embedder, texts: Sequence[WaitingText]) -> list[CutText]:
-    """Texts cut at the window of a model."""
+    """Split texts into windows that fit the model."""
     offsets = iter(embedder.offsets([part for text in texts for part in (text.title, text.content)]))
     cut: list[CutText] = []
     for text in texts:
         title, tokens = title_that_fits(text.title, next(offsets), embedder.window)
-        # The line end between the two may be a token too.
+        # The line break after the title may be a token too.
         cut.append(CutText(text, title, windows(text.content, next(offsets), embedder.window - tokens - 1)))
     return cut
 
 
 def encoded(embedder: Embedder, passages: Sequence[str], stop: Callable[[], bool]) -> list[Row]:
-    """A row for each passage, in their order."""
+    """A row for each passage, in the same order."""
     rows: list[Row] = [None] * len(passages)
     for places in slices([len(passage) for passage in passages]):
         if stop():
             break
         found: Sequence[Row]
         try:
-            found = list(_checked(embedder, [passages[at] for at in places]))
+            found = list(_encode(embedder, [passages[at] for at in places]))
         except Exception:
-            # One text that cannot be embedded holds up no other.
-            found = [_alone(embedder, passages[at]) for at in places]
+            # A text that cannot be embedded must not prevent the others.
+            found = [_encode_alone(embedder, passages[at]) for at in places]
         for at, row in zip(places, found, strict=True):
             rows[at] = row
     return rows
 
 
-def _give_memory_back() -> None:
-    """What a batch took and the C library keeps for the next one: in hours that becomes more than a gigabyte."""
+def _release_memory() -> None:
+    """Return freed memory to the system: the C library would retain more than a gigabyte within hours."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library than glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def slices(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The places of texts to encode together, the longest first: what takes the most memory is asked for at once."""
+    """The positions of texts to encode together, the longest first: the most memory is then allocated at the start."""
     order = sorted(range(len(lengths)), key=lambda at: lengths[at], reverse=True)
     while order:
         count = min(_TEXTS, max(1, _CHARACTERS // max(1, lengths[order[0]])))
@@ -214,28 +274,28 @@ def slices(lengths: Sequence[int]) -> Iterator[list[int]]:
         order = order[count:]
 
 
-def _alone(embedder: Embedder, passage: str) -> Row:
+def _encode_alone(embedder: Embedder, passage: str) -> Row:
     try:
-        return np.asarray(_checked(embedder, [passage])[0], dtype=np.float32)
+        return np.asarray(_encode(embedder, [passage])[0], dtype=np.float32)
     except Exception as error:
         return error
 
 
-def _checked(embedder: Embedder, passages: Sequence[str]) -> Vectors:
+def _encode(embedder: Embedder, passages: Sequence[str]) -> Vectors:
     found = embedder.encode(passages)
     if found.shape != (len(passages), embedder.dimensions) or not np.isfinite(found).all():
-        raise BrokenVectorError(f"{embedder.name} gave what is no vector")
+        raise BrokenVectorError(f"{embedder.name} did not return a finite vector for every text")
     return found
 
 
-def _written(model_id: int, done: Sequence[EmbeddedText]) -> None:
-    """Store a batch. What stands in the way for a moment (a memory being edited, or just removed) is waited for."""
+def _write(model_id: int, done: Sequence[EmbeddedText]) -> None:
+    """Store a batch. Try again after a temporary error, such as a memory that is being edited."""
     for left in reversed(range(_TRIES)):
         try:
             vectors.vectors_write(model_id, done)
-        except (DatabaseError, psycopg.Error) as error:  # those of a COPY come as they are
+        except (DatabaseError, psycopg.Error) as error:  # COPY raises errors of psycopg itself
             cause = error if isinstance(error, psycopg.Error) else error.__cause__
-            if not left or getattr(cause, "sqlstate", None) not in _PASSING:
+            if not left or getattr(cause, "sqlstate", None) not in _TEMPORARY:
                 raise
             time.sleep(_TRY_SECONDS)
         else:

@@ -31,9 +31,9 @@ class WaitingRow:
 
 
 def waiting_rows(
-    searched: SearchableTable, model_id: int, *, limit: int, besides: Mapping[int, str] | None = None
+    searched: SearchableTable, model_id: int, *, limit: int | None = None, besides: Mapping[int, str] | None = None
 ) -> list[WaitingRow]:
-    """The first rows that wait for a model, but those that are known to be refused with the text they have."""
+    """The first rows that a model has yet to embed, without those in `besides` whose text has the given hash."""
     passed_over = dict(besides or {})
     with connection.cursor() as cursor:
         cursor.execute(

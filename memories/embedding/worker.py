@@ -1,6 +1,6 @@
-"""The work behind search by meaning: embeds what waits, by the model that is set, and lets models take turns.
+"""The worker that makes memories searchable by meaning: it embeds pending texts and lets models replace each other.
 
-Memories come first, then what is searched of the vocabulary.
+Memories come first, then the entities and relationships of the vocabulary.
 """
 
 import logging
@@ -8,47 +8,55 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from django.db import connection, transaction
 
 from categories.searched_terms import SEARCHED, SearchableTable, terms_catch_up
 from memories.embedding import vectors
-from memories.embedding.models import Embedder, EmbedderUnavailable, load_embedder, min_similarity
-from memories.embedding.pending import Tally, Target, Waiting, batch, encoded
+from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder, min_similarity
+from memories.embedding.pending import PendingQueue, Progress, Refusal, Refused, Target, batch, encoded
 from memories.embedding.query import REPLACED_SECONDS
 from memories.embedding.vocabulary import claim, vectors_write, waiting_rows
 from memories.models import Corpus, EmbeddingModel, Memory
 
 logger = logging.getLogger(__name__)
 
-_MOST_LANES = 8
+_MAX_THREADS = 8
 _POLL_SECONDS = 0.5
-# A look at all that might wait takes at most this part of the time; and it is due however little seems to happen.
-_LOOK_SHARE = 1 / 20
-_LONGEST_QUIET = 60.0
+# Full rounds that find nothing take at most this share of the time, but one is due at least every minute.
+_FULL_ROUND_SHARE = 1 / 20
+_FULL_ROUND_SECONDS = 60.0
 _RETRY_SECONDS = (1.0, 5.0, 30.0)
 _REMOVED = 1_000
 
 State = EmbeddingModel.State
 
 
-def lanes_for(embedder: Embedder) -> int:
-    """How many threads embed: one for each core, with one of the model's own threads each.
+def thread_count(embedder: Embedder) -> int:
+    """The number of threads that embed: one for each core, each with a single thread of the model's own.
 
-    Threads that share the work on one text wait for each other, and the longer the more else the machine has to do.
+    Threads that share the work on one text wait for each other, longer the busier the machine is.
     """
     if not embedder.on_processor:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_LANES)
+    return min(cores, _MAX_THREADS)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The numbers of memories, and of entities and relationships, that a model has yet to embed."""
+
+    memories: int
+    vocabulary: int
 
 
 class Worker:
-    """Embeds by the model that `source` names, and keeps the one up to date that serves until it is complete.
+    """Embeds with the model that `source` names, and keeps the serving model up to date until the new one is complete.
 
-    `progress` is told how many memories are embedded, and of how many.
+    Calls `show` with the number of embedded memories and the number of all memories.
     """
 
     def __init__(
@@ -56,26 +64,26 @@ class Worker:
         source: str,
         *,
         stop: Callable[[], bool] = lambda: False,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-        lanes: int | None = None,
+        show: Callable[[int, int], None] = lambda done, total: None,
+        threads: int | None = None,
         load: Callable[[str], Embedder] = lambda source: load_embedder(source, threads=1),
     ) -> None:
-        self.tally = Tally()
+        self.progress = Progress()
         self.vocabulary = 0
         self._source = source
         self._stop = stop
-        self._progress = progress
-        self._lanes = lanes
+        self._show = show
+        self._threads = threads
         self._load = load
         self._embedders: dict[str, list[Embedder]] = {}
         self._unloadable: set[str] = set()
-        self._refused: dict[int, Refused] = {}
+        self._refused: dict[str, Refused] = {}
         self._retired: dict[int, float] = {}
-        self._looked_at = self._looked_for = 0.0
+        self._full_round_at = self._full_round_seconds = 0.0
         self._seen = (-1, -1)
 
     def begin(self) -> EmbeddingModel:
-        """Load the model and make it the one to embed by. Raises EmbedderUnavailable and WrongDimensionsError."""
+        """Load the model and make it the one to embed with. Raises EmbedderUnavailableError and WrongDimensionsError."""
         embedder = self._embedders_of(self._source)[0]
         return vectors.model_begin(
             name=embedder.name,
@@ -85,132 +93,162 @@ class Worker:
         )
 
     def once(self) -> EmbeddingModel:
-        """Embed all that waits now; gives back the model, as it is afterwards."""
+        """Embed until nothing is pending but texts that other processes hold or the model cannot embed.
+
+        Returns the model in its final state.
+        """
         model = self.begin()
-        # Servers have had the time to take up the successor of what was replaced before.
+        # Servers have had the time to load the successors of models that were retired before.
         self._remove(list(EmbeddingModel.objects.filter(state=State.RETIRED).values_list("id", flat=True)))
-        self._round(model)
-        return model
+        while True:
+            before = self._embedded()
+            self._round(model)
+            # Texts may have changed or arrived during a round that embedded something.
+            if self._stop() or self._embedded() == before:
+                return model
 
     def follow(self) -> None:
-        """Embed what waits and what comes, until told to stop. What fails is tried again."""
+        """Embed pending and new texts until `stop` returns True. Tries again after errors."""
         model: EmbeddingModel | None = None
         failures = 0
         while not self._stop():
             try:
                 model = model or self.begin()
-                self._keep_up(model)
+                self._follow_changes(model)
                 self._remove_in_time()
                 failures = 0
                 self._wait(_POLL_SECONDS)
-            except (EmbedderUnavailable, vectors.WrongDimensionsError):
+            except (EmbedderUnavailableError, vectors.WrongDimensionsError):
                 raise
-            except Exception:  # whatever it is - a database that restarts, no memory left - it is tried again
+            except Exception:  # any other error may pass, such as a restart of the database or a lack of memory
                 pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
                 failures += 1
                 logger.exception("Memories could not be embedded; trying again in %s s.", pause)
                 connection.close()
                 self._wait(pause)
 
+    @property
+    def refused(self) -> Refused:
+        """The texts that the model cannot embed."""
+        return self._refused.setdefault(self._source, Refused())
+
+    def pending(self, model: EmbeddingModel) -> Pending:
+        """Count the texts that are still pending, without those that the model cannot embed."""
+        refused = self.refused.memories
+        still_refused = [
+            text
+            for text in vectors.waiting_texts(model.pk, list(refused))
+            if text.content_hash == refused[text.memory_id].text_hash
+        ]
+        return Pending(vectors.pending_count(model.pk) - len(still_refused), vocabulary_left(model.pk, self.refused))
+
     # --- rounds --------------------------------------------------------------------------------------------------
 
-    def _keep_up(self, model: EmbeddingModel) -> None:
-        """A round where there may be something to do: over all memories, or over those that are new."""
+    def _embedded(self) -> int:
+        return self.progress.memories + self.vocabulary
+
+    def _follow_changes(self, model: EmbeddingModel) -> None:
+        """Start a round if something may be pending: a full one, or one over the new memories alone."""
         now = (Corpus.objects.filter(pk=1).values_list("revision", flat=True).first() or 0, _last_id())
-        quiet = time.monotonic() - self._looked_at
-        if quiet > _LONGEST_QUIET or (now != self._seen and quiet > self._looked_for / _LOOK_SHARE):
-            begun, before = time.monotonic(), self.tally.memories + self.vocabulary
+        elapsed = time.monotonic() - self._full_round_at
+        changed_and_due = now != self._seen and elapsed > self._full_round_seconds / _FULL_ROUND_SHARE
+        if elapsed > _FULL_ROUND_SECONDS or changed_and_due:
+            started, before = time.monotonic(), self._embedded()
             self._round(model)
-            self._looked_at = time.monotonic()
-            did_nothing = self.tally.memories + self.vocabulary == before
-            self._looked_for = self._looked_at - begun if did_nothing else 0.0
+            self._full_round_at = time.monotonic()
+            found_nothing = self._embedded() == before
+            self._full_round_seconds = self._full_round_at - started if found_nothing else 0.0
             self._seen = now
         elif now[1] > self._seen[1]:
             self._round(model, above=self._seen[1])
             self._seen = (self._seen[0], now[1])
 
     def _round(self, model: EmbeddingModel, above: int = 0) -> None:
-        """Embed until nothing waits but what another worker has taken. A model that is complete then serves."""
+        """Embed until the queue is empty. A model that has embedded everything then becomes the serving one."""
         model.refresh_from_db()
         if model.state == State.RETIRED:
-            logger.warning("Another worker embeds by another model now: set EMBEDDING_MODEL alike for all of them.")
+            logger.warning("Another worker uses another model: set the same EMBEDDING_MODEL for all workers.")
             return
         last = _last_id()
         targets = [self._target(model.pk, self._source)]
         if model.state == State.BUILDING and (old := self._replaced_target()):
             targets.insert(0, old)
-        self._embed(Waiting(targets, above), model.pk, len(targets[-1].embedders))
+        self._embed(PendingQueue(targets, above), model.pk, len(targets[-1].embedders))
         if not above:
             self._embed_vocabulary(targets)
         if model.state == State.BUILDING and not above and not self._stop():
-            if vectors.model_serve(model.pk, up_to=last, leaving=self.tally.refused):
-                logger.warning("Memories are found by %s from now on.", model.name)
+            if vectors.model_serve(model.pk, up_to=last, leaving=self.refused.memories):
+                logger.warning("Searches now use %s.", model.name)
             model.refresh_from_db()
 
     def _replaced_target(self) -> Target | None:
-        """The model that serves until the other one is complete; None where it cannot be loaded any more."""
+        """The model that serves until the new one is complete; None if it can no longer be loaded."""
         serving = EmbeddingModel.objects.filter(state=State.SERVING).first()
         if serving is None or serving.source in self._unloadable:
             return None
         try:
             target = self._target(serving.pk, serving.source, only_since=True)
             if target.embedders[0].name != serving.name:
-                raise EmbedderUnavailable(f"what is at {serving.source} now is another model")
-        except EmbedderUnavailable as error:
+                raise EmbedderUnavailableError(f"{serving.source} is now another model")
+        except EmbedderUnavailableError as error:
             self._unloadable.add(serving.source)
-            logger.warning("What is new is found by meaning once all is embedded anew, not before: %s", error)
+            logger.warning("New memories are not found by meaning until all memories are embedded again: %s", error)
             return None
         return target
 
-    def _embed(self, waiting: Waiting, model_id: int, lanes: int) -> None:
-        """All that is handed out, by several threads. Raises what one of them failed with."""
-        if not waiting:
+    def _embed(self, queue: PendingQueue, model_id: int, threads: int) -> None:
+        """Embed the memories of a queue in several threads. Raises the first error of a thread."""
+        if not queue:
             return
         self._show_progress(model_id)
-        if lanes == 1:
-            while not self._stop() and batch(waiting, 0, self.tally, self._stop):
+        if threads == 1:
+            while not self._stop() and batch(queue, 0, self.progress, self._stop):
                 pass
             return
         failures: list[Exception] = []
 
-        def lane(number: int) -> None:
+        def embed_batches(thread: int) -> None:
             try:
-                while not self._stop() and not failures and batch(waiting, number, self.tally, self._stop):
+                while not self._stop() and not failures and batch(queue, thread, self.progress, self._stop):
                     pass
             except Exception as error:
                 failures.append(error)
             finally:
                 connection.close()
 
-        threads = [threading.Thread(target=lane, args=(number,), name=f"lane-{number}") for number in range(lanes)]
-        for thread in threads:
+        started = [
+            threading.Thread(target=embed_batches, args=(number,), name=f"embed-{number}") for number in range(threads)
+        ]
+        for thread in started:
             thread.start()
-        for thread in threads:
+        for thread in started:
             thread.join()
         if failures:
             raise failures[0]
 
     def _embed_vocabulary(self, targets: Sequence[Target]) -> None:
-        """Entities and relationships: the terms of what was written past the services, then all vectors."""
+        """Embed entities and relationships, after their search terms include changes made without the services."""
         terms_catch_up()
         for target in targets:
-            refused = self._refused.setdefault(target.model_id, Refused())
-            self.vocabulary += vocabulary_embed(target.model_id, target.embedders[0], stop=self._stop, refused=refused)
+            self.vocabulary += vocabulary_embed(
+                target.model_id, target.embedders[0], stop=self._stop, refused=target.refused
+            )
 
     def _show_progress(self, model_id: int) -> None:
-        done = next((one.embedded for one in vectors.models_progress() if one.id == model_id), 0) - self.tally.memories
+        embedded = next((model.embedded for model in vectors.models_progress() if model.id == model_id), 0)
+        before = embedded - self.progress.memories
         total = Memory.objects.count()
-        self.tally.changed = lambda tally: self._progress(min(done + tally.memories, total), total)
-        self.tally.changed(self.tally)
+        self.progress.changed = lambda progress: self._show(min(before + progress.memories, total), total)
+        self.progress.changed(self.progress)
 
     # --- models --------------------------------------------------------------------------------------------------
 
     def _target(self, model_id: int, source: str, *, only_since: bool = False) -> Target:
         embedders = self._embedders_of(source)
-        lanes = self._lanes or lanes_for(embedders[0])
-        while len(embedders) < lanes:
+        threads = self._threads or thread_count(embedders[0])
+        while len(embedders) < threads:
             embedders.append(embedders[0].twin())
-        return Target(model_id, embedders[:lanes], only_since)
+        return Target(model_id, embedders[:threads], self._refused.setdefault(source, Refused()), only_since)
 
     def _embedders_of(self, source: str) -> list[Embedder]:
         if source not in self._embedders:
@@ -241,45 +279,53 @@ def _last_id() -> int:
 _BATCH = 256
 
 
-@dataclass(slots=True)
-class Refused:
-    """Rows that cannot be embedded, with the hash of the text that cannot, by kind."""
-
-    hashes: dict[str, dict[int, str]] = field(default_factory=dict)
-
-    def of(self, searched: SearchableTable) -> dict[int, str]:
-        return self.hashes.setdefault(searched.kind, {})
-
-
 def vocabulary_embed(model_id: int, embedder: Embedder, *, stop: Callable[[], bool], refused: Refused) -> int:
-    """Embed all that waits for a model, unless another worker is at it; tells how many were embedded.
+    """Embed the pending rows of a model, except in tables that another worker has claimed. Returns their number.
 
-    A row is one vector, of as much of its text as the model reads: names come first.
+    A row has a single vector, of as much of its text as the model reads: names come first.
     """
     done = 0
     for searched in SEARCHED:
-        while not stop() and (embedded := _batch(searched, model_id, embedder, stop, refused.of(searched))):
+        while not stop():
+            embedded = _batch(searched, model_id, embedder, stop, refused.of(searched.kind))
+            if embedded is None:
+                break
             done += embedded
     return done
 
 
+def vocabulary_left(model_id: int, refused: Refused) -> int:
+    """Count the pending rows of a model, without those that it cannot embed."""
+    return sum(
+        len(waiting_rows(searched, model_id, besides=_hashes(refused.of(searched.kind)))) for searched in SEARCHED
+    )
+
+
 @transaction.atomic
 def _batch(
-    searched: SearchableTable, model_id: int, embedder: Embedder, stop: Callable[[], bool], refused: dict[int, str]
-) -> int:
-    """A batch is one transaction, and its claim ends with it; what it had not stored waits as before."""
+    searched: SearchableTable, model_id: int, embedder: Embedder, stop: Callable[[], bool], refused: dict[int, Refusal]
+) -> int | None:
+    """Embed some rows in a transaction that claims their table; None if nothing is pending or another worker has it.
+
+    Rows that are not stored stay pending.
+    """
     if not claim(searched, model_id):
-        return 0
-    rows = waiting_rows(searched, model_id, limit=_BATCH, besides=refused)
+        return None
+    rows = waiting_rows(searched, model_id, limit=_BATCH, besides=_hashes(refused))
     if not rows:
-        return 0
+        return None
     found = encoded(embedder, [row.text for row in rows], stop)
     made = [(row, vector) for row, vector in zip(rows, found, strict=True) if isinstance(vector, np.ndarray)]
     for row, error in zip(rows, found, strict=True):
         if isinstance(error, Exception):
             logger.warning("The %s #%s cannot be embedded: %s", searched.kind, row.id, error)
-            refused[row.id] = row.text_hash
+            refused[row.id] = Refusal(row.text_hash, str(error))
+        else:
+            refused.pop(row.id, None)
     if made:
         vectors_write(searched, model_id, [row for row, _ in made], np.stack([vector for _, vector in made]))
-    # Of a batch that could not be embedded at all, what comes after it still waits.
-    return len(rows)
+    return len(made)
+
+
+def _hashes(refused: dict[int, Refusal]) -> dict[int, str]:
+    return {row_id: refusal.text_hash for row_id, refusal in refused.items()}

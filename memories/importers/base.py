@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 
-class ImportFailed(Exception):  # noqa: N818 - it reads as what happened
+class ImportFailedError(Exception):
     """An import that cannot go on. The message says why, and what can be done."""
 
 
-class NotReadable(ImportFailed):
+class NotReadableError(ImportFailedError):
     """A path that holds nothing that an importer reads."""
 
 

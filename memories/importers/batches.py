@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer
-from memories.importers.base import Importer, ImportFailed, Options, Refusal
+from memories.importers.base import Importer, ImportFailedError, Options, Refusal
 from memories.importers.run import OpenSink, Tally, WriteOptions
 from memories.importers.write import records_write
 from memories.models import ImportBatch
@@ -81,7 +81,7 @@ def import_path(
 
     project = slug_name(choices.project)
     if len(project) > MAX_PROJECT:
-        raise ImportFailed(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
+        raise ImportFailedError(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
     reading = importer.read(path, Options(project, choices.keep_going))
     # Committed on its own, so that an import under way, or one that failed, can be seen.
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
@@ -121,9 +121,9 @@ def import_path(
 def _refuse_nothing(tally: Tally, path: Path, refusals: list[Refusal]) -> None:
     if not tally.valid and not tally.vocabulary:
         if not tally.read:
-            raise ImportFailed(f"{path}: holds no records.")
+            raise ImportFailedError(f"{path}: holds no records.")
         first = refusals[0]
-        raise ImportFailed(
+        raise ImportFailedError(
             f"{path}: none of its {tally.read:,} records could be read; the first, {first.location}: {first.reason}."
         )
 
@@ -133,7 +133,7 @@ def _killed_close(own: ImportBatch) -> None:
     ImportBatch.objects.filter(state=ImportBatch.State.RUNNING, pk__lt=own.pk).update(
         state=ImportBatch.State.FAILED,
         finished_at=timezone.now(),
-        report={"error": "It was killed before it was done; nothing of it was written."},
+        report={"error": "It was killed before it finished; nothing was written."},
     )
 
 

@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 from pydantic_core import from_json
 
-from memories.importers.base import Found, Importer, ImportFailed, Options, Reading, Refusal
+from memories.importers.base import Found, Importer, ImportFailedError, Options, Reading, Refusal
 from memories.records import unstorable
 from memories.validation import kind_of
 
@@ -69,9 +69,9 @@ def _records(lines: IO[bytes], options: Options) -> Iterator[Found | Refusal]:
         except (OSError, EOFError, zlib.error) as error:
             reason = _damage(error)
             if options.keep_going:
-                yield Refusal(f"after line {number}", f"{reason}; what came after it is lost")
+                yield Refusal(f"after line {number}", f"{reason}; everything after it is lost")
                 return
-            raise ImportFailed(
+            raise ImportFailedError(
                 f"{reason} after line {number:,}. Nothing was imported. Get an undamaged copy, or import the "
                 f"{number:,} lines before the damage with --keep-going."
             ) from error

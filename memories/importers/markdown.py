@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import yaml
 
 from categories.paths import MAX_DEPTH
-from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
+from memories.importers.base import Found, Importer, ImportFailedError, NotReadableError, Options, Reading, Refusal
 from memories.reasons import field_names
 from memories.records import MAX_CONTENT, MemoryRecord
 from memories.validation import shown
@@ -70,7 +70,9 @@ def read(path: Path, options: Options) -> Reading:
     of_records = list(_files(path, _RECORD_SUFFIXES)) if path.is_dir() else []
     if not files:
         here = f" {_RECORDS_HERE}, such as {of_records[0]}." if of_records else ""
-        raise NotReadable(f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).{here}")
+        raise NotReadableError(
+            f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).{here}"
+        )
     # A folder's own name, though it be given as `.`; one file says nothing of a project.
     project = options.project or (path.resolve().name if path.is_dir() else "")
     done = 0
@@ -91,7 +93,7 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
     """The files of a folder and below that are called so, in order; nothing hidden, no link followed out of it."""
 
     def failed(error: OSError) -> None:
-        raise ImportFailed(f"{error.filename}: cannot be read: {error.strerror}.")
+        raise ImportFailedError(f"{error.filename}: cannot be read: {error.strerror}.")
 
     for folder, folders, names in os.walk(root, onerror=failed):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)

@@ -79,7 +79,7 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
     project = Project.objects.filter(slug=record.slug).first()
     if project is None or not run.viewer.may_write(project.pk):
         run.tally.vocabulary -= 1
-        run.refused(location, f"project: you may not write into {record.slug!r}")
+        run.refused(location, f"project: you cannot write to {record.slug!r}")
         return
     before = {"name": project.name, "description": project.description, "language": project.language}
     if project.name == project.slug and record.name:

@@ -292,7 +292,7 @@ def _validated(found: Found) -> Incoming | Refusal:
         raw = _CANONICAL({name: value for name, value in found.data.items() if name != text_key})
         raw_bytes, text_bytes = raw.encode(), text.encode()
     except (ValueError, RecursionError):
-        return Refusal(found.location, _unstorable(found.data) or "cannot be kept as JSON")
+        return Refusal(found.location, _unstorable(found.data) or "cannot be stored as JSON")
     if ("\0" in text or "\\u0000" in raw) and (reason := _unstorable(found.data)):
         return Refusal(found.location, reason)
     try:
@@ -331,7 +331,7 @@ def _may_write(run: ImportRun, one: Incoming) -> bool:
     project = run.projects.get(slug)
     if project is not None and run.viewer.may_write(project.id):
         return True
-    run.refused(one.location, f"project: you may not write into {slug!r}")
+    run.refused(one.location, f"project: you cannot write to {slug!r}")
     return False
 
 
@@ -350,9 +350,9 @@ def _is_first(run: ImportRun, key: Key, one: Incoming) -> bool:
     if earlier == record_hash:
         run.tally.unchanged += 1
     elif one.record.id:
-        run.refused(one.location, f"id: {one.record.id!r} stands earlier in this import with other content")
+        run.refused(one.location, f"id: {one.record.id!r} is earlier in this import with other content")
     else:
-        run.refused(one.location, "stands earlier in this import with the same text; give each an id to keep both")
+        run.refused(one.location, "is earlier in this import with the same text; give each an id to keep both")
     return False
 
 

@@ -4,7 +4,6 @@ Besides what the models declare: the extensions, the sequence of memory ids, the
 of vectors with their memory, the triggers that fill the outbox, and the row of the corpus.
 """
 
-
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.contrib.postgres.search
@@ -180,8 +179,8 @@ class Migration(migrations.Migration):
                 ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
                 ('state', models.CharField(choices=[('active', 'Active'), ('proposed', 'Proposed'), ('archived', 'Archived'), ('superseded', 'Superseded'), ('deleted', 'Deleted')], default='active', max_length=10)),
                 ('state_reason', models.TextField(blank=True)),
-                ('importance', models.FloatField(blank=True, help_text='0 to 1, empty where nobody said.', null=True)),
-                ('confidence', models.FloatField(blank=True, help_text='0 to 1, empty where nobody said.', null=True)),
+                ('importance', models.FloatField(blank=True, help_text='0 to 1; empty if unknown.', null=True)),
+                ('confidence', models.FloatField(blank=True, help_text='0 to 1; empty if unknown.', null=True)),
                 ('pinned', models.BooleanField(default=False)),
                 ('authors', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
                 ('agent', models.CharField(blank=True, max_length=200)),
@@ -232,7 +231,7 @@ class Migration(migrations.Migration):
                 ('ordinal', models.IntegerField()),
                 ('start', models.IntegerField(help_text='Where it begins in the content, in characters.')),
                 ('end', models.IntegerField(help_text='Where it ends.')),
-                ('embedding', pgvector.django.halfvec.HalfVectorField(dimensions=384, help_text='As wide as `manage.py embedding_dimensions` has made it.')),
+                ('embedding', pgvector.django.halfvec.HalfVectorField(dimensions=384, help_text='The number of dimensions is set by `manage.py embedding_dimensions`.')),
             ],
             options={
                 'indexes': [pgvector.django.indexes.HnswIndex(ef_construction=128, fields=['embedding'], m=24, name='chunk_embedding_hnsw', opclasses=['halfvec_cosine_ops'])],

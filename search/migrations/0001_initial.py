@@ -1,6 +1,5 @@
 """The table of saved views."""
 
-
 import django.db.models.deletion
 import django.utils.timezone
 from django.conf import settings

@@ -6,7 +6,7 @@ Raw scores of different legs are never compared: a result counts by its place in
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from search.ranking import Parts, Traits, Weights
+from search.ranking import Boosts, ScoreParts, Weights
 from search.unified.legs import LegAnswer, LegState, ResultKind, Way
 
 # How much a place counts: (k + 1) / (k + place). Small enough for the best of one kind to stand among the first of
@@ -31,8 +31,8 @@ class Candidate:
     relevance: float
     places: Mapping[Way, int]
     score: float = 0.0
-    traits: Traits = field(default_factory=Traits)
-    parts: Parts | None = None
+    boosts: Boosts = field(default_factory=Boosts)
+    score_parts: ScoreParts | None = None
 
     @property
     def key(self) -> Key:
@@ -94,21 +94,21 @@ def blend(answers: Iterable[LegAnswer], weights: Mapping[str, float]) -> list[Ca
     return sorted(candidates, key=_order)
 
 
-def rerank(candidates: Sequence[Candidate], traits: Mapping[Key, Traits], weights: Weights) -> list[Candidate]:
+def rerank(candidates: Sequence[Candidate], boosts: Mapping[Key, Boosts], weights: Weights) -> list[Candidate]:
     """The same candidates by what all weights come to."""
     whole = weights.relevance + weights.quality + weights.recency + weights.source
     scored = []
     for one in candidates:
-        own = traits.get(one.key, Traits())
+        own = boosts.get(one.key, Boosts())
         relevance = weights.relevance * one.relevance / whole
-        parts = Parts(
+        score_parts = ScoreParts(
             relevance,
             quality=weights.quality * own.quality / whole,
             recency=weights.recency * own.recency / whole,
             source=weights.source * own.source / whole,
         )
-        score = relevance + parts.quality + parts.recency + parts.source
-        scored.append(replace(one, score=score, traits=own, parts=parts))
+        score = relevance + score_parts.quality + score_parts.recency + score_parts.source
+        scored.append(replace(one, score=score, boosts=own, score_parts=score_parts))
     return sorted(scored, key=_order)
 
 
@@ -151,7 +151,7 @@ def _into(
     own = terms.get(one.key, Terms())
     for lead in leads:
         if _alike(own.every, terms.get(lead.key, Terms()).every, least):
-            return lead.key, "says nearly the same"
+            return lead.key, "nearly the same text"
     origin = origins.get(one.key)
     if origin is None:
         return None
@@ -165,7 +165,7 @@ def _into(
     said = frozenset[str]().union(*(terms.get(key, Terms()).every for key in keys))
     if len(own.own - said) > _OWN_SHARE * len(own.own):
         return None
-    return kept[0], "comes from it" if one.kind == ResultKind.RELATIONSHIP else "is known from it alone"
+    return kept[0], "taken from it" if one.kind == ResultKind.RELATIONSHIP else "supported by it only"
 
 
 def _alike(one: frozenset[str], other: frozenset[str], least: float) -> bool:

@@ -88,17 +88,17 @@ class LegAnswer:
         return len(self.found) >= settings.UNIFIED_LEG_LIMIT
 
 
-def memories_by_words(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
-    plan = replace(planned.plan, meaning=None)
+def memories_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+    plan = replace(resolved.plan, meaning=None)
     return [Known(pk, score or 0.0, 1) for pk, score in engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=0)]
 
 
-def memories_by_meaning(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
-    meaning = planned.plan.meaning
+def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+    meaning = resolved.plan.meaning
     if meaning is None:
         return []
     # As many as the match set takes, which reads them anyway: the same vectors are then read once.
-    near = engine.knn(replace(planned.plan, meaning=replace(meaning, semantic_only=True)))
+    near = engine.knn(replace(resolved.plan, meaning=replace(meaning, semantic_only=True)))
     pairs = zip(near.ids[:limit].tolist(), near.similarities[:limit].tolist(), strict=True)
     return [Known(pk, similarity, 1) for pk, similarity in pairs]
 
@@ -116,16 +116,16 @@ LEGS = (
 class AskedLegs:
     """Legs that are on their way."""
 
-    def __init__(self, planned: ResolvedQuery, viewer: Viewer) -> None:
-        self._most_ms: int = settings.UNIFIED_LEG_MS
+    def __init__(self, resolved: ResolvedQuery, viewer: Viewer) -> None:
+        self._most_ms: int = settings.UNIFIED_LEG_TIMEOUT_MS
         self._begun = time.monotonic()
-        self._without_meaning = planned.without_meaning
+        self._without_meaning = resolved.without_meaning
         self._futures: list[tuple[Leg, Future[LegAnswer] | None]] = [
             (
                 leg,
                 None
-                if leg.way == Way.MEANING and planned.without_meaning
-                else _threads.submit(_answer, leg, planned, viewer, self._most_ms),
+                if leg.way == Way.MEANING and resolved.without_meaning
+                else _threads.submit(_answer, leg, resolved, viewer, self._most_ms),
             )
             for leg in LEGS
         ]
@@ -146,7 +146,7 @@ class AskedLegs:
             return _late(leg, (time.monotonic() - self._begun) * 1000, self._most_ms)
 
 
-def _answer(leg: Leg, planned: ResolvedQuery, viewer: Viewer, most_ms: int) -> LegAnswer:
+def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, most_ms: int) -> LegAnswer:
     begun = time.monotonic()
 
     def spent() -> float:
@@ -154,7 +154,7 @@ def _answer(leg: Leg, planned: ResolvedQuery, viewer: Viewer, most_ms: int) -> L
 
     def ask(engine: Engine) -> list[Known]:
         with snapshot(most_ms):
-            return leg.ask(engine, planned, settings.UNIFIED_LEG_LIMIT)
+            return leg.ask(engine, resolved, settings.UNIFIED_LEG_LIMIT)
 
     try:
         found = with_engine(ask, viewer, wait_for_index=False)

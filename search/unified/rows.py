@@ -150,7 +150,7 @@ class Read:
     """What a page is read with."""
 
     engine: Engine
-    planned: ResolvedQuery
+    resolved: ResolvedQuery
     viewer: Viewer
     known: Mapping[Key, Known]
     candidates: Sequence[Candidate]
@@ -172,7 +172,7 @@ class _Page:
     def __init__(self, page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> None:
         self._groups = page
         self._read = read
-        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), read.planned, read.viewer)}
+        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), read.resolved, read.viewer)}
         shown = [group.lead for group in page] + [one.candidate for group in page for one in group.folded]
         self._shown = {kind: [one.id for one in shown if one.kind == kind] for kind in ResultKind}
         self._place = read.places()
@@ -217,7 +217,7 @@ class _Page:
         said = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
         return UnifiedHit(
             lead.kind, lead.id, self._marked(row.name), self._snippet(said), group.score, lead.places,
-            source=f"named by {plural(row.memories, 'memory', 'memories')}",
+            source=f"mentioned in {plural(row.memories, 'memory', 'memories')}",
             entity=row,
             related=self._first(self._near_entity(lead.id), besides),
             folded=folded,
@@ -228,11 +228,11 @@ class _Page:
         row = self._relationships.get(lead.id)
         if row is None:
             return None
-        evidence = [self._linked(ResultKind.MEMORY, pk, "bears it out") for pk in row.evidence[:_EVIDENCE_SHOWN]]
+        evidence = [self._linked(ResultKind.MEMORY, pk, "supports it") for pk in row.evidence[:_EVIDENCE_SHOWN]]
         borne_out = tuple(one for one in evidence if one is not None)
         return UnifiedHit(
             lead.kind, lead.id, self._marked(row.title), self._snippet(row.fact), group.score, lead.places,
-            source=f"borne out by {plural(len(row.evidence), 'memory', 'memories')}",
+            source=f"supported by {plural(len(row.evidence), 'memory', 'memories')}",
             relationship=row,
             evidence=borne_out,
             related=self._first(iter(borne_out), besides),
@@ -245,25 +245,25 @@ class _Page:
         """The relationships that it bears out, then what it names: first what was found as well."""
         for row in self._neighbours.values():
             if memory_id in row.evidence:
-                yield self._linked(ResultKind.RELATIONSHIP, row.id, "borne out by it")
+                yield self._linked(ResultKind.RELATIONSHIP, row.id, "supported by it")
         named = [
             key[1]
             for key, origin in self._read.origins.items()
             if key[0] == ResultKind.ENTITY and memory_id in origin.memories
         ]
         for pk in sorted(named, key=lambda pk: self._place.get((ResultKind.ENTITY, pk), len(self._place))):
-            yield self._linked(ResultKind.ENTITY, pk, "named in it, and found as well")
+            yield self._linked(ResultKind.ENTITY, pk, "mentioned in it, and also found")
 
     def _near_entity(self, entity_id: int) -> Iterable[Linked | None]:
         """The memory found that fits best, else the newest that names it; then its surest relationship."""
         found = self._read.origins[ResultKind.ENTITY, entity_id].memories
         if found:
-            yield self._linked(ResultKind.MEMORY, found[0], "names it, and fits best")
+            yield self._linked(ResultKind.MEMORY, found[0], "mentions it, best match")
         elif entity_id in self._newest:
-            yield self._linked(ResultKind.MEMORY, self._newest[entity_id], "the newest that names it")
+            yield self._linked(ResultKind.MEMORY, self._newest[entity_id], "newest memory that mentions it")
         for row in self._neighbours.values():
             if entity_id in (row.source.id, row.target.id):
-                reason = "begins at it" if entity_id == row.source.id else "leads to it"
+                reason = "starts at it" if entity_id == row.source.id else "leads to it"
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, reason)
 
     @staticmethod
@@ -328,13 +328,13 @@ class _Page:
             " OR own.source_id = ANY(%(entities)s) OR own.target_id = ANY(%(entities)s))"
         )
         rows = relationship_rows(which, {"memories": memories, "entities": entities}, None)
-        evidence = evidence_of(self._read.engine, self._read.planned, list(rows))
+        evidence = evidence_of(self._read.engine, self._read.resolved, list(rows))
         return {pk: row for pk, row in rows.items() if pk in evidence}
 
     @cached_property
     def _newest(self) -> dict[int, int]:
         alone = [pk for pk in self._shown[ResultKind.ENTITY] if not self._read.origins[ResultKind.ENTITY, pk].memories]
-        plan = filtered(self._read.planned.plan)
+        plan = filtered(self._read.resolved.plan)
         found: dict[int, int] = {}
         for pk in alone[:_MOST_NEWEST]:
             asked = plan.filter("entity")
@@ -362,7 +362,7 @@ class _Page:
     @cached_property
     def _patterns(self) -> tuple[tuple[Pattern, ...], str]:
         """What is marked: as the language reads it that most of the viewer's projects are in."""
-        texts = self._read.planned.plan.texts
+        texts = self._read.resolved.plan.texts
         return (texts[0].words.positive, texts[0].language) if texts else ((), "english")
 
     def _marked(self, text: str) -> tuple[Segment, ...]:

@@ -4,9 +4,10 @@ Six legs are asked at once (`search.legs`), what they found is blended, reranked
 only then cut to a page and read (`search.unified_rows`). Facets and totals are those of the match set of memories.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from django.conf import settings
 from django.db import connection
@@ -17,10 +18,10 @@ from search.engines import with_engine
 from search.engines.base import Engine
 from search.plan import resolve_query
 from search.query import Mode, SearchQuery
-from search.ranking import Ranked, Traits, Weights
-from search.relevance import traits_of
-from search.result import SearchResult, SearchWarning
-from search.run import Rows, run
+from search.ranking import Boosts, Ranked, Weights
+from search.relevance import boosts_of
+from search.result import HitDetail, SearchResult, SearchWarning
+from search.run import run
 from search.snapshots import snapshot
 from search.unified.fusion import WINDOW, Candidate, Group, Key, Origin, Terms, blend, fold, rerank
 from search.unified.legs import AskedLegs, LegAnswer, LegState, ResultKind, Way
@@ -92,30 +93,49 @@ def is_unified(query: SearchQuery) -> bool:
     return query.mode == Mode.UNIFIED and bool(query.text.strip())
 
 
-def unified(query: SearchQuery, viewer: Viewer, *, facet_limit: int | None = None) -> UnifiedResult:
+def unified(
+    query: SearchQuery,
+    viewer: Viewer,
+    *,
+    include_facets: bool | None = None,
+    facet_limit: int | None = None,
+    with_corpus: bool = False,
+) -> UnifiedResult:
     """Answer one query for one viewer among memories, entities and relationships. See docs/unified.md."""
-    return with_engine(lambda engine: _unified(engine, query, viewer, facet_limit), viewer)
+    # Without the hits: their legs rank them with the others.
+    count_memories = partial(
+        run,
+        query.model_copy(update={"page": 1}),
+        viewer,
+        include_facets=include_facets,
+        facet_limit=facet_limit,
+        detail=HitDetail.NONE,
+        with_corpus=with_corpus,
+    )
+    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories), viewer)
 
 
-def _unified(engine: Engine, query: SearchQuery, viewer: Viewer, facet_limit: int | None) -> UnifiedResult:
+def _unified(
+    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult]
+) -> UnifiedResult:
     watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
-        planned = resolve_query(engine, query, viewer, now)
-    asked = AskedLegs(planned, viewer)
-    # Beside the legs: what there is to say of the match set.
-    memories = run(query.model_copy(update={"page": 1}), viewer, facet_limit=facet_limit, rows=Rows.NONE)
+        resolved = resolve_query(engine, query, viewer, now)
+    asked = AskedLegs(resolved, viewer)
+    # While the legs run in their threads.
+    memories = count_memories()
     with watch.stage("legs"):
         answers = asked.answers()
     with watch.stage("hits"), snapshot():
         candidates = blend(answers, settings.UNIFIED_WEIGHTS)
         origins = _origins(candidates, answers)
-        candidates = rerank(candidates, _traits(candidates, origins, now), Weights(**settings.SEARCH_WEIGHTS))
+        candidates = rerank(candidates, _boosts(candidates, origins, now), Weights(**settings.SEARCH_WEIGHTS))
         terms = _terms(candidates[:WINDOW])
-        groups = fold(candidates, terms, origins, settings.UNIFIED_FOLD_SIMILARITY)
+        groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY)
         begin = (query.page - 1) * query.page_size
         page = groups[begin : begin + query.page_size]
-        read = Read(engine, planned, viewer, _known(answers), candidates, origins)
+        read = Read(engine, resolved, viewer, _known(answers), candidates, origins)
         hits = read_page(page, read, {group.lead.id: ranked for group, ranked in _ranked_memories(page, answers)})
     return UnifiedResult(
         query=query,
@@ -166,17 +186,17 @@ def _named(memories: Collection[int], entities: Collection[int]) -> list[tuple[i
         return list(cursor.fetchall())
 
 
-def _traits(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Traits]:
+def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Boosts]:
     """What speaks for each itself. Entities and relationships are as recent as the newest memory found of theirs."""
-    of_memories = traits_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
-    traits: dict[Key, Traits] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
+    of_memories = boosts_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
+    boosts: dict[Key, Boosts] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
     sure = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
     for key, origin in origins.items():
         recency = max((of_memories[pk].recency for pk in origin.memories if pk in of_memories), default=0.0)
         borne_out = origin.count / (origin.count + 1)
         quality = (sure[key[1]] + borne_out) / 2 if key[0] == ResultKind.RELATIONSHIP else borne_out
-        traits[key] = Traits(quality, recency)
-    return traits
+        boosts[key] = Boosts(quality, recency)
+    return boosts
 
 
 def _confidence(ids: Collection[int], now: datetime) -> dict[int, float]:
@@ -230,8 +250,8 @@ def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> lis
                 semantic_rank=lead.places.get(Way.MEANING),
                 similarity=near.get(lead.id),
                 relevance=lead.relevance,
-                traits=lead.traits,
-                parts=lead.parts,
+                boosts=lead.boosts,
+                score_parts=lead.score_parts,
             )
             found.append((group, ranked))
     return found
@@ -253,7 +273,9 @@ def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
     for answer in answers:
         if answer.state != LegState.OK:
             by_reason.setdefault(answer.reason, []).append(f"{_PLURAL[answer.kind]} by {answer.way}")
-    return [SearchWarning(f"Left out: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()]
+    return [
+        SearchWarning(f"Not included: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()
+    ]
 
 
 _PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}

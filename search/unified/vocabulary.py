@@ -48,20 +48,20 @@ class Known:
     evidence: tuple[int, ...] = ()
 
 
-def entities_by_words(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
-    return _entities(engine, planned, _by_words(ENTITIES, planned), limit)
+def entities_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+    return _entities(engine, resolved, _by_words(ENTITIES, resolved), limit)
 
 
-def entities_by_meaning(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
-    return _entities(engine, planned, _by_meaning(ENTITIES, planned.plan), limit)
+def entities_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+    return _entities(engine, resolved, _by_meaning(ENTITIES, resolved.plan), limit)
 
 
-def relationships_by_words(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
-    return _relationships(engine, planned, _by_words(RELATIONSHIPS, planned), limit)
+def relationships_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+    return _relationships(engine, resolved, _by_words(RELATIONSHIPS, resolved), limit)
 
 
-def relationships_by_meaning(engine: Engine, planned: ResolvedQuery, limit: int) -> list[Known]:
-    return _relationships(engine, planned, _by_meaning(RELATIONSHIPS, planned.plan), limit)
+def relationships_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+    return _relationships(engine, resolved, _by_meaning(RELATIONSHIPS, resolved.plan), limit)
 
 
 def filtered(plan: EngineQuery) -> EngineQuery:
@@ -69,16 +69,16 @@ def filtered(plan: EngineQuery) -> EngineQuery:
     return replace(plan, texts=(), meaning=None)
 
 
-def memories_of_entities(engine: Engine, planned: ResolvedQuery, ids: Sequence[int]) -> dict[int, int]:
+def memories_of_entities(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> dict[int, int]:
     """How many memories that pass the filters name each of some entities; those that none does are left out."""
     if not ids:
         return {}
     request = FacetRequest("entity", only=tuple(ids))
-    counts = engine.counts(filtered(planned.plan), [request], zone=planned.zone, now=planned.now, days=False)
+    counts = engine.counts(filtered(resolved.plan), [request], zone=resolved.zone, now=resolved.now, days=False)
     return {int(value.value): value.count for value in counts.facets["entity"].values if value.count}
 
 
-def evidence_of(engine: Engine, planned: ResolvedQuery, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def evidence_of(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The memories that bear out each of some relationships and pass the filters; those without any are left out.
 
     One that nobody has given evidence for is there for who sees everything and asked for no part of it.
@@ -88,9 +88,9 @@ def evidence_of(engine: Engine, planned: ResolvedQuery, ids: Sequence[int]) -> d
     with connection.cursor() as cursor:
         cursor.execute("SELECT id, evidence_ids FROM categories_relationship WHERE id = ANY(%s)", [list(ids)])
         stated: dict[int, list[int]] = dict(cursor.fetchall())
-    passing = engine.filter_ids(filtered(planned.plan), sorted({pk for given in stated.values() for pk in given}))
+    passing = engine.filter_ids(filtered(resolved.plan), sorted({pk for given in stated.values() for pk in given}))
     kept = {pk: tuple(one for one in given if one in passing) for pk, given in stated.items()}
-    return {pk: own for pk, own in kept.items() if own or (not stated[pk] and _is_everything(planned.plan))}
+    return {pk: own for pk, own in kept.items() if own or (not stated[pk] and _is_everything(resolved.plan))}
 
 
 def _is_everything(plan: EngineQuery) -> bool:
@@ -103,27 +103,27 @@ def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:
     return {value for group in groups for value in group}
 
 
-def _entities(engine: Engine, planned: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
-    memories = memories_of_entities(engine, planned, list(found))
+def _entities(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
+    memories = memories_of_entities(engine, resolved, list(found))
     return [Known(pk, score, memories[pk]) for pk, score in found.items() if pk in memories][:limit]
 
 
-def _relationships(engine: Engine, planned: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
-    evidence = evidence_of(engine, planned, list(found))
+def _relationships(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
+    evidence = evidence_of(engine, resolved, list(found))
     kept = [Known(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
     return kept[:limit]
 
 
-def _by_words(searched: SearchableTable, planned: ResolvedQuery) -> dict[int, float]:
+def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, float]:
     """Rows that match the words, the best first. What only leaves words out looks for nothing.
 
     A name is short: of an entity it is also enough that the text says all of it.
     """
-    texts = [text.words for text in planned.plan.texts if text.words.positive]
+    texts = [text.words for text in resolved.plan.texts if text.words.positive]
     if not texts:
         return {}
     condition, rank, parameters = words_sql(texts, always=False)
-    if searched is ENTITIES and (terms := _terms_said(planned.said)):
+    if searched is ENTITIES and (terms := _terms_said(resolved.plain_text)):
         always, _, parameters = words_sql(texts, always=True, beside=parameters)
         condition = f"({condition} OR {_NAMED.format(always=always)})"
         parameters |= {"any": " | ".join(map(quote_term, terms)), "said": terms}

@@ -11,8 +11,9 @@ from categories.searched_terms import ENTITIES, terms_catch_up, terms_refresh
 from categories.services import Vocabulary
 from curation.text_edits import entity_describe, relationship_describe
 from memories.embedding.models import HASHED, HashedWords
+from memories.embedding.pending import Refused
 from memories.embedding.vocabulary import claim, columns_resize, vocabulary_pending, waiting_rows
-from memories.embedding.worker import Refused, Worker, vocabulary_embed
+from memories.embedding.worker import Worker, vocabulary_embed
 from memories.models import EmbeddingModel, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -182,7 +183,7 @@ def test_the_worker_embeds_the_vocabulary_after_the_memories():
     Entity.objects.create(name="Ladle", entity_type="tool")
     worker = Worker(HASHED)
     model = worker.once()
-    assert (worker.tally.memories, worker.vocabulary) == (1, 2)
+    assert (worker.progress.memories, worker.vocabulary) == (1, 2)
     assert vocabulary_pending(model.pk) == 0
     assert terms(Entity.objects.get(name="Ladle")) == {"ladl", "tool"}
     worker.once()

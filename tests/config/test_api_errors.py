@@ -168,7 +168,7 @@ def test_every_parameter_at_fault_is_named(caller):
         pytest.param({"page_size": "1000"}, "page_size: 1000 is too large", id="large page"),
         pytest.param({"page": "9" * 30}, "page: ", id="endless page"),
         pytest.param({"mode": "keywrod"}, "mode: 'keywrod' is not one of the choices", id="mode misspelt"),
-        pytest.param({"include_facets": "maybe"}, "include_facets: 'maybe' is not a switch", id="no switch"),
+        pytest.param({"include_facets": "maybe"}, "include_facets: 'maybe' is not a boolean", id="no switch"),
         pytest.param({"tz": "Mars/Olympus"}, "tz: 'Mars/Olympus' is not a time zone", id="no time zone"),
         pytest.param({"x" * 5_000: "1"}, "is not a parameter", id="long name"),
     ],

@@ -1,4 +1,4 @@
-"""The README keeps its promises: every setting and every command it should name is there, and nothing else is."""
+"""The README and the pages in docs/ agree with the code: settings, commands, folders, and links between the pages."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,8 @@ from django.core.management import get_commands
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
+SETTINGS = (ROOT / "docs" / "settings.md").read_text()
+PAGES = {page: page.read_text() for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 READERS = re.compile(r"""(?:env_\w+\(|switched_on\(|os\.environ\.get\(|os\.environ\[)\s*"([A-Z_]+)\"""")
 
 
@@ -17,14 +19,26 @@ def variables_read():
 
 
 def test_every_variable_is_in_the_table_and_none_that_nothing_reads():
-    in_table = set(re.findall(r"^\| `([A-Z_]+)` \|", README, re.MULTILINE))
+    in_table = set(re.findall(r"^\| `([A-Z_]+)` \|", SETTINGS, re.MULTILINE))
     assert in_table == variables_read()
     assert {"PORT", "DATABASE_URL", "MNEMOSCOPE_HOME"} <= in_table
 
 
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"manage\.py (\w+)", README))))
-def test_every_command_it_names_exists(command):
+@pytest.mark.parametrize(
+    "command", sorted({command for text in PAGES.values() for command in re.findall(r"manage\.py (\w+)", text)})
+)
+def test_every_command_that_the_pages_name_exists(command):
     assert command in get_commands()
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES])
+def test_every_link_between_the_pages_leads_somewhere(page):
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", PAGES[page]):
+        place = (page.parent / target).resolve() if target else page
+        assert place.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", PAGES[place], re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def test_every_target_of_make_explains_itself():
@@ -40,5 +54,4 @@ def test_every_folder_and_file_of_the_map_exists():
     named = re.findall(r"`([\w./]+(?:/|\.py|\.toml|\.md)|Makefile)`", map_of_it)
     assert len(named) > 10
     for name in named:
-        places = [ROOT, ROOT / "config", ROOT / "docs", ROOT / "tests"]
-        assert any((place / name).exists() for place in places), name
+        assert (ROOT / name).exists(), name

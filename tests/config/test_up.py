@@ -346,14 +346,17 @@ def test_sample_that_cannot_be_loaded_is_told_and_the_rest_goes_on(monkeypatch, 
     broken, whole = tmp_path / "broken.jsonl.gz", tmp_path / "whole.jsonl"
     broken.write_bytes(b"\x1f\x8b no gzip after all")
     whole.write_text('{"content": "Backups are tried on the first Monday."}\n')
-    monkeypatch.setattr(up, "sample_paths", lambda: [broken, whole])
+    monkeypatch.setattr(up, "SAMPLE", broken)
     monkeypatch.setattr(up, "collect_static", lambda: False)
     up.Command().prepare()
     told = capsys.readouterr().err
     assert "The sample could not be loaded" in told
     assert f"import_memories {broken}" in told
-    assert Memory.objects.get().content == "Backups are tried on the first Monday."
+    assert not Memory.objects.exists()
     assert User.objects.get().username == "owner"
+    monkeypatch.setattr(up, "SAMPLE", whole)
+    up.Command().prepare()
+    assert Memory.objects.get().content == "Backups are tried on the first Monday."
 
 
 @pytest.mark.django_db
@@ -376,15 +379,6 @@ def test_index_that_nobody_reads_is_dropped_and_one_of_another_machine_is_left(s
     assert not (settings.SEARCH_INDEX / "current").exists()
 
 
-def test_sample_is_the_team_and_the_history_of_a_clone(monkeypatch, tmp_path, settings):
-    settings.BASE_DIR = tmp_path
-    assert up.sample_paths() == [up.SAMPLE]
-    (tmp_path / ".git").mkdir()
-    monkeypatch.setattr(up.shutil, "which", lambda name: "/somewhere/git")
-    assert up.sample_paths() == [up.SAMPLE, tmp_path]
-    assert up.SAMPLE.exists()
-
-
 def test_interruption_that_the_import_made_an_error_of_still_stops(monkeypatch):
     def interrupted(*arguments):
         raise CommandError("interrupted, nothing is written")
@@ -394,7 +388,7 @@ def test_interruption_that_the_import_made_an_error_of_still_stops(monkeypatch):
     command.asked_to_stop = threading.Event()
     command.asked_to_stop.set()
     with pytest.raises(KeyboardInterrupt):
-        command.load_sample(up.SAMPLE)
+        command.load_sample()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -4,11 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from explorer.page import build_context
-from search.baseline_counts import CorpusCounts
 from search.facets import FacetValue
 from search.query import SearchQuery
 from search.ranking import Ranked
-from search.result import CategoryRef, Hit, SearchResult
+from search.result import CategoryRef, CorpusCounts, Hit, SearchResult
 from text.highlight import Segment
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -60,7 +59,7 @@ def answer(query, **changes):
 
 def context_of(querystring="", zone=UTC, corpus=CORPUS, **changes):
     query = query_of(querystring)
-    return build_context(query, answer(query, **changes), corpus, zone=zone, now=NOW)
+    return build_context(query, answer(query, corpus=corpus, **changes), zone=zone, now=NOW)
 
 
 def panel_of(facet, querystring="", corpus=CORPUS):

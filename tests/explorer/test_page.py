@@ -9,7 +9,7 @@ from search.baseline_counts import CorpusCounts
 from search.facets import DateBuckets, Facet, FacetValue
 from search.histogram import Bar, Histogram
 from search.query import Interval, SearchQuery
-from search.result import FacetListing, FacetPage, SearchWarning, WithoutFilter
+from search.result import FacetListing, FacetPage, Relaxation, SearchWarning
 from tests.explorer.contexts import CORPUS, answer, context_of, hit, panel_of, query_of, tag_values
 
 # --- results ------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_match_is_explained_with_the_time_it_took():
 
 def test_hidden_memories_are_named_with_a_way_to_them():
     note = context_of("q=tea", hidden=37).hidden_note
-    assert note.count == "37 hidden: archived or superseded"
+    assert note.count == "37 archived or superseded are hidden"
     assert note.url == "/explore/?q=tea&state=active&state=archived&state=proposed&state=superseded"
     assert context_of().hidden_note is None
 
@@ -107,10 +107,10 @@ def test_hidden_memories_are_named_with_a_way_to_them():
 def test_empty_state_names_the_filters_and_what_each_removal_would_give():
     query = query_of("q=zebra&tag=tea")
     without = (
-        WithoutFilter("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
-        WithoutFilter("tag", "tea", "tag tea", 14, query_of("q=zebra")),
+        Relaxation("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
+        Relaxation("tag", "tea", "tag tea", 14, query_of("q=zebra")),
     )
-    context = build_context(query, answer(query, total=0, hits=(), without=without), CORPUS)
+    context = build_context(query, answer(query, total=0, hits=(), without=without))
     assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
     assert [(link.label, link.count, link.url) for link in context.empty.without] == [
         ("the words “zebra”", "0", ""),
@@ -138,7 +138,7 @@ def test_problem_becomes_a_notice_with_what_is_allowed():
 
 
 def test_warning_about_a_name_links_to_what_may_have_been_meant():
-    warning = SearchWarning("No tag is called “te”.", "tag", ("tea",))
+    warning = SearchWarning("No tag is named “te”.", "tag", ("tea",))
     notice = context_of("tag=te", warnings=(warning,)).notices[0]
     assert notice.links[0].url == "/explore/?tag=tea"
     assert not notice.is_error
@@ -155,7 +155,7 @@ def test_page_past_the_last_links_to_the_last():
 
 def test_ways_to_look_for_a_text_are_offered_and_the_default_is_not_sent():
     assert [(o.value, o.label, o.selected) for o in context_of("q=tea").modes] == [
-        ("", "Words and meaning", True),
+        ("", "Words + meaning", True),
         ("semantic", "Meaning", False),
         ("keyword", "Words", False),
         ("unified", "Memories, entities, relationships", False),
@@ -188,7 +188,7 @@ def test_lower_bound_of_the_total_is_written_with_a_plus_and_read_as_at_least():
     assert context.status == "At least 1,000 memories"
     assert context.title == "1,000+ memories · tea"
     assert context.pager.span == "1–25 of 1,000+"
-    assert context.hidden_note.count == "4+ hidden: archived or superseded"
+    assert context.hidden_note.count == "4+ archived or superseded are hidden"
 
 
 def test_lower_bounds_of_a_facet_are_marked_on_every_number():
@@ -218,13 +218,13 @@ def test_lower_bounds_over_time_are_marked_in_bars_ranges_and_caption():
 def test_lower_bounds_are_marked_on_the_page_of_a_facet():
     facet = Facet("tag", tag_values(9), distinct=1, at_least=True)
     query = query_of("q=x")
-    values = build_values_context(query, FacetPage(facet, FacetListing(), total=1_000, at_least=True), CORPUS)
+    values = build_values_context(query, FacetPage(facet, FacetListing(), total=1_000, at_least=True, corpus=CORPUS))
     assert values.summary == "1+ values in 1,000+ memories"
     assert values.results_label == "Show 1,000+ memories"
     assert values.rows[0].accessible_name == "tag0, at least 9"
 
 
 def test_lower_bound_without_a_filter_is_marked():
-    without = WithoutFilter("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
+    without = Relaxation("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
     empty = context_of("q=x&tag=tea", total=0, hits=(), without=(without,)).empty
     assert empty.without[0].count == "1,000+"

@@ -144,8 +144,8 @@ def test_tree_nests_and_opens_on_the_way_to_what_is_chosen():
     assert not kitchen.is_open
     assert yard.is_open
     assert yard.children[0].checked
-    assert "1 right here" in kitchen.accessible_name
-    assert kitchen.title == "kitchen: 1 right here, 9 with what is below"
+    assert "1 directly in it" in kitchen.accessible_name
+    assert kitchen.title == "kitchen: 1 directly in it, 9 with subcategories"
 
 
 def test_level_that_is_not_at_hand_is_fetched_under_the_same_query():
@@ -213,7 +213,7 @@ def test_all_of_the_tags_are_joined_by_and():
 def values_of(querystring="", listing=None, **changes):
     facet = Facet("tag", tag_values(5, 3), distinct=changes.pop("distinct", 2))
     page = FacetPage(facet, listing or FacetListing(), total=12, **changes)
-    return build_values_context(query_of(querystring), page, CORPUS)
+    return build_values_context(query_of(querystring), replace(page, corpus=CORPUS))
 
 
 def test_values_page_keeps_the_query_and_its_own_listing_apart():
@@ -240,7 +240,7 @@ def test_values_page_has_pages():
 def test_level_of_the_tree_shows_last_names_and_the_way_down():
     values = (FacetValue("yard/dock/crane", "Yard / Dock / Crane", 2, has_children=True, own_count=2),)
     page = FacetPage(Facet("category", values, distinct=1), FacetListing(parent="yard/dock"), total=2)
-    context = build_values_context(query_of(), page, CORPUS)
+    context = build_values_context(query_of(), replace(page, corpus=CORPUS))
     assert context.rows[0].label == "Crane"
     assert context.rows[0].children_url == "/facets/category/?parent=yard%2Fdock%2Fcrane&page_size=50"
     assert context.heading == "Dock"

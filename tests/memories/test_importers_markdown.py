@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memories.importers import markdown
-from memories.importers.base import Found, NotReadable, Options, Refusal
+from memories.importers.base import Found, NotReadableError, Options, Refusal
 from memories.importers.registry import importer_for
 
 
@@ -149,10 +149,10 @@ def test_files_of_records_among_notes_are_not_passed_over_in_silence(folder):
 
 def test_a_folder_with_records_alone_says_how_they_are_imported(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}")
-    with pytest.raises(NotReadable, match=r"\*\.markdown\)\. Name files of records .*, such as .*a\.jsonl\.$"):
+    with pytest.raises(NotReadableError, match=r"\*\.markdown\)\. Name files of records .*, such as .*a\.jsonl\.$"):
         markdown.read(tmp_path, Options())
 
 
 def test_a_folder_without_markdown_says_so(tmp_path):
-    with pytest.raises(NotReadable, match=r"holds no Markdown files \(\*\.md, \*\.markdown\)"):
+    with pytest.raises(NotReadableError, match=r"holds no Markdown files \(\*\.md, \*\.markdown\)"):
         markdown.read(tmp_path, Options())

@@ -132,7 +132,7 @@ def test_categories_are_paths_and_a_plain_string_is_one():
         pytest.param({"extra": {"deep": ["\0"]}}, "extra.deep[0]: holds a NUL", id="NUL in a field that is ignored"),
         pytest.param({"importance": 1.5}, "importance: 1.5 is out of range: write a number from 0 to 1", id="range"),
         pytest.param({"importance": "high"}, "importance: 'high' is not a number", id="no number"),
-        pytest.param({"pinned": "perhaps"}, "pinned: 'perhaps' is not a switch: write true or false", id="switch"),
+        pytest.param({"pinned": "perhaps"}, "pinned: 'perhaps' is not a boolean: write true or false", id="switch"),
         pytest.param({"state": "open"}, "state: 'open' is not known: write one of active, proposed, ", id="state"),
         pytest.param({"tags": ["t"] * 1_001}, "tags: has 1,001 items; up to 1,000 are allowed", id="many"),
         pytest.param({"project": "p" * 101}, "project: has 101 characters; up to 100 are allowed", id="long slug"),

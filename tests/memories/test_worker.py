@@ -12,15 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 
 from access.viewer import command_viewer
-from memories.embedding import vectors
+from categories.models import Entity
+from memories.embedding import pending, vectors
 from memories.embedding.chunking import chunk_text
-from memories.embedding.models import EmbedderUnavailable, HashedWords
+from memories.embedding.models import EmbedderUnavailableError, HashedWords
 from memories.embedding.pending import slices
 from memories.embedding.worker import Worker
-from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory
+from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
 from tests.embedding import embed_all
@@ -78,6 +79,24 @@ def loading(embedder):
     return {"load": lambda source: embedder}
 
 
+def store_with_ids(ids):
+    """Memories with these ids, so that a test knows which of them are in the same run."""
+    project = Project.objects.create(slug="tea", name="Tea")
+    Memory.objects.bulk_create(Memory(pk=pk, project=project, content=f"Cup {pk}.", content_hash=str(pk)) for pk in ids)
+
+
+def call_worker_once(**options):
+    """The output of `manage.py worker --once`."""
+    out = StringIO()
+    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    try:
+        call_command("worker", "--once", "--threads", "1", stdout=out, **options)
+    finally:
+        signal.signal(signal.SIGTERM, handlers[0])
+        signal.signal(signal.SIGINT, handlers[1])
+    return out.getvalue()
+
+
 # --- what is embedded ---------------------------------------------------------------------------------------------
 
 
@@ -85,11 +104,11 @@ def test_all_that_waits_is_embedded_and_nothing_twice():
     kept, gone = store("Retries stop after three."), store("Deleted, and still to be found by its state.")
     memory_delete(memory_id=gone.pk, viewer=EVERYTHING, reason="old")
     before = Corpus.objects.get().vectors
-    assert embed_all().tally.memories == 2
+    assert embed_all().progress.memories == 2
     assert embedded_texts(kept) == ["Retries stop after three."]
     assert EmbeddedMemory.objects.get(memory=gone).chunks == 1
     assert Corpus.objects.get().vectors == before + 1
-    assert embed_all().tally.memories == 0
+    assert embed_all().progress.memories == 0
     assert states() == {"hashed-words": "serving"}
 
 
@@ -115,10 +134,10 @@ def test_changed_text_keeps_its_vectors_until_it_is_embedded_again():
     embed_all()
     before = first_number(memory)
     change(memory, tags=["drinks"])
-    assert embed_all().tally.memories == 0
+    assert embed_all().progress.memories == 0
     change(memory, content="Coffee is brewed at ninety-three degrees.")
     assert first_number(memory) == before
-    assert embed_all().tally.memories == 1
+    assert embed_all().progress.memories == 1
     assert first_number(memory) != before
     assert Chunk.objects.filter(memory=memory).count() == 1
 
@@ -145,7 +164,7 @@ def test_text_that_cannot_be_embedded_holds_up_no_other(caplog):
     assert f"Memory #{bad.pk} cannot be embedded: cannot read poison" in caplog.text
     assert vectors.pending_count(EmbeddingModel.objects.get().pk) == 1
     # Nor the turn of a model that has embedded all the others.
-    assert worker.tally.refused.keys() == {bad.pk}
+    assert worker.refused.memories.keys() == {bad.pk}
     other = Refusing()
     other.name = "other-words"
     embed_all("other-words", **loading(other))
@@ -159,7 +178,7 @@ def test_what_is_no_vector_is_not_stored(broken):
             return np.full((len(texts), 384), broken, dtype=np.float32)
 
     store("Whatever.")
-    assert embed_all(**loading(Broken())).tally.memories == 0
+    assert embed_all(**loading(Broken())).progress.memories == 0
     assert Chunk.objects.count() == 0
 
 
@@ -180,7 +199,7 @@ def test_stopping_leaves_whole_memories_only():
     long = store(" ".join(f"word{n}" for n in range(3_000)))
     asked = iter([False] * 5)
     worker = embed_all(stop=lambda: next(asked, True))
-    assert worker.tally.memories == EmbeddedMemory.objects.count()
+    assert worker.progress.memories == EmbeddedMemory.objects.count()
     for memory_id, chunks in EmbeddedMemory.objects.values_list("memory_id", "chunks"):
         assert Chunk.objects.filter(memory_id=memory_id).count() == chunks
     assert not Chunk.objects.exclude(memory_id__in=EmbeddedMemory.objects.values("memory_id")).exists()
@@ -192,16 +211,31 @@ def test_stopping_leaves_whole_memories_only():
 def test_text_that_changes_while_it_is_embedded_waits_again():
     memory = store("As it was.")
 
+    changed = []
+
     class Slow(HashedWords):
         def encode(self, texts):
             if texts == ["As it was."]:
-                change(memory, content="As it is now.", title="Now")
+                changed.append(change(memory, content="As it is now.", title="Now"))
             return super().encode(texts)
 
-    worker = embed_all(**loading(Slow()))
-    assert worker.tally.memories == 1
+    worker = embed_all(stop=lambda: bool(changed), **loading(Slow()))
+    assert worker.progress.memories == 1
     assert vectors.pending_count(EmbeddingModel.objects.get().pk) == 1
     embed_all()
+    assert embedded_texts(Memory.objects.get(pk=memory.pk)) == ["As it is now."]
+
+
+def test_text_that_changes_while_it_is_embedded_is_embedded_again_before_the_end():
+    memory = store("As it was.")
+
+    class Slow(HashedWords):
+        def encode(self, texts):
+            if texts == ["As it was."]:
+                change(memory, content="As it is now.")
+            return super().encode(texts)
+
+    assert embed_all(**loading(Slow())).progress.memories == 2
     assert embedded_texts(Memory.objects.get(pk=memory.pk)) == ["As it is now."]
 
 
@@ -221,7 +255,7 @@ def test_memory_that_is_purged_while_it_is_embedded_is_left_out():
 def test_several_workers_embed_each_memory_once():
     for n in range(300):
         store(f"Memory number {n}, which is its own.")
-    workers = [Worker("hashed-words", lanes=2) for _ in range(2)]
+    workers = [Worker("hashed-words", threads=2) for _ in range(2)]
     workers[0].begin()
 
     def work(worker):
@@ -235,7 +269,81 @@ def test_several_workers_embed_each_memory_once():
         thread.join(60)
     embed_all()  # what one of them had claimed when the other looked
     assert EmbeddedMemory.objects.count() == Chunk.objects.count() == 300
-    assert sum(worker.tally.memories for worker in workers) <= 300
+    assert sum(worker.progress.memories for worker in workers) <= 300
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_of_ids_that_a_page_cuts_in_two_is_embedded_whole_by_two_threads(monkeypatch):
+    monkeypatch.setattr(pending, "_PAGE", 24)
+    monkeypatch.setattr(pending, "CHUNKS", 24)
+    store_with_ids(range(vectors.RUN, vectors.RUN + 40))
+
+    class WaitsForTheOther(HashedWords):
+        """Embeds only once the other thread has found no memory that it may claim."""
+
+        def encode(self, texts):
+            until = time.monotonic() + 30
+            while sum(thread.name.startswith("embed-") for thread in threading.enumerate()) > 1:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            return super().encode(texts)
+
+        def twin(self):
+            return self
+
+    worker = Worker("hashed-words", threads=2, **loading(WaitsForTheOther()))
+    worker._round(worker.begin())
+    assert (worker.progress.memories, EmbeddedMemory.objects.count()) == (40, 40)
+
+
+def test_run_of_ids_that_a_page_cuts_in_two_is_embedded_whole_by_one_thread(monkeypatch):
+    monkeypatch.setattr(pending, "_PAGE", 24)
+    store_with_ids(range(vectors.RUN, vectors.RUN + 40))
+    worker = Worker("hashed-words", threads=1)
+    worker._round(worker.begin())
+    assert EmbeddedMemory.objects.count() == 40
+
+
+def test_run_of_ids_is_given_to_one_thread_at_a_time(monkeypatch):
+    monkeypatch.setattr(pending, "_PAGE", 24)
+    first = vectors.RUN
+    store_with_ids([*range(first, first + 40), 2 * vectors.RUN])
+    queue = pending.PendingQueue([pending.Target(1, [HashedWords()])])
+    assert [queue.take()[1:] for _ in range(2)] == [
+        (2, [2 * vectors.RUN]),
+        (1, list(range(first + 39, first + 16, -1))),
+    ]
+    assert queue.take() is None
+    queue.release([2])
+    assert queue.take() is None
+    queue.release([1])
+    assert queue.take()[1:] == (1, list(range(first + 16, first - 1, -1)))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_that_another_process_holds_is_left_to_it_and_reported():
+    store_with_ids([vectors.RUN, 2 * vectors.RUN, 2 * vectors.RUN + 1])
+    holds, release = threading.Event(), threading.Event()
+
+    def hold():
+        with transaction.atomic():
+            assert vectors.claim(2)
+            holds.set()
+            release.wait(60)
+        connection.close()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    holds.wait(30)
+    told = call_worker_once()
+    release.set()
+    other.join(30)
+    assert told == (
+        "Embedded 1 memory in 1 chunk.\n"
+        "2 memories still pending: another worker has claimed them, or they have just changed.\n"
+        "hashed-words is serving.\n"
+    )
+    assert call_worker_once() == "Embedded 2 memories in 2 chunks.\nhashed-words is serving.\n"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -257,7 +365,7 @@ def test_worker_waits_for_whoever_edits_and_not_the_other_way_round():
     editor.start()
     holds.wait(30)
     threading.Timer(0.8, release.set).start()
-    assert embed_all().tally.memories == 1
+    assert embed_all().progress.memories == 1
     editor.join(30)
 
 
@@ -267,7 +375,7 @@ def test_worker_waits_for_whoever_edits_and_not_the_other_way_round():
 def test_other_model_is_built_beside_the_one_that_serves_and_takes_its_place():
     memory = store("Tea.")
     embed_all()
-    stop = Worker("other-words", lanes=1, stop=lambda: True, **loading(Renamed()))
+    stop = Worker("other-words", threads=1, stop=lambda: True, **loading(Renamed()))
     stop.once()
     assert states() == {"hashed-words": "serving", "other-words": "building"}
     embed_all("other-words", **loading(Renamed()))
@@ -284,7 +392,7 @@ def test_model_that_is_chosen_again_goes_on_from_what_is_left_of_it():
     embed_all()
     embed_all("other-words", **loading(Renamed()))
     store("Coffee.")
-    assert embed_all().tally.memories == 1
+    assert embed_all().progress.memories == 1
     assert states() == {"hashed-words": "serving", "other-words": "retired"}
 
 
@@ -312,7 +420,7 @@ def test_model_that_serves_and_cannot_be_loaded_any_more_serves_what_it_has(capl
 
     def load(source):
         if source == "hashed-words":
-            raise EmbedderUnavailable("its folder is gone")
+            raise EmbedderUnavailableError("its folder is gone")
         return Renamed()
 
     embed_all("other-words", load=load)
@@ -333,11 +441,11 @@ def test_model_takes_its_turn_only_when_nothing_waits_for_it():
 def test_worker_with_another_model_steps_back_for_the_one_begun_later(caplog):
     store("Tea.")
     embed_all()
-    earlier = Worker("first-other", lanes=1, **loading(Renamed("first-other")))
+    earlier = Worker("first-other", threads=1, **loading(Renamed("first-other")))
     model = earlier.begin()
-    Worker("second-other", lanes=1, **loading(Renamed("second-other"))).begin()
+    Worker("second-other", threads=1, **loading(Renamed("second-other"))).begin()
     earlier._round(model)
-    assert "set EMBEDDING_MODEL alike" in caplog.text
+    assert "set the same EMBEDDING_MODEL" in caplog.text
     assert states() == {"hashed-words": "serving", "first-other": "retired", "second-other": "building"}
 
 
@@ -349,7 +457,7 @@ def test_model_of_another_width_is_refused_with_what_to_do():
     with pytest.raises(vectors.WrongDimensionsError) as error:
         embed_all("wide", **loading(Renamed("wide", 512)))
     assert str(error.value) == (
-        "The vectors of wide have 512 numbers, and the column takes 384. Set EMBEDDING_MODEL to a model with 384, or "
+        "The vectors of wide have 512 dimensions; the column has 384. Set EMBEDDING_MODEL to a model with 384, or "
         "change the column: python manage.py embedding_dimensions 512"
     )
 
@@ -357,11 +465,11 @@ def test_model_of_another_width_is_refused_with_what_to_do():
 def test_width_is_changed_with_consent_and_all_is_embedded_anew():
     memory = store("Tea.")
     embed_all()
-    with pytest.raises(CommandError, match=r"1 vectors of 384 numbers would be removed.*--drop-vectors"):
+    with pytest.raises(CommandError, match=r"1 vectors of 384 dimensions would be removed.*--drop-vectors"):
         call_command("embedding_dimensions", "512")
     out = StringIO()
     call_command("embedding_dimensions", "512", "--drop-vectors", stdout=out)
-    assert "A vector has 512 numbers now." in out.getvalue()
+    assert "Vectors now have 512 dimensions." in out.getvalue()
     assert (Chunk.objects.count(), EmbeddedMemory.objects.count()) == (0, 0)
     embed_all("wide", **loading(Renamed("wide", 512)))
     assert states() == {"hashed-words": "retired", "wide": "serving"}
@@ -385,7 +493,7 @@ def test_width_that_is_none_is_refused(number):
 def test_width_is_told():
     out = StringIO()
     call_command("embedding_dimensions", stdout=out)
-    assert out.getvalue() == "A vector has 384 numbers.\n"
+    assert out.getvalue() == "Vectors have 384 dimensions.\n"
 
 
 # --- the command --------------------------------------------------------------------------------------------------
@@ -393,19 +501,32 @@ def test_width_is_told():
 
 def test_command_embeds_what_waits_and_says_what_it_did():
     store("Tea.")
-    out = StringIO()
-    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    try:
-        call_command("worker", "--once", "--threads", "1", stdout=out)
-    finally:
-        signal.signal(signal.SIGTERM, handlers[0])
-        signal.signal(signal.SIGINT, handlers[1])
-    assert out.getvalue() == "1 memories embedded, in 1 chunks.\nhashed-words is serving.\n"
+    assert call_worker_once() == "Embedded 1 memory in 1 chunk.\nhashed-words is serving.\n"
+
+
+def test_command_names_the_texts_that_cannot_be_embedded(monkeypatch):
+    monkeypatch.setattr("memories.embedding.worker.load_embedder", lambda source, threads: Refusing())
+    bad, _ = store("This is poison."), store("This is not.", entities=["tool:poison ivy", "tool:kettle"])
+    entity = Entity.objects.get(name="poison ivy")
+    assert call_worker_once() == (
+        "Embedded 1 memory in 1 chunk.\n"
+        f"The memory #{bad.pk} cannot be embedded: cannot read poison\n"
+        f"The entity #{entity.pk} cannot be embedded: cannot read poison\n"
+        "hashed-words is serving.\n"
+    )
+
+
+def test_text_that_one_model_cannot_embed_is_embedded_by_its_successor():
+    store("Tea.")
+    embed_all()
+    bad = store("This is poison.")
+    embed_all("other-words", load=lambda source: Refusing() if source == "hashed-words" else Renamed())
+    assert list(Chunk.objects.filter(memory=bad).values_list("model__name", flat=True)) == ["other-words"]
 
 
 def test_command_says_what_is_missing(settings):
     settings.EMBEDDING_MODEL = "/nowhere/at/all"
-    with pytest.raises(CommandError, match="Nothing is embedded: EMBEDDING_MODEL=/nowhere/at/all is no folder"):
+    with pytest.raises(CommandError, match="Nothing is embedded: EMBEDDING_MODEL=/nowhere/at/all is not a folder"):
         call_command("worker", "--once")
 
 
@@ -439,4 +560,4 @@ def test_worker_follows_until_it_is_told_to_stop(tmp_path):
     finally:
         worker.kill()
         worker.wait()
-    assert (worker.returncode, told) == (0, "2 memories embedded, in 2 chunks.\n")
+    assert (worker.returncode, told) == (0, "Embedded 2 memories in 2 chunks.\n")

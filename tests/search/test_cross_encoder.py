@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from search import cross_encoder
-from search.cross_encoder import RerankUnavailable, load_reader
+from search.cross_encoder import RerankUnavailableError, load_reader
 from search.query import SearchQuery
 from search.ranking import Ranked, reorder
 from search.run import run
@@ -61,7 +61,7 @@ class Failing(Longest):
 def use(settings):
     """Sets a cross-encoder that is there from the start."""
     settings.RERANK_MODEL = "fake"
-    settings.RERANK_MS = 10_000
+    settings.RERANK_TIMEOUT_MS = 10_000
 
     def use(reader):
         held = cross_encoder.forget(lambda source: reader)
@@ -148,7 +148,7 @@ def notices(querystring, viewer):
 
 
 def said(reason):
-    return [f"The results are in the order of words and meaning, without the cross-encoder: {reason}."]
+    return [f"The results are not reranked by the cross-encoder: {reason}."]
 
 
 def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyone, settings):
@@ -158,7 +158,7 @@ def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyon
     cross_encoder.forget(lambda source: loading.wait(10) and Longest())
     try:
         assert order("q=green tea", everyone) == before
-        assert notices("q=green tea", everyone) == said("it is still loading")
+        assert notices("q=green tea", everyone) == said("the model is still loading")
     finally:
         loading.set()
         cross_encoder.forget()
@@ -167,9 +167,9 @@ def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyon
 def test_one_that_takes_too_long_is_given_up_for_every_page(embedded, everyone, use, settings):
     settings.RERANK_MODEL = ""
     before = order("q=green tea", everyone)
-    settings.RERANK_MODEL, settings.RERANK_MS = "fake", 10
+    settings.RERANK_MODEL, settings.RERANK_TIMEOUT_MS = "fake", 10
     reader = use(Stuck())
-    settings.RERANK_MS = 10
+    settings.RERANK_TIMEOUT_MS = 10
     assert order("q=green tea", everyone) == before
     reader.go.set()
     assert notices("q=green tea&page_size=1", everyone) == said("it took longer than 10 ms")
@@ -193,7 +193,7 @@ def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
     held = cross_encoder.forget()
     held._load_now(settings.RERANK_MODEL)
     try:
-        wanted = "RERANK_MODEL=/nowhere/at-all is no folder of this machine"
+        wanted = "RERANK_MODEL=/nowhere/at-all is not a folder on this machine"
         if find_spec("sentence_transformers") is None:
             wanted = "sentence-transformers is not installed"
         assert notices("q=green tea", everyone) == said(wanted)
@@ -245,7 +245,7 @@ def tiny_model(tmp_path):
 
 @needs_library
 def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settings, tiny_model):
-    settings.RERANK_MODEL, settings.RERANK_MS = str(tiny_model()), 60_000
+    settings.RERANK_MODEL, settings.RERANK_TIMEOUT_MS = str(tiny_model()), 60_000
     settings.SEARCH_WEIGHTS = {"relevance": 1.0, "quality": 0.0, "recency": 0.0, "source": 0.0}
     held = cross_encoder.forget()
     held._load_now(settings.RERANK_MODEL)
@@ -262,5 +262,5 @@ def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settin
 
 @needs_library
 def test_model_that_gives_several_numbers_is_refused(tiny_model):
-    with pytest.raises(RerankUnavailable, match="gives 3 numbers for a passage, and one is needed"):
+    with pytest.raises(RerankUnavailableError, match="gives 3 scores for a passage; it must give 1"):
         load_reader(str(tiny_model(labels=3)))

@@ -7,7 +7,7 @@ import pytest
 
 from explorer.cards import build_cards
 from search.explain import explain
-from search.ranking import Parts, Ranked, Traits
+from search.ranking import Boosts, Ranked, ScoreParts
 from search.result import Found
 from tests.explorer.contexts import answer, hit, query_of
 from text.formatting import listed, ordinal
@@ -20,8 +20,8 @@ RANKED = Ranked(
     semantic_rank=1,
     similarity=0.71,
     relevance=0.85,
-    traits=Traits(0.5, 0.2, 1.0),
-    parts=Parts(0.739, 0.022, 0.009, 0.043),
+    boosts=Boosts(0.5, 0.2, 1.0),
+    score_parts=ScoreParts(0.739, 0.022, 0.009, 0.043),
 )
 FOUND = (Found("title", ("Kettle",)), Found("tags", ("tea", "hot")))
 
@@ -59,14 +59,14 @@ def test_by_words_alone_there_is_no_meaning():
 @pytest.mark.parametrize(
     ("querystring", "why", "least", "found", "label", "text"),
     [
-        pytest.param("q=x", Ranked(7), 0.3, (), "Meaning", "not embedded yet, so found by words alone", id="no vector"),
+        pytest.param("q=x", Ranked(7), 0.3, (), "Meaning", "not embedded yet, so found by words only", id="no vector"),
         pytest.param(
             "q=x",
             Ranked(7, keyword_rank=1, similarity=0.21),
             0.3,
             (),
             "Meaning",
-            "similarity 0.21, under the 0.30 that it takes to match: it is here for its words",
+            "similarity 0.21, below the required 0.30: it matches by its words",
             id="too far in meaning",
         ),
         pytest.param(
@@ -78,7 +78,7 @@ def test_by_words_alone_there_is_no_meaning():
             0.3,
             (),
             "Words",
-            "none of them; by meaning alone they do not count",
+            "none of them; ignored when matching by meaning only",
             id="words do not count",
         ),
         pytest.param(
@@ -87,7 +87,7 @@ def test_by_words_alone_there_is_no_meaning():
             0.3,
             FOUND[:1],
             "Order",
-            "newest: relevance does not count",
+            "newest, not by relevance",
             id="by date",
         ),
         pytest.param(
@@ -96,7 +96,7 @@ def test_by_words_alone_there_is_no_meaning():
             0.3,
             (),
             "Score",
-            "0.31 by words and meaning; only the first 200 are weighed further",
+            "0.31 by words and meaning; only the first 200 are scored further",
             id="beyond the window",
         ),
         pytest.param(
@@ -105,7 +105,7 @@ def test_by_words_alone_there_is_no_meaning():
             0.3,
             (),
             "Like",
-            "nearly the same as #3, so it stands behind that one",
+            "nearly the same as #3, grouped under it",
             id="near-duplicate",
         ),
     ],

@@ -16,8 +16,9 @@ from search.engines.index.check import compare
 from search.query import SearchQuery
 from search.result import FacetListing
 from search.run import facet_page, run
+from tests.html import html_of
 
-NOT_READY = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
+NOT_READY = "The search index is not ready yet. These results come from the database: exact, but slower."
 # Every kind of question that reaches the words: one word, a phrase, the start of one, in the titles alone.
 QUESTIONS = [({}, 14), ({"q": "tea"}, 6), ({"q": '"green tea"'}, 1), ({"q": "kett*"}, 2), ({"q": "title:tea"}, 3)]
 
@@ -155,7 +156,7 @@ def test_damage_is_answered_around_reported_and_made_good(indexed, browser, call
     assert "postgres" in engines
     assert store.rebuild_reason()
     page = browser.get("/explore/?q=tea")
-    assert (page.status_code, "6 memories" in page.text) == (200, True)
+    assert (page.status_code, "6 memories" in html_of(page)) == (200, True)
     assert caller.get("/api/search?q=tea&include_facets=1").json()["total"] == 6
 
     follower.catch_up()
@@ -230,7 +231,7 @@ def test_every_door_says_that_the_database_answers(memories, browser, caller):
     for address in ("/explore/?q=tea", "/facets/tag/?q=tea"):
         page = browser.get(address)
         assert page.status_code == 200
-        assert NOT_READY in page.text
+        assert NOT_READY in html_of(page)
     reply = caller.get("/api/search?q=tea").json()
     assert (reply["engine"], reply["total"]) == ("postgres", 6)
     assert reply["warnings"] == [{"message": NOT_READY, "parameter": "engine", "did_you_mean": []}]
@@ -239,7 +240,7 @@ def test_every_door_says_that_the_database_answers(memories, browser, caller):
 
     follower.catch_up()
     for address in ("/explore/?q=tea", "/facets/tag/?q=tea"):
-        assert NOT_READY not in browser.get(address).text
+        assert NOT_READY not in html_of(browser.get(address))
     reply = caller.get("/api/search?q=tea").json()
     assert (reply["engine"], reply["total"], reply["warnings"]) == ("tantivy", 6, [])
 
@@ -260,13 +261,13 @@ def test_changes_that_wait_long_are_told(indexed, browser, caller):
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     assert engine_warnings(ask()) == []
     wait(5)
-    assert engine_warnings(ask()) == ["One change is still on the way into the search index."]
+    assert engine_warnings(ask()) == ["One change is not indexed yet."]
     Memory.objects.filter(external_id__in=["t2", "t3"]).update(memory_type="changed")
     wait(5)
-    told = "3 changes are still on the way into the search index."
+    told = "3 changes are not indexed yet."
     result = ask()
     assert (result.engine, engine_warnings(result)) == ("tantivy", [told])
-    assert told in browser.get("/explore/").text
+    assert told in html_of(browser.get("/explore/"))
     reply = caller.get("/api/search").json()
     assert (reply["engine"], [warning["message"] for warning in reply["warnings"]]) == ("tantivy", [told])
     page = facet_page(SearchQuery(), "tag", FacetListing(), command_viewer())
@@ -279,4 +280,4 @@ def test_many_changes_are_counted_up_to_a_limit(indexed, monkeypatch):
     monkeypatch.setattr("search.run._COUNTED_BEHIND", 3)
     Memory.objects.update(memory_type="changed")
     wait(5)
-    assert engine_warnings(ask()) == ["3 or more changes are still on the way into the search index."]
+    assert engine_warnings(ask()) == ["3 or more changes are not indexed yet."]

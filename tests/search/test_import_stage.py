@@ -239,7 +239,7 @@ def test_an_unindexable_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
         cursor.execute("UPDATE memories_memory SET created_at = 'infinity' WHERE id = %s", [first])
     with caplog.at_level(logging.ERROR):
         follower.catch_up()
-    assert f"#{first} is left out of the search index" in caplog.text
+    assert f"#{first} is not indexed" in caplog.text
     assert not outbox.backlog().changes
     assert compare().unindexable == [first]
     assert store.read_manifest(store.current_generation()).unindexable == (first,)

@@ -49,16 +49,16 @@ def test_it_tells_what_there_is(indexed):
     text = said()
     assert re.search(rf"^{MEMORIES} memories in .*/g-000001\S*$", text, re.MULTILINE)
     assert re.search(rf"^{MEMORIES} docs in 1 segments, 0\.\d MB on disk$", text, re.MULTILINE)
-    assert "No change waits." in text
-    assert "made anew" not in text
+    assert "No changes are pending." in text
+    assert "rebuilt" not in text
     assert "not followed" not in text
 
 
 def test_it_tells_what_waits_and_what_is_wrong(indexed):
     Memory.objects.filter(external_id__in=["t1", "t2"]).update(memory_type="changed")
-    assert re.search(r"^2 changes wait, the oldest for 0\.\d s$", said(), re.MULTILINE)
+    assert re.search(r"^2 changes are pending, the oldest for 0\.\d s$", said(), re.MULTILINE)
     store.report_damage("a segment is cut off")
-    assert "It is to be made anew: a segment is cut off" in said()
+    assert "It is going to be rebuilt: a segment is cut off" in said()
     outbox.stop_following()
     assert "Changes are not followed: manage.py index --rebuild" in said()
 
@@ -67,7 +67,7 @@ def test_it_tells_what_waits_and_what_is_wrong(indexed):
 def test_without_an_index_it_tells_how_to_make_one(memories, options):
     assert fails(**options) == (
         "",
-        "There is no search index to read: there is none yet. Make it anew: manage.py index --rebuild",
+        "There is no search index to read: there is none yet. Rebuild it: manage.py index --rebuild",
     )
 
 
@@ -90,7 +90,7 @@ def test_check_agrees(indexed):
 def test_check_leaves_out_what_is_on_the_way(indexed):
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     text = said(check=True)
-    assert "Changed, and on the way into it: 1 memory." in text
+    assert "Changed and not indexed yet: 1 memory." in text
     assert "Everything agrees" in text
 
 
@@ -103,9 +103,9 @@ def test_check_names_the_memories_that_differ(indexed):
     copy.external_id = ""
     copy.save(force_insert=True)
     text, error = fails(check=True)
-    assert f"1 otherwise in the index than in the database: #{changed}\n" in text
+    assert f"1 different in the index and in the database: #{changed}\n" in text
     assert "1 not in the index: #1000000000\n" in text
-    assert error == "The search index differs from the database. Make it anew: manage.py index --rebuild"
+    assert error == "The search index differs from the database. Rebuild it: manage.py index --rebuild"
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("TRUNCATE memories_memory CASCADE")
@@ -146,8 +146,8 @@ def test_rebuild_makes_the_first_one(memories):
 
 def test_catch_up_takes_in_what_waits(indexed):
     Memory.objects.filter(external_id__in=["t1", "t2"]).update(memory_type="changed")
-    assert said(catch_up=True) == "2 changes taken in.\n"
-    assert said(catch_up=True) == "0 changes taken in.\n"
+    assert said(catch_up=True) == "2 changes applied.\n"
+    assert said(catch_up=True) == "0 changes applied.\n"
     assert run(SearchQuery.from_mapping({"type": "changed"}), command_viewer()).total == 2
 
 

@@ -19,6 +19,7 @@ from search.engines.base import VectorQuery
 from search.facets import FACET, FACETS, STATES
 from search.query import SearchQuery
 from search.run import run
+from tests.html import html_of
 from tests.oracle import facet_counts, load_documents, matching
 from tests.search.queries import EVERYTHING, facet
 from tests.vectors import embed_everything, similarity
@@ -46,14 +47,14 @@ def test_reply_says_how_the_set_was_made(embedded, everyone):
     more = result.total - by_words
     assert more > 0
     verb = "contains" if by_words == 1 else "contain"
-    assert result.matched_by == f"{by_words} {verb} both words; {more} more by meaning ≥ 0.20"
+    assert result.matched_by == f"{by_words} {verb} both words; {more} more close in meaning (≥ 0.20"
 
 
 def test_semantic_looks_by_meaning_alone(embedded, everyone):
     result = ask("q=green tea&mode=semantic", everyone)
     near = {d.id for d in embedded if similarity(d.vectors, "green tea") >= 0.2}
     assert set(ids(result)) <= near
-    assert result.matched_by == f"{result.total} by meaning ≥ 0.20"
+    assert result.matched_by == f"{result.total} close in meaning (≥ 0.20"
     shown = [hit.why.similarity for hit in result.hits]
     assert all(similar is not None and similar >= 0.2 for similar in shown)
 
@@ -83,7 +84,7 @@ def test_every_hit_says_why_it_is_there(embedded, everyone):
     assert first.semantic_rank == 1
     assert first.keyword_rank in {1, 2}
     assert first.score is not None
-    assert first.traits is not None
+    assert first.boosts is not None
     assert result.hits[0].score == first.score
 
 
@@ -93,13 +94,13 @@ def test_page_and_api_say_where_numbers_are_lower_bounds(embedded, low_ceiling, 
     assert {"total", "tags", "histogram", "date_buckets"} <= set(result.lower_bounds)
     exact = ask("q=tea boat dock&mode=keyword&include_facets=1", everyone)
     assert exact.lower_bounds == ()
-    assert "; only the nearest 3 are looked at, so there may be more" in result.matched_by
+    assert "; only the nearest 3 are considered, so there may be more" in result.matched_by
 
 
 def test_set_without_any_by_words_says_so(embedded, everyone):
     result = ask("q=kettle brew leaf cup morning nosuchword othernonsense&min_similarity=0.1", everyone)
     assert result.total
-    assert result.matched_by == f"none contains at least 3 of the 7 words; {result.total} by meaning ≥ 0.10"
+    assert result.matched_by == f"no memory contains at least 3 of the 7 words; {result.total} close in meaning (≥ 0.10"
 
 
 def test_words_of_a_hit_are_told_by_field(embedded, everyone):
@@ -128,7 +129,7 @@ def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embed
     alike = [hit for hit in result.hits if hit.why.similar_to]
     assert [(hit.id, hit.why.similar_to) for hit in alike] in ([(copy.pk, twin.pk)], [(twin.pk, copy.pk)])
     client.force_login(User.objects.create_superuser("reader"))
-    page = client.get("/explore/", {"q": "green tea"}).text
+    page = html_of(client.get("/explore/", {"q": "green tea"}))
     assert page.count("<article ") == result.total
     assert page.count("+1 similar</summary>") == 1
     folded = page.split(f'<details id="similar-{alike[0].why.similar_to}"')[1]
@@ -143,7 +144,7 @@ def test_api_tells_why_and_what_is_alike(embedded, everyone):
     why = hit["why"]
     assert why["semantic_rank"] == 1
     assert "tea" in why["found"]["title"]
-    assert hit["score"] == pytest.approx(sum(why["parts"].values()))
+    assert hit["score"] == pytest.approx(sum(why["score_parts"].values()))
     assert {reason["label"] for reason in why["reasons"]} == {"Words", "Meaning", "Score"}
     assert caller.get("/api/search", {"tag": "tea"}).json()["memories"][0]["why"] is None
 
@@ -152,9 +153,9 @@ def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, eve
     project = Project.objects.get(slug="tea")
     viewer = replace(everyone, project_ids=frozenset({project.pk}))
     why = ask("q=green tea", viewer).hits[0].why
-    assert (why.score, why.word_score, why.relevance, why.parts.relevance) == (None, None, None, None)
+    assert (why.score, why.word_score, why.relevance, why.score_parts.relevance) == (None, None, None, None)
     assert why.semantic_rank == 1
-    assert why.traits is not None
+    assert why.boosts is not None
 
 
 # --- while there is no model --------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, eve
 def test_without_vectors_hybrid_answers_by_words_and_says_so(corpus, everyone, query_model):
     result = ask("q=green tea", everyone)
     assert ids(result) == ids(ask("q=green tea&mode=keyword", everyone))
-    assert result.matched_by.endswith("; by words alone: no memory has been embedded yet")
+    assert result.matched_by.endswith("; words only: no memory has been embedded yet")
     assert result.warnings == ()
 
 
@@ -178,7 +179,7 @@ def test_what_is_not_embedded_yet_stands_where_its_words_put_it_and_is_told(embe
     assert ids(result)[0] == best
     assert [(warning.message, warning.parameter) for warning in result.warnings] == [
         (
-            "Found by words, and without a vector to rank by: 1 memory. More may match once they are embedded.",
+            "Still preparing search by meaning. Found by their words only: 1 memory. More may appear.",
             "mode",
         )
     ]
@@ -200,14 +201,14 @@ def test_how_many_are_not_embedded_is_told_as_well_as_it_is_known(embedded, ever
     knn.clear_cache()
     monkeypatch.setattr("search.relevance.WORD_CANDIDATES", by_words.total + more)
     (warning,) = ask("q=green tea", everyone).warnings
-    assert f"to rank by: {told}." in warning.message
+    assert f"by their words only: {told}." in warning.message
 
 
 def test_without_vectors_semantic_warns_that_words_answered(corpus, everyone, query_model):
     result = ask("q=green tea&mode=semantic", everyone)
     assert result.total == ask("q=green tea&mode=keyword", everyone).total
     assert [w.message for w in result.warnings] == [
-        "No memory has been embedded yet. These were found by words instead."
+        "No memory has been embedded yet. These results are found by words instead."
     ]
 
 

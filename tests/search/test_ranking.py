@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from search.ranking import Ranked, Traits, Weights, fold, fuse, rerank
+from search.ranking import Boosts, Ranked, Weights, fold, fuse, rerank
 from text.query_syntax import parse_text, plain_text_of
 
 
@@ -41,20 +41,20 @@ def test_fusion_orders_totally(words, similarities, order):
 
 def test_rerank_prefers_what_is_better_in_itself_among_equals():
     candidates = [Ranked(1, relevance=0.5), Ranked(2, relevance=0.5)]
-    traits = {1: Traits(quality=0.2, recency=0.5), 2: Traits(quality=0.9, recency=0.5)}
-    assert ids(rerank(candidates, traits, Weights())) == [2, 1]
+    boosts = {1: Boosts(quality=0.2, recency=0.5), 2: Boosts(quality=0.9, recency=0.5)}
+    assert ids(rerank(candidates, boosts, Weights())) == [2, 1]
 
 
 def test_rerank_lets_relevance_decide_where_it_differs_much():
     candidates = [Ranked(1, relevance=0.9), Ranked(2, relevance=0.5)]
-    traits = {1: Traits(quality=0.0, recency=0.0), 2: Traits(quality=1.0, recency=1.0)}
-    assert ids(rerank(candidates, traits, Weights())) == [1, 2]
+    boosts = {1: Boosts(quality=0.0, recency=0.0), 2: Boosts(quality=1.0, recency=1.0)}
+    assert ids(rerank(candidates, boosts, Weights())) == [1, 2]
 
 
 def test_rerank_without_other_weights_keeps_the_order_of_relevance():
     candidates = [Ranked(n, relevance=1 - n / 10) for n in range(5)]
-    traits = {n: Traits(quality=n / 10) for n in range(5)}
-    assert ids(rerank(candidates, traits, Weights(quality=0, recency=0, source=0))) == [0, 1, 2, 3, 4]
+    boosts = {n: Boosts(quality=n / 10) for n in range(5)}
+    assert ids(rerank(candidates, boosts, Weights(quality=0, recency=0, source=0))) == [0, 1, 2, 3, 4]
 
 
 def unit(*values):
@@ -94,7 +94,7 @@ def test_text_to_look_by_meaning_for(typed, said):
         pytest.param("green tea", "", id="words"),
         pytest.param('"green tea" cup', "the phrase", id="phrase"),
         pytest.param('"green tea" or coffee', "", id="phrase on one side"),
-        pytest.param("tea +cup -milk", "every +word, and no -word", id="signs"),
+        pytest.param("tea +cup -milk", "every required word, and no excluded word", id="signs"),
     ],
 )
 def test_what_a_match_by_meaning_must_have_too(typed, described):
@@ -109,9 +109,11 @@ def test_none_of_the_words_is_no_rank_by_words():
 
 
 def test_score_is_the_sum_of_its_parts():
-    (one,) = rerank([Ranked(1, relevance=0.8)], {1: Traits(0.5, 0.2, 1.0)}, Weights(1.0, 0.5, 0.25, 0.25))
-    assert one.parts.relevance == pytest.approx(0.4)
-    assert (one.parts.quality, one.parts.recency, one.parts.source) == pytest.approx((0.125, 0.025, 0.125))
+    (one,) = rerank([Ranked(1, relevance=0.8)], {1: Boosts(0.5, 0.2, 1.0)}, Weights(1.0, 0.5, 0.25, 0.25))
+    assert one.score_parts.relevance == pytest.approx(0.4)
+    assert (one.score_parts.quality, one.score_parts.recency, one.score_parts.source) == pytest.approx(
+        (0.125, 0.025, 0.125)
+    )
     assert one.score == pytest.approx(0.675)
-    assert one.without_scores().parts.relevance is None
-    assert one.without_scores().parts.quality == one.parts.quality
+    assert one.without_scores().score_parts.relevance is None
+    assert one.without_scores().score_parts.quality == one.score_parts.quality

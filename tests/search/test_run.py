@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from memories.models import Memory
 from search.engines.postgres import PostgresEngine
 from search.query import SearchQuery, Sort
-from search.run import FacetListing, Rows, facet_page, run
+from search.result import FacetListing, HitDetail
+from search.run import facet_page, run
 from tests.search.queries import EVERYTHING, facet
 
 
@@ -131,15 +132,19 @@ def test_suggested_words_are_of_memories_that_may_be_seen(corpus, everyone):
 
 def test_zero_hits_say_what_each_removal_would_give(corpus, everyone):
     result = ask("tag=paint&project=tea&-type=note", everyone)
-    assert [(w.label, w.count) for w in result.without] == [("project tea", 0), ("not type note", 0), ("tag paint", 5)]
-    for removal in result.without:
+    assert [(w.label, w.count) for w in result.relaxations] == [
+        ("project tea", 0),
+        ("not type note", 0),
+        ("tag paint", 5),
+    ]
+    for removal in result.relaxations:
         assert run(removal.query, everyone).total == removal.count
 
 
 def test_dates_that_end_before_they_start_match_nothing_and_say_so(corpus, everyone):
     result = ask("start_date=2025-01-01&end_date=2024-01-01&include_facets=1", everyone)
     assert result.total == 0
-    assert "end before they start" in result.warnings[0].message
+    assert "ends before it starts" in result.warnings[0].message
 
 
 def test_histogram_bar_gives_the_number_on_it(corpus, everyone):
@@ -209,13 +214,13 @@ def test_title_and_snippet_are_marked_where_they_match(corpus, everyone):
 
 def test_an_index_has_the_same_rows_without_marks_and_snippets(corpus, everyone):
     query = SearchQuery.from_pairs([("q", "kettle")])
-    full, index = (run(query, everyone, rows=rows) for rows in (Rows.FULL, Rows.INDEX))
+    full, index = (run(query, everyone, detail=detail) for detail in (HitDetail.FULL, HitDetail.INDEX))
     assert full.hits
     assert [(hit.id, hit.title_text, hit.score) for hit in index.hits] == [
         (hit.id, hit.title_text, hit.score) for hit in full.hits
     ]
     assert not any(hit.snippet or hit.found or any(part.marked for part in hit.title) for hit in index.hits)
-    assert run(query, everyone, rows=Rows.NONE).total == full.total
+    assert run(query, everyone, detail=HitDetail.NONE).total == full.total
 
 
 def test_words_are_found_in_the_language_of_the_project(corpus, everyone):

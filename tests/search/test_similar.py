@@ -7,7 +7,7 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.engines import knn
 from search.query import QueryError
 from search.similar import SimilarRequest, similar_memories
@@ -85,9 +85,9 @@ def test_where_nothing_says_how_near_the_model_does(vectors, everyone):
     assert found.least == 0.2
     assert all(one.similarity >= 0.2 for one in found.memories)
     none = like(everyone, "t1", min_similarity=1)
-    assert (none.memories, none.reason) == ((), "nothing else is at least 1.00 similar")
+    assert (none.memories, none.reason) == ((), "no other memory is at least 1.00 similar")
     filtered = like(everyone, "t1", type="idea", min_similarity=0.9)
-    assert filtered.reason == "nothing else that passes the filters is at least 0.90 similar"
+    assert filtered.reason == "no other memory that matches the filters is at least 0.90 similar"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_filters_leave_the_nearest_of_those_that_pass(vectors, everyone, filters
 def test_a_filter_that_nothing_has_is_told(vectors, everyone):
     found = like(everyone, "t1", entity="tool:kettel")
     assert found.memories == ()
-    assert found.warnings[0].message == "No entity is called “tool:kettel”."
+    assert found.warnings[0].message == "No entity is named “tool:kettel”."
 
 
 def test_what_both_have_is_named(vectors, everyone):
@@ -191,9 +191,9 @@ def test_nothing_tells_of_another_project(vectors, everyone):
 
 
 def test_one_of_another_project_is_not_there(vectors):
-    with pytest.raises(MemoryNotFound):
+    with pytest.raises(MemoryNotFoundError):
         like(seen_by("tea"), "b1")
-    with pytest.raises(MemoryNotFound):
+    with pytest.raises(MemoryNotFoundError):
         similar_memories(SimilarRequest(10**9), SimilarRequest.read(1, [])[1], command_viewer())
 
 
@@ -215,7 +215,7 @@ def test_one_that_was_changed_since_says_so(vectors, everyone):
     EmbeddedMemory.objects.create(memory_id=pk_of("t1"), model_id=1, content_hash="before", chunks=1)
     found = like(everyone, "t1")
     assert found.memories
-    assert found.warnings[0].message == ("It was changed since it was embedded: these are like what it said before.")
+    assert found.warnings[0].message == ("It has changed since it was embedded: these are similar to its earlier text.")
 
 
 def test_vectors_of_another_model_are_not_compared(vectors, everyone):
@@ -273,7 +273,7 @@ def test_api_knows_no_memory_of_another_project(vectors):
         pytest.param({"limit": ["5", "6"]}, "limit: is given twice with different values", id="two limits"),
         pytest.param({"min_similarity": "2"}, "min_similarity: 2 is too large", id="similarity too large"),
         pytest.param({"min_similarity": "near"}, "min_similarity: 'near' is not a number", id="similarity in words"),
-        pytest.param({"same_project": "maybe"}, "same_project: 'maybe' is not a switch", id="no switch"),
+        pytest.param({"same_project": "maybe"}, "same_project: 'maybe' is not a boolean", id="no switch"),
         pytest.param(
             {"same_project": "1", "project": "tea"}, "same_project: is given together with project", id="two projects"
         ),

@@ -8,7 +8,7 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Memory, Project
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.query import QueryError
 from search.timeline import TimelineRequest, timeline
 
@@ -66,7 +66,7 @@ def test_words_find_the_anchor_and_narrow_nothing(corpus, everyone):
 def test_words_that_find_nothing_are_told(corpus, everyone):
     found = around(everyone, query="zeppelin")
     assert (found.anchor, found.before, found.after) == (None, (), ())
-    assert found.warnings[0].message == "Nothing was found to stand at."
+    assert found.warnings[0].message == "No memory was found for the anchor."
 
 
 def test_anchor_of_a_hidden_state_is_shown_and_its_neighbours_are_not(corpus, everyone):
@@ -100,7 +100,7 @@ def test_ends_of_the_calendar_have_neighbours(corpus, everyone, moment):
 
 
 def test_anchor_of_another_project_is_not_found(corpus, everyone):
-    with pytest.raises(MemoryNotFound):
+    with pytest.raises(MemoryNotFoundError):
         around(seen_by("boat"), anchor=pk_of("t1"))
     found = around(seen_by("boat"), anchor=pk_of("b1"), depth_before=100, depth_after=100)
     assert {hit.project for hit in (*found.before, *found.after)} == {"boat"}

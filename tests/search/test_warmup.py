@@ -50,4 +50,4 @@ def test_what_fails_is_left_to_the_first_visitor_and_told(db, monkeypatch, caplo
         for thread in threading.enumerate():
             if thread.name == "warming":
                 thread.join(10)
-    assert "will take longer" in caplog.text
+    assert "will be slower" in caplog.text

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -34,6 +33,7 @@ from search.run import run
 from web.processes import SupervisedProcess, kept
 from web.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 
+# The memories of an invented team, which an empty database starts with.
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # As a person would type it.
 PYTHON = ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
@@ -45,7 +45,7 @@ SETTING_UP = 4_711_001  # the key of the advisory lock
 
 
 class Command(BaseCommand):
-    help = "Prepare the database and the static files, and serve the explorer until Ctrl-C."
+    help = "Prepare the database and the static files, and serve Mnemoscope until Ctrl-C."
     requires_system_checks: list[str] = []  # they are run below, with those of the database
     asked_to_stop = threading.Event()
     claude_mem_port: int | None = None
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--claude-mem-port",
             type=int,
-            help="also answer claude-mem's readers on this port: read-only, without a key, to this machine alone",
+            help="also serve claude-mem clients on this port: read-only, without a key, for this machine only",
         )
 
     def handle(
@@ -95,8 +95,8 @@ class Command(BaseCommand):
                 self.prepare()
             if not is_loopback(host) and not superuser_with_password_exists():
                 raise CommandError(
-                    f"Listening on {host} lets other machines in, and nobody has a password yet. "
-                    "Make an account first: python manage.py createsuperuser (or: changepassword owner)."
+                    f"Listening on {host} gives other machines access, and nobody has a password yet. "
+                    "Create an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
             with kept() as start, address_file(site):
@@ -126,7 +126,7 @@ class Command(BaseCommand):
         else:
             drop_unread_index()
         if missing := missing_packages(settings.EMBEDDING_MODEL):
-            self.say(f"Searches go by words alone: {missing}. README.md says how to search by meaning too.")
+            self.say(f"Searching by words only: {missing}. README.md explains how to search by meaning too.")
         else:
             start(SupervisedProcess(["worker"], "Nothing is embedded"))
 
@@ -145,21 +145,19 @@ class Command(BaseCommand):
             self.say("Collected the static files.")
         if not Memory.objects.exists():
             self.say("The database is empty: loading the sample …")
-            for path in sample_paths():
-                self.load_sample(path)
+            self.load_sample()
         owner_ensure()
 
-    def load_sample(self, path: Path) -> None:
+    def load_sample(self) -> None:
         try:
-            # For the history of this repository; the others name their projects.
-            call_command("import_memories", str(path), project="mnemoscope")
+            call_command("import_memories", str(SAMPLE))
         except Exception as error:  # whatever it is, an empty explorer is better than none
             if self.asked_to_stop.is_set():
                 raise KeyboardInterrupt from None
             self.stderr.write(
                 self.style.WARNING(
                     f"The sample could not be loaded: {error}\n"
-                    f"The explorer works without it. To try again: {PYTHON} manage.py import_memories {path}"
+                    f"Mnemoscope works without it. To try again: {PYTHON} manage.py import_memories {SAMPLE}"
                 )
             )
 
@@ -170,10 +168,10 @@ class Command(BaseCommand):
         if not is_loopback(host) or user is None:
             self.say(f"\nMnemoscope is ready at {site}/\nStop it with Ctrl-C.")
             if user is None:
-                self.say(f"Nobody here is a superuser. Make one: {PYTHON} manage.py createsuperuser")
+                self.say(f"There is no superuser. Create one: {PYTHON} manage.py createsuperuser")
         else:
             self.say(
-                "\nMnemoscope is ready. This link signs you in, once, within an hour:\n\n"
+                "\nMnemoscope is ready. This link signs you in once, within an hour:\n\n"
                 f"    {sign_in_link(user=user, site=site)}\n\n"
                 f"Stop it with Ctrl-C. For another link: {PYTHON} manage.py sign_in_link"
             )
@@ -205,9 +203,9 @@ def refuse_open_doors_without_environment(host: str) -> None:
     missing = [name for name in ("SECRET_KEY", "ALLOWED_HOSTS") if not os.environ.get(name)]
     if missing:
         raise CommandError(
-            f"Listening on {host} lets other machines in. Set {' and '.join(missing)} in the environment first: "
-            "SECRET_KEY is a long random text that you keep, ALLOWED_HOSTS the names this server is reached by, with "
-            "commas between. A superuser with a password is needed too: python manage.py createsuperuser. "
+            f"Listening on {host} gives other machines access. Set {' and '.join(missing)} in the environment first: "
+            "SECRET_KEY is a long random text, ALLOWED_HOSTS the comma-separated names of this server. "
+            "A superuser with a password is also needed: python manage.py createsuperuser. "
             "For this machine alone leave --host out."
         )
 
@@ -239,12 +237,6 @@ def address_file(site: str) -> Iterator[None]:
         # Another server of the same HOME may have come since, on another port.
         if ADDRESS_FILE.exists() and ADDRESS_FILE.read_text() == site:
             ADDRESS_FILE.unlink()
-
-
-def sample_paths() -> list[Path]:
-    """The invented team's memories, and the history of this repository where it has one."""
-    has_history = (settings.BASE_DIR / ".git").exists() and shutil.which("git")
-    return [SAMPLE, settings.BASE_DIR] if has_history else [SAMPLE]
 
 
 def collect_static() -> bool:

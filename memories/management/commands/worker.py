@@ -1,8 +1,9 @@
-"""`manage.py worker`: embeds what waits, so that it is found by meaning. `up` runs one beside the server."""
+"""`manage.py worker`: embeds pending memories, so that they are found by meaning. `up` runs a worker too."""
 
 import os
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -11,80 +12,109 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from memories.embedding.models import EmbedderUnavailable, model_name
+from memories.embedding.models import EmbedderUnavailableError, model_name
 from memories.embedding.vectors import WrongDimensionsError
 from memories.embedding.worker import Worker
+from memories.models import EmbeddingModel
+from text.formatting import memories, plural
 
-# Whoever serves pages comes first.
+# Processes that serve pages have priority.
 _NICE = 10
-# What a model lacks may be put there meanwhile; a process that is started again and again would only say so each time.
+# A missing model may be installed in the meantime. A process that fails and restarts would repeat the error each time.
 _RETRY_SECONDS = 300.0
+_LISTED_REFUSALS = 20
 
 
 class Command(BaseCommand):
-    help = "Embed the memories that wait for it, and those that come, until Ctrl-C. Several workers may run at once."
+    help = "Embed pending and new memories until Ctrl-C. Several workers may run at once."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--once", action="store_true", help="embed what waits now, and leave")
-        parser.add_argument("--threads", type=int, metavar="N", help="how many threads (default: one for each core)")
-        parser.add_argument("--with-parent", type=int, metavar="PID", help="end with the parent process, and mind it")
+        parser.add_argument("--once", action="store_true", help="embed what is pending, then exit")
+        parser.add_argument("--threads", type=int, metavar="N", help="the number of threads (default: one a core)")
+        parser.add_argument(
+            "--with-parent", type=int, metavar="PID", help="exit with the parent process, and run at a lower priority"
+        )
 
     def handle(self, *, once: bool, threads: int | None, with_parent: int | None, **options: Any) -> None:
         if threads is not None and not 1 <= threads <= 64:
             raise CommandError(f"--threads {threads}: give a number from 1 to 64.")
         if with_parent is not None:
             os.nice(_NICE)
-        stopped = stop_asked(with_parent)
+        stopped = stop_requested(with_parent)
+        model: EmbeddingModel | None = None
         with progress_bar() as bar:
             task = bar.add_task("Embedding", total=None)
 
             def show(done: int, total: int) -> None:
                 bar.update(task, completed=done, total=total)
 
-            worker = Worker(settings.EMBEDDING_MODEL, stop=stopped, progress=show, lanes=threads)
+            worker = Worker(settings.EMBEDDING_MODEL, stop=stopped, show=show, threads=threads)
             try:
                 if once:
                     model = worker.once()
                 else:
                     self.follow(worker, stopped, is_child=with_parent is not None)
-            except (EmbedderUnavailable, WrongDimensionsError) as error:
+            except (EmbedderUnavailableError, WrongDimensionsError) as error:
                 raise CommandError(f"Nothing is embedded: {error}") from None
-        tally = worker.tally
-        self.stdout.write(f"{tally.memories:,} memories embedded, in {tally.chunks:,} chunks.")
-        if once:
-            self.stdout.write(f"{model.name} is {model.state}.")
+        done = worker.progress
+        self.stdout.write(f"Embedded {memories(done.memories)} in {plural(done.chunks, 'chunk')}.")
+        if model:
+            self.report(worker, model, stopped=stopped())
 
-    def follow(self, worker: Worker, stopped: Any, *, is_child: bool) -> None:
-        said = ""
+    def report(self, worker: Worker, model: EmbeddingModel, *, stopped: bool) -> None:
+        """Write the state of the model, the texts that it could not embed, and why."""
+        if model.state == EmbeddingModel.State.RETIRED:
+            self.stdout.write(f"{model.name} is retired: another worker embeds with another model.")
+            return
+        refusals = [
+            f"The {kind} #{row_id} cannot be embedded: {refusal.reason}"
+            for kind, rows in worker.refused.kinds.items()
+            for row_id, refusal in rows.items()
+        ]
+        for line in refusals[:_LISTED_REFUSALS]:
+            self.stdout.write(line)
+        if more := refusals[_LISTED_REFUSALS:]:
+            self.stdout.write(f"{plural(len(more), 'more text')} cannot be embedded; the log names each of them.")
+        reason = "the worker was stopped." if stopped else "another worker has claimed them, or they have just changed."
+        pending = worker.pending(model)
+        if pending.memories:
+            self.stdout.write(f"{memories(pending.memories)} still pending: {reason}")
+        if pending.vocabulary:
+            rows = plural(pending.vocabulary, "entity or relationship", "entities and relationships")
+            self.stdout.write(f"{rows} still pending: {reason}")
+        self.stdout.write(f"{model.name} is {model.state}.")
+
+    def follow(self, worker: Worker, stopped: Callable[[], bool], *, is_child: bool) -> None:
+        reported = ""
         while not stopped():
             try:
                 worker.follow()
-            except (EmbedderUnavailable, WrongDimensionsError) as error:
+            except (EmbedderUnavailableError, WrongDimensionsError) as error:
                 if not is_child:
                     raise
-                if str(error) != said:
-                    said = str(error)
-                    self.stderr.write(f"{model_name(settings.EMBEDDING_MODEL)} does not embed: {said}")
+                if str(error) != reported:
+                    reported = str(error)
+                    self.stderr.write(f"{model_name(settings.EMBEDDING_MODEL)} does not embed: {reported}")
                 until = time.monotonic() + _RETRY_SECONDS
                 while not stopped() and time.monotonic() < until:
                     time.sleep(0.2)
 
 
-def stop_asked(parent: int | None) -> Any:
-    """Whether a signal came, or the parent is gone. What has begun is finished: a slice of texts, and its storing."""
-    asked = False
+def stop_requested(parent: int | None) -> Callable[[], bool]:
+    """A function that returns True after a signal, or once the parent is gone. Work in progress is then completed."""
+    requested = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal requested
+        requested = True
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    return lambda: asked or (parent is not None and os.getppid() != parent)
+    return lambda: requested or (parent is not None and os.getppid() != parent)
 
 
 def progress_bar() -> Progress:
-    """On a terminal; elsewhere it shows nothing."""
+    """A progress bar that is displayed on a terminal only."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),

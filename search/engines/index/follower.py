@@ -98,7 +98,7 @@ def _write(writer: Writer, ids: list[int], found: FoundRows, revision: int) -> N
 
 def _log_unindexable(ids: Sequence[int]) -> None:
     for memory_id in ids:
-        logger.error("#%s is left out of the search index: a date of it is infinite. Give it a real one.", memory_id)
+        logger.error("#%s is not indexed: one of its dates is infinite. Set a finite date.", memory_id)
 
 
 def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Callable[[], bool]) -> tuple[Writer, int]:
@@ -216,10 +216,10 @@ def open_writer(
                 # Left over from a killed process.
                 store.remove_others(root, generation)
                 return writer
-            reason = "it is of another database, or changes were not written down for it"
+            reason = "it belongs to another database, or changes were not recorded for it"
         except (NotReadableError, DamagedError) as error:
             reason = str(error)
-    logger.warning("The search index is made anew: %s.", reason)
+    logger.warning("Rebuilding the search index: %s.", reason)
     return Writer.open(build(root, progress, stop))
 
 

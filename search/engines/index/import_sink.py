@@ -1,6 +1,6 @@
 """Writes a large import into the search index while it runs, in a process that also makes its terms.
 
-This pays off for large imports, on the machine that has the index. If the index fails, the import goes on with a log
+This pays off for large imports, on the machine that has the index. If the index fails, the import continues with a log
 message: the index reads the memories from the database after the commit.
 """
 
@@ -133,7 +133,7 @@ def _begin(stage: Path) -> None:
 
 def _give_up() -> None:
     global _writer
-    logger.exception("The import goes on without the search index; its memories are taken in afterwards.")
+    logger.exception("The import continues without the search index; its memories are indexed afterwards.")
     _writer = None
 
 

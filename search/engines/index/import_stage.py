@@ -92,7 +92,7 @@ def _create_locked(stage: Path, held: contextlib.ExitStack) -> bool:
         handle = held.enter_context((stage / "lock").open("a+"))
         fcntl.flock(handle, fcntl.LOCK_EX)
     except OSError as error:
-        logger.warning("The import goes on without the search index: %s.", error)
+        logger.warning("The import continues without the search index: %s.", error)
         return False
     return True
 
@@ -197,7 +197,7 @@ class StageWriter:
         for row in stored:
             expected = self._expected.popleft() if self._expected else None
             if row.id != expected:
-                raise ValueError(f"#{row.id} was stored, and #{expected} was to be")
+                raise ValueError(f"#{row.id} was stored instead of #{expected}")
             self._builder.add(row)
             if len(self._builder) == SEGMENT_ROWS:
                 self._write_segment()
@@ -211,7 +211,7 @@ class StageWriter:
     def finish(self) -> None:
         """Write everything to disk, and mark the stage complete."""
         if self._expected:
-            raise ValueError(f"{len(self._expected):,} memories were to be stored, and were not")
+            raise ValueError(f"{len(self._expected):,} memories were not stored")
         if len(self._builder):
             self._write_segment()
         commit = self._writer.documents.commit()

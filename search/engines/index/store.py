@@ -98,7 +98,7 @@ class View:
 def _open_newer(known: View | None) -> View:
     generation = current_generation()
     if _damage()[0] == generation.name:
-        raise NotReadableError("it is damaged, and is being made anew")
+        raise NotReadableError("it is damaged and being rebuilt")
     if known is not None and known.generation != generation:
         known = None
     try:

@@ -41,7 +41,7 @@ def compare_vectors() -> VectorComparison | None:
         with read_snapshot():
             now = change_log.change_state(manifest.revision, manifest.model_id, writer.MAX_PENDING)
             if manifest.model_id != serving_id() or not now.follows(manifest.name, manifest.revision):
-                found = VectorComparison(damage=["the replica is of other vectors, and will be made anew"])
+                found = VectorComparison(damage=["the replica has other vectors and will be rebuilt"])
             else:
                 found = _compared(manifest, now.changed())
         # A change during the comparison may look like damage.

@@ -104,7 +104,7 @@ def open_replicas() -> tuple[Replica, ...]:
         return ()
     except DamagedError as error:
         if not is_out_of_resources(error):
-            logger.error("The replica of the vectors is to be made anew: %s.", error)
+            logger.error("The replica of the vectors needs to be rebuilt: %s.", error)
             # A process that may only read the files does not try them again.
             with contextlib.suppress(OSError):
                 files.discard()

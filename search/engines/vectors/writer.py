@@ -122,7 +122,7 @@ def sync(stop: Callable[[], bool] = lambda: False) -> bool:
     try:
         writer = _ReplicaWriter.open(manifest)
     except DamagedError as error:
-        logger.warning("The replica of the vectors is made anew: %s.", error)
+        logger.warning("Rebuilding the replica of the vectors: %s.", error)
         build(stop)
         return True
     if writer.is_wasteful or len(now.memory_ids) > _MAX_MEMORIES:

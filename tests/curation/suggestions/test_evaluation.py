@@ -43,7 +43,7 @@ def test_nothing_is_changed(garden):
 
 def test_the_command_prints_a_table_and_writes_every_figure(garden, tmp_path, capsys):
     out = tmp_path / "judged.json"
-    call_command("judge_suggestions", memories=12, json=out)
+    call_command("evaluate_suggestions", memories=12, json=out)
     said = capsys.readouterr().out
     assert f"| garden | **{USED}** | 12 | 100.0% | 100.0% |" in said
     assert json.loads(out.read_text())["scores"][USED]["all"]["first"] == 12
@@ -51,6 +51,6 @@ def test_the_command_prints_a_table_and_writes_every_figure(garden, tmp_path, ca
 
 def test_it_says_what_is_missing(db):
     with pytest.raises(CommandError, match="worker --once"):
-        call_command("judge_suggestions")
+        call_command("evaluate_suggestions")
     with pytest.raises(CommandError, match="from 1"):
-        call_command("judge_suggestions", memories=0)
+        call_command("evaluate_suggestions", memories=0)

@@ -14,6 +14,7 @@ from memories.models import ImportBatch, Project
 from search import category_counts
 from search.engines import select_engine
 from tests import development_data
+from tests.html import html_of
 
 pytestmark = [
     pytest.mark.development_data,
@@ -80,7 +81,7 @@ def caller(records, db, client):
 
     def get(path):
         response = client.get(path, headers={"Authorization": f"Bearer {raw}"})
-        assert response.status_code == 200, response.text
+        assert response.status_code == 200, html_of(response)
         return response.json()
 
     return get

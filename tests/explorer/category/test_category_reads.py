@@ -106,7 +106,7 @@ def test_category_of_archived_memories_alone_is_empty_and_says_so(corpus, everyo
 def test_category_with_all_below_it_says_where_to_look(corpus, everyone):
     memory_create(record=MemoryRecord(content="x", categories=["Attic/Box"], project="tea"), viewer=everyone)
     assert overview(everyone, "attic").message == (
-        "Nothing is filed right here; 1 are below: ask with include_children."
+        "No memory is directly in it; its subcategories have 1: ask with include_children."
     )
     assert overview(everyone, "attic", include_children=True).message == ""
 
@@ -117,7 +117,7 @@ def test_name_of_several_is_answered_with_the_largest_and_told(corpus, everyone)
     found = overview(everyone, "kitchen")
     assert (found.category.node.path, found.others) == ("tea-kitchen", ("boat/kitchen",))
     (warning,) = found.warnings
-    assert warning.message == "The name means 2 categories; this is tea-kitchen. Others: boat/kitchen."
+    assert warning.message == "2 categories have this name; this is tea-kitchen. Others: boat/kitchen."
 
 
 def test_unknown_name_comes_with_names_like_it(corpus, everyone):

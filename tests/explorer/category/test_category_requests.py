@@ -59,7 +59,7 @@ def test_limit_is_brought_into_its_bounds_and_told(given, most, taken):
     assert request.limit == taken
     (notice,) = request.notices
     assert notice.parameter == "limit"
-    assert notice.message.endswith(f"is out of bounds: {taken} was taken, of 1 to {most}.")
+    assert notice.message.endswith(f"is out of bounds: {taken} is used (1 to {most}).")
 
 
 def test_limit_within_its_bounds_is_nothing_to_tell():
@@ -71,7 +71,7 @@ def test_limit_within_its_bounds_is_nothing_to_tell():
     [
         pytest.param([("limit", "ten")], "limit: 'ten' is not a whole number", id="a limit in words"),
         pytest.param([("limit", "٣")], "limit: '٣' is not a whole number", id="digits of another script"),
-        pytest.param([("include_children", "maybe")], "include_children: 'maybe' is not a switch", id="a switch"),
+        pytest.param([("include_children", "maybe")], "include_children: 'maybe' is not a boolean", id="a switch"),
         pytest.param([("include_childs", "1")], "include_childs: is not a parameter", id="an unknown name"),
         pytest.param([("limit", "3"), ("limit", "4")], "limit: is given twice with different values", id="twice"),
         pytest.param([("q", "tea")], "q: is not a parameter", id="a search's own"),
