@@ -54,7 +54,7 @@ class IndexStore:
     def assert_answers():
         """Readers find every memory, with the changes or without."""
         store.close_view()
-        result = run(SearchQuery(include_facets=True), command_viewer())
+        result = run(SearchQuery(include_facets=True), command_viewer(), facet_limit=1_000)
         assert result.total == sum(value.count for value in next(f for f in result.facets if f.key == "type").values)
 
     @classmethod
