@@ -22,7 +22,8 @@ from access.keys import KeyRefusedError, viewer_of_raw
 from access.models import AuditEvent
 from access.viewer import Viewer
 from agent_tools import claude_mem
-from web.errors import ApiError, answer
+from web.errors import ApiError
+from web.responses import answer
 
 logger = logging.getLogger("mnemoscope.mcp")
 
@@ -160,7 +161,7 @@ def _viewer_of(scope: Scope) -> Viewer:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     raw = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
     if not raw:
-        raise KeyRefusedError("This needs a key; the request has none.")
+        raise KeyRefusedError
     return viewer_of_raw(raw, AuditEvent.Door.MCP)
 
 

@@ -22,7 +22,8 @@ from search.query import SearchQuery
 from search.result import Hit, HitDetail
 from search.run import run
 from search.timeline import TimelineRequest, timeline
-from web.errors import ApiError, error_of, error_of_input
+from web.errors import ApiError
+from web.responses import error_of, error_of_input
 from web.serving import is_loopback
 
 MOST_BYTES = 1_000_000
@@ -94,7 +95,7 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 
 def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    found = timeline(*TimelineRequest.read(_understood(pairs)), VIEWER)
+    found = timeline(*TimelineRequest.with_query(_understood(pairs)), VIEWER)
     if found.anchor is None:
         return _content("\n".join(warning.message for warning in found.warnings))
     hits = (*found.before, found.anchor, *found.after)

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
 from agent_tools.rendering import Cell, Shown, encoded, kinds_head, kinds_rows, rendered, same_columns
-from explorer.batch_api import Batch, MemoryId, batch_of
+from explorer.batch_api import Batch, batch_of
 from explorer.timeline_api import index_row
 from explorer.visible_tree import CategoryNotFoundError
 from memories.models import Memory
 from memories.queries import MemoryDetail
-from memories.records import MemoryChanges, Slug100, StrictMemoryRecord
+from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.services import (
     AlreadyExistsError,
     ChangeRefusedError,
@@ -26,14 +26,17 @@ from memories.services import (
     memory_update,
 )
 from search.facets import FACET, Facet
-from search.query import Problem, QueryError, SearchQuery
+from search.query import SearchQuery
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import is_unified, unified
 from text.formatting import legible
-from web.errors import ApiError, error_of, error_of_input
+from web.errors import ApiError
 from web.middleware import is_outage
+from web.params import QueryError
+from web.responses import error_of, error_of_input
+from web.validation import Problem
 
 Arguments = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -201,7 +204,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
 
 def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = split_shown(arguments)
-    request, query = TimelineRequest.read(pairs_of_arguments(rest))
+    request, query = TimelineRequest.with_query(pairs_of_arguments(rest))
     found = timeline(request, query, viewer)
     head: dict[str, Any] = {"earlier": found.earlier, "later": found.later}
     head |= _warned(found.warnings)

@@ -24,7 +24,6 @@ from bench.figures import CategoryFigures, CategoryRead, Spread, spread
 from bench.machine import machine_load
 from bench.peers.engines import PostgresPeer, TantivyPeer, forget_index, indexer
 from bench.telling import Teller
-from categories import names, vocabulary_cache
 from categories.models import Category
 from explorer.category_reads import category_list, category_overview, concepts_in
 from explorer.category_requests import (
@@ -39,7 +38,8 @@ from memories.models import EmbeddingModel, Memory, Project
 from memories.records import MemoryChanges
 from memories.services import memory_update
 from search import category_counts
-from search.engines import postgres_columns, select_engine
+from search.engines import select_engine
+from web.cache import clear_caches
 from web.serving import steady_memory
 
 _QUERIES = 300
@@ -92,7 +92,7 @@ def measure_categories(size: int, seed: int, teller: Teller, *, keep: bool) -> C
             indexer().catch_up()
             return _measured(size, seed, teller)
     finally:
-        _forget()
+        clear_caches()
         forget_index()
         if not keep:
             shutil.rmtree(work, ignore_errors=True)
@@ -184,11 +184,22 @@ def _requests(viewer: Viewer, seed: int) -> dict[str, list[Ask]]:
         return some().rpartition("/")[2][:3] if draw.random() < 0.4 else ""
 
     lists = [
-        CategoryListRequest(draw.choice(CATEGORY_SORTS), draw.choice((50, 200)), draw.random() < 0.5, part())
+        CategoryListRequest(
+            sort_by=draw.choice(CATEGORY_SORTS),
+            requested_limit=draw.choice((50, 200)),
+            include_hierarchy=draw.random() < 0.5,
+            filter=part(),
+        )
         for _ in range(_QUERIES)
     ]
-    searches = [CategoryRequest(some(), draw.random() < 0.7, False, draw.choice((10, 50))) for _ in range(_QUERIES)]
-    concepts = [ConceptListRequest(some(), draw.choice(CONCEPT_SORTS), 50, True) for _ in range(_QUERIES)]
+    searches = [
+        CategoryRequest(name=some(), include_children=draw.random() < 0.7, requested_limit=draw.choice((10, 50)))
+        for _ in range(_QUERIES)
+    ]
+    concepts = [
+        ConceptListRequest(name=some(), sort_by=draw.choice(CONCEPT_SORTS), include_children=True)
+        for _ in range(_QUERIES)
+    ]
     return {
         "list": [partial(category_list, asked) for asked in lists],
         "category": [partial(category_overview, asked) for asked in searches],
@@ -211,13 +222,8 @@ def _timed(ask: Ask, viewer: Viewer) -> float:
 
 def _cold(viewer: Viewer) -> float:
     """As the first answer of a process is."""
-    _forget()
+    clear_caches()
     return _timed(lambda viewer: category_list(CategoryListRequest(), viewer), viewer)
-
-
-def _forget() -> None:
-    for kept in (category_counts, vocabulary_cache, names, postgres_columns):
-        kept.forget()
 
 
 def _after_writes(

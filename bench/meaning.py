@@ -40,6 +40,7 @@ from search.query import Mode, SearchQuery
 from search.run import run
 from search.unified.legs import LegState
 from search.unified.service import unified
+from web.cache import clear_caches
 from web.serving import steady_memory
 
 _MODEL = 1
@@ -91,7 +92,7 @@ def measure_meaning(size: int, choices: Choices, teller: Teller) -> MeaningFigur
             return _measure(size, choices, teller, work)
     finally:
         embeddings.forget()
-        knn.clear_cache()
+        clear_caches()
         forget_index()
         rmtree(work, ignore_errors=True)
 
@@ -118,7 +119,7 @@ def _measure(size: int, choices: Choices, teller: Teller, work: Path) -> Meaning
     tidy_database()
     writer.sync()
     embeddings.answer_with(_GivenVectors(space.queries(1_009)))
-    knn.clear_cache()
+    clear_caches()
     log = build_query_log(corpus, sample, choices.queries, choices.seed)
     queries = [entry.query for entry in log.entries if entry.kind in KEYWORDS or entry.kind == "word_and_filter"]
     teller.say(f"{len(queries)} queries, in each mode once")
@@ -207,7 +208,7 @@ def _latencies(queries: Sequence[SearchQuery]) -> tuple[dict[str, Spread], int]:
         for mode in (Mode.KEYWORD, Mode.HYBRID, Mode.UNIFIED):
             asked = query.model_copy(update={"mode": mode, "include_facets": True})
             # What another mode has read of the vectors is not to be had for nothing.
-            knn.clear_readings()
+            knn.readings.clear()
             begin = time.perf_counter()
             if mode == Mode.UNIFIED:
                 answer = unified(asked, viewer)

@@ -201,7 +201,7 @@ def _measure(read: str, one: _Filter, limit: int, queries: Vectors, similarities
         meaning = VectorQuery(_MODEL, query.tobytes(), _LEAST if limit > _TOP else -1.0, limit)
         # Once to warm, as everything is measured; no reading is kept from one time to the next.
         for _ in range(2):
-            knn.clear_readings()
+            knn.readings.clear()
             begin = time.perf_counter()
             with transaction.atomic():
                 near = knn.nearest_candidates(meaning, passing, replicated=read == REPLICA)

@@ -1,10 +1,8 @@
 """Curation as JSON: one address a verb, the log, and undo. Thin: requests say what may come in, services do it."""
 
 from datetime import datetime
-from typing import Any
 
 from ninja import Router
-from ninja.params.functions import Query
 from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
@@ -12,32 +10,20 @@ from curation.models import Curation
 from curation.plan import Plan
 from curation.queries import TermNotFoundError, curation_seen, curations_seen, names_like, who
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import (
-    BusyError,
-    MayNotCurateError,
-    PlanChangedError,
-    curation_apply,
-    curation_plan,
-    curation_undo,
-)
-from curation.undo import UndoRefusedError
-from curation.working_copy import CurationRefusedError
-from explorer.memory_api import only_parameters
-from web.errors import GUARDED, ApiError, error_of, errors
+from curation.services import curation_apply, curation_plan, curation_undo
+from web.errors import GUARDED, ApiError, errors
+from web.params import Params, pairs_of
 
 router = Router()
 
-LIMIT: Any = Query(50, ge=1, le=100, description="Maximum number.")
-BEFORE: Any = Query(None, ge=1, lt=2**63, description="Only those before this id.")
-# Where the names of each kind are listed.
-_LISTED = {
-    "category": "/api/categories?filter=…",
-    "concept": "/api/concepts?search=…",
-    "entity": "/api/entities?search=…",
-    "tag": "/api/facets/tag?search=…",
-    "curation": "/api/curation",
-}
 _ERRORS = errors(400, *GUARDED, 404, 409, 411, 413, 415, 422)
+
+
+class LogRequest(Params):
+    """Which curations the log lists."""
+
+    limit: int = Field(50, ge=1, le=100, description="How many.")
+    before: int | None = Field(None, ge=1, le=2**63 - 1, description="Only those before the one of this id.")
 
 
 class LineReply(BaseModel):
@@ -104,36 +90,6 @@ class Log(BaseModel):
     more: bool
 
 
-@error_of.register
-def _(error: CurationRefusedError) -> ApiError:
-    return ApiError(409, "curation_refused", f"{error.field}: {error}" if error.field else str(error))
-
-
-@error_of.register
-def _(error: TermNotFoundError) -> ApiError:
-    return ApiError(404, "not_found", str(error), f"Look for it: GET {_LISTED[error.kind]}", error.near)
-
-
-@error_of.register
-def _(error: PlanChangedError) -> ApiError:
-    return ApiError(409, "plan_changed", str(error), "Call it again with dry_run, and send the token of that plan.")
-
-
-@error_of.register
-def _(error: UndoRefusedError) -> ApiError:
-    return ApiError(409, "undo_refused", str(error), "Undo later changes first, or correct it by another operation.")
-
-
-@error_of.register
-def _(error: MayNotCurateError) -> ApiError:
-    return ApiError(403, "forbidden", str(error), "Use a key with the scope curate.")
-
-
-@error_of.register
-def _(error: BusyError) -> ApiError:
-    return ApiError(503, "busy", str(error), "Try again in a moment.", headers={"Retry-After": "5"})
-
-
 @router.post("/curation/merge", response={200: Answer, **_ERRORS}, operation_id="curation_merge")
 def merge(request: ApiRequest, asked: Merge) -> Answer:
     """Merge a tag, concept, entity or category into another one: links, names, relations and children follow."""
@@ -184,20 +140,21 @@ def retag(request: ApiRequest, asked: Retag) -> Answer:
     return _done(request, asked)
 
 
-@router.get("/curation", response={200: Log, **errors(*GUARDED, 422)}, operation_id="curation_log")
-def log(
-    request: ApiRequest,
-    limit: int = LIMIT,
-    before: int | None = BEFORE,
-) -> Log:
+@router.get(
+    "/curation",
+    response={200: Log, **errors(*GUARDED, 422)},
+    operation_id="curation_log",
+    openapi_extra={"parameters": LogRequest.openapi_parameters()},
+)
+def log(request: ApiRequest) -> Log:
     """What curators did, the newest first, as far as it is about what the key may see."""
     viewer = allowed(request, "read")
-    only_parameters(request, "limit", "before")
+    asked = LogRequest.from_pairs(pairs_of(request.GET))
     curations = curations_seen(viewer)
-    if before is not None:
-        curations = curations.filter(pk__lt=before)
-    found = list(curations[: limit + 1])
-    return Log(curations=[_reply(curation) for curation in found[:limit]], more=len(found) > limit)
+    if asked.before is not None:
+        curations = curations.filter(pk__lt=asked.before)
+    found = list(curations[: asked.limit + 1])
+    return Log(curations=[_reply(curation) for curation in found[: asked.limit]], more=len(found) > asked.limit)
 
 
 @router.get(
@@ -206,7 +163,7 @@ def log(
 def one(request: ApiRequest, curation_id: int) -> CurationReply:
     """One curation."""
     viewer = allowed(request, "read")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     curation = curation_seen(curation_id, viewer)
     if curation is None:
         raise TermNotFoundError("curation", f"#{curation_id}")
@@ -221,19 +178,19 @@ def one(request: ApiRequest, curation_id: int) -> CurationReply:
 def undo(request: ApiRequest, curation_id: int) -> CurationReply:
     """Put everything that a curation changed back as it was, unless it was changed again since."""
     viewer = allowed(request, "curate")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     return _reply(curation_undo(curation_id=min(curation_id, 2**63 - 1), viewer=viewer))
 
 
 def _done(request: ApiRequest, asked: Asked) -> Answer:
     viewer = allowed(request, "curate")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     try:
         if asked.dry_run:
             return Answer(plan=_plan(curation_plan(asked=asked, viewer=viewer)), curation=None)
         applied = curation_apply(asked=asked, viewer=viewer)
     except TermNotFoundError as error:
-        error.near = names_like(error, viewer)
+        error.did_you_mean = names_like(error, viewer)
         raise
     return Answer(plan=_plan(applied.plan), curation=_reply(applied.curation))
 

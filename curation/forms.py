@@ -13,8 +13,8 @@ from curation.queries import TermNotFoundError, told
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
 from curation.services import Applied, BusyError, PlanChangedError, curation_apply, curation_plan
 from curation.working_copy import CurationRefusedError
-from memories.reasons import reasons
 from web.admin import Lines
+from web.validation import reasons
 
 CONCEPT_RELATIONS = (
     ("broader", "broader than this"),

@@ -36,7 +36,7 @@ from memories.queries import visible_to
 
 
 def apply_operation(asked: Asked, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    """The kind of an operation, and the working copy it leaves. Raises CurationRefusedError, TermNotFoundError."""
+    """The kind that a verb is about, and the copy after it. Raises CurationRefusedError and TermNotFoundError."""
     return _BUILDERS[type(asked)](asked, viewer)
 
 

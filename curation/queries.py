@@ -34,10 +34,12 @@ from memories.queries import visible_to
 from memories.records import unstorable
 from search.engines.postgres import PostgresEngine
 from search.plan import resolve_query
-from search.query import QueryError, SearchQuery, Sort
+from search.query import SearchQuery, Sort
 from search.result import HitDetail
 from search.run import run
 from text.formatting import legible
+from web.errors import Refusal
+from web.params import QueryError
 
 _SEVERAL = 5
 OTHERS_USE_IT = (
@@ -45,12 +47,25 @@ OTHERS_USE_IT = (
 )
 
 
-class TermNotFoundError(LookupError):
+# Where the names of each kind are listed.
+_LISTED = {
+    "category": "/api/categories?filter=…",
+    "concept": "/api/concepts?search=…",
+    "entity": "/api/entities?search=…",
+    "tag": "/api/facets/tag?search=…",
+    "curation": "/api/curation",
+}
+
+
+class TermNotFoundError(Refusal):
     """There is no such term, or none that the viewer may see: the answer is the same."""
+
+    status = 404
+    code = "not_found"
 
     def __init__(self, kind: str, name: str, field: str = "") -> None:
         self.kind, self.name, self.field = kind, name, field
-        self.near: tuple[str, ...] = ()
+        self.suggestion = f"Look for it: GET {_LISTED[kind]}"
         super().__init__(f"There is no {kind} “{legible(name, 80)}” that you can see.")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from memories.records import unstorable
-from memories.validation import refuse
+from web.validation import refuse
 
 Kind = Literal["category", "concept", "entity", "tag"]
 Linked = Literal["category", "concept", "entity"]

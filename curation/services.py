@@ -32,31 +32,42 @@ from curation.tables import LINKS
 from curation.undo import UndoRefusedError, replay
 from curation.working_copy import CurationRefusedError, Ref, Relink
 from memories.storage import corpus_bump, outbox_stamp
+from web.errors import Refusal
 
 # How long a curator waits for writers before it is told; an import may take minutes.
 _WAIT = "5s"
 
 
-class PlanChangedError(Exception):
-    """What was previewed is no longer what would happen. `plan` is what would."""
+class PlanChangedError(Refusal):
+    """The plan that was previewed is out of date. `plan` is the one that would be carried out now."""
+
+    status = 409
+    code = "plan_changed"
+    message = "Something has changed since the preview: look at it again."
+    suggestion = "Ask again with dry_run, and send the token of that."
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        super().__init__("Something has changed since the preview: check it again.")
+        super().__init__()
 
 
-class BusyError(Exception):
-    """Somebody is writing, for longer than one waits."""
+class BusyError(Refusal):
+    """Another transaction has been writing for longer than the wait."""
 
-    def __init__(self) -> None:
-        super().__init__("Memories are being written, perhaps by an import. Try again later.")
+    status = 503
+    code = "busy"
+    message = "Memories are being written, perhaps by an import. Try again later."
+    suggestion = "Try again in a moment."
+    headers = {"Retry-After": "5"}
 
 
-class MayNotCurateError(Exception):
+class MayNotCurateError(Refusal):
     """The viewer lacks the scope."""
 
-    def __init__(self) -> None:
-        super().__init__("Only curators can change the vocabulary.")
+    status = 403
+    code = "forbidden"
+    message = "Only curators can change the vocabulary."
+    suggestion = "Use a key with the scope curate."
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,7 @@ def _refuse_others(viewer: Viewer) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One curation at a time, and no memory written meanwhile; or Busy."""
+    """One curation at a time, and no memory written meanwhile; or BusyError."""
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:

@@ -16,13 +16,18 @@ from curation.models import Curation, CurationChange
 from curation.tables import DERIVED, LINKS, VECTORS, images_of, rows_delete, rows_insert, rows_update
 from curation.working_copy import Row
 from memories.models import EmbeddingModel
+from web.errors import Refusal
 
 Action = CurationChange.Action
 _NAMED = 5
 
 
-class UndoRefusedError(Exception):
-    """A curation cannot be undone. The message says what stands in the way."""
+class UndoRefusedError(Refusal):
+    """A curation cannot be undone. The message says why."""
+
+    status = 409
+    code = "undo_refused"
+    suggestion = "Undo what came later first, or mend it by another verb."
 
 
 @dataclass

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from memories.validation import kind_of
+from web.validation import kind_of
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
 LAYOUT = f"A collection is a folder with {CORPUS}, {QUERIES} and {QRELS}"

@@ -1,6 +1,5 @@
 """The third of the three layers as JSON: whole memories, several at a time, by their ids."""
 
-import re
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -9,29 +8,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from access.keys import ApiRequest, allowed
 from access.viewer import Viewer
-from explorer.memory_api import MemoryReply, memory_reply, only_parameters
+from explorer.memory_api import MemoryReply, memory_reply
 from memories.queries import MemoryDetail, memory_details
-from memories.validation import refuse
+from memories.records import MemoryId
 from search.query import SORT_ALIASES
 from web.errors import GUARDED, errors
+from web.params import Params, pairs_of
+from web.validation import refuse
 
 MOST_IDS = 100
 # Without an order that is asked for, memories come in the order of the ids.
 ORDERS = ("given", "newest", "oldest")
-_ID = re.compile(r"#?([0-9]{1,18})")
 
 router = Router()
-
-
-def _read_id(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63:
-        return value
-    if isinstance(value, str) and (match := _ID.fullmatch(value.strip())) and int(match[1]):
-        return int(match[1])
-    raise refuse(f"{ascii(value)[:40]} is not the id of a memory: write a number such as 123")
-
-
-MemoryId = Annotated[int, BeforeValidator(_read_id)]
 
 
 def _read_ids(value: Any) -> Any:
@@ -121,6 +110,6 @@ def batch_of(batch: Batch, viewer: Viewer) -> tuple[list[MemoryDetail], list[int
 
 
 def _batch_reply(batch: Batch, viewer: Viewer, request: HttpRequest) -> BatchReply:
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     found, missing, left_out = batch_of(batch, viewer)
     return BatchReply(memories=[memory_reply(d, request) for d in found], missing=missing, left_out=left_out)

@@ -100,7 +100,7 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
 
 def _with(query: SearchQuery, key: str, value: str) -> SearchQuery:
     """A query narrowed to one value more, or as it is where that is ticked already."""
-    return query.but() if value in query.selection(key).include else query.toggle(key, value)
+    return query.with_() if value in query.selection(key).include else query.toggle(key, value)
 
 
 def _tag(query: SearchQuery, tag: str) -> Link:
@@ -210,7 +210,7 @@ def _url(query: SearchQuery, item: Linked) -> str:
 
 def _filtered(query: SearchQuery, values: tuple[str, ...]) -> str:
     """The memories that name all of some entities, within the filters of the query."""
-    narrowed = query.but(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
+    narrowed = query.with_(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
     for value in values:
         narrowed = narrowed if value in narrowed.entity else narrowed.toggle("entity", value)
-    return explore_url(narrowed.but(entity_all=narrowed.entity_all or len(narrowed.entity) > 1))
+    return explore_url(narrowed.with_(entity_all=narrowed.entity_all or len(narrowed.entity) > 1))

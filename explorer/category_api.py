@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Router
 
@@ -20,17 +20,7 @@ from explorer.category_reads import (
     category_overview,
     concepts_in,
 )
-from explorer.category_requests import (
-    CATEGORY_SORTS,
-    CONCEPT_SORTS,
-    DEFAULT_LISTED,
-    DEFAULT_RESULTS,
-    MOST_LISTED,
-    MOST_RESULTS,
-    CategoryListRequest,
-    CategoryRequest,
-    ConceptListRequest,
-)
+from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.category_schemas import (
     AggregateStats,
     CategoryAbout,
@@ -51,27 +41,11 @@ from explorer.category_schemas import (
 )
 from explorer.timeline_api import query_warning
 from explorer.visible_tree import Child, Described
-from search.query import MAX_VALUE_LENGTH, pairs_of
 from web.errors import GUARDED, errors
-from web.timing import server_timing
+from web.params import pairs_of
+from web.timing import Timings, timed, took_ms
 
 router = Router()
-
-
-def _parameter(name: str, description: str, **schema: Any) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
-
-
-def _switch(name: str, description: str) -> dict[str, Any]:
-    return _parameter(name, description, type="boolean", default=False)
-
-
-def _limit(default: int, most: int, of: str) -> dict[str, Any]:
-    told = f"{of}, 1 to {most}; what is out of these bounds is brought into them, with a warning."
-    return _parameter("limit", told, type="integer", default=default)
-
-
-_BELOW = _switch("include_children", "With all that is below the category (also `includeChildren`).")
 
 
 @router.get(
@@ -79,28 +53,15 @@ _BELOW = _switch("include_children", "With all that is below the category (also 
     response={200: CategoryListReply, **errors(*GUARDED, 422)},
     exclude_unset=True,
     operation_id="categories",
-    openapi_extra={
-        "parameters": [
-            _parameter(
-                "sort_by",
-                "The order: most memories first, or by the named field (also `sortBy`).",
-                type="string",
-                enum=list(CATEGORY_SORTS),
-                default=CATEGORY_SORTS[0],
-            ),
-            _limit(DEFAULT_LISTED, MOST_LISTED, "How many categories"),
-            _switch("include_hierarchy", "With the parent and the children of each (also `includeHierarchy`)."),
-            _parameter("filter", "Part of a name.", type="string", maxLength=MAX_VALUE_LENGTH, default=""),
-        ]
-    },
+    openapi_extra={"parameters": CategoryListRequest.openapi_parameters()},
 )
-def categories(request: ApiRequest, response: HttpResponse) -> CategoryListReply:
+@timed
+def categories(request: ApiRequest) -> tuple[Timings, CategoryListReply]:
     """Categories with their numbers, those of what is below them included."""
     viewer = allowed(request, "read")
-    asked = CategoryListRequest.read(pairs_of(request.GET))
+    asked = CategoryListRequest.from_pairs(pairs_of(request.GET))
     found = category_list(asked, viewer)
-    response["Server-Timing"] = server_timing(found.timings)
-    return category_list_reply(found, with_hierarchy=asked.include_hierarchy)
+    return found.timings, category_list_reply(found, with_hierarchy=asked.include_hierarchy)
 
 
 # Ahead of the category alone, whose path may hold slashes.
@@ -109,26 +70,14 @@ def categories(request: ApiRequest, response: HttpResponse) -> CategoryListReply
     response={200: ConceptListReply, **errors(*GUARDED, 404, 422)},
     exclude_unset=True,
     operation_id="category_concepts",
-    openapi_extra={
-        "parameters": [
-            _parameter(
-                "sort_by",
-                "The order: most memories first, or by the named field (also `sortBy`).",
-                type="string",
-                enum=list(CONCEPT_SORTS),
-                default=CONCEPT_SORTS[0],
-            ),
-            _limit(DEFAULT_LISTED, MOST_LISTED, "How many concepts"),
-            _BELOW,
-        ]
-    },
+    openapi_extra={"parameters": ConceptListRequest.openapi_parameters(without={"category"})},
 )
-def category_concepts(request: ApiRequest, ref: str, response: HttpResponse) -> ConceptListReply:
+@timed
+def category_concepts(request: ApiRequest, ref: str) -> tuple[Timings, ConceptListReply]:
     """The concepts that the memories of a category have, with how many have each."""
     viewer = allowed(request, "read")
-    found = concepts_in(ConceptListRequest.read(pairs_of(request.GET), ref), viewer)
-    response["Server-Timing"] = server_timing(found.timings)
-    return concept_list_reply(found)
+    found = concepts_in(ConceptListRequest.from_pairs(pairs_of(request.GET), name=ref), viewer)
+    return found.timings, concept_list_reply(found)
 
 
 @router.get(
@@ -136,20 +85,14 @@ def category_concepts(request: ApiRequest, ref: str, response: HttpResponse) -> 
     response={200: CategoryReply, **errors(*GUARDED, 404, 422)},
     exclude_unset=True,
     operation_id="category",
-    openapi_extra={
-        "parameters": [
-            _BELOW,
-            _switch("include_chunks", "With chunks, their texts and their density (also `includeChunks`)."),
-            _limit(DEFAULT_RESULTS, MOST_RESULTS, "How many of each"),
-        ]
-    },
+    openapi_extra={"parameters": CategoryRequest.openapi_parameters(without={"category"})},
 )
-def category(request: ApiRequest, ref: str, response: HttpResponse) -> CategoryReply:
+@timed
+def category(request: ApiRequest, ref: str) -> tuple[Timings, CategoryReply]:
     """A category by slug path, name, alias or id, whatever the case: its numbers, memories and concepts."""
     viewer = allowed(request, "read")
-    found = category_overview(CategoryRequest.read(pairs_of(request.GET), ref), viewer)
-    response["Server-Timing"] = server_timing(found.timings)
-    return category_reply(found, request)
+    found = category_overview(CategoryRequest.from_pairs(pairs_of(request.GET), name=ref), viewer)
+    return found.timings, category_reply(found, request)
 
 
 # --- from result to reply ----------------------------------------------------------------------------------------
@@ -176,7 +119,7 @@ def category_reply(found: CategoryOverview, request: HttpRequest) -> CategoryRep
         documents=[_document(one, site) for one in found.documents],
         concepts=[_concept(one, found.category.node.name) for one in found.concepts],
         warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=round(sum(found.timings.values()), 2),
+        took_ms=took_ms(found.timings),
         **parts,
     )
 
@@ -197,7 +140,7 @@ def category_list_reply(found: CategoryList, *, with_hierarchy: bool) -> Categor
             least_popular_category=aggregate.least,
         ),
         warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=round(sum(found.timings.values()), 2),
+        took_ms=took_ms(found.timings),
     )
 
 
@@ -223,7 +166,7 @@ def concept_list_reply(found: ConceptList) -> ConceptListReply:
             for one in found.concepts
         ],
         warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=round(sum(found.timings.values()), 2),
+        took_ms=took_ms(found.timings),
         **({"message": found.message} if found.message else {}),
     )
 

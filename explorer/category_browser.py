@@ -4,10 +4,12 @@ With a query, the memories counted are those that match it; what it asks of cate
 the tree is the answer to that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Self
+from typing import Literal
+
+from pydantic import Field
 
 from access.viewer import Viewer
 from categories.vocabulary_cache import Node
@@ -20,6 +22,7 @@ from search.query import Interval, SearchQuery
 from search.result import SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
+from web.params import Params, Value
 
 # So many children of a node are drawn in the tree, and in a table; a page of their own lists all of them.
 MOST_BRANCHES = 60
@@ -27,28 +30,14 @@ MOST_ROWS = 100
 # From so many memories filed right there, and such a share of all, a node holds too much to find anything by.
 _LARGE = 100
 _LARGE_SHARE = 0.02
-SHOWS = ("single", "large", "empty")
 
 
-@dataclass(frozen=True, slots=True)
-class BrowseRequest:
-    """How the tree is looked at: `part` of a name to look for, `show` one sort of nodes, `below` one level alone."""
+class BrowseRequest(Params):
+    """Which part of the tree the browser shows, in addition to the node that its address names."""
 
-    part: str = ""
-    show: str = ""
-    below: str = ""
-
-    @classmethod
-    def read(cls, pairs: Iterable[tuple[str, str]]) -> tuple[Self, list[tuple[str, str]]]:
-        """The browser's own parameters, and the pairs of the query beside them. What it cannot be is left out."""
-        own = {"filter": "", "show": "", "below": ""}
-        rest = []
-        for key, value in pairs:
-            if key in own:
-                own[key] = value.strip()[:200]
-            else:
-                rest.append((key, value))
-        return cls(own["filter"], own["show"] if own["show"] in SHOWS else "", own["below"]), rest
+    part: Value = Field("", alias="filter", description="A part of the names wanted.")
+    show: Literal["single", "large", "empty", ""] = Field("", description="Only the nodes of this sort.")
+    below: Value = Field("", description="The category whose children are shown, and nothing else.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +92,7 @@ class Browsed:
 def browse(name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> Browsed:
     """The browser at a category, or above all of them where there is no name. Raises CategoryNotFoundError."""
     # How its results were to be ordered and paged says nothing here.
-    query = query.without("category").but(sort=None, page_size=25, subcategories=True, bucket=Interval.AUTO)
+    query = query.without("category").with_(sort=None, page_size=25, subcategories=True, bucket=Interval.AUTO)
     return with_engine(lambda engine: _browse(engine, name, request, query, viewer), viewer)
 
 

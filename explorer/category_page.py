@@ -197,7 +197,7 @@ def build_browser(
 def _chips(query: SearchQuery, result: SearchResult | None, here: str) -> Iterator[Chip]:
     """All that narrows the numbers: words too, since no search box shows them here."""
     if query.text:
-        removed = category_url(here, query.but(text=""))
+        removed = category_url(here, query.with_(text=""))
         yield Chip("chip-q", "words", (ChipPart(query.text, removed, f"Remove the words {query.text}"),))
     yield from build_chips(query, result.labels if result else {}, lambda other: category_url(here, other))
 
@@ -343,7 +343,7 @@ def _facts(found: Browsed, query: SearchQuery) -> Iterator[Fact]:
     yield Fact(
         "Memories", number(count), explore_url(query) if count else "", "including subcategories, each counted once"
     )
-    yield Fact("Directly in it", number(own), explore_url(query.but(subcategories=False)) if own else "")
+    yield Fact("Directly in it", number(own), explore_url(query.with_(subcategories=False)) if own else "")
     yield Fact("Subcategories", number(found.children_total))
     if not found.is_narrowed:
         yield Fact("Chunks", number(found.numbers.chunks), "", "passages for search by meaning")

@@ -17,7 +17,7 @@ from django.db import connection
 from access.viewer import Viewer
 from categories.queries import Term
 from categories.vocabulary_cache import Node, Tree
-from explorer.category_requests import MOST_LISTED, CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.visible_tree import Child, Described, VisibleTree, ambiguous, look
 from search.category_counts import CategoryCounts, ConceptCounts, Totals
 from search.engines import with_engine
@@ -222,7 +222,7 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
             numbers=numbers,
             own=own,
             with_below=with_below,
-            children=tuple(children[:MOST_LISTED]),
+            children=tuple(children[: CategoryListRequest.most]),
             children_total=len(children),
             documents=documents,
             concepts=concepts,

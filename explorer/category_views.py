@@ -9,7 +9,15 @@ from django.views.decorators.http import require_safe
 
 from explorer.category_browser import BrowseRequest, browse
 from explorer.category_page import build_browser, build_lost, category_url
-from explorer.http import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
+from explorer.http import (
+    PageRequest,
+    page_response,
+    page_viewer,
+    private,
+    read_with_query,
+    request_pairs,
+    wants_fragment,
+)
 from explorer.page import problem_notices
 from explorer.visible_tree import CategoryNotFoundError
 from search.result import SearchResult
@@ -24,8 +32,7 @@ SAMPLE = 5
 @login_required
 def browser(request: PageRequest, path: str = "") -> HttpResponse:
     viewer = page_viewer(request)
-    asked, pairs = BrowseRequest.read(request_pairs(request))
-    query, problems = read_query(pairs)
+    asked, query, problems = read_with_query(BrowseRequest, request_pairs(request))
     try:
         found = browse(path, asked, query, viewer)
     except CategoryNotFoundError as error:
@@ -35,7 +42,7 @@ def browser(request: PageRequest, path: str = "") -> HttpResponse:
     result: SearchResult | None = None
     partial = "level" if (request.htmx.target or "").startswith("below-") else "tree"
     if found.node and not wants_fragment(request):
-        inside = found.query.only("category", path).but(page_size=SAMPLE)
+        inside = found.query.only("category", path).with_(page_size=SAMPLE)
         result = run(inside, viewer, include_facets=True, facet_limit=WEIGHED, with_corpus=True)
     notices = problem_notices(problems)
     context = build_browser(found, result, viewer, datetime.now(UTC), notices)

@@ -288,7 +288,7 @@ def _ranges(query: SearchQuery, buckets: DateBuckets | None, *, at_least: bool) 
     for since, label, name, attribute in QUICK_RANGES:
         count: int = getattr(buckets, attribute)
         current = query.since == since and not (query.date_from or query.date_to)
-        target = query.without("date") if current else query.without("date").but(since=since)
+        target = query.without("date") if current else query.without("date").with_(since=since)
         spoken = f"{name}: {spoken_number(count, at_least=at_least)}"
         shown = number(count, at_least=at_least)
         links.append(QuickRange(label, spoken, shown, explore_url(target), current, not count))

@@ -37,19 +37,19 @@ def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = No
     """The page of all the values of a facet, counted under a query. What is not the default of the listing is named."""
     path = _path("explorer:facet_values", key)
     # The values are those of the whole answer, whatever page of it is shown and in which order.
-    query = query.but(sort=None, page_size=25)
+    query = query.with_(sort=None, page_size=25)
     return _address(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
 
 
 def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
     """Why a memory is among the results of a query, or is not; without one, where that can be asked."""
     asked = urlencode({"id": memory_id}) if memory_id is not None else ""
-    return _address(_path("explorer:why_not"), asked, query.but().querystring())
+    return _address(_path("explorer:why_not"), asked, query.with_().querystring())
 
 
 def retag_url(query: SearchQuery) -> str:
     """Where all memories that match a query are retagged."""
-    asked = query.but(sort=None, page_size=25).querystring()
+    asked = query.with_(sort=None, page_size=25).querystring()
     return _address(_path("curation:retag"), urlencode({"query": asked}))
 
 

@@ -27,7 +27,6 @@ from access.viewer import Viewer
 from memories.embedding.chunking import chunk_text
 from memories.models import Memory, Project
 from memories.queries import visible_to
-from memories.reasons import reasons
 from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord
 from memories.services import (
     AlreadyExistsError,
@@ -44,6 +43,7 @@ from memories.services import (
 from search.engines.sql import tsquery
 from text.query_syntax import parse_text
 from web.admin import Lines, Prose, panel
+from web.validation import reasons
 
 # As many rows as a panel shows.
 PANEL = 20

@@ -2,15 +2,14 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Router
-from ninja.params.functions import Query
 from ninja.responses import Status
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from access.keys import ApiRequest, allowed, known_viewer
 from access.viewer import Viewer
@@ -18,29 +17,29 @@ from explorer.status import SiteStatus, site_status
 from memories.checks import database_answers
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
-from memories.records import MemoryChanges, StrictMemoryRecord, unstorable
+from memories.records import MemoryChanges, StrictMemoryRecord
 from memories.services import MemoryNotFoundError, memory_create, memory_delete, memory_restore, memory_update
-from memories.validation import refuse
 from search.engines.health import index_health
-from search.query import Problem, QueryError
 from web.errors import GUARDED, errors
 from web.middleware import outage_response
+from web.params import Params, Text, pairs_of
+from web.validation import refuse
 from web.version import VERSION
 
 router = Router()
 health_router = Router()
 
 
-def _storable(text: str) -> str:
-    if reason := unstorable(text):
-        raise refuse(reason.removeprefix("text: "))
-    return text
+class ReasonRequest(Params):
+    """Why something is changed."""
+
+    reason: Text = Field("", max_length=1_000, description="Why, for the audit trail.")
 
 
-Reason = Annotated[str, AfterValidator(_storable)]
-_WHY = "Why, for the audit trail."
-WHY: Any = Query("", max_length=1_000, description=_WHY)
-WHY_DELETED: Any = Query("Deleted through the API.", max_length=1_000, description=_WHY)
+class DeletionRequest(ReasonRequest):
+    """Why a memory is deleted."""
+
+    reason: Text = Field("Deleted through the API.", max_length=1_000, description="Why, for the audit trail.")
 
 
 class MemoryPatch(MemoryChanges):
@@ -208,7 +207,7 @@ class Health(BaseModel):
 )
 def health(request: HttpRequest) -> Health | HttpResponse:
     """Whether the site answers, for anybody; with a key also what is in it."""
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     if not database_answers():
         return outage_response(request)
     viewer = known_viewer(request)
@@ -240,7 +239,7 @@ def _known(status: SiteStatus) -> dict[str, Any]:
 def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Written]:
     """Remember something. Only `content` is required; categories, concepts and entities are made where they are new."""
     viewer = allowed(request, "write")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     written = _written(memory_create(record=record, viewer=viewer), viewer, request)
     response["Location"] = reverse("api:memory", args=[written.id])
     return Status(201, written)
@@ -255,7 +254,7 @@ def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpRespon
 def read(request: ApiRequest, memory_id: int) -> MemoryReply:
     """A memory with everything about it: content, facts, links, provenance, validity."""
     viewer = allowed(request, "read")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     detail = memory_detail(viewer, storable_id(memory_id))
     if detail is None:
         raise MemoryNotFoundError(memory_id)
@@ -266,16 +265,16 @@ def read(request: ApiRequest, memory_id: int) -> MemoryReply:
     "/memories/{int:memory_id}",
     response={200: Written, **errors(400, *GUARDED, 404, 409, 411, 413, 415, 422)},
     operation_id="memory_update",
+    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
 def update(
     request: ApiRequest,
     memory_id: int,
     changes: MemoryPatch,
-    reason: Reason = WHY,
 ) -> Written:
     """Change what the body names, and leave the rest. A list that is given takes the place of the one there is."""
     viewer = allowed(request, "write")
-    only_parameters(request, "reason")
+    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_update(memory_id=storable_id(memory_id), changes=changes, viewer=viewer, reason=reason)
     return _written(memory, viewer, request)
 
@@ -284,15 +283,15 @@ def update(
     "/memories/{int:memory_id}",
     response={200: Written, **errors(*GUARDED, 404, 422)},
     operation_id="memory_delete",
+    openapi_extra={"parameters": DeletionRequest.openapi_parameters()},
 )
 def delete(
     request: ApiRequest,
     memory_id: int,
-    reason: Reason = WHY_DELETED,
 ) -> Written:
     """Delete a memory: it is kept in the state deleted, found only where that is asked for, and can be restored."""
     viewer = allowed(request, "write")
-    only_parameters(request, "reason")
+    reason = DeletionRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_delete(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
     return _written(memory, viewer, request)
 
@@ -301,21 +300,14 @@ def delete(
     "/memories/{int:memory_id}/restore",
     response={200: Written, **errors(*GUARDED, 404, 411, 422)},
     operation_id="memory_restore",
+    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
-def restore(request: ApiRequest, memory_id: int, reason: Reason = WHY) -> Written:
+def restore(request: ApiRequest, memory_id: int) -> Written:
     """Make a memory that was deleted, archived or superseded active again."""
     viewer = allowed(request, "write")
-    only_parameters(request, "reason")
+    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_restore(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
     return _written(memory, viewer, request)
-
-
-def only_parameters(request: HttpRequest, *known: str) -> None:
-    """A parameter that would do nothing is an error, as it is in a search."""
-    suggestion = f"the parameters are {', '.join(known)}" if known else "there are no parameters here"
-    unknown = [Problem(name[:60], "is not a parameter", suggestion) for name in request.GET if name not in known]
-    if unknown:
-        raise QueryError(unknown)
 
 
 def storable_id(memory_id: int) -> int:

@@ -38,7 +38,7 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     limit = IN_SECTION if wants_fragment(request) else ON_PAGE
     try:
-        found = similar_memories(SimilarRequest(memory_id, limit), SearchQuery(), viewer)
+        found = similar_memories(memory_id, SimilarRequest(limit=limit), SearchQuery(), viewer)
     except MemoryNotFoundError as error:
         raise Http404(f"There is no memory {memory_id} that you can see.") from error
     context = build_similar(memory_id, found, _query_behind(request), viewer.timezone)

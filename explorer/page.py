@@ -14,11 +14,12 @@ from explorer.http import Pager, PageSize, build_pager
 from explorer.links import Link, explore_url, memory_url, retag_url, values_url
 from explorer.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
 from search.facets import FACET, STATES
-from search.query import Mode, Problem, SearchQuery, Sort
+from search.query import Mode, SearchQuery, Sort
 from search.result import FacetPage, Relaxation, SearchResult, SearchWarning
 from search.unified.service import UnifiedResult, is_unified
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
+from web.validation import Problem
 
 _PAGE_SIZES = (25, 50, 100)
 
@@ -203,7 +204,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         hidden=hidden_pairs(query, rows, ()),
         search=listing.search,
         search_hidden=(
-            *(Pair(k, v) for k, v in query.but(sort=None, page_size=25).parameters()),
+            *(Pair(k, v) for k, v in query.with_(sort=None, page_size=25).parameters()),
             *(Pair(k, v) for k, v in given.items() if k not in {"search", "page"}),
         ),
         here=at(page=given.get("page", "")),
@@ -266,7 +267,7 @@ def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
     if not result.hidden:
         return None
-    shown = query.but(state=tuple(sorted(set(STATES) - {"deleted"})))
+    shown = query.with_(state=tuple(sorted(set(STATES) - {"deleted"})))
     hidden = number(result.hidden, at_least=result.hidden_at_least)
     return Link(
         "Show them",
@@ -281,7 +282,7 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
     if warning.parameter in FACET:
         # Of a facet that nothing is chosen in, it is the words that may have been meant so.
         is_chosen = query.selection(warning.parameter).restricts
-        base = query if is_chosen else query.but(text="")
+        base = query if is_chosen else query.with_(text="")
         kind = "" if is_chosen else f"{FACET[warning.parameter].label.lower()} "
         links = tuple(
             Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Search for {kind}{name} instead")
@@ -289,7 +290,7 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         )
     if warning.parameter == "q":
         links = tuple(
-            Link(text, explore_url(query.but(text=text)), f"Search for {text} instead") for text in warning.did_you_mean
+            Link(text, explore_url(query.with_(text=text)), f"Look for {text} instead") for text in warning.did_you_mean
         )
     if warning.parameter == "page" and query.page > pages:
         last = query.model_copy(update={"page": pages})
@@ -342,7 +343,7 @@ def _pager(query: SearchQuery, result: SearchResult, together: UnifiedResult | N
     if total <= min(_PAGE_SIZES[0], query.page_size):
         return None
     sizes = tuple(
-        PageSize(str(size), explore_url(query.but(page_size=size)), size == query.page_size) for size in _PAGE_SIZES
+        PageSize(str(size), explore_url(query.with_(page_size=size)), size == query.page_size) for size in _PAGE_SIZES
     )
 
     def at(page: int) -> str:
@@ -360,7 +361,7 @@ def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
             Link(without.label, explore_url(without.query) if without.count else "", count=_without_count(without))
             for without in result.relaxations
         ),
-        clear_url=explore_url(query.without_filters().but(text="")) if what else "",
+        clear_url=explore_url(query.without_filters().with_(text="")) if what else "",
         corpus_is_empty=not result.corpus.total,
     )
 

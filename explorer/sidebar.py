@@ -144,7 +144,7 @@ def hidden_pairs(query: SearchQuery, rows: Iterable[Row], own_fields: Iterable[s
 
 def form_pairs(query: SearchQuery) -> tuple[Pair, ...]:
     """The hidden fields of a form that asks about a query."""
-    return tuple(Pair(key, value) for key, value in query.but().parameters())
+    return tuple(Pair(key, value) for key, value in query.with_().parameters())
 
 
 def row_id(key: str, value: str) -> str:

@@ -5,15 +5,24 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from explorer.http import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
+from explorer.http import (
+    PageRequest,
+    page_response,
+    page_viewer,
+    private,
+    read_query,
+    read_with_query,
+    request_pairs,
+    wants_fragment,
+)
 from explorer.links import explore_url
 from explorer.page import build_context, build_values_context, build_verdict, problem_notices
 from search.facets import FACET
-from search.query import QueryError
 from search.result import FacetListing
 from search.run import facet_page, run
 from search.unified.service import is_unified, unified
-from search.why_not import take_id, why_not
+from search.why_not import WhyNotRequest, why_not
+from web.params import QueryError
 
 
 @require_safe
@@ -49,19 +58,19 @@ def explore(request: PageRequest) -> HttpResponse:
 @login_required
 def explain_absence(request: PageRequest) -> HttpResponse:
     viewer = page_viewer(request)
-    pairs = request_pairs(request)
+    own, rest = WhyNotRequest.split(request_pairs(request))
+    query, problems = read_query(rest)
+    found = None
     try:
-        memory_id, rest = take_id(pairs)
+        memory_id = WhyNotRequest.from_pairs(own).id
     except QueryError as error:
-        query, problems = read_query([(key, value) for key, value in pairs if key != "id"])
-        notices = problem_notices((*error.problems, *problems))
-        context = build_verdict(query, None, notices)
+        problems = (*error.problems, *problems)
     else:
-        query, problems = read_query(rest)
         found = why_not(query, memory_id, viewer)
         if found is None:
             raise Http404(f"There is no memory {memory_id} that you can see.")
-        context = build_verdict(query, found, notices := problem_notices(problems))
+    notices = problem_notices(problems)
+    context = build_verdict(query, found, notices)
     page = render(request, "explorer/why_not.html", {"verdict": context}, status=422 if notices else 200)
     return private(page)
 
@@ -71,11 +80,10 @@ def explain_absence(request: PageRequest) -> HttpResponse:
 def facet_values(request: PageRequest, key: str) -> HttpResponse:
     if key not in FACET:
         raise Http404(f"{key} is not a facet")
-    listing, pairs, misread = FacetListing.read(request_pairs(request))
-    query, problems = read_query(pairs)
+    listing, query, problems = read_with_query(FacetListing, request_pairs(request))
     viewer = page_viewer(request)
     page = facet_page(query, key, listing, viewer)
-    values = build_values_context(query, page, problem_notices((*misread, *problems)))
+    values = build_values_context(query, page, problem_notices(problems))
     # A branch of the tree asks for the rows below it; the page itself swaps its `main`.
     is_level = (request.htmx.target or "").startswith("below-")
     return page_response(
@@ -84,6 +92,6 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
         {"values": values},
         partial="level" if is_level else "values",
         timings=page.timings,
-        status=422 if (misread or problems) and wants_fragment(request) else 200,
-        address="" if is_level or misread or problems else values.here,
+        status=422 if problems and wants_fragment(request) else 200,
+        address="" if is_level or problems else values.here,
     )

@@ -15,13 +15,18 @@ from search.engines.array_files import Array, Mask
 from search.engines.base import Engine
 from search.result import SearchWarning
 from text.formatting import legible
+from web.errors import Refusal
 
 _NEAR_NAMES = 5
 _OTHERS_TOLD = 10
 
 
-class CategoryNotFoundError(Exception):
-    """No category that the viewer may know of has the name. `did_you_mean` are paths of some that have one like it."""
+class CategoryNotFoundError(Refusal):
+    """No category of this name is visible to the viewer. `did_you_mean` are the paths of some with a similar name."""
+
+    status = 404
+    code = "not_found"
+    suggestion = "See what there is: GET /api/categories"
 
     def __init__(self, name: str, did_you_mean: Sequence[str] = ()) -> None:
         self.did_you_mean = tuple(did_you_mean)

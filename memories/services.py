@@ -42,33 +42,50 @@ from memories.storage import (
     targets_resolve,
 )
 from memories.terms import memory_terms
+from web.errors import FIELDS_LISTED, Refusal
 
 DEFAULT_PROJECT = "default"
 _LISTED_PROJECTS = 20
 
 
-class MemoryNotFoundError(LookupError):
+class MemoryNotFoundError(Refusal):
     """There is no such memory, or none that the viewer may see: the answer is the same."""
+
+    status = 404
+    code = "not_found"
+    suggestion = "Look for it: GET /api/search?q=…"
 
     def __init__(self, memory_id: int) -> None:
         self.memory_id = memory_id
         super().__init__(f"There is no memory #{memory_id} that you can see.")
 
 
-class NotAllowedError(Exception):
-    """The viewer may not do this. The message is a sentence for people."""
+class NotAllowedError(Refusal):
+    """The viewer may not do this."""
+
+    status = 403
+    code = "forbidden"
+    suggestion = "Use a key, or an account, that may write into this project."
 
 
-class AlreadyExistsError(Exception):
-    """The memory is there already, as `memory_id`."""
+class AlreadyExistsError(Refusal):
+    """The memory exists already, as `memory_id`."""
+
+    status = 409
+    code = "already_exists"
 
     def __init__(self, memory_id: int, message: str) -> None:
         self.memory_id = memory_id
+        address = f"/api/memories/{memory_id}"
+        self.suggestion = f"Change the one there is: PATCH {address}"
+        self.headers = {"Location": address}
         super().__init__(message)
 
 
-class ChangeRefusedError(ValueError):
-    """A change that makes no sense. `field` is what it is about."""
+class ChangeRefusedError(Refusal):
+    """An invalid change. `field` is the field at fault."""
+
+    suggestion = FIELDS_LISTED
 
     def __init__(self, field: str, message: str) -> None:
         self.field = field
@@ -77,7 +94,7 @@ class ChangeRefusedError(ValueError):
 
 @transaction.atomic
 def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
-    """Store a new memory. One with the same id, or without an id the same text, in the project is AlreadyExistsError."""
+    """Store a new memory. Raises AlreadyExistsError if the project has its id or, without an id, its text."""
     vocabulary = Vocabulary(viewer)
     vocabulary_share()
     project = _project_for(record, viewer, vocabulary)

@@ -6,10 +6,8 @@ so that they are those of the explorer. All of them take a moment to count; afte
 changed memories are in are counted again.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from threading import Lock
 
 import numpy as np
 from django.db import connection
@@ -19,6 +17,7 @@ from categories.vocabulary_cache import Tree
 from search.engines.array_files import Array, Mask
 from search.engines.base import Ids
 from search.engines.column_snapshot import ColumnSnapshot
+from web.cache import RevisionCache
 
 _KEPT_VIEWS = 16
 # For so many sets of categories it is kept what they come to together.
@@ -35,7 +34,6 @@ FROM memories_embeddedmemory WHERE model_id = %s"""
 class Chunks:
     """How many chunks each memory has by the model that serves; those that have yet to be embedded are not there."""
 
-    key: tuple[object, ...]
     ids: Ids
     counts: Array
 
@@ -174,17 +172,15 @@ class CategoryCounts:
         return counts
 
 
-_lock = Lock()
-_chunks: Chunks | None = None
-_figures: OrderedDict[tuple[int, ...] | None, CategoryCounts] = OrderedDict()
+_chunks = RevisionCache[tuple[object, ...], Chunks](1)
+_figures = RevisionCache[tuple[int, ...] | None, CategoryCounts](_KEPT_VIEWS)
 
 
 def figures_at(moment: DataRevision, filing: ColumnSnapshot, project_ids: frozenset[int] | None) -> CategoryCounts:
     """The numbers of all categories in some projects; None means every project."""
     chunks, is_shared = _chunks_at_moment(moment), moment.is_shared
     view = None if project_ids is None else tuple(sorted(project_ids))
-    with _lock:
-        known = _figures.get(view)
+    known = _figures.get(view)
     if known is not None and (not is_shared or known.filing.series != filing.series):
         known = None
     if known is not None and known.filing.number >= filing.number and known.chunks is chunks:
@@ -193,39 +189,21 @@ def figures_at(moment: DataRevision, filing: ColumnSnapshot, project_ids: frozen
     if known is not None and known.filing.number > filing.number:
         filing = known.filing
     found = _counted(filing, chunks, project_ids, known)
-    if is_shared:
-        with _lock:
-            _figures[view] = found
-            _figures.move_to_end(view)
-            while len(_figures) > _KEPT_VIEWS:
-                _figures.popitem(last=False)
-    return found
-
-
-def forget() -> None:
-    """Drop what is kept. For tests, whose transactions take the revision back."""
-    global _chunks
-    with _lock:
-        _chunks = None
-        _figures.clear()
+    return _figures.put(view, found) if is_shared else found
 
 
 def _chunks_at_moment(moment: DataRevision) -> Chunks:
-    global _chunks
     key = (moment.database, moment.vectors, moment.model_id)
-    known = _chunks
-    if known is not None and moment.is_shared and known.key == key:
-        return known
+    return _chunks.get_or_make(key, lambda: _read_chunks(moment)) if moment.is_shared else _read_chunks(moment)
+
+
+def _read_chunks(moment: DataRevision) -> Chunks:
     with connection.cursor() as cursor:
         cursor.execute(_CHUNKS, [moment.model_id])
         packed_ids, packed_counts = cursor.fetchone()
     ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
     order = np.argsort(ids, kind="stable")
-    found = Chunks(key, ids[order], np.frombuffer(packed_counts or b"", ">i4").astype(np.int64)[order])
-    if moment.is_shared:
-        with _lock:
-            _chunks = found
-    return found
+    return Chunks(ids[order], np.frombuffer(packed_counts or b"", ">i4").astype(np.int64)[order])
 
 
 def _counted(

@@ -10,7 +10,6 @@ import math
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from django.conf import settings
+
+from web.cache import RevisionCache
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,10 @@ class CrossEncoderReader:
 
 
 def load_reader(source: str) -> Reader:
-    """Load a model: a folder, or a name that sentence-transformers knows. Takes seconds. Raises RerankUnavailableError."""
+    """Load a model, from a folder or by a name that sentence-transformers knows. It takes seconds.
+
+    Raises RerankUnavailableError.
+    """
     for package in ("torch", "sentence_transformers"):
         if find_spec(package) is None:
             raise RerankUnavailableError(f"{package.replace('_', '-')} is not installed")
@@ -94,23 +98,21 @@ class CrossEncoder:
         self._clock = clock
         self._lock = threading.Lock()
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="cross-encoder")
-        self._kept: OrderedDict[bytes, float] = OrderedDict()
-        self._given_up: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._scores = RevisionCache[bytes, float](_KEPT_SCORES)
+        self._failures = RevisionCache[bytes, str](_KEPT_FAILURES, seconds=_GIVEN_UP_SECONDS, clock=clock)
         self._reader: tuple[str, Reader] | None = None
         self._loading = False
         self._failed: tuple[str, str, float] | None = None
 
     def scores(self, text: str, passages: Mapping[int, str]) -> dict[int, float]:
-        """How well each passage fits the text. Raises RerankUnavailableError where it cannot be said, or not in time."""
+        """The score of each passage. Raises RerankUnavailableError if the model fails or runs out of time."""
         source, reader = self._ready()
         digests = {pk: _digest(source, text, passage) for pk, passage in passages.items()}
         question = _digest(*sorted(digest.hex() for digest in digests.values()))
-        with self._lock:
-            if (failure := self._given_up.get(question)) and self._clock() < failure[1]:
-                raise RerankUnavailableError(failure[0])
-            known = {digest: self._kept[digest] for digest in digests.values() if digest in self._kept}
-            for digest in known:
-                self._kept.move_to_end(digest)
+        if reason := self._failures.get(question):
+            raise RerankUnavailableError(reason)
+        stored = {digest: self._scores.get(digest) for digest in digests.values()}
+        known = {digest: score for digest, score in stored.items() if score is not None}
         unread = {digest: passages[pk] for pk, digest in digests.items() if digest not in known}
         if unread:
             known |= self._read_in_time(reader, text, unread, question)
@@ -172,11 +174,7 @@ class CrossEncoder:
             reason = f"it failed: {error}"
         finally:
             stop.set()
-        with self._lock:
-            self._given_up[question] = (reason, self._clock() + _GIVEN_UP_SECONDS)
-            while len(self._given_up) > _KEPT_FAILURES:
-                self._given_up.popitem(last=False)
-        raise RerankUnavailableError(reason)
+        raise RerankUnavailableError(self._failures.put(question, reason))
 
     def _read(
         self, reader: Reader, text: str, unread: Mapping[bytes, str], stop: threading.Event
@@ -191,12 +189,8 @@ class CrossEncoder:
             scores = [round(score, _DIGITS) for score in reader.scores(text, [passage for _, passage in batch])]
             if not all(map(math.isfinite, scores)):
                 raise ValueError("it gave no number for a passage")
-            read = dict(zip((digest for digest, _ in batch), scores, strict=True))
-            found |= read
-            with self._lock:
-                self._kept |= read
-                while len(self._kept) > _KEPT_SCORES:
-                    self._kept.popitem(last=False)
+            for (digest, _), score in zip(batch, scores, strict=True):
+                found[digest] = self._scores.put(digest, score)
         return found
 
 

@@ -5,14 +5,13 @@ from either side, where the mean of a long text is near to nothing that it says.
 not the same text: possible duplicates are those whose means are as near as `SEARCH_DEDUP_SIMILARITY` too.
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Self
 
 import numpy as np
 from django.conf import settings
+from pydantic import Field
 
 from access.viewer import Viewer
 from categories.queries import Term
@@ -24,72 +23,33 @@ from search.engines import with_engine
 from search.engines.base import Engine, VectorQuery
 from search.hits import load_hits
 from search.plan import ResolvedQuery, explain_unknown, resolve_query
-from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery
+from search.query import ExtraParams, Mode, SearchQuery
 from search.ranking import Ranked
 from search.relevance import Vector, chunks_of
 from search.result import CategoryRef, Hit, SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
 from web.timing import Stopwatch
+from web.validation import Problem
 
-DEFAULT_LIMIT = 10
-MAX_LIMIT = 100
-# What a search has, and what is like one memory cannot have.
-OF_A_SEARCH = {"q", "mode", "sort", "page", "page_size", "offset", "include_facets", "bucket"}
 # So many chunks of a long memory are looked for, spread over it evenly.
 _MOST_CHUNKS = 12
 _NAMED = 3
-_LIMIT = re.compile(r"[1-9][0-9]{0,3}")
-_SWITCHES = {"1": True, "true": True, "0": False, "false": False, "": False}
 
 
-@dataclass(frozen=True, slots=True)
-class SimilarRequest:
-    """Which memory, how many like it, and whether of its project alone."""
+class SimilarRequest(ExtraParams):
+    """How many memories similar to one are wanted, and whether only those of its project."""
 
-    memory_id: int
-    limit: int = DEFAULT_LIMIT
-    same_project: bool = False
+    ineffective = frozenset({"q", "mode", "sort", "page", "page_size", "offset", "include_facets", "bucket"})
+    ineffective_message = "does nothing here: the nearest come first"
+    ineffective_suggestion = "leave it out; limit says how many, and filters say which"
 
-    @classmethod
-    def read(cls, memory_id: int, pairs: Iterable[tuple[str, str]]) -> tuple[Self, SearchQuery]:
-        """What was asked, and the filters beside it. Raises QueryError, naming all that is wrong."""
-        problems: list[Problem] = []
-        given: dict[str, str] = {}
-        rest: list[tuple[str, str]] = []
-        for key, value in pairs:
-            if key in {"limit", "same_project"}:
-                if given.setdefault(key, value.strip()) != value.strip():
-                    problems.append(Problem(key, "is given twice with different values", "give it once"))
-            elif ALIASES.get(key, key) in OF_A_SEARCH:
-                advice = "leave it out; limit says how many, and filters say which"
-                problems.append(Problem(key, "does nothing here: the nearest come first", advice))
-            else:
-                rest.append((key, value))
-        query, unread = SearchQuery.read(rest)
-        problems.extend(unread)
-        limit = _read_limit(given.get("limit", ""), problems)
-        same_project = _read_switch("same_project", given.get("same_project", ""), problems)
-        if same_project and query.project:
-            problems.append(Problem("same_project", "is given together with project", "give one of the two"))
-        if problems:
-            raise QueryError(problems)
-        return cls(memory_id, limit, same_project), query
+    limit: int = Field(10, ge=1, le=100, description="How many memories.")
+    same_project: bool = Field(False, description="Only those of the memory's own project.")
 
-
-def _read_limit(text: str, problems: list[Problem]) -> int:
-    if not text:
-        return DEFAULT_LIMIT
-    if _LIMIT.fullmatch(text) and int(text) <= MAX_LIMIT:
-        return int(text)
-    problems.append(Problem("limit", f"{text[:40]!a} is not allowed", f"write a number from 1 to {MAX_LIMIT}"))
-    return DEFAULT_LIMIT
-
-
-def _read_switch(key: str, text: str, problems: list[Problem]) -> bool:
-    if text.lower() not in _SWITCHES:
-        problems.append(Problem(key, f"{text[:40]!a} is not a boolean", "write 1 or 0"))
-    return _SWITCHES.get(text.lower(), False)
+    def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
+        if self.same_project and query.project:
+            yield Problem("same_project", "is given together with project", "give one of the two")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +85,10 @@ class Similar:
     warnings: tuple[SearchWarning, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def took_ms(self) -> float:
-        return round(sum(self.timings.values()), 2)
 
-
-def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
-    """Memories like one. Raises MemoryNotFoundError for one that the viewer may not see."""
-    return with_engine(lambda engine: _similar(engine, request, query, viewer), viewer)
+def similar_memories(memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
+    """The memories most similar to one. Raises MemoryNotFoundError for one that the viewer may not see."""
+    return with_engine(lambda engine: _similar(engine, memory_id, request, query, viewer), viewer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +104,13 @@ class _Anchor:
     entity_ids: list[int]
 
 
-def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
+def _similar(engine: Engine, memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
     watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("search"):
-            anchor = _anchor(request.memory_id, viewer)
+            anchor = _anchor(memory_id, viewer)
             if request.same_project:
-                query = query.but(project=(anchor.project,))
+                query = query.with_(project=(anchor.project,))
             title = anchor.title or f"Memory {anchor.id}"
             serving = serving_model()
             if serving is None:
@@ -166,7 +122,7 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
                     query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
                 )
             # Neither is a question of words.
-            resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+            resolved = resolve_query(engine, query.with_(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
             warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
             warnings += _changed_since(anchor, serving)
             near = _nearest(engine, resolved, serving, chunks, least, anchor.id, request.limit)

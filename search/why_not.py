@@ -4,33 +4,43 @@ Filters and dates are asked of the engine one by one, words are looked for in th
 that of the engine about the whole query.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Annotated
 
 from django.db import connection
 from django.db.models import QuerySet
+from pydantic import Field
 
 from access.viewer import Viewer
 from memories.models import Memory
 from memories.queries import visible_to
+from memories.records import MemoryId
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Filter, LanguageText, VectorQuery
 from search.facets import DEFAULT_STATES, FACET, Kind
 from search.plan import ResolvedQuery, resolve_query
-from search.query import Problem, QueryError, SearchQuery, Sort, dates_label
+from search.query import ExtraParams, SearchQuery, Sort, dates_label
 from search.relevance import ranked_page
 from search.snapshots import snapshot
 from text.analysis import Pattern
-from text.formatting import legible, listed, moment_label, with_article
+from text.formatting import listed, moment_label, with_article
 from text.query_syntax import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
+from web.params import Required
 
 # How far down a memory's place is looked for.
 MOST_PLACES = 10_000
 
-_ID = re.compile(r"#?([0-9]{1,18})")
 _TERMS = "SELECT lexeme, positions, weights FROM memories_memory, unnest(terms) WHERE id = %s"
+
+
+class WhyNotRequest(ExtraParams):
+    """The memory that is looked for among the results of a query."""
+
+    id: Annotated[MemoryId, Required("write the number of one memory, such as id=123")] = Field(
+        0, description="The number of the memory."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +95,6 @@ class WhyNot:
         if not self.missing:
             return "It does not match: it has just changed, or is about to. Try again."
         return f"It does not match these conditions: {listed([check.label.lower() for check in self.missing])}."
-
-
-def take_id(pairs: Iterable[tuple[str, str]]) -> tuple[int, list[tuple[str, str]]]:
-    """The `id` among the pairs of a query string, and the rest. Raises QueryError."""
-    given, rest = [], []
-    for key, value in pairs:
-        if key == "id":
-            given.append(value.strip())
-        else:
-            rest.append((key, value))
-    if len(given) != 1:
-        message = "is given twice" if given else "is missing"
-        raise QueryError([Problem("id", message, "write the number of one memory, such as id=123")])
-    found = _ID.fullmatch(given[0])
-    if found is None:
-        told = legible(given[0], 40)
-        raise QueryError([Problem("id", f"'{told}' is not the number of a memory", "write a number such as 123")])
-    return int(found[1]), rest
 
 
 def why_not(query: SearchQuery, memory_id: int, viewer: Viewer) -> WhyNot | None:

@@ -36,7 +36,7 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str
     """Each thing that narrows, with the query and the plan without it."""
     plan = resolved.plan
     if query.text:
-        yield "q", query.text, f"the words “{query.text}”", query.but(text=""), replace(plan, texts=(), meaning=None)
+        yield "q", query.text, f"the words “{query.text}”", query.with_(text=""), replace(plan, texts=(), meaning=None)
     if query.has_dates:
         changed = replace(plan, start=None, end=None)
         yield DATE_KEY, "", "the dates", query.without(DATE_KEY), changed

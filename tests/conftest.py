@@ -5,22 +5,14 @@ import json
 import pytest
 
 from access.limits import buckets
-from categories import names, vocabulary_cache
-from explorer.graph import cache
 from memories.embedding import query
-from search import baseline_counts, category_counts
-from search.engines import postgres_columns
+from web.cache import clear_caches
 
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    """A test's transaction is rolled back, and with it the revision that counts and names are kept under."""
-    baseline_counts.forget()
-    names.forget()
-    vocabulary_cache.forget()
-    category_counts.forget()
-    postgres_columns.clear_cache()
-    cache.forget()
+    """Rolling back the transaction of a test takes the revision back that caches are keyed by."""
+    clear_caches()
     query.forget()
     buckets.forget()
 

@@ -69,8 +69,8 @@ class PostgresPeer:
 
     def forget(self) -> None:
         """What any change anywhere does to what is kept of the whole corpus and of names."""
-        kept_counts.forget()
-        names.forget()
+        kept_counts.cache.clear()
+        names.cache.clear()
 
     def size_bytes(self) -> int:
         return database_sizes()["database_bytes"]
@@ -174,7 +174,7 @@ def forget_index() -> None:
         return
     store.close_view()
     # What is kept of words goes by the name of the generation, which is the same in the next index.
-    match.postings_cache.clear()
+    match.postings_cache.cache.clear()
 
 
 def _as_answer(result: SearchResult) -> Answer:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from difflib import SequenceMatcher
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
@@ -208,7 +209,7 @@ class ReviewContext:
 
 def review_url(query: ReviewQuery, item: int | None = None, done: int | None = None) -> str:
     more = [(name, str(value)) for name, value in (("item", item), ("done", done)) if value is not None]
-    querystring = query.querystring(more)
+    querystring = urlencode([*query.parameters(), *more])
     return reverse("suggestions:review") + (f"?{querystring}" if querystring else "")
 
 
@@ -229,30 +230,30 @@ def build_review(
     after = shown[at + 1] if 0 <= at < len(shown) - 1 else None
     total = counts.get(query.kind, 0)
     pages = max(1, -(-total // PAGE))
-    pager = build_pager(query.page, pages, PAGE, total, lambda page: review_url(query.but(page=page)))
+    pager = build_pager(query.page, pages, PAGE, total, lambda page: review_url(query.with_(page=page)))
     labels = kind_labels()
     return ReviewContext(
         title=f"{number(sum(counts.values()))} {query.state}",
         tabs=tuple(
-            Choice(label, kind, review_url(query.but(kind=kind)), number(counts.get(kind, 0)), kind == query.kind)
+            Choice(label, kind, review_url(query.with_(kind=kind)), number(counts.get(kind, 0)), kind == query.kind)
             for kind, label in labels.items()
         ),
         projects=(
-            Choice("All projects", "", review_url(query.but(project="")), current=not query.project),
+            Choice("All projects", "", review_url(query.with_(project="")), current=not query.project),
             *(
-                Choice(one.name, one.slug, review_url(query.but(project=one.slug)), current=one.slug == query.project)
+                Choice(one.name, one.slug, review_url(query.with_(project=one.slug)), current=one.slug == query.project)
                 for one in projects
             ),
         ),
         states=tuple(
-            Choice(label, value, review_url(query.but(state=value)), current=value == query.state)
+            Choice(label, value, review_url(query.with_(state=value)), current=value == query.state)
             for value, label in (("open", "Open"), ("accepted", "Accepted"), ("rejected", "Rejected"))
         ),
         confidences=tuple(
             Choice(
                 f"{least:.0%} or more" if least else "Any confidence",
                 f"{least}",
-                review_url(query.but(confidence=least)),
+                review_url(query.with_(confidence=least)),
                 current=least == query.confidence,
             )
             for least in sorted({*_CONFIDENCES, query.confidence})
@@ -261,8 +262,8 @@ def build_review(
         rows=tuple(queue_row(one, query, is_current=bool(current and one.row.pk == current.row.pk)) for one in shown),
         detail=_detail(current, evidence, query, may_decide, zone) if current and evidence else None,
         pager=pager if pages > 1 else None,
-        previous_url=review_url(query.but(page=query.page), before.row.pk) if before else pager.previous_url,
-        next_url=review_url(query.but(page=query.page), after.row.pk) if after else pager.next_url,
+        previous_url=review_url(query.with_(page=query.page), before.row.pk) if before else pager.previous_url,
+        next_url=review_url(query.with_(page=query.page), after.row.pk) if after else pager.next_url,
         next_id=str(after.row.pk) if after else "",
         querystring=query.querystring(),
         many_url=f"{reverse('suggestions:accept_many')}?{query.querystring()}"
@@ -286,7 +287,7 @@ def proposal_text(one: ShownSuggestion) -> str:
 def queue_row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = False) -> QueueRow:
     return QueueRow(
         id=one.row.pk,
-        url=review_url(query.but(page=query.page), one.row.pk),
+        url=review_url(query.with_(page=query.page), one.row.pk),
         title=one.subject.label if one.subject.kind == "memory" and one.subject.label != proposal_text(one) else "",
         proposal=proposal_text(one),
         note=_note(one),

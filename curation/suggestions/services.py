@@ -31,6 +31,7 @@ from memories.services import (
     memory_supersede,
 )
 from memories.snapshot import Ref
+from web.errors import Refusal
 
 Applied = dict[str, Any]
 """What was done, as the suggestion keeps it."""
@@ -42,8 +43,12 @@ SWAPPABLE = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE, 
 CURATION_REFUSALS = (CurationRefusedError, TermNotFoundError, UndoRefusedError, MayNotCurateError, BusyError)
 
 
-class SuggestionRefusedError(ValueError):
-    """A decision that cannot be taken: it was taken already, or what it is about has changed. A sentence for people."""
+class SuggestionRefusedError(Refusal):
+    """A decision that cannot be taken: it was taken already, or its subject has changed."""
+
+    status = 409
+    code = "refused"
+    suggestion = "Look at it as it is now: GET /api/suggestions"
 
 
 def apply(row: Suggestion, viewer: Viewer, *, swap: bool, automatic: bool) -> Applied:
@@ -213,8 +218,12 @@ State = Suggestion.State
 MOST_AT_ONCE = 500
 
 
-class SuggestionNotFoundError(LookupError):
+class SuggestionNotFoundError(Refusal):
     """There is no such suggestion, or none that the viewer may see: the answer is the same."""
+
+    status = 404
+    code = "not_found"
+    suggestion = "List them: GET /api/suggestions"
 
     def __init__(self, suggestion_id: int) -> None:
         self.suggestion_id = suggestion_id
@@ -289,7 +298,7 @@ def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> Dec
     """
     if not query.kind:
         raise SuggestionRefusedError("Name a kind.")
-    matching = suggestions_matching(viewer, query.but(state=State.OPEN.value))
+    matching = suggestions_matching(viewer, query.with_(state=State.OPEN.value))
     ids = list(matching.values_list("id", flat=True)[: MOST_AT_ONCE + 1])
     if len(ids) > MOST_AT_ONCE:
         raise SuggestionRefusedError(f"At most {MOST_AT_ONCE:,} can be accepted at a time: choose a higher confidence.")

@@ -1,18 +1,17 @@
 """Entities, concepts and what links them as JSON: the same reads as the pages."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from django.http import HttpResponse
 from ninja import Router
 
 from access.keys import ApiRequest, allowed
 from categories.queries import Term
 from explorer.graph.neighbourhood import Neighbour, Neighbourhood
 from explorer.graph.node_page import Node, around_of, fact_of, node_of
-from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
-from explorer.graph.path_page import PathEndError, Step, path_of
-from explorer.graph.queries import CONCEPT, ENTITY, Kind, NameAmbiguousError, NameUnknownError, StatedEdge
+from explorer.graph.params import AroundRequest, PathRequest, TableRequest
+from explorer.graph.path_page import Step, path_of
+from explorer.graph.queries import CONCEPT, ENTITY, Kind, StatedEdge
 from explorer.graph.schemas import (
     CategoryCount,
     ConceptsReply,
@@ -35,23 +34,21 @@ from explorer.graph.schemas import (
 )
 from explorer.graph.table_page import Table, table_of
 from explorer.links import memory_url, node_url, relationship_url
-from explorer.memory_api import MemoryName, only_parameters
+from explorer.memory_api import MemoryName
 from explorer.schemas import HistogramBar, HistogramReply
 from explorer.timeline_api import query_warning
-from search.query import Problem, QueryError, pairs_of
 from search.result import Hit
 from search.unified.rows import RelationshipRecord
 from web.errors import GUARDED, ApiError, errors
-from web.timing import server_timing
+from web.params import Params, pairs_of
+from web.timing import Timings, timed, took_ms
 
 router = Router()
 
 _TABLE = TableRequest.openapi_parameters()
 _AROUND = AroundRequest.openapi_parameters()
-_PATH = [{**p, "required": p["name"] in {"from", "to"}} for p in PathRequest.openapi_parameters()]
+_PATH = PathRequest.openapi_parameters()
 _ONE = errors(*GUARDED, 404, 422)
-
-AnyAsked = TypeVar("AnyAsked", bound=Params)
 
 
 # --- operations --------------------------------------------------------------------------------------------------
@@ -63,10 +60,11 @@ AnyAsked = TypeVar("AnyAsked", bound=Params)
     operation_id="entities",
     openapi_extra={"parameters": _TABLE},
 )
-def entities(request: ApiRequest, response: HttpResponse) -> EntitiesReply:
+@timed
+def entities(request: ApiRequest) -> tuple[Timings, EntitiesReply]:
     """Entities as a table: how many others each is linked with, how many memories name it, and since when."""
-    rows, fields = _read_table(ENTITY, request, response)
-    return EntitiesReply(entities=rows, **fields)
+    table = _read_table(request, ENTITY)
+    return table.timings, EntitiesReply(entities=_rows(table, request), **_table_fields(table))
 
 
 @router.get(
@@ -75,10 +73,11 @@ def entities(request: ApiRequest, response: HttpResponse) -> EntitiesReply:
     operation_id="concepts",
     openapi_extra={"parameters": _TABLE},
 )
-def concepts(request: ApiRequest, response: HttpResponse) -> ConceptsReply:
+@timed
+def concepts(request: ApiRequest) -> tuple[Timings, ConceptsReply]:
     """Concepts as a table: how many others each is linked with, how many memories are about it, and since when."""
-    rows, fields = _read_table(CONCEPT, request, response)
-    return ConceptsReply(concepts=rows, **fields)
+    table = _read_table(request, CONCEPT)
+    return table.timings, ConceptsReply(concepts=_rows(table, request), **_table_fields(table))
 
 
 @router.get(
@@ -87,25 +86,18 @@ def concepts(request: ApiRequest, response: HttpResponse) -> ConceptsReply:
     operation_id="entity_path",
     openapi_extra={"parameters": _PATH},
 )
-def path(request: ApiRequest, response: HttpResponse) -> PathReply:
+@timed
+def path(request: ApiRequest) -> tuple[Timings, PathReply]:
     """The shortest chain of relationships between two entities, with what bears out each step."""
     viewer = allowed(request, "read")
-    asked = _asked(PathRequest, request)
-    missing = [name for name, value in (("from", asked.begin), ("to", asked.end)) if not value]
-    if missing:
-        raise QueryError(Problem(name, "is missing", "write type:name, a name or an id") for name in missing)
-    try:
-        found = path_of(asked, viewer)
-    except PathEndError as error:
-        raise _refusal(error.cause, f"{error.parameter}: ") from error
-    response["Server-Timing"] = server_timing(found.timings)
-    return PathReply(
+    found = path_of(PathRequest.from_pairs(pairs_of(request.GET)), viewer)
+    return found.timings, PathReply(
         source=_ref(found.source),
         target=_ref(found.target),
         found=bool(found.steps) or found.source.id == found.target.id,
         steps=[_step(step) for step in found.steps],
         reason=found.reason,
-        took_ms=_took(found.timings),
+        took_ms=took_ms(found.timings),
     )
 
 
@@ -115,9 +107,10 @@ def path(request: ApiRequest, response: HttpResponse) -> PathReply:
     operation_id="entity_neighbourhood",
     openapi_extra={"parameters": _AROUND},
 )
-def entity_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
+@timed
+def entity_neighbourhood(request: ApiRequest, ref: str) -> tuple[Timings, NeighbourhoodReply]:
     """What is linked with an entity, the strongest first, and what links those among themselves."""
-    return _read_around(ENTITY, ref, request, response)
+    return _read_around(ENTITY, ref, request)
 
 
 @router.get(
@@ -126,34 +119,37 @@ def entity_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) 
     operation_id="concept_neighbourhood",
     openapi_extra={"parameters": _AROUND},
 )
-def concept_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
+@timed
+def concept_neighbourhood(request: ApiRequest, ref: str) -> tuple[Timings, NeighbourhoodReply]:
     """What is linked with a concept, the strongest first, and what links those among themselves."""
-    return _read_around(CONCEPT, ref, request, response)
+    return _read_around(CONCEPT, ref, request)
 
 
 @router.get("/entities/{path:ref}", response={200: NodeReply, **_ONE}, operation_id="entity")
-def entity(request: ApiRequest, ref: str, response: HttpResponse) -> NodeReply:
+@timed
+def entity(request: ApiRequest, ref: str) -> tuple[Timings, NodeReply]:
     """An entity by its id, `type:name`, name or alias: what it is, and what its memories have in common."""
-    return _read_node(ENTITY, ref, request, response)
+    return _read_node(ENTITY, ref, request)
 
 
 @router.get("/concepts/{path:ref}", response={200: NodeReply, **_ONE}, operation_id="concept")
-def concept(request: ApiRequest, ref: str, response: HttpResponse) -> NodeReply:
+@timed
+def concept(request: ApiRequest, ref: str) -> tuple[Timings, NodeReply]:
     """A concept by its id, name or alias: what it is, and what its memories have in common."""
-    return _read_node(CONCEPT, ref, request, response)
+    return _read_node(CONCEPT, ref, request)
 
 
 @router.get("/relationships/{int:relationship_id}", response={200: FactReply, **_ONE}, operation_id="relationship")
-def relationship(request: ApiRequest, relationship_id: int, response: HttpResponse) -> FactReply:
+@timed
+def relationship(request: ApiRequest, relationship_id: int) -> tuple[Timings, FactReply]:
     """A relationship with the memories that bear it out."""
     viewer = allowed(request, "read")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     found = fact_of(relationship_id, viewer)
     if found is None:
-        raise ApiError(404, "not_found", f"There is no relationship {relationship_id} that you can see.")
-    response["Server-Timing"] = server_timing(found.timings)
+        raise ApiError(404, "not_found", f"There is no relationship {relationship_id}, or none that you may know of.")
     record = found.record
-    return FactReply(
+    return found.timings, FactReply(
         id=record.id,
         source=NodeRef.model_validate(record.source, from_attributes=True),
         type=record.type,
@@ -162,34 +158,19 @@ def relationship(request: ApiRequest, relationship_id: int, response: HttpRespon
         evidence_count=len(record.evidence),
         evidence=[_evidence(hit, request) for hit in found.evidence],
         url=request.build_absolute_uri(relationship_url(record.id)),
-        took_ms=_took(found.timings),
+        took_ms=took_ms(found.timings),
     )
 
 
 # --- from request to reply ---------------------------------------------------------------------------------------
 
 
-def _asked(model: type[AnyAsked], request: ApiRequest) -> AnyAsked:
-    asked, problems = model.read(pairs_of(request.GET))
-    if problems:
-        raise QueryError(problems)
-    return asked
-
-
-def _refusal(error: NameUnknownError | NameAmbiguousError, where: str = "") -> ApiError:
-    if isinstance(error, NameAmbiguousError):
-        values = [term.value for term in error.choices]
-        ids = [str(term.id) for term in error.choices]
-        meant = tuple(values if len(set(values)) == len(values) else ids)
-        return ApiError(422, "ambiguous_name", f"{where}{error}", "Write type:name, or an id.", meant)
-    advice = f"Look for it: GET /api/{error.kind.many}?search=…"
-    return ApiError(404, "not_found", f"{where}{error}", advice, error.near)
-
-
-def _read_table(kind: Kind, request: ApiRequest, response: HttpResponse) -> tuple[list[NodeRow], dict[str, Any]]:
+def _read_table(request: ApiRequest, kind: Kind) -> Table:
     viewer = allowed(request, "read")
-    table = table_of(kind, _asked(TableRequest, request), viewer)
-    response["Server-Timing"] = server_timing(table.timings)
+    return table_of(kind, TableRequest.from_pairs(pairs_of(request.GET)), viewer)
+
+
+def _rows(table: Table, request: ApiRequest) -> list[NodeRow]:
     return [
         NodeRow(
             **_ref(row.term).model_dump(),
@@ -197,10 +178,10 @@ def _read_table(kind: Kind, request: ApiRequest, response: HttpResponse) -> tupl
             memories=row.memories,
             first_seen=row.first,
             last_seen=row.last,
-            url=request.build_absolute_uri(node_url(kind.key, row.term.id, row.term.value)),
+            url=request.build_absolute_uri(node_url(table.kind.key, row.term.id, row.term.value)),
         )
         for row in table.rows
-    ], _table_fields(table)
+    ]
 
 
 def _table_fields(table: Table) -> dict[str, Any]:
@@ -213,19 +194,15 @@ def _table_fields(table: Table) -> dict[str, Any]:
         "has_more": asked.page < table.pages,
         "types": [TypeCount(type=name, count=count) for name, count in table.types],
         "warnings": [query_warning(warning) for warning in table.warnings],
-        "took_ms": _took(table.timings),
+        "took_ms": took_ms(table.timings),
     }
 
 
-def _read_node(kind: Kind, ref: str, request: ApiRequest, response: HttpResponse) -> NodeReply:
+def _read_node(kind: Kind, ref: str, request: ApiRequest) -> tuple[Timings, NodeReply]:
     viewer = allowed(request, "read")
-    only_parameters(request)
-    try:
-        node = node_of(kind, ref, AroundRequest(), viewer)
-    except (NameUnknownError, NameAmbiguousError) as error:
-        raise _refusal(error) from error
-    response["Server-Timing"] = server_timing(node.timings)
-    return _node_reply(node, request)
+    Params.from_pairs(pairs_of(request.GET))
+    node = node_of(kind, ref, AroundRequest(), viewer)
+    return node.timings, _node_reply(node, request)
 
 
 def _node_reply(node: Node, request: ApiRequest) -> NodeReply:
@@ -253,19 +230,14 @@ def _node_reply(node: Node, request: ApiRequest) -> NodeReply:
         samples=[_name(hit) for hit in node.samples],
         unavailable=profile.unavailable,
         url=request.build_absolute_uri(node_url(node.kind.key, node.term.id, node.term.value)),
-        took_ms=_took(node.timings),
+        took_ms=took_ms(node.timings),
     )
 
 
-def _read_around(kind: Kind, ref: str, request: ApiRequest, response: HttpResponse) -> NeighbourhoodReply:
+def _read_around(kind: Kind, ref: str, request: ApiRequest) -> tuple[Timings, NeighbourhoodReply]:
     viewer = allowed(request, "read")
-    asked = _asked(AroundRequest, request)
-    try:
-        around, timings = around_of(kind, ref, asked, viewer)
-    except (NameUnknownError, NameAmbiguousError) as error:
-        raise _refusal(error) from error
-    response["Server-Timing"] = server_timing(timings)
-    return NeighbourhoodReply(
+    around, timings = around_of(kind, ref, AroundRequest.from_pairs(pairs_of(request.GET)), viewer)
+    return timings, NeighbourhoodReply(
         center=_ref(around.center),
         total=around.total,
         nodes=[_neighbour(one, around) for one in around.drawn],
@@ -281,7 +253,7 @@ def _read_around(kind: Kind, ref: str, request: ApiRequest, response: HttpRespon
         more=[_neighbour(one, around) for one in around.more],
         rels=_rels(around),
         warnings=[query_warning(warning) for warning in around.warnings],
-        took_ms=_took(timings),
+        took_ms=took_ms(timings),
     )
 
 
@@ -345,7 +317,3 @@ def _name(hit: Hit) -> MemoryName:
 def _evidence(hit: Hit, request: ApiRequest) -> EvidenceReply:
     url = request.build_absolute_uri(memory_url(hit.id))
     return EvidenceReply(**_name(hit).model_dump(), snippet=hit.snippet_text, url=url)
-
-
-def _took(timings: Mapping[str, float]) -> float:
-    return round(sum(timings.values()), 2)

@@ -4,10 +4,7 @@ It takes a pass over the links of all visible memories: docs/graph.md says how l
 and no names; the pages of single nodes do without it.
 """
 
-import time
-from collections import OrderedDict
 from dataclasses import dataclass
-from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +12,7 @@ from django.db import connection
 
 from explorer.graph.adjacency import Ints, Network, Pairs, pairs_within
 from explorer.graph.queries import GraphContext, Kind, named_in_memories, ties_of
+from web.cache import RevisionCache
 
 # Of each vocabulary and each set of projects.
 _KEPT = 8
@@ -46,49 +44,27 @@ class VocabularyGraph:
 
 
 def whole_of(look: GraphContext) -> VocabularyGraph:
-    """What is kept of the same revision for the same projects, or read anew."""
-    key = _key(look)
-    known = _kept_as(key)
-    if known is not None:
-        return known
-    whole = _read(look)
-    if not key:
-        return whole
-    with _lock:
-        _kept[key] = (time.monotonic(), whole)
-        _kept.move_to_end(key)
-        while len(_kept) > _KEPT:
-            _kept.popitem(last=False)
-    return whole
+    """The graph of the look's revision and projects, from the cache or read."""
+    if look.under is None:
+        return _read(look)
+    return _cache.get_or_make(_key(look), lambda: _read(look), _revision(look))
 
 
 def cached_graph(look: GraphContext) -> VocabularyGraph | None:
-    """As `whole_of`, but nothing where it would have to be read."""
-    return _kept_as(_key(look))
+    """The graph, if it need not be read."""
+    return None if look.under is None else _cache.get(_key(look), _revision(look))
 
 
 def _key(look: GraphContext) -> tuple[object, ...]:
-    """What it is kept under; empty where it may not be kept."""
-    if look.under is None:
-        return ()
-    # The index may take a moment to follow the database, and what it says of evidence is of then.
-    return (look.kind.key, look.resolved.plan.project_ids, look.engine.name, look.engine.revision, *look.under)
+    return (look.kind.key, look.resolved.plan.project_ids, look.engine.name)
 
 
-def _kept_as(key: tuple[object, ...]) -> VocabularyGraph | None:
-    with _lock:
-        known = _kept.get(key)
-    return known[1] if known is not None and time.monotonic() - known[0] < _KEPT_SECONDS else None
+def _revision(look: GraphContext) -> tuple[object, ...]:
+    # The index follows the database with a delay, and answers for evidence.
+    return (look.engine.revision, *(look.under or ()))
 
 
-_lock = Lock()
-_kept: OrderedDict[tuple[object, ...], tuple[float, VocabularyGraph]] = OrderedDict()
-
-
-def forget() -> None:
-    """Drop what is kept. For tests, whose transactions take the revision back."""
-    with _lock:
-        _kept.clear()
+_cache = RevisionCache[tuple[object, ...], VocabularyGraph](_KEPT, seconds=_KEPT_SECONDS)
 
 
 def _read(look: GraphContext) -> VocabularyGraph:

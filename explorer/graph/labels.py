@@ -7,7 +7,7 @@ from datetime import tzinfo
 from django.urls import reverse
 
 from categories.queries import Term
-from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
+from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.queries import KINDS, Kind
 from explorer.links import Link, explore_url, memory_url, node_url, relationship_url
 from explorer.page import Notice, meant
@@ -15,6 +15,7 @@ from search.query import SearchQuery
 from search.result import Hit, SearchWarning
 from search.unified.rows import RelationshipRecord
 from text.formatting import day_label, day_text, type_family
+from web.params import Params
 
 
 def table_url(kind: Kind, asked: TableRequest | None = None) -> str:
@@ -36,7 +37,7 @@ def _with(address: str, asked: Params | None) -> str:
 
 def both_url(kind: Kind, one: Term, other: Term) -> str:
     """The memories that name both."""
-    query = SearchQuery().but(**{kind.key: tuple(sorted((one.value, other.value))), f"{kind.key}_all": True})
+    query = SearchQuery().with_(**{kind.key: tuple(sorted((one.value, other.value))), f"{kind.key}_all": True})
     return explore_url(query)
 
 

@@ -277,7 +277,7 @@ def build_node(node: Node, notices: Iterable[Notice], zone: tzinfo = UTC, now: d
         else None,
         unlisted=f"and {around.unlisted:,} more with fewer memories" if around.unlisted else "",
         depths=tuple(
-            Link(label, term_url(kind, term, around.asked.but(depth=depth)), current=around.asked.depth == depth)
+            Link(label, term_url(kind, term, around.asked.replace(depth=depth)), current=around.asked.depth == depth)
             for depth, label in ((1, "Neighbours"), (2, "Two steps"))
         ),
         rels=_rels(kind, around),
@@ -311,13 +311,13 @@ def _heading(around: Neighbourhood) -> str:
 def _rels(kind: Kind, around: Neighbourhood) -> tuple[Link, ...]:
     """The types of links as switches, and all of them."""
     asked, center = around.asked, around.center
-    every = Link("All links", term_url(kind, center, asked.but(rel=())), current=not asked.rel)
+    every = Link("All links", term_url(kind, center, asked.replace(rel=())), current=not asked.rel)
     return (
         every,
         *(
             Link(
                 rel_label(name),
-                term_url(kind, center, asked.but(rel=toggled(asked.rel, name))),
+                term_url(kind, center, asked.replace(rel=toggled(asked.rel, name))),
                 count=f"{count:,}",
                 current=name in asked.rel,
             )

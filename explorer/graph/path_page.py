@@ -50,6 +50,7 @@ from search.query import Sort
 from search.snapshots import snapshot
 from search.unified.rows import RelationshipRecord
 from text.formatting import memories, plural
+from web.errors import Refusal
 from web.timing import Stopwatch
 
 # In all, and of each statement.
@@ -82,11 +83,13 @@ class Path:
     timings: dict[str, float]
 
 
-class PathEndError(LookupError):
-    """One end of a chain is not a name that means one entity. `parameter` says which, `cause` why."""
+class PathEndError(Refusal):
+    """The name at one end of a path does not mean one entity. `parameter` says which end, `cause` why."""
 
     def __init__(self, parameter: str, cause: NameUnknownError | NameAmbiguousError) -> None:
         self.parameter, self.cause = parameter, cause
+        self.status, self.code, self.suggestion = cause.status, cause.code, cause.suggestion
+        self.did_you_mean = cause.did_you_mean
         super().__init__(f"{parameter}: {cause}")
 
 
@@ -256,8 +259,8 @@ def build_path(asked: PathRequest, path: Path | None, notices: Iterable[Notice],
         summary=f"{plural(len(steps), 'step')} from {path.source.label} to {path.target.label}"
         if path and steps
         else "",
-        reason="These two are the same." if is_same else path.reason if path else "",
-        wider=Link("Also link entities mentioned in the same memory", path_url(asked.but(together=True)))
+        reason="These are the same." if is_same else path.reason if path else "",
+        wider=Link("Look through memories in common too", path_url(asked.replace(together=True)))
         if path and path.reason and not asked.together
         else None,
         start=Link(path.source.label, term_url(ENTITY, path.source), path.source.type) if path and steps else None,
@@ -309,7 +312,7 @@ def build_lost(error: NameUnknownError | NameAmbiguousError) -> LostContext:
         )
         label = "Which one?"
     else:
-        choices = tuple(Link(near, reverse(f"graph:{kind.key}", args=[near])) for near in error.near)
+        choices = tuple(Link(near, reverse(f"graph:{kind.key}", args=[near])) for near in error.did_you_mean)
         label = "Did you mean"
     search = TableRequest(search=(error.name.partition(":")[2] or error.name)[:200])
     return LostContext(
@@ -329,6 +332,6 @@ def end_notice(error: PathEndError, asked: PathRequest) -> Notice:
     if isinstance(cause, NameAmbiguousError):
         meant, values = "Which one?", [(f"{term.label} ({term.type})", str(term.id)) for term in cause.choices]
     else:
-        meant, values = "Did you mean", [(near, near) for near in cause.near]
-    links = tuple(Link(label, path_url(asked.but(**{field: value})), f"Use {label}") for label, value in values)
+        meant, values = "Did you mean", [(near, near) for near in cause.did_you_mean]
+    links = tuple(Link(label, path_url(asked.replace(**{field: value})), f"Take {label}") for label, value in values)
     return Notice(str(cause), parameter=error.parameter, suggestion=meant if links else "", links=links)

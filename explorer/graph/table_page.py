@@ -213,7 +213,7 @@ def build_table(table: Table, notices: Iterable[Notice], zone: tzinfo = UTC) -> 
     kind, asked = table.kind, table.asked
 
     def at(**changes: object) -> str:
-        return table_url(kind, asked.but(**{"page": 1, **changes}))
+        return table_url(kind, asked.with_(**changes))
 
     types = tuple(
         Link(name or "no type", at(type=toggled(asked.type, name)), count=f"{count:,}", current=name in asked.type)

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from django.conf import settings
 
 from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.models import Chunk, EmbeddingModel
+from web.cache import RevisionCache
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class QueryEmbedder:
         self._load = load or (lambda source: load_embedder(source, threads=_THREADS))
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, str], npt.NDArray[np.float32]] = OrderedDict()
+        self._kept = RevisionCache[tuple[int, str], npt.NDArray[np.float32]](_KEPT_QUERIES)
         self._hits = self._misses = 0
         self._serving: ServingModel | None = None
         self._looked = -_LOOK_SECONDS
@@ -120,18 +120,14 @@ class QueryEmbedder:
     def vector(self, text: str) -> QueryVector:
         serving, embedder = self.ready()
         key = (serving.id, text)
+        vector = self._kept.get(key)
         with self._lock:
-            if (vector := self._kept.get(key)) is not None:
-                self._hits += 1
-                self._kept.move_to_end(key)
-                return QueryVector(serving.id, serving.name, vector, serving.min_similarity)
-            self._misses += 1
-        vector = embedder.encode_query(text)
-        vector.setflags(write=False)
-        with self._lock:
-            self._kept[key] = vector
-            while len(self._kept) > _KEPT_QUERIES:
-                self._kept.popitem(last=False)
+            self._hits += vector is not None
+            self._misses += vector is None
+        if vector is None:
+            vector = embedder.encode_query(text)
+            vector.setflags(write=False)
+            self._kept.put(key, vector)
         return QueryVector(serving.id, serving.name, vector, serving.min_similarity)
 
     def cache(self) -> QueryCache:

@@ -83,7 +83,7 @@ class Worker:
         self._seen = (-1, -1)
 
     def begin(self) -> EmbeddingModel:
-        """Load the model and make it the one to embed with. Raises EmbedderUnavailableError and WrongDimensionsError."""
+        """Load the model to embed with. Raises EmbedderUnavailableError and WrongDimensionsError."""
         embedder = self._embedders_of(self._source)[0]
         return vectors.model_begin(
             name=embedder.name,

@@ -24,7 +24,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRecord:
     """Something in a source that is no record, or cannot be stored, and why."""
 
     location: str
@@ -46,7 +46,7 @@ class Reading:
     Nothing is opened before the first record is asked for, and closing the records closes all.
     """
 
-    records: Generator[Found | Refusal, None, None]
+    records: Generator[Found | RefusedRecord, None, None]
     fraction: Callable[[], float | None] = lambda: None
 
 

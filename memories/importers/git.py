@@ -13,7 +13,15 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from categories.paths import MAX_DEPTH
-from memories.importers.base import Found, Importer, ImportFailedError, NotReadableError, Options, Reading, Refusal
+from memories.importers.base import (
+    Found,
+    Importer,
+    ImportFailedError,
+    NotReadableError,
+    Options,
+    Reading,
+    RefusedRecord,
+)
 from memories.records import MAX_CONTENT
 
 MAX_FILES_LISTED = 50
@@ -102,7 +110,7 @@ def read(path: Path, options: Options) -> Reading:
     forge = forge_of(_asked(path, "config", "--get", "remote.origin.url", failing=""), project)
     done = 0
 
-    def records() -> Generator[Found | Refusal, None, None]:
+    def records() -> Generator[Found | RefusedRecord, None, None]:
         nonlocal done
         with contextlib.closing(_commits(path)) as commits:
             for fields, files in commits:

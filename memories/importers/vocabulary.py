@@ -17,7 +17,6 @@ from categories.services import EntityKey
 from memories.importers.base import Found
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project
-from memories.reasons import reasons
 from memories.records import MemoryRecord
 from memories.storage import targets_resolve
 from memories.vocabulary_records import (
@@ -30,6 +29,7 @@ from memories.vocabulary_records import (
     parse_vocabulary,
 )
 from text.analysis import languages
+from web.validation import reasons
 
 
 def vocabulary_take(run: ImportRun, found: Found) -> None:

@@ -10,7 +10,6 @@ Vectors are read from pgvector or, next to a derived index, from the replica, at
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from search.engines.base import Ids, Neighbours, Similarities, VectorQuery
 from search.engines.vectors import change_log, pgvector, replica
 from search.engines.vectors.replica import Replica
+from web.cache import RevisionCache
 
 # The cost of comparing one vector in microseconds, measured on 200,000 vectors: in a full scan, by memory id, and as
 # the next result of the HNSW index; then the first two for the replica. The costs only choose between ways that all
@@ -110,11 +110,13 @@ class _Vectors:
 
 # Model, vector, minimum similarity, revision of the vectors, and number of chunks read; 0 for a full scan.
 _Key = tuple[int, bytes, float, int, int]
-_readings: OrderedDict[_Key, _Reading] = OrderedDict()
+readings = RevisionCache[_Key, _Reading](
+    _MAX_CACHED_READINGS, weight=_MAX_CACHED_MEMORIES, weigh=lambda reading: len(reading.ids)
+)
 # Locks held while a reading is made.
 _locks: dict[_Key, Lock] = {}
-# A sample of the vectors, scaled to unit length, and the model and revision it is from.
-_sample: tuple[tuple[int, ...], npt.NDArray[np.float32]] = ((), np.empty((0, 0), np.float32))
+# A sample of the vectors, scaled to unit length, by model and revision.
+_samples = RevisionCache[tuple[int, int], npt.NDArray[np.float32]](1)
 _lock = Lock()
 
 
@@ -187,15 +189,8 @@ def _index_cost(chunks: int) -> float:
 
 def _share_of_all(meaning: VectorQuery, vectors: _Vectors) -> float:
     """Estimate the share of all chunks above the minimum similarity from a sample."""
-    global _sample
-    key = (meaning.model_id, vectors.revision)
-    known, some = _sample
+    some = _samples.get_or_make((meaning.model_id, vectors.revision), lambda: _sample(meaning, vectors))
     vector = _vector(meaning)
-    if known != key:
-        packed = pgvector.sample(meaning.model_id, min(100.0, 100 * _SAMPLE_SIZE / max(vectors.chunks, 1)))
-        some = np.frombuffer(packed, ">f2").astype(np.float32).reshape(-1, len(vector))
-        some /= np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-6)
-        _sample = (key, some)
     near = some @ vector >= meaning.min_similarity * np.linalg.norm(vector)
     return float(np.count_nonzero(near) / max(len(some), 1))
 
@@ -204,21 +199,15 @@ def _vector(meaning: VectorQuery) -> npt.NDArray[np.float32]:
     return np.frombuffer(meaning.vector, np.float32)
 
 
-def clear_readings() -> None:
-    """Clear the cache of readings."""
-    with _lock:
-        _readings.clear()
-
-
-def clear_cache() -> None:
-    """Clear all caches. For tests, whose transactions roll the revision back."""
-    global _sample
-    clear_readings()
-    _sample = ((), np.empty((0, 0), np.float32))
+def _sample(meaning: VectorQuery, vectors: _Vectors) -> npt.NDArray[np.float32]:
+    packed = pgvector.sample(meaning.model_id, min(100.0, 100 * _SAMPLE_SIZE / max(vectors.chunks, 1)))
+    some = np.frombuffer(packed, ">f2").astype(np.float32).reshape(-1, len(_vector(meaning)))
+    some /= np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-6)
+    return some
 
 
 def _read_passing(meaning: VectorQuery, vectors: _Vectors, passing: Candidates) -> Neighbours:
-    if (every := _lookup(_key(meaning, vectors, 0))) is not None:
+    if (every := readings.get(_key(meaning, vectors, 0))) is not None:
         return _passing_of(meaning, every, passing)
     return _nearest_of(meaning, *vectors.by_ids(meaning, passing.ids()))
 
@@ -256,33 +245,16 @@ def _read_first(meaning: VectorQuery, chunks: int, vectors: _Vectors) -> _Readin
 
 def _cached(key: _Key, read: Callable[[], _Reading]) -> _Reading:
     """Return a reading from the cache, or make it. Threads that ask for the same reading wait for the first."""
-    if (found := _lookup(key)) is not None:
+    if (found := readings.get(key)) is not None:
         return found
     with _lock:
         lock = _locks.setdefault(key, Lock())
     try:
         with lock:
-            found = _lookup(key) or read()
-            _store(key, found)
+            return readings.get_or_make(key, read)
     finally:
         with _lock:
             _locks.pop(key, None)
-    return found
-
-
-def _lookup(key: _Key) -> _Reading | None:
-    with _lock:
-        if key in _readings:
-            _readings.move_to_end(key)
-        return _readings.get(key)
-
-
-def _store(key: _Key, found: _Reading) -> None:
-    with _lock:
-        _readings[key] = found
-        kept = sum(len(reading.ids) for reading in _readings.values())
-        while len(_readings) > 1 and (len(_readings) > _MAX_CACHED_READINGS or kept > _MAX_CACHED_MEMORIES):
-            kept -= len(_readings.popitem(last=False)[1].ids)
 
 
 def _key(meaning: VectorQuery, vectors: _Vectors, chunks: int) -> _Key:

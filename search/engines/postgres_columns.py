@@ -4,7 +4,6 @@ A pass over 200,000 memories takes about a second, so the snapshot is cached by 
 """
 
 import itertools
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from search.engines.array_files import Array
 from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index.segments import Dictionary, Segment, multiple_column
 from search.facets import STATES
+from web.cache import RevisionCache
 
 _MULTIPLE = {"category": "category_path_ids", "category_own": "category_ids", "concept": "concept_ids"}
 # Clamped to what datetime can represent, as in the Postgres engine.
@@ -32,10 +32,8 @@ _STATEMENT = (
     ),
 )
 
-_lock = Lock()
 _series_numbers = itertools.count(1)
-# The database with its revision, and the snapshot of it.
-_current: tuple[tuple[object, ...], ColumnSnapshot | None] = ((), None)
+cache = RevisionCache[tuple[object, ...], ColumnSnapshot](1)
 
 
 def postgres_snapshot() -> ColumnSnapshot:
@@ -43,7 +41,6 @@ def postgres_snapshot() -> ColumnSnapshot:
 
     A transaction that has written something itself may see what no other one sees yet, and reads its own snapshot.
     """
-    global _current
     with connection.cursor() as cursor:
         cursor.execute("SELECT revision, pg_current_xact_id_if_assigned() IS NULL FROM memories_corpus WHERE id = 1")
         revision, is_shared = cursor.fetchone() or (None, False)
@@ -51,19 +48,7 @@ def postgres_snapshot() -> ColumnSnapshot:
         return _read()
     database = connection.settings_dict
     key = (database["HOST"], database["PORT"], database["NAME"], revision)
-    known, filing = _current
-    if filing is None or known != key:
-        filing = _read()
-        with _lock:
-            _current = (key, filing)
-    return filing
-
-
-def clear_cache() -> None:
-    """Clear the cache. For tests, whose transactions roll the revision back."""
-    global _current
-    with _lock:
-        _current = ((), None)
+    return cache.get_or_make(key, _read)
 
 
 def _read() -> ColumnSnapshot:

@@ -27,7 +27,7 @@ from search.unified.fusion import WINDOW, Candidate, Group, Key, Origin, Terms, 
 from search.unified.legs import AskedLegs, LegAnswer, LegState, ResultKind, Way
 from search.unified.rows import Read, UnifiedHit, read_page
 from search.unified.vocabulary import Known
-from web.timing import Stopwatch
+from web.timing import Stopwatch, took_ms
 
 # A relationship that held once and holds no more.
 _PAST = 0.8
@@ -85,7 +85,7 @@ class UnifiedResult:
 
     @property
     def took_ms(self) -> float:
-        return round(sum(self.timings.values()), 2)
+        return took_ms(self.timings)
 
 
 def is_unified(query: SearchQuery) -> bool:

@@ -4,9 +4,9 @@ import pytest
 from playwright.sync_api import expect
 
 from memories.models import Memory
-from search.engines import knn
 from tests.browser.test_explore import address
 from tests.vectors import embed_everything
+from web.cache import clear_caches
 
 # How far things on the page have been moved without anybody asking, as the browser itself counts it.
 COUNT_SHIFTS = """
@@ -20,7 +20,7 @@ new PerformanceObserver((list) => { for (const entry of list.getEntries()) windo
 def kettle(site):
     """A memory that has some like it."""
     embed_everything()
-    knn.clear_cache()
+    clear_caches()
     return Memory.objects.get(external_id="t1").pk
 
 

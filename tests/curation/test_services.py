@@ -117,11 +117,11 @@ def test_an_old_path_goes_on_finding_its_category_and_what_comes_by_it(corpus, c
 
 def test_every_door_finds_a_category_by_a_path_that_it_had_until_that_is_taken_away(corpus, curator):
     apply(curator, Move(category="kitchen/oven", parent="yard"))
-    found = category_overview(CategoryRequest("Kitchen/Oven"), curator)
+    found = category_overview(CategoryRequest(name="Kitchen/Oven"), curator)
     assert found.category.node.path == "yard/oven"
     apply(curator, Alias(kind="category", term="yard/oven", remove=["kitchen/oven"]))
     with pytest.raises(CategoryNotFoundError):
-        category_overview(CategoryRequest("kitchen/oven"), curator)
+        category_overview(CategoryRequest(name="kitchen/oven"), curator)
 
 
 def test_a_former_path_ends_when_somebody_is_there_again(corpus, curator):

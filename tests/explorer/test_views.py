@@ -232,7 +232,7 @@ def test_apply_is_there_for_those_without_scripts(reader):
     [
         pytest.param("tagg=tea", "tagg", "Did you mean tag", id="unknown parameter"),
         pytest.param("from=yesterday", "from", "Write YYYY-MM-DD", id="malformed date"),
-        pytest.param("page=0", "page", "Write 1 or more", id="page zero"),
+        pytest.param("page=0", "page", "Write a number from 1 to 1,000,000", id="page zero"),
         pytest.param("sort=best", "sort", "Write one of relevance", id="unknown sort"),
         pytest.param("q=" + "x" * 10_000, "q", "Write at most 1,000", id="long query"),
         pytest.param("q=a%00b", "q", "holds a character that is not text", id="NUL"),

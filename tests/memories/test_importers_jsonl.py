@@ -4,7 +4,7 @@ import json
 import pytest
 
 from memories.importers import jsonl
-from memories.importers.base import Found, ImportFailedError, NotReadableError, Options, Refusal
+from memories.importers.base import Found, ImportFailedError, NotReadableError, Options, RefusedRecord
 from memories.importers.registry import importer_for, importer_named
 
 
@@ -56,7 +56,7 @@ def test_the_format_is_known_by_its_content(tmp_path, data):
 )
 def test_a_broken_line_is_refused_and_the_next_one_read(tmp_path, line, reason):
     refusal, found = read(written(tmp_path, line + b'\n{"content": "fine"}\n'))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedRecord)
     assert refusal.location == "line 1"
     assert refusal.reason.startswith(reason)
     assert found == Found("line 2", {"content": "fine"})
@@ -66,7 +66,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(tmp_path, monk
     monkeypatch.setattr(jsonl, "MAX_LINE", 1024 * 1024)
     long = b'{"content": "' + b"x" * 2_500_000 + b'"}\n'
     refusal, found = read(written(tmp_path, long + b'{"content": "fine"}\n'))
-    assert refusal == Refusal("line 1", "is longer than 1 MB; a record is one line of at most that")
+    assert refusal == RefusedRecord("line 1", "is longer than 1 MB; a record is one line of at most that")
     assert found.location == "line 2"
 
 

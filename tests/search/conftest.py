@@ -8,7 +8,6 @@ from access.viewer import Viewer, command_viewer
 from memories.embedding import query
 from memories.models import Project
 from search import engines
-from search.engines import knn
 from search.engines.index import follower, outbox, store
 from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Segment
@@ -18,6 +17,7 @@ from tests.corpus import RECORDS
 from tests.oracle import load_documents
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from tests.vectors import MODEL, embed_everything
+from web.cache import clear_caches
 
 
 def following_engine():
@@ -98,7 +98,7 @@ def query_model():
 def embedded(corpus, query_model):
     """The hand-written memories with their vectors, as the naive counter sees them."""
     vectors = embed_everything()
-    knn.clear_cache()
+    clear_caches()
     return [replace(document, vectors=vectors[document.id]) for document in corpus]
 
 
@@ -113,7 +113,7 @@ def mill(db, engine, query_model, tmp_path, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
     bring_in_mill(tmp_path)
     embed_all()
-    knn.clear_cache()
+    clear_caches()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from access.viewer import command_viewer
-from categories import vocabulary_cache
 from categories.models import Category
 from explorer.visible_tree import look
 from memories.models import Memory, Project
@@ -14,6 +13,7 @@ from memories.services import memory_create, memory_delete, memory_update
 from search import category_counts
 from search.engines import select_engine
 from tests.embedding import embed_all
+from web.cache import clear_caches
 
 PATHS = ["A", "A/B", "A/B/C", "A/D", "E", "E/F"]
 STATES = ["active", "active", "proposed", "archived"]
@@ -91,8 +91,7 @@ def test_numbers_stay_right_through_changes(engine, of_projects, seed):
     for viewer in viewers:
         kept = counted(viewer)
         assert kept == naive(viewer)
-        category_counts.forget()
-        vocabulary_cache.forget()
+        clear_caches()
         assert counted(viewer) == kept
 
 

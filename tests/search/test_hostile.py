@@ -12,10 +12,11 @@ from access.viewer import command_viewer
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import ToolRefusedError, call
 from memories.models import Memory
-from search.query import QueryError, SearchQuery
+from search.query import SearchQuery
 from search.run import run
 from tests.hostile import TEXTS
 from tests.html import html_of
+from web.params import QueryError
 
 FAILED = "Internal error"
 FILTERS = ("tag", "category", "type", "concept", "author", "entity", "agent", "project", "source", "state")

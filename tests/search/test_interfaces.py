@@ -78,7 +78,7 @@ def test_every_door_gives_the_same_memories_and_counts(doors, querystring, of_al
     query = SearchQuery.from_pairs([*parse_qsl(querystring), ("include_facets", "1")])
     result = run(query, viewer)
     reply = caller.get(f"/api/search?{query.querystring()}").json()
-    page = browser.get(f"/explore/?{query.but(include_facets=False, page=query.page).querystring()}")
+    page = browser.get(f"/explore/?{query.with_(include_facets=False, page=query.page).querystring()}")
     assert page.status_code == 200
 
     total = re.search(r'<h1 id="total"[^>]*>([\d,]+) ', html_of(page))[1]

@@ -23,6 +23,7 @@ from tests.html import html_of
 from tests.oracle import facet_counts, load_documents, matching
 from tests.search.queries import EVERYTHING, facet
 from tests.vectors import embed_everything, similarity
+from web.cache import clear_caches
 
 
 def ask(querystring, viewer, **options):
@@ -124,7 +125,7 @@ def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embed
     copy = Memory.objects.get(external_id="t2")
     Memory.objects.filter(pk=copy.pk).update(title=twin.title, content=twin.content)
     embed_everything()
-    knn.clear_cache()
+    clear_caches()
     result = ask("q=green tea", everyone)
     alike = [hit for hit in result.hits if hit.why.similar_to]
     assert [(hit.id, hit.why.similar_to) for hit in alike] in ([(copy.pk, twin.pk)], [(twin.pk, copy.pk)])
@@ -174,7 +175,7 @@ def test_what_is_not_embedded_yet_stands_where_its_words_put_it_and_is_told(embe
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [best])
     Corpus.objects.update(vectors=F("vectors") + 1)
-    knn.clear_cache()
+    clear_caches()
     result = ask("q=green tea", everyone)
     assert ids(result)[0] == best
     assert [(warning.message, warning.parameter) for warning in result.warnings] == [
@@ -198,7 +199,7 @@ def test_how_many_are_not_embedded_is_told_as_well_as_it_is_known(embedded, ever
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [ids(by_words)[0]])
     Corpus.objects.update(vectors=F("vectors") + 1)
-    knn.clear_cache()
+    clear_caches()
     monkeypatch.setattr("search.relevance.WORD_CANDIDATES", by_words.total + more)
     (warning,) = ask("q=green tea", everyone).warnings
     assert f"by their words only: {told}." in warning.message
@@ -339,7 +340,7 @@ def many(db, query_model):
     with connection.cursor() as cursor:
         cursor.execute(index)
         cursor.execute("ANALYZE memories_chunk")
-    knn.clear_cache()
+    clear_caches()
     return vectors
 
 

@@ -9,8 +9,8 @@ from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Memory, Project
 from memories.services import MemoryNotFoundError
-from search.query import QueryError
 from search.timeline import TimelineRequest, timeline
+from web.params import QueryError
 
 pytestmark = pytest.mark.django_db
 
@@ -18,7 +18,7 @@ FIELDS = {"id", "title", "created_at", "memory_type", "project"}
 
 
 def around(viewer, **arguments):
-    return timeline(*TimelineRequest.read((key, str(value)) for key, value in arguments.items()), viewer)
+    return timeline(*TimelineRequest.with_query((key, str(value)) for key, value in arguments.items()), viewer)
 
 
 def external_ids(hits):
@@ -113,15 +113,15 @@ def test_anchor_of_another_project_is_not_found(corpus, everyone):
         pytest.param({}, "neither is given", id="nowhere to stand"),
         pytest.param({"anchor": 1, "query": "tea"}, "both are given", id="two places to stand"),
         pytest.param({"anchor": "first"}, "is not the id of a memory", id="no id"),
-        pytest.param({"anchor": 1, "depth_before": 101}, "is not allowed", id="too deep"),
-        pytest.param({"anchor": 1, "depth_after": "-1"}, "is not allowed", id="negative"),
+        pytest.param({"anchor": 1, "depth_before": 101}, "depth_before: 101 is too large", id="too deep"),
+        pytest.param({"anchor": 1, "depth_after": "-1"}, "depth_after: -1 is too small", id="negative"),
         pytest.param({"anchor": 1, "limit": 5}, "does nothing in a timeline", id="of a search"),
         pytest.param({"anchor": 1, "anker": 5}, "anker: is not a parameter", id="unknown"),
     ],
 )
 def test_what_cannot_be_read_is_named(arguments, said):
     with pytest.raises(QueryError, match=said):
-        TimelineRequest.read((key, str(value)) for key, value in arguments.items())
+        TimelineRequest.with_query((key, str(value)) for key, value in arguments.items())
 
 
 @pytest.fixture

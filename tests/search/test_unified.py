@@ -15,7 +15,7 @@ from memories.embedding import query as embeddings
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.query import Mode, QueryError, SearchQuery
+from search.query import Mode, SearchQuery
 from search.run import run
 from search.unified import legs
 from search.unified.legs import LEGS, LegState, ResultKind, Way
@@ -23,6 +23,7 @@ from search.unified.service import is_unified, unified
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
+from web.params import QueryError
 
 SLOWLY = hypothesis_settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

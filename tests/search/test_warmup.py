@@ -10,10 +10,11 @@ from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Segment
 from search.query import SearchQuery
 from search.run import run
+from web.cache import clear_caches
 
 
 def test_corpus_is_counted_before_anybody_asks(corpus, everyone, monkeypatch):
-    kept_counts.forget()
+    clear_caches()
     warmup.warm()
     monkeypatch.setattr(kept_counts, "CorpusView", None)
     assert run(SearchQuery(include_facets=True), everyone).total == 14
@@ -34,7 +35,7 @@ def test_bitmaps_are_made_before_a_large_set_is_counted(memories, monkeypatch):
 
 
 def test_nothing_is_made_ready_where_another_engine_has_to_answer(memories, monkeypatch):
-    kept_counts.forget()
+    clear_caches()
     monkeypatch.setattr(kept_counts, "CorpusView", None)
     # There is no index yet.
     warmup.warm()

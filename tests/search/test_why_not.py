@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from access.keys import make_key
 from access.models import Membership
 from memories.models import Chunk, Memory, Project
-from search.query import QueryError, SearchQuery
+from search.query import SearchQuery
 from search.run import run
-from search.why_not import take_id, why_not
+from search.why_not import WhyNotRequest, why_not
 from tests.html import html_of
 from tests.search.queries import queries
 from tests.search.test_meaning import by_meaning
+from web.params import QueryError
 
 SLOWLY = hypothesis_settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -227,17 +228,18 @@ def test_memory_of_another_project_is_no_such_memory(of_the_boat):
     ("pairs", "problem"),
     [
         pytest.param([("q", "tea")], "id: is missing", id="none"),
-        pytest.param([("id", "t1")], "id: 't1' is not the number of a memory", id="no number"),
+        pytest.param([("id", "t1")], "id: 't1' is not the id of a memory", id="no number"),
         pytest.param([("id", "1"), ("id", "2")], "id: is given twice", id="two"),
     ],
 )
 def test_id_must_be_the_number_of_one_memory(pairs, problem):
     with pytest.raises(QueryError, match=problem):
-        take_id(pairs)
+        WhyNotRequest.with_query(pairs)
 
 
 def test_id_may_be_written_as_it_is_shown():
-    assert take_id([("id", " #12 "), ("q", "tea")]) == (12, [("q", "tea")])
+    request, query = WhyNotRequest.with_query([("id", " #12 "), ("q", "tea")])
+    assert (request.id, query.text) == (12, "tea")
 
 
 def test_api_answers_with_checks_and_refuses_what_it_does_not_know(corpus, everyone):
@@ -292,7 +294,7 @@ def test_page_leads_to_where_a_memory_is(reader):
 def test_page_says_what_is_wrong_with_an_id(reader):
     page = reader.get("/explore/why-not/", {"id": "tea", "tag": "guests"})
     assert page.status_code == 422
-    assert "&#x27;tea&#x27; is not the number of a memory" in html_of(page)
+    assert "&#x27;tea&#x27; is not the id of a memory" in html_of(page)
     assert '<input type="hidden" name="tag" value="guests">' in html_of(page)
 
 

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from access.viewer import command_viewer
 from curation.import_undo import Undone, UndoRefusedError, batch_undo
-from memories.importers.base import Importer, ImportFailedError, Refusal
+from memories.importers.base import Importer, ImportFailedError, RefusedRecord
 from memories.importers.batches import ImportChoices, Outcome, import_path
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
 from memories.importers.run import Tally
@@ -94,7 +94,7 @@ class Command(BaseCommand):
             raise CommandError("\n".join(failures))
 
     def _import_one(self, path: Path, importer: Importer, choices: ImportChoices, report: "IO[str] | None") -> None:
-        def refused(refusal: Refusal) -> None:
+        def refused(refusal: RefusedRecord) -> None:
             if report:
                 line = {"source": str(path), "location": refusal.location, "reason": refusal.reason}
                 report.write(json.dumps(line, ensure_ascii=False) + "\n")

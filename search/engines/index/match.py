@@ -3,8 +3,6 @@
 A mask has one byte per doc.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
@@ -19,6 +17,7 @@ from search.engines.index.store import View, codes_of, column_of, docs_of, value
 from search.engines.knn import nearest_candidates
 from text.analysis import Pattern
 from text.query_syntax import Group, TextQuery
+from web.cache import RevisionCache
 
 
 class MatchMasks:
@@ -222,20 +221,18 @@ class PostingsCache:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[str, Pattern], tuple[int, int, Array, bool]] = OrderedDict()
-        self._bytes = 0
+        # The number of the manifest, the number of docs, and the docs, with whether they are packed into bits.
+        self.cache = RevisionCache[tuple[str, Pattern], tuple[int, int, Array, bool]](
+            1_000_000, weight=_MAX_BYTES, weigh=lambda entry: entry[2].nbytes + _ENTRY_BYTES
+        )
 
     def mask(self, view: View, pattern: Pattern) -> Mask:
         """The docs that have the pattern; deleted ones may be among them."""
         key = (view.generation.name, pattern)
-        with self._lock:
-            known = self._entries.get(key)
-            # An entry of a newer view lacks docs that are still live in this one.
-            if known and known[0] > view.manifest.number:
-                known = None
-            elif known:
-                self._entries.move_to_end(key)
+        known = self.cache.get(key)
+        # An entry of a newer view lacks docs that are still live in this one.
+        if known and known[0] > view.manifest.number:
+            known = None
         size = view.manifest.size
         mask = np.zeros(size, np.bool_)
         first = 0
@@ -248,29 +245,16 @@ class PostingsCache:
         if first < size:
             found = words.docs_having(view.searcher, pattern, first, size - first)
             mask[found[found < size]] = True
-            self._keep(key, view.manifest.number, mask)
+            self._store(key, view.manifest.number, mask)
         return mask
 
-    def clear(self) -> None:
-        """Clear the cache. For callers that reuse the name of a generation."""
-        with self._lock:
-            self._entries.clear()
-            self._bytes = 0
-
-    def _keep(self, key: tuple[str, Pattern], number: int, mask: Mask) -> None:
+    def _store(self, key: tuple[str, Pattern], number: int, mask: Mask) -> None:
         hits = int(np.count_nonzero(mask))
         packed = hits * 32 > len(mask)
         stored = np.packbits(mask) if packed else np.flatnonzero(mask).astype(np.uint32)
-        with self._lock:
-            if key in self._entries:
-                if self._entries[key][0] > number:
-                    return
-                self._bytes -= self._entries.pop(key)[2].nbytes + _ENTRY_BYTES
-            self._entries[key] = (number, len(mask), stored, packed)
-            self._bytes += stored.nbytes + _ENTRY_BYTES
-            while self._bytes > _MAX_BYTES and len(self._entries) > 1:
-                _, (_, _, gone, _) = self._entries.popitem(last=False)
-                self._bytes -= gone.nbytes + _ENTRY_BYTES
+        newer = self.cache.get(key)
+        if newer is None or newer[0] <= number:
+            self.cache.put(key, (number, len(mask), stored, packed))
 
 
 postings_cache = PostingsCache()

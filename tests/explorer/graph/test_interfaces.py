@@ -181,5 +181,5 @@ def test_api_refuses_in_the_shape_of_every_error(caller, mill_caller, mill):
 def test_what_was_asked_is_written_as_it_is_read(asked):
     assert asked.querystring() == ""
     changed = {"page": 2, "depth": 2, "together": True}
-    other = asked.but(**{name: value for name, value in changed.items() if name in type(asked).model_fields})
+    other = asked.with_(**{name: value for name, value in changed.items() if name in type(asked).model_fields})
     assert type(asked).read(other.parameters()) == (other, ())

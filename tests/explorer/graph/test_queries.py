@@ -244,13 +244,13 @@ def test_names_of_another_project_are_unknown_and_never_meant(mill, everyone, mi
     for name in ("Quill", "person:Quill", "hinge", str(Entity.objects.get(name="Quill").pk)):
         with pytest.raises(NameUnknownError) as unknown:
             node_of(ENTITY, name, AroundRequest(), miller)
-        assert unknown.value.near == ()
+        assert unknown.value.did_you_mean == ()
     with pytest.raises(NameUnknownError) as unknown:
         node_of(ENTITY, "hinges", AroundRequest(), everyone)
-    assert unknown.value.near == ("part:hinge",)
+    assert unknown.value.did_you_mean == ("part:hinge",)
     with pytest.raises(NameUnknownError) as unknown:
         node_of(ENTITY, "sluic", AroundRequest(), miller)
-    assert unknown.value.near == ("part:sluice",)
+    assert unknown.value.did_you_mean == ("part:sluice",)
 
 
 def test_a_name_that_several_have_is_asked_back(mill, everyone):
@@ -322,7 +322,7 @@ def test_chain_is_no_longer_than_asked_for(mill, everyone):
 def test_end_that_is_unknown_is_named(mill, miller):
     with pytest.raises(PathEndError) as unknown:
         path_of(PathRequest(begin="wheel", end="Quill"), miller)
-    assert (unknown.value.parameter, unknown.value.cause.near) == ("to", ())
+    assert (unknown.value.parameter, unknown.value.cause.did_you_mean) == ("to", ())
 
 
 def test_chain_to_itself_has_no_steps(mill, everyone):

@@ -7,12 +7,12 @@ from django.test import Client
 from access.models import Membership
 from explorer.memory_page import build_similar
 from memories.models import Project
-from search.engines import knn
 from search.query import SearchQuery
 from search.similar import Similar
 from tests.explorer.memory.test_memory_page import make
 from tests.html import html_of
 from tests.vectors import embed_everything
+from web.cache import clear_caches
 
 SECTION = {"HX-Request": "true", "HX-Target": "similar"}
 
@@ -27,7 +27,7 @@ def brewed(tea, settings):
     make(tea, 3, title="Tea", content="Brew black tea leaf with boiling water.", tags=["brewing"], memory_type="note")
     make(tea, 4, title="Crane", content="Oil the crane brake at the dock.")
     embed_everything()
-    knn.clear_cache()
+    clear_caches()
     return tea
 
 
@@ -62,7 +62,7 @@ def test_where_there_are_more_the_section_leads_to_them(reader, brewed):
     for pk in range(10, 20):
         make(brewed, pk, title="Green tea", content="Brew green tea leaf with hot water.")
     embed_everything()
-    knn.clear_cache()
+    clear_caches()
     section, page = html_of(reader.get("/m/1/similar/", headers=SECTION)), html_of(reader.get("/m/1/similar/"))
     assert section.count("<li>") == 8
     assert '<a class="link" href="/m/1/similar/">More similar memories</a>' in section
@@ -95,7 +95,7 @@ def test_one_of_another_project_is_not_found_nor_named(brewed):
     boat = Project.objects.create(slug="boat", name="Boat yard")
     make(boat, 90, title="Secret tea", content="Brew the green tea leaf with hot water in the kettle.")
     embed_everything()
-    knn.clear_cache()
+    clear_caches()
     user = User.objects.create_user("guest")
     Membership.objects.create(user=user, project=brewed)
     client = Client()

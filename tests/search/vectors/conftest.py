@@ -6,9 +6,9 @@ import pytest
 from django.core.management import call_command
 
 from memories.models import EmbeddingModel, Memory
-from search.engines import knn
 from tests.corpus import RECORDS
 from tests.search.vectors.drawn import DIMENSIONS, write
+from web.cache import clear_caches
 
 
 @pytest.fixture
@@ -22,6 +22,6 @@ def stored(index, settings, tmp_path):
         id=1, name="drawn", source="drawn", dimensions=DIMENSIONS, min_similarity=0.1, state="serving"
     )
     write(Memory.objects.values_list("pk", flat=True), seed=0)
-    knn.clear_cache()
+    clear_caches()
     yield sorted(Memory.objects.values_list("pk", flat=True))
-    knn.clear_cache()
+    clear_caches()

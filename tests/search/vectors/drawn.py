@@ -13,6 +13,7 @@ from memories.models import Chunk, Memory
 from search.engines import knn
 from search.engines.base import VectorQuery
 from search.engines.vectors import check, pgvector, replica, writer
+from web.cache import clear_caches
 
 DIMENSIONS = 384
 
@@ -74,7 +75,7 @@ def question(seed=7, least=0.02, limit=1_000):
 
 def assert_true_to_the_database():
     """Compare the similarities with those of pgvector, of all memories and of some."""
-    knn.clear_cache()
+    clear_caches()
     for seed in range(5):
         asked = question(seed)
         expected = dict(zip(*map(np.ndarray.tolist, pgvector.scan(asked)), strict=True))
