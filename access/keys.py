@@ -57,7 +57,7 @@ class ScopeMissingError(Refusal):
 
     status = 403
     code = "forbidden"
-    suggestion = "Use another key: list_api_keys shows what each may do."
+    suggestion = "Use another key: list_api_keys shows the scopes of each."
 
 
 class CrossSiteError(Refusal):
@@ -65,7 +65,7 @@ class CrossSiteError(Refusal):
 
     status = 403
     code = "csrf_failed"
-    message = "A change made with the cookie of a session needs the CSRF token of a page."
+    message = "A change made with a session cookie needs the CSRF token of a page."
     suggestion = "Send the token in the header X-CSRFToken, or use a key."
 
 

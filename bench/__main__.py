@@ -52,7 +52,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--seed", type=int, default=7, help="same seed, same corpus and same queries (7)")
     parser.add_argument(
-        "--queries", type=int, default=DEFAULT_QUERIES, help=f"queries of the mixed log ({DEFAULT_QUERIES})"
+        "--queries",
+        type=int,
+        default=DEFAULT_QUERIES,
+        help=f"queries of the mixed log, and of each read of categories up to 300 ({DEFAULT_QUERIES})",
     )
     parser.add_argument(
         "--budget",
@@ -139,7 +142,7 @@ def main() -> int:
             report.meaning[str(size)] = measure_meaning(size, choices, teller)
             write(report, options.json)
         for memories in options.categories:
-            report.categories[str(memories)] = measure_categories(memories, options.seed, teller, keep=options.keep)
+            report.categories[str(memories)] = measure_categories(memories, choices, teller)
             write(report, options.json)
         for path in options.embedding:
             report.embedding[path.name] = measure_embedding(path, options.seed, teller)

@@ -18,6 +18,7 @@ from django.db import connection
 from django.test import override_settings
 
 from access.viewer import Viewer, command_viewer
+from bench.at_size import Choices
 from bench.corpus import Corpus, write_records
 from bench.database import bench_database, mark_loaded, tidy_database
 from bench.figures import CategoryFigures, CategoryRead, Spread, spread
@@ -42,7 +43,8 @@ from search.engines import select_engine
 from web.cache import clear_caches
 from web.serving import steady_memory
 
-_QUERIES = 300
+# Of each read, where the log has as many.
+_MOST_QUERIES = 300
 # Of each read; of the engine that reads everything anew after each of them, fewer.
 _WRITES = {"tantivy": 30, "postgres": 5}
 _COLD = 5
@@ -74,27 +76,27 @@ _CONCEPTS_SQL = (_CATEGORY_SQL[0], _CATEGORY_SQL[2])
 Ask = Callable[[Viewer], object]
 
 
-def measure_categories(size: int, seed: int, teller: Teller, *, keep: bool) -> CategoryFigures:
+def measure_categories(size: int, choices: Choices, teller: Teller) -> CategoryFigures:
     """Generate, load, measure, and leave nothing behind unless asked to."""
-    work = Path(settings.HOME) / "bench" / f"categories-{size}-{seed}"
-    name, contents = f"bench_categories_{size}", f"seed {seed}"
-    if not keep:
+    work = Path(settings.HOME) / "bench" / f"categories-{size}-{choices.seed}"
+    name, contents = f"bench_categories_{size}", f"seed {choices.seed}"
+    if not choices.keep:
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True, exist_ok=True)
     try:
         with (
             override_settings(SEARCH_INDEX=work / "index"),
-            bench_database(name, keep=keep, contents=contents, reuse=keep) as is_there,
+            bench_database(name, keep=choices.keep, contents=contents, reuse=choices.keep) as is_there,
         ):
             if not is_there:
-                _load(Corpus(size, seed), work, teller)
+                _load(Corpus(size, choices.seed), work, teller)
                 mark_loaded(name, contents)
             indexer().catch_up()
-            return _measured(size, seed, teller)
+            return _measured(size, choices, teller)
     finally:
         clear_caches()
         forget_index()
-        if not keep:
+        if not choices.keep:
             shutil.rmtree(work, ignore_errors=True)
 
 
@@ -119,8 +121,9 @@ def _load(corpus: Corpus, work: Path, teller: Teller) -> None:
     tidy_database()
 
 
-def _measured(size: int, seed: int, teller: Teller) -> CategoryFigures:
-    draw = random.Random(seed)
+def _measured(size: int, choices: Choices, teller: Teller) -> CategoryFigures:
+    draw = random.Random(choices.seed)
+    queries = min(choices.queries, _MOST_QUERIES)
     everyone = command_viewer()
     projects = list(Project.objects.order_by("id").values_list("pk", flat=True))
     viewers = {"everything": everyone, "two projects": Viewer(frozenset(projects[1:3]), frozenset(["read"]))}
@@ -133,10 +136,10 @@ def _measured(size: int, seed: int, teller: Teller) -> CategoryFigures:
             for told, viewer in viewers.items():
                 teller.say(f"{engine}, a viewer of {told}")
                 _compare(viewer)
-                requests = _requests(viewer, seed)
+                requests = _requests(viewer, choices.seed, queries)
                 cold[f"{engine}, {told}"] = spread([_cold(viewer) for _ in range(_COLD)])
                 warm = {read: _warm(asks, viewer) for read, asks in requests.items()}
-                changed = _after_writes(requests, viewer, draw, _WRITES[engine])
+                changed = _after_writes(requests, viewer, draw, min(queries, _WRITES[engine]))
                 reads += [CategoryRead(read, engine, told, spread(warm[read]), spread(changed[read])) for read in READS]
     for told, viewer in viewers.items():
         teller.say(f"plain SQL, a viewer of {told}")
@@ -146,8 +149,8 @@ def _measured(size: int, seed: int, teller: Teller) -> CategoryFigures:
     return CategoryFigures(
         memories=size,
         categories=Category.objects.count(),
-        queries=_QUERIES,
-        writes=_WRITES["tantivy"],
+        queries=queries,
+        writes=min(queries, _WRITES["tantivy"]),
         load_before=busy[0],
         load_after=busy[1],
         figures={
@@ -166,7 +169,7 @@ def _p95(one: CategoryRead) -> float:
     return one.warm.p95_ms if one.warm else 0.0
 
 
-def _requests(viewer: Viewer, seed: int) -> dict[str, list[Ask]]:
+def _requests(viewer: Viewer, seed: int, queries: int) -> dict[str, list[Ask]]:
     """What is asked: roots and what is below them as often as leaves, of which there are many more. The same for every
     engine.
     """
@@ -190,15 +193,15 @@ def _requests(viewer: Viewer, seed: int) -> dict[str, list[Ask]]:
             include_hierarchy=draw.random() < 0.5,
             filter=part(),
         )
-        for _ in range(_QUERIES)
+        for _ in range(queries)
     ]
     searches = [
         CategoryRequest(name=some(), include_children=draw.random() < 0.7, requested_limit=draw.choice((10, 50)))
-        for _ in range(_QUERIES)
+        for _ in range(queries)
     ]
     concepts = [
         ConceptListRequest(name=some(), sort_by=draw.choice(CONCEPT_SORTS), include_children=True)
-        for _ in range(_QUERIES)
+        for _ in range(queries)
     ]
     return {
         "list": [partial(category_list, asked) for asked in lists],

@@ -29,7 +29,7 @@ AGENTS = {"": 30.0, "claude": 34, "codex": 14, "cursor": 9, "copilot": 6, "aider
 SOURCES = {"git": 40.0, "session": 25, "issues": 14, "chat": 9, "wiki": 7, "mail": 3, "pager": 2}
 _PROJECT_WEIGHTS = (44, 25, 14, 9, 5, 3)
 
-# How many of each a memory carries: 0, 1, 2, …
+# Maximum number of each a memory carries: 0, 1, 2, …
 _CATEGORIES = (0, 55, 32, 13)
 _TAGS = (0, 25, 35, 25, 15)
 _CONCEPTS = (30, 35, 22, 13)

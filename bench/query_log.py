@@ -32,7 +32,7 @@ KINDS = {
     "deep_page": "deep page",
     "question": "plain question",
 }
-# How many of each there are among five hundred.
+# Maximum number of each there are among five hundred.
 SHARES = {
     "no_filter": 30, "one_filter": 45, "two_filters": 40, "three_filters": 35, "four_filters": 30, "category": 25,
     "common_word": 30, "middling_word": 45, "rare_word": 35, "phrase": 40, "two_words": 30, "more_words": 30,

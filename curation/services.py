@@ -43,8 +43,8 @@ class PlanChangedError(Refusal):
 
     status = 409
     code = "plan_changed"
-    message = "Something has changed since the preview: look at it again."
-    suggestion = "Ask again with dry_run, and send the token of that."
+    message = "Something has changed since the preview: check it again."
+    suggestion = "Call it again with dry_run, and send the token of that plan."
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

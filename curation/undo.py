@@ -27,7 +27,7 @@ class UndoRefusedError(Refusal):
 
     status = 409
     code = "undo_refused"
-    suggestion = "Undo what came later first, or mend it by another verb."
+    suggestion = "Undo later changes first, or correct it by another operation."
 
 
 @dataclass

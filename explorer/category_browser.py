@@ -35,7 +35,7 @@ _LARGE_SHARE = 0.02
 class BrowseRequest(Params):
     """Which part of the tree the browser shows, in addition to the node that its address names."""
 
-    part: Value = Field("", alias="filter", description="A part of the names wanted.")
+    part: Value = Field("", alias="filter", description="Part of a name.")
     show: Literal["single", "large", "empty", ""] = Field("", description="Only the nodes of this sort.")
     below: Value = Field("", description="The category whose children are shown, and nothing else.")
 

@@ -30,7 +30,7 @@ def _limit_description(things: str, most: int) -> str:
 
 
 Name = Annotated[Value, Required("write the name, slug path, alias or id of a category")]
-Below = Annotated[bool, Field(description="With all that is below the category (also `includeChildren`).")]
+Below = Annotated[bool, Field(description="Include all subcategories (also `includeChildren`).")]
 _SORT = "What comes first: the most memories, or whatever is named (also `sortBy`)."
 
 
@@ -60,7 +60,7 @@ class _Limited(Params):
         if self.limit == self.requested_limit:
             return ()
         asked = legible(str(self.requested_limit))
-        text = f"limit {asked} is out of bounds: {self.limit} was taken, of 1 to {self.most}."
+        text = f"limit {asked} is out of bounds: {self.limit} is used (1 to {self.most})."
         return (SearchWarning(text, "limit"),)
 
 
@@ -74,18 +74,18 @@ class CategoryRequest(_Limited):
     include_chunks: bool = Field(
         False, description="With chunks, their texts and their density (also `includeChunks`)."
     )
-    requested_limit: int = Field(10, alias="limit", description=_limit_description("How many of each", 100))
+    requested_limit: int = Field(10, alias="limit", description=_limit_description("Maximum number of each", 100))
 
 
 class CategoryListRequest(_Limited):
     """Which categories are listed, and their order."""
 
     sort_by: Annotated[CategorySort, BeforeValidator(_snake_case)] = Field("popularity", description=_SORT)
-    requested_limit: int = Field(50, alias="limit", description=_limit_description("How many categories", 200))
+    requested_limit: int = Field(50, alias="limit", description=_limit_description("Maximum number of categories", 200))
     include_hierarchy: bool = Field(
         False, description="With the parent and the children of each (also `includeHierarchy`)."
     )
-    filter: Value = Field("", description="A part of the names wanted.")
+    filter: Value = Field("", description="Part of a name.")
 
 
 class ConceptListRequest(_Limited):
@@ -93,5 +93,5 @@ class ConceptListRequest(_Limited):
 
     name: Name = Field("", alias="category")
     sort_by: Annotated[ConceptSort, BeforeValidator(_snake_case)] = Field("document_count", description=_SORT)
-    requested_limit: int = Field(50, alias="limit", description=_limit_description("How many concepts", 200))
+    requested_limit: int = Field(50, alias="limit", description=_limit_description("Maximum number of concepts", 200))
     include_children: Below = False

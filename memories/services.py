@@ -65,7 +65,7 @@ class NotAllowedError(Refusal):
 
     status = 403
     code = "forbidden"
-    suggestion = "Use a key, or an account, that may write into this project."
+    suggestion = "Use a key or an account that can write to this project."
 
 
 class AlreadyExistsError(Refusal):
@@ -77,7 +77,7 @@ class AlreadyExistsError(Refusal):
     def __init__(self, memory_id: int, message: str) -> None:
         self.memory_id = memory_id
         address = f"/api/memories/{memory_id}"
-        self.suggestion = f"Change the one there is: PATCH {address}"
+        self.suggestion = f"Change the existing memory: PATCH {address}"
         self.headers = {"Location": address}
         super().__init__(message)
 

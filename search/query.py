@@ -169,7 +169,7 @@ class SearchQuery(Params):
         "", alias="tz", description="Time zone of days and bars; by default that of the viewer."
     )
     sort: Annotated[Sort | None, BeforeValidator(_sort_meant)] = Field(
-        None, description="relevance with words, newest without, where it is not given."
+        None, description="By default relevance with words, newest without."
     )
     page: int = Field(1, ge=1, le=MAX_PAGE)
     page_size: int = Field(25, ge=1, le=100)

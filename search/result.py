@@ -181,11 +181,11 @@ class SearchResult:
 class FacetListing(ExtraParams):
     """How a page lists the values of one facet. Its order and its pages replace those of the search."""
 
-    search: Text = Field("", max_length=200, description="A part of the names wanted.")
-    sort: Literal["count", "name"] = Field("count", description="The largest first, or by name.")
-    page: int = Field(1, ge=1, le=MAX_PAGE, description="Which page of the values.")
-    page_size: int = Field(100, ge=1, le=FACET_LIMIT, description="Values of a page.")
-    parent: Text = Field("", description="Of categories: only the children of this one.")
+    search: Text = Field("", max_length=200, description="Part of a name.")
+    sort: Literal["count", "name"] = Field("count", description="Largest first, or by name.")
+    page: int = Field(1, ge=1, le=MAX_PAGE, description="Page number.")
+    page_size: int = Field(100, ge=1, le=FACET_LIMIT, description="Values per page.")
+    parent: Text = Field("", description="For categories: only the children of this one.")
 
 
 @dataclass(frozen=True, slots=True)

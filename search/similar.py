@@ -44,8 +44,8 @@ class SimilarRequest(ExtraParams):
     ineffective_message = "does nothing here: the nearest come first"
     ineffective_suggestion = "leave it out; limit says how many, and filters say which"
 
-    limit: int = Field(10, ge=1, le=100, description="How many memories.")
-    same_project: bool = Field(False, description="Only those of the memory's own project.")
+    limit: int = Field(10, ge=1, le=100, description="Maximum number of memories.")
+    same_project: bool = Field(False, description="Only memories of the same project.")
 
     def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
         if self.same_project and query.project:

@@ -40,15 +40,15 @@ class TimelineRequest(ExtraParams):
     ineffective_message = "does nothing in a timeline"
     ineffective_suggestion = "leave it out; depth_before and depth_after set its length"
 
-    anchor: MemoryId | None = Field(None, description="The id of the memory to stand at; or give words in `q`.")
-    before: int = Field(3, alias="depth_before", ge=0, le=100, description="How many memories before it.")
-    after: int = Field(3, alias="depth_after", ge=0, le=100, description="How many memories after it.")
+    anchor: MemoryId | None = Field(None, description="The id of the memory in the middle; or give words in `q`.")
+    before: int = Field(3, alias="depth_before", ge=0, le=100, description="Number of memories before it.")
+    after: int = Field(3, alias="depth_after", ge=0, le=100, description="Number of memories after it.")
 
     def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
         if (self.anchor is None) == (not query.text):
             wrong = "neither is given" if self.anchor is None else "both are given"
-            advice = "write anchor=ID of a memory, or query=words to stand at the best hit"
-            yield Problem("anchor", f"a timeline stands at an anchor or at a query: {wrong}", advice)
+            advice = "write anchor=ID of a memory, or query=words to use the best hit"
+            yield Problem("anchor", f"a timeline needs either an anchor or a query: {wrong}", advice)
 
 
 @dataclass(frozen=True, slots=True)

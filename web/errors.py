@@ -72,7 +72,7 @@ class UnauthorizedError(Refusal):
 
     status = 401
     code = "unauthorized"
-    message = "This needs a key, and the request has none."
+    message = "This needs a key; the request has none."
     suggestion = f"Send a key as Authorization: Bearer mnk_… ({MAKE_KEY})"
     headers = {"WWW-Authenticate": "Bearer"}
 

@@ -41,7 +41,7 @@ def error_of(error: Exception) -> Refusal:
         case HttpError():
             return ApiError(error.status_code, "refused", str(error))
         case Http404():
-            nothing = "There is nothing at this address."
+            nothing = "Page not found."
             return ApiError(404, "not_found", nothing, "The addresses are listed at /api/docs.")
         case RequestDataTooBig():
             return ApiError(413, "too_large", "The body is too large.", "Send one memory at a time.")
@@ -54,18 +54,18 @@ def error_of(error: Exception) -> Refusal:
     return ApiError(
         500,
         "internal_error",
-        "Something went wrong here that should not have. It has been logged.",
-        "Try again. If it stays, report it with the time and the request.",
+        "Internal error. It has been logged.",
+        "Try again. If it persists, report it with the time and the request.",
     )
 
 
 def _busy(error: Exception) -> ApiError:
-    logger.error("The database gave a statement up", exc_info=error)
+    logger.error("The database cancelled a statement", exc_info=error)
     return ApiError(
         503,
         "database_busy",
-        "The database gave this request up.",
-        "Try again in a moment, or ask for less at a time.",
+        "The database cancelled this request.",
+        "Try again in a moment, or request less at a time.",
         headers={"Retry-After": "2"},
     )
 

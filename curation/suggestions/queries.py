@@ -103,7 +103,7 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
 
 
 def counts_by_kind(viewer: Viewer, query: ReviewQuery) -> dict[str, int]:
-    """How many of each kind match."""
+    """Maximum number of each kind match."""
     rows = suggestions_matching(viewer, query.with_(kind=""))
     return dict(rows.order_by().values_list("kind").annotate(n=Count("id")))
 

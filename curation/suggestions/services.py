@@ -48,7 +48,7 @@ class SuggestionRefusedError(Refusal):
 
     status = 409
     code = "refused"
-    suggestion = "Look at it as it is now: GET /api/suggestions"
+    suggestion = "Read its current state: GET /api/suggestions"
 
 
 def apply(row: Suggestion, viewer: Viewer, *, swap: bool, automatic: bool) -> Applied:

@@ -45,7 +45,7 @@ class TableRequest(Params):
 
     search: Text = Field("", max_length=200, description="A part of a name or of an alias.")
     type: Names = Field((), max_length=MAX_VALUES, description="A type; repeat it for any of several.")
-    sort: TableSort = Field(TableSort.MEMORIES_DOWN, description="A column; with a minus the most first.")
+    sort: TableSort = Field(TableSort.MEMORIES_DOWN, description="A column; with a minus in descending order.")
     page: int = Field(1, ge=1, le=MAX_PAGE)
     page_size: int = Field(50, ge=1, le=200)
 
@@ -53,7 +53,7 @@ class TableRequest(Params):
 class AroundRequest(Params):
     """Which part of a neighbourhood is shown."""
 
-    depth: int = Field(1, ge=1, le=2, description="2: the neighbours of the strongest neighbours too.")
+    depth: int = Field(1, ge=1, le=2, description="2: also the neighbours of the strongest neighbours.")
     rel: Names = Field(
         (),
         max_length=MAX_VALUES,
@@ -67,5 +67,5 @@ class PathRequest(Params):
 
     begin: Annotated[Value, _END] = Field("", alias="from", description="`type:name`, name, alias or id of an entity.")
     end: Annotated[Value, _END] = Field("", alias="to", description="`type:name`, name, alias or id of another one.")
-    steps: int = Field(6, ge=1, le=MOST_STEPS, description="How many links the chain may have.")
-    together: bool = Field(False, description="Whether being named by one memory is a link too.")
+    steps: int = Field(6, ge=1, le=MOST_STEPS, description="Maximum number of links.")
+    together: bool = Field(False, description="Whether entities mentioned in the same memory are linked too.")

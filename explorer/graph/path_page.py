@@ -260,7 +260,7 @@ def build_path(asked: PathRequest, path: Path | None, notices: Iterable[Notice],
         if path and steps
         else "",
         reason="These are the same." if is_same else path.reason if path else "",
-        wider=Link("Look through memories in common too", path_url(asked.replace(together=True)))
+        wider=Link("Also link entities mentioned in the same memory", path_url(asked.replace(together=True)))
         if path and path.reason and not asked.together
         else None,
         start=Link(path.source.label, term_url(ENTITY, path.source), path.source.type) if path and steps else None,

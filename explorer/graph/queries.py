@@ -103,7 +103,7 @@ class NameUnknownError(Refusal):
     def __init__(self, kind: Kind, name: str, near: tuple[str, ...] = ()) -> None:
         self.kind, self.name, self.did_you_mean = kind, name, near
         self.suggestion = f"Look for it: GET /api/{kind.many}?search=…"
-        super().__init__(f"No {kind.key} is called “{name[:200]}”, or none that you may see.")
+        super().__init__(f"There is no {kind.key} named “{name[:200]}” that you can see.")
 
 
 class NameAmbiguousError(Refusal):
@@ -116,7 +116,7 @@ class NameAmbiguousError(Refusal):
         self.kind, self.name, self.choices = kind, name, choices
         values = tuple(term.value for term in choices)
         self.did_you_mean = values if len(set(values)) == len(values) else tuple(str(term.id) for term in choices)
-        super().__init__(f"{len(choices)} {kind.many} are called “{name[:200]}”.")
+        super().__init__(f"{len(choices)} {kind.many} are named “{name[:200]}”.")
 
 
 def open_graph(kind: Kind, engine: Engine, viewer: Viewer) -> GraphContext:

@@ -392,7 +392,13 @@ def test_model_that_is_chosen_again_goes_on_from_what_is_left_of_it():
     embed_all()
     embed_all("other-words", **loading(Renamed()))
     store("Coffee.")
-    assert embed_all().progress.memories == 1
+
+    def load(source):
+        if source == "other-words":
+            raise EmbedderUnavailableError("there is no such model")
+        return HashedWords()
+
+    assert embed_all(load=load).progress.memories == 1
     assert states() == {"hashed-words": "serving", "other-words": "retired"}
 
 

@@ -1,13 +1,14 @@
 """The numbers of categories: kept right through every change, for every viewer, as a naive counter has them."""
 
 import random
+from collections import Counter
 
 import pytest
 
 from access.viewer import command_viewer
 from categories.models import Category
 from explorer.visible_tree import look
-from memories.models import Memory, Project
+from memories.models import Chunk, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
 from search import category_counts
@@ -37,9 +38,7 @@ def naive(viewer):
     every = Memory.objects.exclude(state="deleted") if viewer.project_ids is None else Memory.objects.all()
     if viewer.project_ids is not None:
         every = every.filter(project_id__in=viewer.project_ids)
-    chunks = {}
-    for memory in Memory.objects.all():
-        chunks[memory.pk] = memory.chunks.count()
+    chunks = Counter(Chunk.objects.values_list("memory_id", flat=True))
     found = {}
     for category in Category.objects.all():
         opened = [memory for memory in every if category.pk in memory.category_path_ids]

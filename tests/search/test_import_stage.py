@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import multiprocessing
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -20,7 +21,7 @@ from search.engines.index.check import compare
 from search.query import SearchQuery
 from search.run import run
 from tests.corpus import RECORDS
-from tests.killed import import_in_blocks, run_until
+from tests.killed import FORKED, import_in_blocks, run_until
 from tests.search.indexed import assert_true_to_the_database
 from text.analysis import index_terms, to_tsvector
 from text.bulk_terms import placed_terms
@@ -41,6 +42,8 @@ def tantivy(settings, index, monkeypatch):
     """A followed index without memories; every import counts as a large one, in blocks of five."""
     settings.SEARCH_ENGINE = "tantivy"
     monkeypatch.setattr(import_sink, "STAGE_FROM", 1)
+    # Those that are killed start theirs as an import does.
+    monkeypatch.setattr(import_sink, "PROCESSES", FORKED)
     monkeypatch.setattr(write, "BLOCK", 5)
     follower.catch_up()
     return index
@@ -86,6 +89,13 @@ def test_an_import_is_in_the_index_without_being_read_again(tantivy, tmp_path, m
     assert follower.catch_up() >= MEMORIES
     assert_true_to_the_database()
     assert [path.name for path in tantivy.iterdir() if path.is_dir()] == [store.current_generation().name]
+
+
+def test_the_process_of_an_import_starts_without_django(tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(import_sink, "PROCESSES", multiprocessing.get_context("spawn"))
+    bring_in(lines(tmp_path / "tea.jsonl"))
+    forbid_reading(monkeypatch)
+    assert follower.catch_up() >= MEMORIES
 
 
 def test_a_smaller_import_writes_the_index_where_it_is_half_of_it(tantivy, tmp_path, monkeypatch):

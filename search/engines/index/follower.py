@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from django.db import connection
-
+from memories.models import Memory
 from search.engines import crash_points
 from search.engines.array_files import DamagedError
 from search.engines.index import import_stage, outbox, store
@@ -144,9 +143,7 @@ def build(
     unindexable: list[int] = []
     try:
         with read_snapshot():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT count(*) FROM memories_memory")
-                total = cursor.fetchone()[0]
+            total = Memory.objects.count()
             seen = outbox.all_ids()
             revision = outbox.follow_state().revision
             writer.write([], FoundRows([], []), revision)

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 STAGE_FROM = 20_000
 # Above this many, a stage is used if they are at least half of the index.
 STAGE_HALF_FROM = 2_000
+# Not a fork: database connections and threads belong to this process.
+PROCESSES = multiprocessing.get_context("spawn")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -52,10 +54,8 @@ class ImportSink:
             stage = self._stack.enter_context(import_stage.open_stage(self._batch_id))
             self._refused = stage is None
             if stage is not None:
-                # Not a fork: database connections and threads belong to this process.
-                context = multiprocessing.get_context("spawn")
                 # Django is set up before the process imports this module, and with it models.
-                self._pool = ProcessPoolExecutor(1, context, initializer=django.setup)
+                self._pool = ProcessPoolExecutor(1, PROCESSES, initializer=django.setup)
                 self._pool.submit(_begin, stage)
         return self._pool is not None
 

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import OperationalError, connection, transaction
+from django.db.models import Max
 from psycopg.errors import LockNotAvailable
+
+from memories.models import Memory, OutboxEntry
 
 # An outbox row with this memory id means that the table was truncated. A negative id is that of an import batch.
 EVERYTHING = 0
@@ -104,37 +107,27 @@ def oldest(limit: int) -> tuple[list[int], list[int]]:
     """The ids of the oldest outbox rows, and their distinct memories in that order. The row of an import comes alone,
     once all before it are gone.
     """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id, memory_id FROM memories_outbox ORDER BY id LIMIT %s", [limit])
-        rows = cursor.fetchall()
+    rows = list(OutboxEntry.objects.order_by("pk").values_list("pk", "memory_id")[:limit])
     ahead = next((at for at, row in enumerate(rows) if row[1] < 0), len(rows))
     rows = rows[: max(ahead, 1)]
     return [row[0] for row in rows], list(dict.fromkeys(row[1] for row in rows))
 
 
 def newest() -> int:
-    """The id of the newest pending change; 0 if there is none."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT coalesce(max(id), 0) FROM memories_outbox")
-        return int(cursor.fetchone()[0])
+    """The number of the newest pending change; 0 if there is none."""
+    return OutboxEntry.objects.aggregate(newest=Max("pk", default=0))["newest"]
 
 
 def is_applied(number: int) -> bool:
     """Whether the index has all changes up to this one on disk."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT NOT EXISTS (SELECT FROM memories_outbox WHERE id <= %s)", [number])
-        return bool(cursor.fetchone()[0])
+    return not OutboxEntry.objects.filter(pk__lte=number).exists()
 
 
 def batch_memories(batch_id: int, after: int, limit: int) -> list[int]:
     """The memories of an import batch with ids above `after`, in order."""
-    with connection.cursor() as cursor:
-        # Uses memory_batch_idx, or the primary key if most memories are of the batch.
-        cursor.execute(
-            "SELECT id FROM memories_memory WHERE batch_id = %s AND id > %s ORDER BY id LIMIT %s",
-            [batch_id, after, limit],
-        )
-        return [row[0] for row in cursor.fetchall()]
+    # Uses memory_batch_idx, or the primary key if most memories are of the batch.
+    memories = Memory.objects.filter(batch_id=batch_id, pk__gt=after).order_by("pk")
+    return list(memories.values_list("pk", flat=True)[:limit])
 
 
 def pending_memories() -> set[int]:
@@ -149,16 +142,12 @@ def pending_memories() -> set[int]:
 
 def pending_batches() -> set[int]:
     """Import batches that have committed and are not applied."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT -memory_id FROM memories_outbox WHERE memory_id < 0")
-        return {row[0] for row in cursor.fetchall()}
+    return {-number for number in OutboxEntry.objects.filter(memory_id__lt=0).values_list("memory_id", flat=True)}
 
 
 def all_ids() -> list[int]:
     """All outbox rows that this transaction sees."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM memories_outbox")
-        return [row[0] for row in cursor.fetchall()]
+    return list(OutboxEntry.objects.values_list("pk", flat=True))
 
 
 def delete_applied(ids: Sequence[int]) -> None:

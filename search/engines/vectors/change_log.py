@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from django.db import connection
 
+from memories.models import VectorChange
 from search.engines.base import Ids
 
 # Above this many changes, readers do not use the replica.
@@ -69,5 +70,4 @@ def track_changes_for(replica: str) -> None:
 
 def delete_applied(revision: int) -> None:
     """Delete the changes up to a revision that the replica has on disk."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM memories_vectorchange WHERE revision <= %s", [revision])
+    VectorChange.objects.filter(revision__lte=revision).delete()

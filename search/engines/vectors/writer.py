@@ -19,6 +19,7 @@ import numpy.typing as npt
 from django.db import connection, transaction
 
 from memories.embedding.vectors import serving_id
+from memories.models import EmbeddingModel
 from search.engines import crash_points
 from search.engines.array_files import DamagedError, Mask
 from search.engines.base import Ids
@@ -160,7 +161,8 @@ def build(stop: Callable[[], bool] = lambda: False) -> None:
         with read_snapshot():
             model_id = serving_id()
             now = change_log.change_state()
-            manifest = ReplicaManifest(name=name, model_id=model_id, dimensions=_dimensions(model_id))
+            dimensions = EmbeddingModel.objects.filter(pk=model_id).values_list("dimensions", flat=True).first()
+            manifest = ReplicaManifest(name=name, model_id=model_id, dimensions=dimensions or 0)
             writer = _ReplicaWriter(manifest, [], np.empty(0, np.bool_))
             for ids, vectors in stored_rows(model_id, manifest.dimensions):
                 if stop():
@@ -212,13 +214,6 @@ def _follow(stop: Callable[[], bool]) -> None:
         repeat(step, "The replica of the vectors could not be brought up to date", stop)
     finally:
         connection.close()
-
-
-def _dimensions(model_id: int) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT dimensions FROM memories_embeddingmodel WHERE id = %s", [model_id])
-        row = cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> _Batches:
