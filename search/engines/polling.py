@@ -13,11 +13,18 @@ RETRY_SECONDS = 1
 _LONGER = (RETRY_SECONDS, 2, 5, 15, 30)
 
 
+Stop = Callable[[], bool]
+
+
+def never() -> bool:
+    return False
+
+
 class StoppedError(Exception):
     """Stopped before the work was complete."""
 
 
-def repeat(step: Callable[[], None], failed: str, stop: Callable[[], bool]) -> None:
+def repeat(step: Callable[[], None], failed: str, stop: Stop) -> None:
     """Repeat a step until `stop` or StoppedError. Log failures as `failed` and pause, longer after each in a row."""
     failures = 0
     while not stop():
@@ -35,7 +42,7 @@ def repeat(step: Callable[[], None], failed: str, stop: Callable[[], bool]) -> N
             failures += 1
 
 
-def wait(seconds: float, stop: Callable[[], bool]) -> None:
+def wait(seconds: float, stop: Stop) -> None:
     """Wait this long, or until `stop`."""
     until = time.monotonic() + seconds
     while not stop() and (left := until - time.monotonic()) > 0:

@@ -27,7 +27,7 @@ from search.engines.index.freshness import listening, wait_for_notification
 from search.engines.index.segments import FoundRows, IndexRow, load_rows, stream_rows
 from search.engines.index.transactions import follower_lock, read_snapshot
 from search.engines.index.writer import SEGMENT_ROWS, Writer
-from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, StoppedError, repeat, wait
+from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, Stop, StoppedError, never, repeat, wait
 from search.engines.segment_store import NotReadableError, replace_file
 from search.engines.vectors import writer as replica
 from web.processes import SupervisedProcess
@@ -39,6 +39,12 @@ BATCH = 10_000
 _BEHIND = 50_000
 _LARGE_BATCH = 50_000
 _SEGMENT_CHARACTERS = 120_000_000
+
+Progress = Callable[[int, int], None]
+"""Called with the number of memories indexed and their total."""
+
+
+def _ignore(done: int, total: int) -> None: ...
 
 
 def _blocks(found: Iterable[tuple[IndexRow, str]]) -> Iterator[list[tuple[IndexRow, str]]]:
@@ -100,7 +106,7 @@ def _log_unindexable(ids: Sequence[int]) -> None:
         logger.error("#%s is not indexed: one of its dates is infinite. Set a finite date.", memory_id)
 
 
-def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Callable[[], bool]) -> tuple[Writer, int]:
+def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Stop) -> tuple[Writer, int]:
     """Promote the index that an import has written; if that is missing or outdated, index its memories from the
     database.
     """
@@ -128,11 +134,7 @@ def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Cal
     return writer, max(1, taken)
 
 
-def build(
-    root: Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Path:
+def build(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Path:
     """Build a new generation of all memories next to the current one, and activate it. Raise StoppedError."""
     with suppress(NotReadableError, DamagedError):
         # Left over from a killed process.
@@ -167,7 +169,7 @@ def build(
     return generation
 
 
-def _stoppable(stop: Callable[[], bool], found: Iterable[tuple[IndexRow, str]]) -> Iterator[tuple[IndexRow, str]]:
+def _stoppable(stop: Stop, found: Iterable[tuple[IndexRow, str]]) -> Iterator[tuple[IndexRow, str]]:
     for at, one in enumerate(found):
         if at % 1_000 == 0 and stop():
             raise StoppedError
@@ -194,11 +196,7 @@ def _finish_activation(root: Path) -> None:
         _activate(root, generation, [])
 
 
-def open_writer(
-    root: Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Writer:
+def open_writer(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Writer:
     """Open the current index or, if it cannot be used, a new one. Raise StoppedError."""
     import_stage.remove_abandoned(root)
     _finish_activation(root)
@@ -220,12 +218,7 @@ def open_writer(
     return Writer.open(build(root, progress, stop))
 
 
-def _apply_next(
-    root: Path,
-    writer: Writer,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> tuple[Writer, int]:
+def _apply_next(root: Path, writer: Writer, progress: Progress = _ignore, stop: Stop = never) -> tuple[Writer, int]:
     """Apply what is next. Return the writer, of a new generation if one was built, and the number of changes."""
     try:
         return writer, apply_changes(writer, _batch_size())
@@ -256,7 +249,7 @@ def catch_up() -> int:
         return done
 
 
-def rebuild(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+def rebuild(progress: Progress = _ignore) -> int:
     """Build a new index, and return its number of memories. Raise WriterElsewhereError."""
     with follower_lock() as root:
         generation = build(root, progress)
@@ -269,7 +262,7 @@ def _batch_size() -> int:
     return _LARGE_BATCH if outbox.backlog(_BEHIND).changes >= _BEHIND else BATCH
 
 
-def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+def follow(stop: Stop, progress: Progress = _ignore) -> None:
     """Follow the outbox until `stop`. While another process does, wait to take its place."""
 
     def step() -> None:
@@ -285,7 +278,7 @@ def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lamb
     repeat(step, "The search index could not be brought up to date", stop)
 
 
-def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
+def _follow(root: Path, stop: Stop, progress: Progress) -> None:
     writer = open_writer(root, progress, stop)
     try:
         # Listen before the first look, so that no notification is lost.

@@ -115,7 +115,8 @@ def oldest(limit: int) -> tuple[list[int], list[int]]:
 
 def newest() -> int:
     """The number of the newest pending change; 0 if there is none."""
-    return OutboxEntry.objects.aggregate(newest=Max("pk", default=0))["newest"]
+    number: int = OutboxEntry.objects.aggregate(newest=Max("pk", default=0))["newest"]
+    return number
 
 
 def is_applied(number: int) -> bool:

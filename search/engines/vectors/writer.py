@@ -11,7 +11,7 @@ them:
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 import numpy as np
@@ -24,7 +24,7 @@ from search.engines import crash_points
 from search.engines.array_files import DamagedError, Mask
 from search.engines.base import Ids
 from search.engines.index.transactions import read_snapshot
-from search.engines.polling import POLL_SECONDS, StoppedError, repeat, wait
+from search.engines.polling import POLL_SECONDS, Stop, StoppedError, never, repeat, wait
 from search.engines.segment_store import SegmentWriter, merge_tail, remove_unreferenced
 from search.engines.vectors import change_log, files
 from search.engines.vectors.files import HalfVectors, ReplicaManifest, VectorSegment
@@ -100,7 +100,7 @@ def _merged(segments: Sequence[VectorSegment], live: Mask) -> VectorSegment:
     return files.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
 
 
-def sync(stop: Callable[[], bool] = lambda: False) -> bool:
+def sync(stop: Stop = never) -> bool:
     """Bring the replica up to date, and return whether there was anything to do. Raise StoppedError."""
     model_id = serving_id()
     manifest = files.read_manifest()
@@ -146,7 +146,7 @@ def _apply_changes(writer: _ReplicaWriter) -> None:
     crash_points.reached("changes deleted")
 
 
-def build(stop: Callable[[], bool] = lambda: False) -> None:
+def build(stop: Stop = never) -> None:
     """Build a new replica of all vectors of the serving model. Raise StoppedError."""
     _rebuild_requested.clear()
     files.folder().mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ def drop() -> None:
 
 
 @contextmanager
-def sync_in_background(stop: Callable[[], bool]) -> Iterator[None]:
+def sync_in_background(stop: Stop) -> Iterator[None]:
     """Keep the replica up to date in a thread that ends with the block."""
     over = threading.Event()
     thread = threading.Thread(target=_follow, args=(lambda: over.is_set() or stop(),), name="replica", daemon=True)
@@ -205,7 +205,7 @@ def sync_in_background(stop: Callable[[], bool]) -> Iterator[None]:
         thread.join()
 
 
-def _follow(stop: Callable[[], bool]) -> None:
+def _follow(stop: Stop) -> None:
     def step() -> None:
         if not sync(stop=stop):
             wait(POLL_SECONDS, stop)
