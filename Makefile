@@ -21,12 +21,13 @@ test: ## install what tests need (a browser too) and run them all (PYTEST_ARGS="
 	@$(RUN) -m tests.browser.chromium
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
-lint: ## check style, types, migrations and settings
+lint: ## check style, types, layers, migrations and settings
 	@$(PYTHON) bootstrap.py dev
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	.venv/bin/djade --check $(TEMPLATES)
 	$(RUN) -m mypy
+	.venv/bin/lint-imports
 	$(RUN) manage.py makemigrations --check --dry-run
 	$(RUN) manage.py check
 

@@ -149,6 +149,7 @@ INSTALLED_APPS = [
     "curation",
     "agent_tools",
     "config",  # for the command `up`
+    "bench",  # for the command `evaluate`
 ]
 
 MIDDLEWARE = [

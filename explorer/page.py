@@ -290,7 +290,8 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         )
     if warning.parameter == "q":
         links = tuple(
-            Link(text, explore_url(query.with_(text=text)), f"Search for {text} instead") for text in warning.did_you_mean
+            Link(text, explore_url(query.with_(text=text)), f"Search for {text} instead")
+            for text in warning.did_you_mean
         )
     if warning.parameter == "page" and query.page > pages:
         last = query.model_copy(update={"page": pages})

@@ -28,7 +28,7 @@ class RevisionCache(Generic[Key, Value]):
         weigh: Callable[[Value], int] = lambda value: 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit, self._seconds, self._most, self._weigh = limit, seconds, weight, weigh
+        self.limit, self._seconds, self._most, self._weigh = limit, seconds, weight, weigh
         self._clock = clock
         self._lock = Lock()
         self._values: OrderedDict[Key, tuple[object, float, Value]] = OrderedDict()
@@ -55,7 +55,7 @@ class RevisionCache(Generic[Key, Value]):
             self._remove(key)
             self._values[key] = (revision, self._clock(), value)
             self._weight += self._weigh(value)
-            while len(self._values) > 1 and (len(self._values) > self._limit or self._weight > self._most):
+            while len(self._values) > 1 and (len(self._values) > self.limit or self._weight > self._most):
                 self._remove(next(iter(self._values)))
         return value
 

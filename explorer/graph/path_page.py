@@ -259,7 +259,7 @@ def build_path(asked: PathRequest, path: Path | None, notices: Iterable[Notice],
         summary=f"{plural(len(steps), 'step')} from {path.source.label} to {path.target.label}"
         if path and steps
         else "",
-        reason="These are the same." if is_same else path.reason if path else "",
+        reason="These two are the same." if is_same else path.reason if path else "",
         wider=Link("Also link entities mentioned in the same memory", path_url(asked.replace(together=True)))
         if path and path.reason and not asked.together
         else None,
@@ -333,5 +333,5 @@ def end_notice(error: PathEndError, asked: PathRequest) -> Notice:
         meant, values = "Which one?", [(f"{term.label} ({term.type})", str(term.id)) for term in cause.choices]
     else:
         meant, values = "Did you mean", [(near, near) for near in cause.did_you_mean]
-    links = tuple(Link(label, path_url(asked.replace(**{field: value})), f"Take {label}") for label, value in values)
+    links = tuple(Link(label, path_url(asked.replace(**{field: value})), f"Use {label}") for label, value in values)
     return Notice(str(cause), parameter=error.parameter, suggestion=meant if links else "", links=links)

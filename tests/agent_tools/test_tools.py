@@ -164,7 +164,7 @@ def test_stored_memory_is_found_changed_and_connected(ids):
         pytest.param("search", {"taggs": "tea"}, "taggs: is not a parameter. Did you mean tags", id="unknown filter"),
         pytest.param("search", {"from": "yesterday"}, "write YYYY-MM-DD", id="no date"),
         pytest.param("search", {"mode": "magic"}, "write one of", id="no mode"),
-        pytest.param("search", {"tag": {"a": 1}}, "tag: is not a text, a number, a switch or a list", id="an object"),
+        pytest.param("search", {"tag": {"a": 1}}, "tag: is not a text, a number, a boolean or a list", id="an object"),
         pytest.param("search", {"format": "xml"}, "format: ", id="no form"),
         pytest.param("search", {"max_tokens": 5}, "max_tokens: ", id="no budget"),
         pytest.param("timeline", {}, "write anchor=ID of a memory, or query=words", id="nowhere"),
@@ -204,7 +204,7 @@ def test_key_is_held_to_its_scope_and_projects(ids):
     assert ask("get_observations", member, ids=[ids["t1"]])["memories"] == []
     assert "There is no memory" in refused("relate", member, id=ids["b1"], target=ids["t1"])
     assert "There is no memory" in refused("update_memory", member, id=ids["t1"], tags=[])
-    assert "You may write into: boat" in refused("store_memory", member, content="x", project="tea")
+    assert "You can write to: boat" in refused("store_memory", member, content="x", project="tea")
 
 
 def test_page_of_fifty_is_much_smaller_as_toon_and_the_same(ids):

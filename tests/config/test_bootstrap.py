@@ -72,7 +72,7 @@ def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testin
     bootstrap.main(["bench"])
     for arguments in (["bench"], ["dev"], []):
         bootstrap.main(arguments)
-    assert [command[-1] for command in calls] == [f"{place}[embeddings,dev]", f"{place}[meaning,bench]"]
+    assert [command[-1] for command in calls] == [f"{place}[embeddings,dev]", f"{place}[embeddings,bench]"]
 
 
 # --- torch ----------------------------------------------------------------------------------------------------------

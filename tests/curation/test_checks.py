@@ -98,7 +98,7 @@ def test_the_command_tells_mends_and_ends_with_what_it_found(corpus, capsys):
     assert caught.value.returncode == 1
     assert "2 inconsistencies found" in str(caught.value)
     call_command("check_vocabulary", fix=True)
-    assert "Mended 2 of 2" in capsys.readouterr().out
+    assert "Repaired 2 of 2" in capsys.readouterr().out
 
 
 def test_checking_writes_nothing(corpus, django_assert_num_queries):

@@ -303,7 +303,9 @@ def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
         pytest.param(Rename(kind="concept", term="heat", name="Warmth"), "of another concept", id="alias taken"),
         pytest.param(Rename(kind="entity", term="Ada", name="mio"), "of another entity", id="name of its type taken"),
         pytest.param(Rename(kind="tag", term="tea", name="Kettle"), "is already a tag", id="tag taken"),
-        pytest.param(Alias(kind="concept", term="heat", add=["Safety"]), "is the name of", id="alias is a name"),
+        pytest.param(
+            Alias(kind="concept", term="heat", add=["Safety"]), "is already the name of", id="alias is a name"
+        ),
         pytest.param(
             Alias(kind="category", term="yard", add=["Kitchen / Oven"]), "path of another", id="alias is a path"
         ),

@@ -125,7 +125,7 @@ def test_whoever_may_not_write_all_of_it_may_not_undo_it_and_others_do_not_see_i
     with pytest.raises(TermNotFoundError):
         curation_undo(curation_id=of_both.pk, viewer=tea_curator)
     memory_create(record=MemoryRecord(project="boat", content="x", categories=("Kitchen/Brewing",)), viewer=curator)
-    assert "Memories that you may not write" in refusal(tea_curator, of_tea)
+    assert "Memories that you cannot write" in refusal(tea_curator, of_tea)
     boat = frozenset([Project.objects.get(slug="boat").pk])
     assert not curations_seen(Viewer(boat, frozenset(["read"]))).exists()
 

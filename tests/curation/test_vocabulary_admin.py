@@ -84,7 +84,7 @@ def test_alias_that_is_the_name_of_another_is_an_error_of_the_form(curator):
     backoff = Concept.objects.create(name="Backoff")
     response = curator.post(page_of(backoff), {"description": "kept", "aliases": "jitter"})
     assert response.status_code == 200
-    assert "“Jitter” is the name of" in response.context["adminform"].form.errors["aliases"][0]
+    assert "“Jitter” is already the name of" in response.context["adminform"].form.errors["aliases"][0]
     backoff.refresh_from_db()
     assert (backoff.description, backoff.aliases) == ("", [])
     assert not AuditEvent.objects.exists()

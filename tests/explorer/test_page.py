@@ -156,8 +156,8 @@ def test_page_past_the_last_links_to_the_last():
 def test_ways_to_look_for_a_text_are_offered_and_the_default_is_not_sent():
     assert [(o.value, o.label, o.selected) for o in context_of("q=tea").modes] == [
         ("", "Words + meaning", True),
-        ("semantic", "Meaning", False),
-        ("keyword", "Words", False),
+        ("semantic", "Meaning only", False),
+        ("keyword", "Words only", False),
         ("unified", "Memories, entities, relationships", False),
     ]
     assert [o.value for o in context_of("q=tea&mode=keyword").modes if o.selected] == ["keyword"]

@@ -140,7 +140,7 @@ def test_repeated_queries_are_kept_and_the_oldest_forgotten(queries, loader, emb
     loader.may_go_on.set()
     reason(queries)
     until_loaded()
-    monkeypatch.setattr(query, "_KEPT_QUERIES", 2)
+    monkeypatch.setattr(queries._kept, "limit", 2)
     first = queries.vector("tea").vector
     assert queries.vector("tea").vector is first
     queries.vector("coffee")

@@ -70,7 +70,7 @@ def test_by_words_alone_there_is_no_meaning():
             id="too far in meaning",
         ),
         pytest.param(
-            "q=x", Ranked(7, keyword_rank=4), 0.3, (), "Words", "4th by words: further on in its record", id="not shown"
+            "q=x", Ranked(7, keyword_rank=4), 0.3, (), "Words", "4th by words: elsewhere in the memory", id="not shown"
         ),
         pytest.param(
             "q=x&mode=semantic",
@@ -78,7 +78,7 @@ def test_by_words_alone_there_is_no_meaning():
             0.3,
             (),
             "Words",
-            "none of them; ignored when matching by meaning only",
+            "none; ignored when matching by meaning only",
             id="words do not count",
         ),
         pytest.param(
@@ -104,7 +104,7 @@ def test_by_words_alone_there_is_no_meaning():
             replace(RANKED, similar_to=3),
             0.3,
             (),
-            "Like",
+            "Similar",
             "nearly the same as #3, grouped under it",
             id="near-duplicate",
         ),

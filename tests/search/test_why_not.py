@@ -87,7 +87,7 @@ def test_missing_words_are_named_as_they_were_typed(corpus, everyone):
     found = explained("q=bitter kettles pots&mode=keyword", "t1", everyone)
     assert told(found)["Words"] == (
         "2 of the 3 words “bitter”, “kettles” and “pots”",
-        "has “bitter”, lacks “kettles” and “pots”",
+        "contains “bitter”, lacks “kettles” and “pots”",
         False,
     )
 
@@ -109,7 +109,7 @@ def test_sides_of_an_or_are_told_together(corpus, everyone):
     assert found.matches
     assert told(found)["Words"] == (
         "“oolong” and “guests”; or “bitter” and the phrase “green tea”",
-        "has none of them; or has “bitter” and “green tea”",
+        "contains none of them; or contains “bitter” and “green tea”",
         True,
     )
 

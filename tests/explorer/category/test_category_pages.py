@@ -42,7 +42,7 @@ def test_overview_shows_the_roots_and_what_is_amiss(corpus, reader):
     page = reader.get("/categories/")
     assert nodes(page) == [("Guests", 3), ("Kitchen", 3), ("Yard", 6)]
     assert rows(page) == [("Yard", 6, 2), ("Guests", 3, 2), ("Kitchen", 3, 1)]
-    assert "9 categories for 11 of 14 memories" in html_of(page)
+    assert "9 categories cover 11 of 14 memories" in html_of(page)
     assert numbers(page) == {"Uncategorised": 3, "With one memory": 3, "Very large": 0, "Empty": 0}
     assert 'href="/explore/?no=category"' in html_of(page)
 
@@ -178,7 +178,7 @@ def test_other_projects_are_not_there(corpus):
     client.force_login(user)
     page = client.get("/categories/")
     assert nodes(page) == [("Guests", 3), ("Kitchen", 3), ("Yard", 1)]
-    assert "6 categories for 6 of 8 memories" in html_of(page)
+    assert "6 categories cover 6 of 8 memories" in html_of(page)
     assert client.get("/categories/yard/dock/").status_code == 404
     assert "Dock" not in html_of(client.get("/categories/yard/"))
     assert ">Curate</a>" not in html_of(client.get("/categories/yard/"))

@@ -33,7 +33,7 @@ def test_table_says_how_it_is_sorted_and_how_to_sort_it_otherwise(reader):
     assert '<a href="/graph/?search=e&amp;sort=links"' in text
     assert '<a href="/graph/?search=e&amp;sort=name"' in text
     assert '<a class="link" href="/graph/entity/part:wheel/">wheel</a>' in text
-    assert '<a href="/explore/?entity=part%3Awheel" aria-label="5 memories that name wheel">5</a>' in text
+    assert '<a href="/explore/?entity=part%3Awheel" aria-label="5 memories that mention wheel">5</a>' in text
     assert 'href="/graph/?search=e&amp;type=part&amp;sort=-links"' in text
 
 
@@ -53,7 +53,7 @@ def test_page_past_the_last_leads_to_the_first(reader):
 def test_page_of_a_node_says_in_words_what_is_drawn(reader):
     text = page(reader, "/graph/entity/part:wheel/")
     assert "Twelve spokes of larch" in text
-    assert "also called waterwheel" in text
+    assert "also named waterwheel" in text
     assert text.count('<a class="dot ') == 4
     assert re.findall(r"<h3>(.*?) <small>", text) == [
         "… feeds wheel", "wheel turns …", "… inspects wheel", "Mentioned in the same memories"
@@ -84,7 +84,7 @@ def test_node_of_another_project_is_nowhere(neighbour):
 def test_relationship_has_its_evidence(reader, neighbour):
     feeds = Relationship.objects.get(relationship_type="feeds")
     text = page(reader, f"/graph/relationship/{feeds.pk}/")
-    for told in ("The sluice feeds the wheel.", "20% sure", "Sluice opened", "The combination", "2 memories"):
+    for told in ("The sluice feeds the wheel.", "20% confidence", "Sluice opened", "The combination", "2 memories"):
         assert told in text
     assert "The combination" not in page(neighbour, f"/graph/relationship/{feeds.pk}/")
 
