@@ -297,8 +297,8 @@ def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
         raise CurationRefusedError(
             f"The query looks by meaning, and {resolved.without_meaning}. Add mode=keyword to it.", "query"
         )
-    summary = engine.summary(resolved.plan, no_values=False)
-    if summary.capped:
+    summary = engine.match([resolved.plan])[0]
+    if summary.truncated:
         raise CurationRefusedError(
             "More may match than are looked at by meaning: add a filter, or mode=keyword, so that it is clear which.",
             "query",

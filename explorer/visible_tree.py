@@ -10,6 +10,7 @@ from categories.names import Names, names_at
 from categories.revision import DataRevision, data_revision
 from categories.vocabulary_cache import Node, Tree, similar_paths, tree_at
 from search.category_counts import CategoryCounts, Totals, figures_at
+from search.engines import read_columns
 from search.engines.array_files import Array, Mask
 from search.engines.base import Engine
 from search.result import SearchWarning
@@ -101,7 +102,7 @@ class VisibleTree:
 def look(engine: Engine, viewer: Viewer) -> VisibleTree:
     """To be called within a snapshot, as all that follows from it."""
     moment = data_revision()
-    figures = figures_at(moment, engine.filing(), viewer.project_ids)
+    figures = figures_at(moment, read_columns(engine), viewer.project_ids)
     return VisibleTree(engine, viewer, moment, tree_at(moment), figures, names_at(moment))
 
 

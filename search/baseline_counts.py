@@ -79,7 +79,9 @@ def corpus_answer(
 ) -> Counts:
     """What an engine would answer to the plan that asks for nothing. Only what the clock moves is counted now."""
     view = corpus_view(engine, plan.project_ids, zone)
-    since = engine.totals([replace(plan, start=now - timedelta(days=days)) for days in BUCKET_DAYS])
+    since = [
+        found.total for found in engine.match([replace(plan, start=now - timedelta(days=days)) for days in BUCKET_DAYS])
+    ]
     buckets = (*since, view.counted.summary.total - since[-1])
     facets = {request.key: view.answer(request) for request in requests}
     return replace(view.counted, facets=facets, buckets=buckets, buckets_without_dates=buckets)
@@ -92,5 +94,5 @@ def corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
         view = corpus_view(engine, projects, viewer.timezone)
     except (EngineTimeoutError, DataError):
         # A time zone that Postgres does not know by its name is such data.
-        return CorpusCounts(engine.summary(corpus_plan(projects), no_values=False).total, {}, known=False)
+        return CorpusCounts(engine.match([corpus_plan(projects)])[0].total, {}, known=False)
     return CorpusCounts(view.counted.summary.total, view.counts)

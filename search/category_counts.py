@@ -129,7 +129,7 @@ class CategoryCounts:
         """What there is in any of some categories and below them."""
         wanted = tuple(category_ids)
         if (known := self._together.get(wanted)) is None:
-            mask = np.zeros(self.filing.slots, np.bool_)
+            mask = np.zeros(self.filing.size, np.bool_)
             for category_id in wanted:
                 mask[self.slots(category_id, below=True)] = True
             some = self._count_concepts(mask)[1:] > 0
@@ -166,9 +166,9 @@ class CategoryCounts:
     def _count_concepts(self, mask: Mask) -> Array:
         size = self.filing.sizes["concept"]
         counts = np.zeros(size, np.int64)
-        for part in self.filing.parts:
-            stretch = mask[part.slots]
-            counts += part.count("concept", stretch, np.flatnonzero(stretch), size)
+        for segment in self.filing.segments:
+            stretch = mask[segment.span]
+            counts += segment.count("concept", stretch, np.flatnonzero(stretch), size)
         return counts
 
 
@@ -181,7 +181,7 @@ def figures_at(moment: DataRevision, filing: ColumnSnapshot, project_ids: frozen
     chunks, is_shared = _chunks_at_moment(moment), moment.is_shared
     view = None if project_ids is None else tuple(sorted(project_ids))
     known = _figures.get(view)
-    if known is not None and (not is_shared or known.filing.lineage != filing.lineage):
+    if known is not None and (not is_shared or known.filing.series != filing.series):
         known = None
     if known is not None and known.filing.number >= filing.number and known.chunks is chunks:
         # One that another thread has counted since is as good as this one, and newer.
@@ -214,7 +214,7 @@ def _counted(
     shown = filing.shown(within)
     size = filing.sizes["category"]
     if before is None:
-        at = chunks.of(filing.take("id", np.arange(filing.slots)))
+        at = chunks.of(filing.take("id", np.arange(filing.size)))
         changed = np.arange(1, size)
     else:
         at = _chunks_at(filing, chunks, before)
@@ -239,16 +239,16 @@ def _counted(
 
 def _chunks_at(filing: ColumnSnapshot, chunks: Chunks, before: CategoryCounts) -> Array:
     if chunks is not before.chunks:
-        return chunks.of(filing.take("id", np.arange(filing.slots)))
-    new = np.arange(before.filing.slots, filing.slots)
+        return chunks.of(filing.take("id", np.arange(filing.size)))
+    new = np.arange(before.filing.size, filing.size)
     return np.concatenate([before.chunks_at, chunks.of(filing.take("id", new))])
 
 
 def _changed(filing: ColumnSnapshot, chunks_at: Array, before: CategoryCounts) -> Array:
     """The categories that a memory has come into, gone from, or got other chunks in."""
-    slots = before.filing.slots
+    slots = before.filing.size
     gone = np.flatnonzero(before.filing.live & ~filing.live[:slots])
-    new = np.arange(slots, filing.slots)
+    new = np.arange(slots, filing.size)
     other = np.flatnonzero(before.filing.live & (before.chunks_at != chunks_at[:slots]))
     codes = [before.filing.values("category", gone)[0], filing.values("category", new)[0]]
     codes.append(before.filing.values("category", other)[0])

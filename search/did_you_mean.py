@@ -62,7 +62,7 @@ def _unknown(
         texts = tuple(_having(typed, text) for text in resolved.plan.texts)
         if looked_for.isdisjoint(pattern for text in texts for pattern in text.words.required):
             continue
-        if engine.totals([replace(visible, texts=texts)])[0]:
+        if engine.match([replace(visible, texts=texts)])[0].total:
             continue
         term = _pattern(typed, language).terms[0]
         close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _LIKENESS)
@@ -117,8 +117,8 @@ def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, t
         return []
     without_text = replace(resolved.plan, texts=(), meaning=None)
     meant = [one for one in _meant(said, resolved) if not query.selection(one[0]).restricts]
-    counts = engine.totals([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in meant])
-    found = sorted((count, key, name) for (key, name, _), count in zip(meant, counts, strict=True) if count)
+    counts = engine.match([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in meant])
+    found = sorted((n.total, key, name) for (key, name, _), n in zip(meant, counts, strict=True) if n.total)
     return [
         SearchWarning(
             f"No memory contains “{said}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
@@ -136,7 +136,7 @@ def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
     if total and plan.meaning is not None:
-        total = engine.summary(replace(plan, meaning=None), no_values=False).total
+        total = engine.match([replace(plan, meaning=None)])[0].total
     return total == 0
 
 

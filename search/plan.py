@@ -194,9 +194,9 @@ def _vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | No
     vector_query = VectorQuery(
         model_id=found.model_id,
         vector=found.vector.tobytes(),
-        least=least,
+        min_similarity=least,
         limit=settings.SEARCH_SEMANTIC_LIMIT,
-        alone=query.mode == Mode.SEMANTIC,
+        semantic_only=query.mode == Mode.SEMANTIC,
     )
     return vector_query, ""
 
@@ -291,7 +291,7 @@ def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, i
     wanted = sorted(set(ids))
     if project_ids is None:
         return set(wanted)
-    return {int(pk) for pk in engine.present(EngineQuery(project_ids=project_ids), key, wanted)}
+    return {int(pk) for pk in engine.values_present(EngineQuery(project_ids=project_ids), key, wanted)}
 
 
 def explain_unknown(

@@ -62,7 +62,7 @@ def ranked_page(engine: Engine, plan: EngineQuery, said: str, *, limit: int, off
     if offset < WINDOW:
         page = _reranked(fused[:WINDOW], plan.meaning, now)[offset : offset + limit]
     page += fused[max(WINDOW, offset) : offset + limit]
-    if len(page) < limit and not plan.meaning.alone:
+    if len(page) < limit and not plan.meaning.semantic_only:
         page += _by_words_alone(engine, plan, set(candidates.ids), limit=limit - len(page), offset=offset)
     return RankedPage(page, not_reread, candidates.without_vector, at_least=are_cut)
 
@@ -82,11 +82,11 @@ def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> tuple[Fus
 
     And whether more may match by words.
     """
-    near = engine.near(plan)
+    near = engine.knn(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
     are_cut = False
-    if not meaning.alone:
+    if not meaning.semantic_only:
         best = engine.hits(replace(plan, meaning=None), Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
         are_cut = len(best) >= WORD_CANDIDATES
         words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)

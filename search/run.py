@@ -12,7 +12,7 @@ from access.viewer import Viewer
 from categories.queries import resolve_categories
 from search.baseline_counts import corpus_counts
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetCounts, FacetRequest, Summary, Value
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetCounts, FacetRequest, MatchSet, Value
 from search.engines.index.outbox import backlog
 from search.facet_counts import (
     Counted,
@@ -88,7 +88,7 @@ def _run(
             with watch.stage("facets"):
                 counted = count_facets(engine, query, resolved, facet_limit)
         with watch.stage("search"):
-            summary = counted.summary if counted else engine.summary(resolved.plan, no_values=False)
+            summary = counted.summary if counted else engine.match([resolved.plan])[0]
             total = summary.total
             ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total)
             matched_by = describe_match_set(engine, resolved, total)
@@ -104,7 +104,7 @@ def _run(
     return SearchResult(
         query=query,
         total=total,
-        at_least=summary.capped,
+        at_least=summary.truncated,
         hits=hits,
         matched_by=matched_by,
         hidden=hidden,
@@ -116,7 +116,7 @@ def _run(
         warnings=warnings,
         relaxations=relaxations,
         labels=resolved.labels,
-        min_similarity=resolved.plan.meaning.least if resolved.plan.meaning else None,
+        min_similarity=resolved.plan.meaning.min_similarity if resolved.plan.meaning else None,
         engine=engine.name,
         timings=watch.timings,
     )
@@ -138,7 +138,7 @@ def _facet_page(
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("facets"):
         resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
-        summary = engine.summary(resolved.plan, no_values=True)
+        summary = engine.match([resolved.plan], no_values=True)[0]
         warnings = [*resolved.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == Kind.TREE:
@@ -159,7 +159,7 @@ def _facet_page(
         facet=facet,
         listing=listing,
         total=summary.total,
-        at_least=summary.capped,
+        at_least=summary.truncated,
         warnings=tuple(warnings),
         labels=resolved.labels,
         timings=watch.timings,
@@ -176,7 +176,7 @@ def _listed_facet(
     spec: FacetSpec,
     resolved: ResolvedQuery,
     listing: FacetListing,
-    summary: Summary,
+    summary: MatchSet,
     counts: FacetCounts,
 ) -> Facet:
     """The values of one page of a listing. `distinct` is the number of values on all its pages."""
@@ -198,7 +198,7 @@ def _listed_facet(
         values = counted_rows(spec, shown, resolved, hides)
     if spec.kind == Kind.TREE:
         values = tuple(mark_parents(engine, resolved, values))
-    return replace(build_facet(spec, values, len(listed), summary, resolved), at_least=counts.capped)
+    return replace(build_facet(spec, values, len(listed), summary, resolved), at_least=counts.truncated)
 
 
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
@@ -255,9 +255,9 @@ def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> s
     words, meaning = plan.texts[0].words, plan.meaning
     if words.is_empty and meaning is None:
         return "no word to search for"
-    if meaning is not None and (meaning.alone or words.is_empty):
-        return f"{total:,} close in meaning (≥ {meaning.least:.2f})" + _ceiling(engine, plan)
-    by_words = total if meaning is None else engine.summary(replace(plan, meaning=None), no_values=False).total
+    if meaning is not None and (meaning.semantic_only or words.is_empty):
+        return f"{total:,} close in meaning (≥ {meaning.min_similarity:.2f})" + _ceiling(engine, plan)
+    by_words = total if meaning is None else engine.match([replace(plan, meaning=None)])[0].total
     text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
     if by_words == 0 and meaning is not None:
         text = f"no memory contains {words.describe()}"
@@ -266,7 +266,7 @@ def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> s
     if meaning is not None:
         more = " more" if by_words else ""
         if near := total - by_words:
-            text += f", {near:,}{more} close in meaning (≥ {meaning.least:.2f})"
+            text += f", {near:,}{more} close in meaning (≥ {meaning.min_similarity:.2f})"
         elif not by_words:
             text += " or is close in meaning"
         text += _ceiling(engine, plan)
@@ -276,6 +276,6 @@ def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> s
 
 
 def _ceiling(engine: Engine, plan: EngineQuery) -> str:
-    if plan.meaning is None or not engine.near(plan).capped:
+    if plan.meaning is None or not engine.knn(plan).truncated:
         return ""
     return f"; only the nearest {plan.meaning.limit:,} are considered, so there may be more"

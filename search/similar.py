@@ -170,8 +170,8 @@ def _nearest(
     found: dict[int, float] = {}
     for chunk in _spread(chunks):
         # Two more than are wanted: the memory itself is the nearest to its own, and one tells that there are more.
-        meaning = VectorQuery(serving.id, chunk.tobytes(), least, limit + 2, alone=True)
-        near = engine.near(replace(resolved.plan, meaning=meaning))
+        meaning = VectorQuery(serving.id, chunk.tobytes(), least, limit + 2, semantic_only=True)
+        near = engine.knn(replace(resolved.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
             if pk != memory_id:
                 found[pk] = min(1.0, max(similar, found.get(pk, -1.0)))

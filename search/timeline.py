@@ -120,7 +120,7 @@ def _place(engine: Engine, plan: EngineQuery, at: datetime, anchor: int) -> tupl
     start, end = max(plan.start or at, at), min(plan.end or after, after)
     instant = replace(plan, start=start, end=max(start, end))
     later = replace(plan, start=max(plan.start or after, after))
-    newer, same, total = engine.totals([later, instant, plan])
+    newer, same, total = (found.total for found in engine.match([later, instant, plan]))
 
     def id_at(n: int) -> int:
         return engine.hits(instant, Sort.NEWEST, limit=1, offset=n)[0][0]

@@ -1,4 +1,4 @@
-"""What the first visitor of a process would wait for, made ready when it begins to serve."""
+"""Prepares what the first visitor of a process would wait for."""
 
 import logging
 import threading
@@ -9,22 +9,24 @@ from django.db import connection
 from access.viewer import command_viewer
 from search.baseline_counts import corpus_counts
 from search.engines import select_engine
+from search.engines.index.engine import IndexEngine
 
 logger = logging.getLogger(__name__)
 
 
 def warm() -> None:
-    """Count the whole corpus, and have ready what large sets are counted by. Nothing, where the index cannot answer."""
+    """Count the whole corpus and prepare the bitmaps for large sets, if the configured engine can answer."""
     viewer = command_viewer()
     engine = select_engine(viewer, wait_for_index=False)
     if engine.name != settings.SEARCH_ENGINE:
         return
-    engine.warm_up()
+    if isinstance(engine, IndexEngine):
+        engine.warm_up()
     corpus_counts(engine, viewer)
 
 
 def warm_in_background() -> None:
-    """Begin to; what fails is left to the first visitor."""
+    """Warm up in a thread. Failures are logged and left to the first request."""
     threading.Thread(target=_warm, name="warming", daemon=True).start()
 
 

@@ -115,7 +115,7 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         if resolved.without_meaning and not any(w.parameter == "mode" for w in resolved.warnings):
             notes.append(f"Words only: {resolved.without_meaning}.")
         everything = EngineQuery(project_ids=plan.project_ids, subcategories=plan.subcategories)
-        if not engine.among(everything, [memory_id]):
+        if not engine.filter_ids(everything, [memory_id]):
             late = Check("index", "Search index", "indexed", "not indexed yet (just added)", False)
             return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=resolved.labels)
         checks = list(_filter_checks(engine, query, resolved, everything, memory))
@@ -123,10 +123,10 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         checks += _text_checks(query, resolved, memory)
         if plan.meaning is not None:
             apart = all(check.passed for check in checks if not check.either)
-            by_words = not plan.meaning.alone
+            by_words = not plan.meaning.semantic_only
             checks.append(_meaning_check(engine, plan, plan.meaning, memory_id, passes=apart, either=by_words))
-        matches = bool(engine.among(plan, [memory_id]))
-        summary = engine.summary(plan, no_values=False)
+        matches = bool(engine.filter_ids(plan, [memory_id]))
+        summary = engine.match([plan])[0]
         place = _place(engine, plan, query, summary.total, memory_id, now) if matches else None
     return WhyNot(
         query,
@@ -135,7 +135,7 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         matches,
         tuple(checks),
         summary.total,
-        summary.capped,
+        summary.truncated,
         place,
         tuple(notes),
         resolved.labels,
@@ -166,7 +166,7 @@ def _filter_checks(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
     def passes(asked: Filter) -> bool:
-        return bool(engine.among(everything.with_filter(asked), [memory.pk]))
+        return bool(engine.filter_ids(everything.with_filter(asked), [memory.pk]))
 
     for asked in resolved.plan.filters:
         key, spec, chosen = asked.key, FACET[asked.key], query.selection(asked.key)
@@ -216,7 +216,7 @@ def _date_checks(
         return
     dated = EngineQuery(project_ids=everything.project_ids, start=start, end=end)
     created = f"created {moment_label(memory.created_at, resolved.zone)}"
-    yield Check("date", "Date", dates_label(query), created, bool(engine.among(dated, [memory.pk])))
+    yield Check("date", "Date", dates_label(query), created, bool(engine.filter_ids(dated, [memory.pk])))
 
 
 # --- words and meaning ---------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) ->
     elif meaning is not None and words.always.groups:
         has = TextQuery(groups=words.always.groups).matches(index)
         yield Check("phrase", "The phrases", "all phrases of one alternative", _has(has), has)
-    if meaning is None or not meaning.alone:
+    if meaning is None or not meaning.semantic_only:
         yield _words_check(words, index, name, either=meaning is not None)
 
 
@@ -304,14 +304,14 @@ def _meaning_check(
     engine: Engine, plan: EngineQuery, meaning: VectorQuery, memory_id: int, *, passes: bool, either: bool
 ) -> Check:
     """How near it is. Which are the nearest can only be said of what passes all else."""
-    asked = f"a similarity of at least {meaning.least:.2f}"
+    asked = f"a similarity of at least {meaning.min_similarity:.2f}"
     similarity = engine.similarities(meaning, [memory_id]).get(memory_id)
     if similarity is None:
         return Check("meaning", "Meaning", asked, "not embedded yet", False, either)
     has = f"{similarity:.2f}"
-    if similarity < meaning.least:
+    if similarity < meaning.min_similarity:
         return Check("meaning", "Meaning", asked, has, False, either)
-    near = engine.near(plan)
+    near = engine.knn(plan)
     if passes and memory_id not in near.ids:
         ceiling = f"{has}, but only the {meaning.limit:,} nearest are considered"
         if len(near.similarities):

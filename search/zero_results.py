@@ -23,13 +23,13 @@ def count_alternatives(
     hidden_states = replace(plan.filter("state") or Filter("state"), include=(("archived",), ("superseded",)))
     plans = [] if asks_state else [plan.with_filter(hidden_states)]
     removals = list(_removals(query, resolved)) if total == 0 else []
-    totals = engine.totals([*plans, *(changed for *_, changed in removals)])
+    totals = [found.total for found in engine.match([*plans, *(changed for *_, changed in removals)])]
     hidden = 0 if asks_state else totals.pop(0)
     without = tuple(
-        Relaxation(key, value, label, count, changed, engine.near(wider).capped)
+        Relaxation(key, value, label, count, changed, engine.knn(wider).truncated)
         for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
     )
-    return hidden, bool(hidden) and engine.near(plans[0]).capped, without
+    return hidden, bool(hidden) and engine.knn(plans[0]).truncated, without
 
 
 def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
@@ -82,7 +82,7 @@ def match_warnings(
         ]
         visible = EngineQuery(project_ids=resolved.plan.project_ids)
         plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
-        suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
+        suspects += [pair for pair, found in zip(plain, engine.match(plans), strict=True) if found.total == 0]
     warnings = explain_unknown(resolved, engine, suspects)
     named = name_warnings(engine, query, resolved, total) if query.text else []
     warnings += named

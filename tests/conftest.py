@@ -52,6 +52,8 @@ def _empty(test_case):
         selects = (f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})" for table in tables.difference(LASTING))
         cursor.execute(" UNION ALL ".join(selects))
         filled = [table for (table,) in cursor.fetchall()]
+        # The triggers of the outbox fire all the same, unless the row that switches them on is gone.
+        filled.sort(key=lambda table: table != "memories_corpus")
         # Neither the order of foreign keys nor what writes down changes.
         cursor.execute("SET LOCAL session_replication_role = replica")
         for table in filled:

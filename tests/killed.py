@@ -1,7 +1,6 @@
-"""Processes that end as if the power failed when they come to a step.
+"""Processes that are killed at a crash point, as if the power failed.
 
-They are forked from a process that has set Django up and has no connection yet: each would otherwise take more than a
-second to come as far.
+They are forked from a process that has set Django up and has no connection yet, which saves each of them a second.
 """
 
 import multiprocessing
@@ -21,8 +20,8 @@ from django.db import connection
 
 from curation.management.commands import import_memories  # noqa: F401 - so that no fork has to
 from memories.importers import write
-from search.engines import array_files
-from search.engines.index import import_sink
+from search.engines import crash_points
+from search.engines.index import follower, import_sink  # noqa: F401
 from search.engines.vectors import writer  # noqa: F401
 
 FORKED = multiprocessing.get_context("forkserver")
@@ -31,8 +30,8 @@ SECONDS = 120
 
 
 def run_until(step, call, *arguments):
-    """Call a function in another process, on the database and the index of this test, until it comes to a step. Says
-    whether it did.
+    """Call a function in another process, on the database and the index of this test, and kill it at a crash point.
+    Return whether it came to that.
     """
     receiver, sender = FORKED.Pipe(duplex=False)
     own = (connection.settings_dict["NAME"], settings.SEARCH_ENGINE, settings.SEARCH_INDEX)
@@ -47,7 +46,7 @@ def run_until(step, call, *arguments):
 
 def _run(sender, own, step, call, arguments):
     connection.settings_dict["NAME"], settings.SEARCH_ENGINE, settings.SEARCH_INDEX = own
-    array_files.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
+    crash_points.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
     try:
         call(*arguments)
     except BaseException:
@@ -56,7 +55,7 @@ def _run(sender, own, step, call, arguments):
 
 
 def import_in_blocks(path):
-    """Import a path as if it were large, in blocks of five."""
+    """Import a path like a large import, in blocks of five."""
     import_sink.STAGE_FROM = 1
     write.BLOCK = 5
     call_command("import_memories", str(path), verbosity=0)

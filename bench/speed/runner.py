@@ -82,5 +82,5 @@ def measure(option: str, benchmark: Benchmark, value: int | Path, options: Optio
 def clear_caches() -> None:
     """Release the index and forget all that this process has cached of the database."""
     # Names of generations repeat from one index to the next.
-    store.forget_view()
+    store.close_view()
     cache.clear_caches()

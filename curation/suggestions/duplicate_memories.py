@@ -13,7 +13,7 @@ from django.db import connection
 
 from curation.suggestions.proposals import Kind, Proposal
 from memories.models import MemoryLink
-from search.engines.vectors.pgvector import from_the_index
+from search.engines.vectors.pgvector import hnsw_scan
 from search.relevance import Vector, chunks_of
 from text.analysis import STOPWORDS
 
@@ -132,7 +132,7 @@ def likeness_proposals(memory_ids: Sequence[int], model_id: int, kinds: Collecti
 
 def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int], float]:
     # Of so few the planner may think that reading all chunks for each of them is cheaper.
-    with from_the_index(_LOOKED_AT):
+    with hnsw_scan(_LOOKED_AT):
         rows = _nearest(_BY_INDEX, memory_ids, model_id)
     # Where many rows of one vector were deleted and not yet vacuumed, the index does not get past them: that there are
     # so few is not to be learnt from it.

@@ -85,7 +85,7 @@ def _seen(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, set[Value]]
     def present(engine: Engine) -> dict[Kind, set[Value]]:
         plan = EngineQuery(project_ids=projects)
         return {
-            kind: engine.present(plan, _FACETS[kind], sorted(values, key=str)) if values else set()
+            kind: engine.values_present(plan, _FACETS[kind], sorted(values, key=str)) if values else set()
             for kind, values in named.items()
         }
 

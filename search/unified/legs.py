@@ -98,7 +98,7 @@ def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> 
     if meaning is None:
         return []
     # As many as the match set takes, which reads them anyway: the same vectors are then read once.
-    near = engine.near(replace(resolved.plan, meaning=replace(meaning, alone=True)))
+    near = engine.knn(replace(resolved.plan, meaning=replace(meaning, semantic_only=True)))
     pairs = zip(near.ids[:limit].tolist(), near.similarities[:limit].tolist(), strict=True)
     return [Known(pk, similarity, 1) for pk, similarity in pairs]
 

@@ -392,7 +392,7 @@ def test_index_that_nobody_reads_is_dropped_and_one_of_another_machine_is_left(s
     assert (outbox.is_followed(), outbox.backlog().changes) == (False, 0)
 
     indexer.rebuild()
-    with store.writing():
+    with store.writer_lock():
         up.drop_unread_index()
     assert outbox.is_followed()
     up.drop_unread_index()

@@ -1,4 +1,4 @@
-"""The one writer: killed at every step it has, rebuilt, compared; and readers beside it."""
+"""The only writer of the index: killed at every step, rebuilt and compared; and its readers meanwhile."""
 
 import random
 import threading
@@ -10,14 +10,13 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from memories.models import Memory
-from search.engines import array_files, engine_named
+from search.engines import crash_points, engine_named, segment_store
 from search.engines.array_files import arrays_verify
 from search.engines.index import check, follower, outbox, store, transactions
-from search.engines.index import writer as writing
 from search.engines.index.bitmaps import bitmap_of
 from search.engines.index.check import compare
 from search.engines.index.engine import IndexEngine
-from search.engines.index.segments import Dictionary, Part, PartBuilder, Row, merged
+from search.engines.index.segments import Dictionary, IndexRow, Segment, SegmentBuilder, merge_segments
 from search.query import SearchQuery
 from search.run import run
 from tests.killed import run_until
@@ -26,9 +25,9 @@ from tests.search.indexed import assert_true_to_the_database, change_much, load
 STEPS = [
     "documents added",
     "words committed",
-    "part written",
+    "segment written",
     "manifest written",
-    "outbox emptied",
+    "changes deleted",
 ]
 BUILD_STEPS = [*STEPS[:4], "generation filled", "generation made", "generation followed", "generation in place"]
 
@@ -40,9 +39,9 @@ def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp
     follower.catch_up()
     change_much()
     assert run_until(step, follower.catch_up)
-    # Whoever reads meanwhile gets an answer, from wherever.
+    # Readers get an answer meanwhile, from either engine.
     assert run(SearchQuery(), command_viewer()).total
-    store.forget_view()
+    store.close_view()
     assert run(SearchQuery(), command_viewer()).total
     follower.catch_up()
     assert not outbox.backlog().changes
@@ -68,7 +67,7 @@ def test_killed_in_a_rebuild_the_old_index_serves_on(tantivy, tmp_path, step):
     change_much()
     before = store.current_generation()
     assert run_until(step, follower.rebuild)
-    # Between the two, neither answers.
+    # Between the two steps, neither generation answers.
     assert run(SearchQuery(), command_viewer()).engine == ("postgres" if step == "generation followed" else "tantivy")
     assert (store.current_generation() == before) == (step != "generation in place")
     follower.catch_up()
@@ -87,7 +86,7 @@ def test_killed_again_and_again_over_random_changes(tantivy, tmp_path):
             kind, state = chance.choice(["note", "idea"]), chance.choice(["active", "archived"])
             Memory.objects.filter(pk=pk).update(memory_type=kind, state=state)
         run_until(chance.choice(STEPS), follower.catch_up)
-        # What is on the disk is always good enough to go on from: none of it is thrown away.
+        # The files are always good enough to continue from: no generation is thrown away.
         assert store.current_generation() == generation
     follower.catch_up()
     assert store.current_generation() == generation
@@ -105,7 +104,7 @@ def test_a_full_disk_loses_nothing(tantivy, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Part, "write", full)
+        patched.setattr(Segment, "write", full)
         with pytest.raises(OSError, match="No space"):
             follower.catch_up()
         assert outbox.backlog().changes
@@ -125,25 +124,25 @@ def test_a_reader_never_sees_half_a_batch(tantivy, tmp_path, monkeypatch):
         seen.append((step, result.total, result.engine, {f.key: f.values for f in result.facets} if step else {}))
 
     change_much()
-    monkeypatch.setattr(array_files, "reached", look)
+    monkeypatch.setattr(crash_points, "reached", look)
     follower.catch_up()
     monkeypatch.undo()
     totals = {step: (total, engine) for step, total, engine, _ in seen}
     assert totals["words committed"] == (before.total, "tantivy")
-    assert totals["part written"] == (before.total, "tantivy")
+    assert totals["segment written"] == (before.total, "tantivy")
     assert totals["manifest written"] == (before.total - 1, "tantivy")
 
 
 def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
     load(tmp_path)
-    with store.writing(), pytest.raises(store.WriterElsewhereError):
+    with store.writer_lock(), pytest.raises(store.WriterElsewhereError):
         follower.catch_up()
 
 
 @contextmanager
 def other_follower():
     """Another session that follows this database, as a process on another machine does."""
-    # Not of the pool, whose connections commit each statement by itself: the lock would be gone at once.
+    # Not from the pool, whose connections commit each statement, which would release the lock.
     with connection.Database.connect(**connection.get_connection_params()) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [transactions.FOLLOW_LOCK])
         yield other
@@ -195,29 +194,29 @@ def test_compare_names_what_differs(db, tantivy, tmp_path):
     memory.save(force_insert=True)
     found = compare()
     assert (found.different, found.left_over, found.missing) == ([first], [second], [10**9])
-    # What was not followed is found out, and made good.
+    # Changes that were not recorded are detected and repaired.
     follower.catch_up()
     assert compare().agrees
 
 
-def test_mostly_dead_slots_are_left_behind(db, tantivy, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "_LEAST_SLOTS", 10)
+def test_mostly_deleted_docs_are_left_behind(db, tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment_store, "_MIN_ROWS", 10)
     load(tmp_path)
     follower.catch_up()
     for round_ in range(3):
         Memory.objects.update(memory_type=f"type{round_}")
         follower.catch_up()
-    with store.writing() as root:
-        writer = follower.opened(root)
+    with store.writer_lock() as root:
+        writer = follower.open_writer(root)
         assert writer.is_wasteful
         writer.close()
 
 
-def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
+def test_segments_hold_what_was_put_in_and_merge_without_the_deleted(tmp_path):
     dictionary = Dictionary()
     chance = random.Random(1)
     rows = [
-        Row(
+        IndexRow(
             id=n,
             scalars=(chance.choice([1, 2]), chance.choice(["note", "fix"]), chance.choice(["", "a"]), "", "active"),
             multiple=tuple(chance.sample([1, 2, 3, 70_000], chance.randrange(4)) for _ in range(6)),
@@ -228,18 +227,18 @@ def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
         )
         for n in range(50)
     ]
-    parts = []
+    segments = []
     for start in range(0, 50, 10):
-        builder = PartBuilder(start, dictionary)
+        builder = SegmentBuilder(start, dictionary)
         for row in rows[start : start + 10]:
             builder.add(row)
-        path = tmp_path / f"{start}.part"
-        builder.part().write(path)
+        path = tmp_path / f"{start}.segment"
+        builder.build().write(path)
         arrays_verify(path)
-        parts.append(Part.read(path))
+        segments.append(Segment.read(path))
     live = np.ones(50, np.bool_)
     live[[3, 17, 44]] = False
-    whole = merged(parts, live)
+    whole = merge_segments(segments, live)
     for column, at in (("category", 0), ("author", 5)):
         for value in (1, 2, 3, 70_000):
             code = dictionary.codes[column].get(value, -1)

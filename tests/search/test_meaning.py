@@ -310,7 +310,7 @@ class Some:
     def __init__(self, passing):
         self.passing = np.array(sorted(passing), np.int64)
 
-    def among(self, asked):
+    def contains(self, asked):
         return np.isin(asked, self.passing)
 
     def count(self, most=None):
@@ -375,7 +375,7 @@ WAYS = {
 class TestNearest:
     @pytest.fixture(autouse=True)
     def _nothing_read(self, query_model):
-        knn.forget()
+        clear_caches()
 
     @pytest.mark.parametrize("way", WAYS)
     @pytest.mark.parametrize("kept", [pytest.param(n, id=f"{n} pass") for n in (1_500, 750, 75, 10, 1, 0)])
@@ -388,13 +388,13 @@ class TestNearest:
         expected, there_are = exact(many, query, passing, least, limit)
         meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
         with transaction.atomic():
-            near = knn.nearest_passing(meaning, Some(passing))
+            near = knn.nearest_candidates(meaning, Some(passing))
         assert len(near.ids) == len(expected)
         assert near.similarities.tolist() == sorted(near.similarities.tolist(), reverse=True)
         # From the index alone it is not known whether there are more than it was asked for.
-        assert near.capped or there_are <= limit
-        assert not near.capped or len(near.ids) == limit
-        if not near.capped or way != "index":
+        assert near.truncated or there_are <= limit
+        assert not near.truncated or len(near.ids) == limit
+        if not near.truncated or way != "index":
             assert near.ids.tolist() == expected
 
     @pytest.mark.parametrize("kept", [pytest.param(n, id=f"{n} pass") for n in (1_500, 750, 75, 10, 1)])
@@ -410,7 +410,7 @@ class TestNearest:
             expected, _ = exact(many, query, passing, least, limit)
             meaning = VectorQuery(1, query.astype(np.float32).tobytes(), least, limit)
             with transaction.atomic():
-                near = knn.nearest_passing(meaning, Some(passing))
+                near = knn.nearest_candidates(meaning, Some(passing))
             found += len(set(near.ids.tolist()) & set(expected))
             there_are += len(expected)
         assert found >= 0.95 * there_are
@@ -418,11 +418,11 @@ class TestNearest:
     def test_a_change_of_vectors_is_seen_at_once(self, many):
         meaning = VectorQuery(1, many[0].tobytes(), 0.2, 50)
         with transaction.atomic():
-            before = knn.nearest_passing(meaning, Some(range(1_500)))
+            before = knn.nearest_candidates(meaning, Some(range(1_500)))
         Chunk.objects.filter(memory_id=0).delete()
         Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
         with transaction.atomic():
-            after = knn.nearest_passing(meaning, Some(range(1_500)))
+            after = knn.nearest_candidates(meaning, Some(range(1_500)))
         assert before.ids[0] == 0
         assert 0 not in after.ids
 

@@ -1,4 +1,4 @@
-"""What a process makes ready when it begins to serve."""
+"""What a process prepares when it begins to serve."""
 
 import logging
 import threading
@@ -7,7 +7,7 @@ from search import baseline_counts as kept_counts
 from search import warmup
 from search.engines.index import follower
 from search.engines.index.engine import IndexEngine
-from search.engines.index.segments import Part
+from search.engines.index.segments import Segment
 from search.query import SearchQuery
 from search.run import run
 from web.cache import clear_caches
@@ -23,13 +23,13 @@ def test_corpus_is_counted_before_anybody_asks(corpus, everyone, monkeypatch):
 def test_bitmaps_are_made_before_a_large_set_is_counted(memories, monkeypatch):
     follower.catch_up()
     made = threading.Event()
-    monkeypatch.setattr(Part, "make_bitmaps", lambda self: made.set())
+    monkeypatch.setattr(Segment, "make_bitmaps", lambda self: made.set())
     IndexEngine().warm_up()
     # Not for a handful of memories.
     assert not made.is_set()
     monkeypatch.setattr("search.engines.index.counts._WORTH_BITMAPS", 1)
     monkeypatch.setattr("search.engines.index.counts._WORTH_LEFT", 1)
-    monkeypatch.setattr("search.engines.index.counts._LARGE_PART", 0)
+    monkeypatch.setattr("search.engines.index.counts._LARGE_SEGMENT", 0)
     IndexEngine().warm_up()
     assert made.wait(10)
 

@@ -137,7 +137,7 @@ class TantivyEnginePeer(Peer):
             requests = [FacetRequest(spec.key, spec.limit) for spec in FACETS]
             total = engine.counts(resolved.plan, requests, zone=resolved.zone, now=now).summary.total
         else:
-            total = engine.summary(resolved.plan, no_values=False).total
+            total = engine.match([resolved.plan])[0].total
         engine.hits(resolved.plan, query.order, limit=query.page_size, offset=(query.page - 1) * query.page_size)
         return Answer(total, ())
 

@@ -26,7 +26,7 @@ from memories.embedding.models import missing_packages
 from memories.models import Memory
 from search.engines.index import follower as indexer
 from search.engines.index import store
-from search.engines.index.follower import follower, wait_until_readable
+from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
@@ -120,7 +120,7 @@ class Command(BaseCommand):
     def start_helpers(self, start: Callable[[SupervisedProcess], None]) -> None:
         """What runs beside the server: what keeps the search index, where it is read, and what embeds."""
         if settings.SEARCH_ENGINE == "tantivy":
-            start(follower())
+            start(follower_process())
             # The first page is waited for, and embedding is not.
             wait_until_readable(INDEX_SECONDS)
         else:

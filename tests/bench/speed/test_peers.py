@@ -44,11 +44,11 @@ def entries(corpus):
 def place(settings, tmp_path):
     """A folder for a peer, with an index of the derived engine's own."""
     settings.SEARCH_INDEX = tmp_path / "index"
-    store.forget_view()
+    store.close_view()
     folder = tmp_path / "peer"
     folder.mkdir()
     yield folder
-    store.forget_view()
+    store.close_view()
 
 
 def answers(peer, entries):

@@ -365,7 +365,7 @@ def test_health_of_the_search_index(client, caller, stored, settings, tmp_path):
 
     (store.current_generation() / "manifest").write_text("{")
     assert told(client) == ("postgres", {"state": "missing"})
-    store.forget_view()
+    store.close_view()
 
 
 def test_health_refuses_a_wrong_key(client):

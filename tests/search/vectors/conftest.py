@@ -13,7 +13,7 @@ from web.cache import clear_caches
 
 @pytest.fixture
 def stored(index, settings, tmp_path):
-    """The hand-written memories with vectors drawn by chance, one to three each, under a model that serves."""
+    """The hand-written memories with one to three random vectors each, of a serving model."""
     settings.SEARCH_ENGINE = "tantivy"
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
