@@ -21,7 +21,7 @@ from memories.terms import MemoryText, memory_placed
 from search.engines import crash_points
 from search.engines.index import import_stage, store
 from search.engines.index.import_stage import StageWriter
-from search.engines.index.segments import IndexRow, StoredRow, load_stored
+from search.engines.index.segments import MULTIPLE_SOURCES, SCALAR_SOURCES, IndexRow, StoredRow, load_stored
 
 logger = logging.getLogger(__name__)
 
@@ -101,14 +101,11 @@ def _index_row(image: MemorySnapshot, columns: dict[str, list[int]], stored: Sto
     updated = created if image.updated_at is image.created_at else (image.updated_at - _EPOCH) // _MICROSECOND
     return IndexRow(
         id=image.id,
-        scalars=(image.project_id, image.memory_type, image.agent, image.source, stored.state),
-        multiple=(
-            columns["category_path_ids"],
-            columns["category_ids"],
-            image.tags,
-            columns["concept_ids"],
-            columns["entity_ids"],
-            image.authors,
+        scalars=tuple(
+            stored.state if column == "state" else getattr(image, column) for column in SCALAR_SOURCES.values()
+        ),
+        multiple=tuple(
+            columns[column] if column in columns else getattr(image, column) for column in MULTIPLE_SOURCES.values()
         ),
         created=created,
         updated=updated,
