@@ -7,7 +7,7 @@ from django import forms
 from django.utils import timezone
 
 from access.key_rights import KeyRights
-from access.keys import MOST_PER_MINUTE
+from access.keys import MAX_PER_MINUTE
 from access.viewer import SCOPES
 
 EXPIRES = {"30": "in 30 days", "90": "in 90 days", "365": "in a year", "": "never"}
@@ -29,7 +29,7 @@ class KeyForm(forms.Form):
     expires = forms.ChoiceField(choices=list(EXPIRES.items()), required=False, initial="90", label="Expires")
     requests_per_minute = forms.IntegerField(
         min_value=1,
-        max_value=MOST_PER_MINUTE,
+        max_value=MAX_PER_MINUTE,
         required=False,
         label="Requests per minute",
         help_text="Leave empty for the limit of this site.",

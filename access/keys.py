@@ -32,7 +32,7 @@ STAMP_EVERY = timedelta(minutes=1)
 # How long a key that was rotated still opens something, so that nobody is locked out while it is replaced.
 GRACE = timedelta(days=1)
 # The most requests a minute that a key of its own may be given.
-MOST_PER_MINUTE = 1_000_000
+MAX_PER_MINUTE = 1_000_000
 
 
 class KeyRefusedError(UnauthorizedError):
@@ -110,7 +110,7 @@ def make_key(
         requests_per_minute=requests_per_minute,
     )
     key.projects.set(named)
-    audit(viewer, "api_key_create", key, after=_told(key))
+    audit(viewer, "api_key_create", key, after=_audit_fields(key))
     return NewKey(key, raw)
 
 
@@ -160,12 +160,12 @@ def rotate_key(*, key: ApiKey, viewer: Viewer, grace: timedelta) -> NewKey:
         expires_at=stored.expires_at and now + (stored.expires_at - stored.created_at),
         requests_per_minute=stored.requests_per_minute,
     )
-    before = _told(stored)
+    before = _audit_fields(stored)
     ends = now + grace
     if stored.expires_at is None or ends < stored.expires_at:
         stored.expires_at = ends
         stored.save(update_fields=["expires_at"])
-    audit(viewer, "api_key_rotate", stored, before=before, after=_told(stored), note=f"by {new.key.prefix}…")
+    audit(viewer, "api_key_rotate", stored, before=before, after=_audit_fields(stored), note=f"by {new.key.prefix}…")
     return new
 
 
@@ -175,9 +175,9 @@ def revoke_key(*, key: ApiKey, viewer: Viewer) -> bool:
     # The update is the check: of two requests to revoke it, one changes the row and one is told so.
     if not ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now()):
         return False
-    before = _told(key)
+    before = _audit_fields(key)
     key.refresh_from_db(fields=["revoked_at"])
-    audit(viewer, "api_key_revoke", key, before=before, after=_told(key))
+    audit(viewer, "api_key_revoke", key, before=before, after=_audit_fields(key))
     return True
 
 
@@ -210,7 +210,7 @@ def _stamp(key: ApiKey, now: datetime) -> None:
         ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
 
 
-def _told(key: ApiKey) -> dict[str, object]:
+def _audit_fields(key: ApiKey) -> dict[str, object]:
     """What the audit trail keeps of a key: never its hash."""
     return {
         "name": key.name,
@@ -266,12 +266,12 @@ class SignedIn(APIKeyCookie):
 
 
 # In this order: a request that shows a key is judged by the key, whatever cookies come with it.
-DOORS = (BearerKey(), HeaderKey(), SignedIn())
+AUTHENTICATORS = (BearerKey(), HeaderKey(), SignedIn())
 
 
 def known_viewer(request: HttpRequest) -> Viewer | None:
     """Who a request to an open address speaks for, or None for a stranger. A bad key is still refused."""
-    return next((viewer for door in DOORS if (viewer := door(request))), None)
+    return next((viewer for door in AUTHENTICATORS if (viewer := door(request))), None)
 
 
 def allowed(request: ApiRequest, scope: str) -> Viewer:

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 
 # A key that has not asked for so long that its bucket is full again need not be kept; these are, the latest of all.
-_MOST_KEPT = 10_000
+_MAX_KEPT = 10_000
 
 
 class Buckets:
@@ -28,7 +28,7 @@ class Buckets:
             # What is less than a thousandth of a second is an error of rounding.
             wait = wait if wait > 0.001 else 0.0
             self._due[key_id] = due if wait else due + each
-            if len(self._due) > _MOST_KEPT:
+            if len(self._due) > _MAX_KEPT:
                 self._due.popitem(last=False)
         return wait
 

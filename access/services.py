@@ -14,15 +14,15 @@ def membership_set(*, user: User, project: Project, role: Membership.Role, viewe
     """Give somebody a role in a project, in place of the one they had there. What changes nothing is no event."""
     membership, made = Membership.objects.get_or_create(user=user, project=project, defaults={"role": role})
     if made:
-        audit(viewer, "membership_create", membership, after=_told(membership))
+        audit(viewer, "membership_create", membership, after=_audit_fields(membership))
         return membership
     # By its id alone, which is the only way a distributed Postgres locks a row.
     membership = Membership.objects.select_for_update().get(pk=membership.pk)
-    before = _told(membership)
+    before = _audit_fields(membership)
     membership.role = role
-    if _told(membership) != before:
+    if _audit_fields(membership) != before:
         membership.save(update_fields=["role"])
-        audit(viewer, "membership_change", membership, before=before, after=_told(membership))
+        audit(viewer, "membership_change", membership, before=before, after=_audit_fields(membership))
     return membership
 
 
@@ -32,11 +32,11 @@ def membership_remove(*, membership: Membership, viewer: Viewer) -> bool:
     stored = Membership.objects.select_for_update().filter(pk=membership.pk).first()
     if stored is None:
         return False
-    audit(viewer, "membership_delete", stored, before=_told(stored))
+    audit(viewer, "membership_delete", stored, before=_audit_fields(stored))
     stored.delete()
     return True
 
 
-def _told(membership: Membership) -> dict[str, object]:
+def _audit_fields(membership: Membership) -> dict[str, object]:
     """What the audit trail keeps of a membership."""
     return {"user": membership.user_id, "project": membership.project_id, "role": str(membership.role)}

@@ -66,7 +66,7 @@ class RelationshipDetails:
 Described = Category | Concept | Entity | Relationship
 
 
-def category_enrich(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
+def category_merge_details(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
     """Add what is said of a category to what is known of it. Nothing that is known is overwritten."""
     categories_ensure(paths=[details.path, *details.related], vocabulary=vocabulary)
     category_id = vocabulary.categories[slug_of(details.path)][-1]
@@ -85,7 +85,7 @@ def category_enrich(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
     return category_id
 
 
-def concept_enrich(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
+def concept_merge_details(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
     """Add what is said of a concept to what is known of it; broader, narrower and related are kept both ways."""
     concepts_ensure(
         concepts=[
@@ -122,7 +122,7 @@ def concept_enrich(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
     return concept_id
 
 
-def entity_enrich(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
+def entity_merge_details(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
     """Add what is said of an entity to what is known of it. Nothing that is known is overwritten."""
     key = (details.entity_type, details.name)
     entities_ensure(entities=[key], vocabulary=vocabulary)
@@ -136,7 +136,7 @@ def entity_enrich(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
     return entity.pk
 
 
-def relationship_enrich(*, details: RelationshipDetails, vocabulary: Vocabulary) -> int:
+def relationship_merge_details(*, details: RelationshipDetails, vocabulary: Vocabulary) -> int:
     """Make a relationship, or add what is said of it to what is known."""
     entities_ensure(entities=[details.source, details.target], vocabulary=vocabulary)
     relationship, made = Relationship.objects.get_or_create(

@@ -22,7 +22,7 @@ from categories.revision import DataRevision
 from web.cache import RevisionCache
 
 # Of each kind. Past so many it starts over: a page needs a few dozen.
-_MOST_KEPT = 10_000
+_MAX_KEPT = 10_000
 # A name changed by hand in the database, past the services, is seen after so many seconds.
 _KEPT_SECONDS = 60
 
@@ -80,7 +80,7 @@ def _known(
     found = {key: kept.get(key) for key in keys}
     if missing := [key for key, value in found.items() if value is None and key not in kept]:
         new = read(missing)
-        if len(kept) + len(missing) > _MOST_KEPT:
+        if len(kept) + len(missing) > _MAX_KEPT:
             kept.clear()
         kept.update((key, new.get(key)) for key in missing)
         found.update(new)
@@ -92,5 +92,5 @@ cache = RevisionCache[tuple[()], Names](1, seconds=_KEPT_SECONDS)
 
 def names_at(moment: DataRevision) -> Names:
     """The names of the snapshot that the database is read by, from the cache if it is of their revision."""
-    key = moment.kept_under
+    key = moment.cache_key
     return Names() if key is None else cache.get_or_make((), Names, key)

@@ -25,7 +25,7 @@ class DataRevision:
     is_shared: bool = False
 
     @property
-    def kept_under(self) -> tuple[object, ...] | None:
+    def cache_key(self) -> tuple[object, ...] | None:
         """What may be kept of its memories and names, and under what; None where nothing may."""
         return (*self.database, self.revision) if self.is_shared else None
 

@@ -80,7 +80,7 @@ def terms_refresh(searched: SearchableTable, ids: Collection[int]) -> int:
     return _refresh(searched, "own.id = ANY(%(ids)s)", ids) if ids else 0
 
 
-def terms_catch_up() -> int:
+def terms_refresh_all() -> int:
     """Bring the terms of all rows up to date, whoever wrote them; tells how many were not."""
     return sum(_refresh_all(searched) for searched in SEARCHED)
 

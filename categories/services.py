@@ -63,7 +63,7 @@ class Vocabulary:
         return tuple(dict.fromkeys(self.tags.get(tag, tag) for tag in tags))
 
 
-def vocabulary_share() -> None:
+def vocabulary_lock_shared() -> None:
     """Keep categories, concepts and entities as they are until the transaction ends: call it before links are read."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])

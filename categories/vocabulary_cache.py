@@ -26,7 +26,7 @@ SELECT * FROM (SELECT count(*), sum(hash_record_extended(row({_COLUMNS}), 0)) FR
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CachedCategory:
     """A category with all that is said of it, but for its numbers."""
 
     id: int
@@ -40,9 +40,9 @@ class Node:
 
 
 class Tree:
-    """All categories at one moment. Whoever may not see all of them says which: `seen` narrows every look-up."""
+    """All categories at one moment. Whoever may not see all of them says which: `is_visible` narrows every look-up."""
 
-    def __init__(self, nodes: Iterable[Node], former: Mapping[str, int] | None = None) -> None:
+    def __init__(self, nodes: Iterable[CachedCategory], former: Mapping[str, int] | None = None) -> None:
         self.ordered = tuple(nodes)
         """In the order of their paths, and so none before what it is below."""
         self.nodes = {node.id: node for node in self.ordered}
@@ -67,7 +67,7 @@ class Tree:
             for alias in {_folded(alias) for alias in node.aliases}:
                 self._by_alias[alias].append(node.id)
 
-    def resolve(self, name: str, seen: Callable[[int], bool]) -> list[int]:
+    def resolve(self, name: str, is_visible: Callable[[int], bool]) -> list[int]:
         """The categories that a name means: by slug path, else by name, id or alias, whatever the case."""
         wanted = _folded(name)
         for found in (
@@ -76,7 +76,7 @@ class Tree:
             self._by_id(wanted),
             self._by_alias.get(wanted, ()),
         ):
-            if known := [pk for pk in found if seen(pk)]:
+            if known := [pk for pk in found if is_visible(pk)]:
                 return known
         return []
 
@@ -84,9 +84,9 @@ class Tree:
         number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
         return [number] if number in self.nodes else []
 
-    def lineage(self, category_id: int) -> list[Node]:
+    def lineage(self, category_id: int) -> list[CachedCategory]:
         """A category and all above it, the root first."""
-        above: dict[int, Node] = {}
+        above: dict[int, CachedCategory] = {}
         at: int | None = category_id
         # A parent that is below its own child, written by hand, ends the walk.
         while at is not None and at not in above and (node := self.nodes.get(at)):
@@ -94,7 +94,7 @@ class Tree:
             at = node.parent_id
         return list(reversed(above.values()))
 
-    def below(self, category_id: int) -> Iterator[Node]:
+    def below(self, category_id: int) -> Iterator[CachedCategory]:
         """All that is below a category, each once."""
         met = {category_id}
         waiting = list(self.children.get(category_id, ()))
@@ -117,9 +117,9 @@ class Tree:
         found = np.flatnonzero(chosen & ~covered[self._above])
         return [self.ordered[at].id for at in found.tolist()]
 
-    def some(self, ids: Iterable[int], seen: Callable[[int], bool]) -> list[Node]:
-        """Those of the nodes that there are and may be seen, in the order of the ids."""
-        return [self.nodes[pk] for pk in ids if pk in self.nodes and seen(pk)]
+    def get_many(self, ids: Iterable[int], is_visible: Callable[[int], bool]) -> list[CachedCategory]:
+        """Those of the nodes that there are and may be is_visible, in the order of the ids."""
+        return [self.nodes[pk] for pk in ids if pk in self.nodes and is_visible(pk)]
 
 
 def _folded(name: str) -> str:
@@ -152,20 +152,20 @@ def _read() -> Tree:
         cursor.execute("SELECT path, category_id FROM categories_formerpath")
         former = dict(cursor.fetchall())
     nodes = (
-        Node(pk, path, name, parent_id, depth, description, tuple(aliases), tuple(related))
+        CachedCategory(pk, path, name, parent_id, depth, description, tuple(aliases), tuple(related))
         for pk, path, name, parent_id, depth, description, aliases, related in rows
     )
     return Tree(nodes, former)
 
 
-def similar_paths(name: str, seen: Collection[int], limit: int) -> list[str]:
-    """The paths of the categories, of those seen, whose names are spelt much like a name, the nearest first."""
+def similar_paths(name: str, visible: Collection[int], limit: int) -> list[str]:
+    """The paths of the categories, of those is_visible, whose names are spelt much like a name, the nearest first."""
     short = clean_name(name.rsplit("/", 1)[-1])[:200]
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT path FROM categories_category WHERE id = ANY(%(seen)s) AND"
+            "SELECT path FROM categories_category WHERE id = ANY(%(is_visible)s) AND"
             " (similarity(name, %(name)s) >= 0.3 OR (%(name)s <> '' AND strpos(lower(name), lower(%(name)s)) > 0))"
             " ORDER BY similarity(name, %(name)s) DESC, path LIMIT %(limit)s",
-            {"seen": list(seen), "name": short, "limit": limit},
+            {"is_visible": list(is_visible), "name": short, "limit": limit},
         )
         return [path for (path,) in cursor.fetchall()]

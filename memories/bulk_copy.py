@@ -23,13 +23,13 @@ _NULL = "\\N"
 _COPY_LINKS = "COPY memories_memorylink (memory_id, ordinal, rel, target, url, target_memory_id) FROM STDIN"
 
 
-def link_columns(image: MemorySnapshot, lineages: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+def link_columns(snapshot: MemorySnapshot, lineages: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
     """The facet columns: sorted, each id once."""
     return {
-        "category_ids": sorted({ref.id for ref in image.categories}),
-        "category_path_ids": sorted({step for ref in image.categories for step in lineages[ref.id]}),
-        "concept_ids": sorted({ref.id for ref in image.concepts}),
-        "entity_ids": sorted({ref.id for ref in image.entities}),
+        "category_ids": sorted({ref.id for ref in snapshot.categories}),
+        "category_path_ids": sorted({step for ref in snapshot.categories for step in lineages[ref.id]}),
+        "concept_ids": sorted({ref.id for ref in snapshot.concepts}),
+        "entity_ids": sorted({ref.id for ref in snapshot.entities}),
     }
 
 
@@ -37,7 +37,7 @@ def link_columns(image: MemorySnapshot, lineages: Mapping[int, tuple[int, ...]])
 class InsertBlock:
     """New memories as lines of COPY, one each, with what the lines were made of."""
 
-    images: list[MemorySnapshot]
+    snapshots: list[MemorySnapshot]
     terms: Sequence[str]
     hashes: Sequence[str]
     """Of their contents."""
@@ -49,31 +49,34 @@ class InsertBlock:
 
 
 def insert_block(
-    images: Sequence[MemorySnapshot],
+    snapshots: Sequence[MemorySnapshot],
     terms: Sequence[str],
     hashes: Sequence[str],
     lineages: Mapping[int, tuple[int, ...]],
 ) -> InsertBlock:
     """What can be made ready without the database, so that an import makes one block ready while it stores another."""
-    columns = [link_columns(image, lineages) for image in images]
+    columns = [link_columns(snapshot, lineages) for snapshot in snapshots]
     return InsertBlock(
-        list(images),
+        list(snapshots),
         terms,
         hashes,
         columns,
-        copy_lines(images, terms, hashes, columns),
-        {kind: ref_lines((image.id, ref) for image in images for ref in getattr(image, kind)) for kind in LINK_TABLES},
+        copy_lines(snapshots, terms, hashes, columns),
+        {
+            kind: ref_lines((snapshot.id, ref) for snapshot in snapshots for ref in getattr(snapshot, kind))
+            for kind in LINK_TABLES
+        },
     )
 
 
 def copy_lines(
-    images: Sequence[MemorySnapshot],
+    snapshots: Sequence[MemorySnapshot],
     terms: Sequence[str],
     hashes: Sequence[str],
     columns: Sequence[Mapping[str, list[int]]],
 ) -> list[str]:
     """Memories as lines of COPY, made column by column: value by value it takes as long as storing them."""
-    scalars = [_copied(values) for values in zip(*map(_SCALAR_VALUES, images), strict=True)]
+    scalars = [_copied(values) for values in zip(*map(_SCALAR_VALUES, snapshots), strict=True)]
     numbers = [_copied_numbers([one[name] for one in columns]) for name in _FACET_COLUMNS]
     rows = zip(*scalars, hashes, _escaped_each(terms), *numbers, strict=True)
     return ["\t".join(row) + "\n" for row in rows]
@@ -130,11 +133,11 @@ def refs_copy(cursor: Any, kind: str, lines: str) -> None:
         copy.write(lines)
 
 
-def links_copy(cursor: Any, images: Sequence[MemorySnapshot], targets: Mapping[tuple[int, str], int]) -> None:
+def links_copy(cursor: Any, snapshots: Sequence[MemorySnapshot], targets: Mapping[tuple[int, str], int]) -> None:
     rows = [
-        (image.id, ordinal, link.rel, link.target, link.url, targets.get((image.project_id, link.target)))
-        for image in images
-        for ordinal, link in enumerate(image.links)
+        (snapshot.id, ordinal, link.rel, link.target, link.url, targets.get((snapshot.project_id, link.target)))
+        for snapshot in snapshots
+        for ordinal, link in enumerate(snapshot.links)
     ]
     if rows:
         with cursor.copy(_COPY_LINKS) as copy:

@@ -17,8 +17,8 @@ from django.db.utils import DatabaseError, InterfaceError
 from memories.embedding.models import HASHED, dimensions_of, model_name
 from memories.embedding.vectors import column_dimensions
 
-LEAST_SERVER = 16
-LEAST_VECTOR = (0, 7)  # the first with halfvec
+MIN_SERVER = 16
+MIN_VECTOR = (0, 7)  # the first with halfvec
 
 EXTENSIONS = """
 SELECT e.name, e.default_version, e.installed_version, v.trusted, v.superuser
@@ -118,10 +118,10 @@ def what_is_missing(connection: BaseDatabaseWrapper) -> list[Error]:
         role, is_superuser, may_create, encoding = cursor.fetchone()
     version = connection.pg_version  # type: ignore[attr-defined]
     errors = []
-    if version < LEAST_SERVER * 10000:
+    if version < MIN_SERVER * 10000:
         errors.append(
             Error(
-                f"The server is PostgreSQL {version // 10000}; Mnemoscope needs {LEAST_SERVER} or later.",
+                f"The server is PostgreSQL {version // 10000}; Mnemoscope needs {MIN_SERVER} or later.",
                 hint="Upgrade the server, point DATABASE_URL at a newer one, or unset it to use the embedded one.",
                 id="memories.E003",
             )
@@ -171,10 +171,10 @@ def what_is_missing(connection: BaseDatabaseWrapper) -> list[Error]:
 
 
 def vector_is_too_old(available: str, installed: str | None) -> list[Error]:
-    if version_numbers(installed or available) >= LEAST_VECTOR:
+    if version_numbers(installed or available) >= MIN_VECTOR:
         return []
-    least = ".".join(map(str, LEAST_VECTOR))
-    if installed and version_numbers(available) >= LEAST_VECTOR:
+    least = ".".join(map(str, MIN_VECTOR))
+    if installed and version_numbers(available) >= MIN_VECTOR:
         hint = "As its owner, in this database: ALTER EXTENSION vector UPDATE;"
     else:
         hint = f"Install pgvector {least} or later on the server's machine, or unset DATABASE_URL."

@@ -21,7 +21,7 @@ def lock_references(cursor: Any, block: InsertBlock, proven: dict[str, set[int]]
     all the same, in one statement a table. Only a superuser may leave them out; for any other role, and where an id
     is not there, they do their work and say what is wrong. Triggers that must see every row are `ENABLE ALWAYS`.
     """
-    if len(block.images) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, block, proven):
+    if len(block.snapshots) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, block, proven):
         yield
         return
     cursor.execute("SET LOCAL session_replication_role = replica")
@@ -46,11 +46,11 @@ def _may_skip_checks(cursor: Any) -> bool:
 
 
 def _references_locked(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None) -> bool:
-    """Whether every row that the images refer to is there, each now locked against deletion until this is over."""
+    """Whether every row that the snapshots refer to is there, each now locked against deletion until this is over."""
     named: dict[str, set[int | None]] = {
-        "memories_project": {image.project_id for image in block.images},
-        "memories_session": {image.session_id for image in block.images},
-        "memories_importbatch": {image.batch_id for image in block.images},
+        "memories_project": {snapshot.project_id for snapshot in block.snapshots},
+        "memories_session": {snapshot.session_id for snapshot in block.snapshots},
+        "memories_importbatch": {snapshot.batch_id for snapshot in block.snapshots},
         "categories_category": set().union(*[columns["category_ids"] for columns in block.columns]),
         "categories_concept": set().union(*[columns["concept_ids"] for columns in block.columns]),
         "categories_entity": set().union(*[columns["entity_ids"] for columns in block.columns]),

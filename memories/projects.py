@@ -38,13 +38,13 @@ def project_update(*, project: Project, name: str, description: str, language: s
         raise NotAllowedError(f"You cannot change the project {project.slug!r}.")
     # By its id alone, which is the only way a distributed Postgres locks a row.
     stored = Project.objects.select_for_update().get(pk=project.pk)
-    before = _told(stored)
+    before = _audit_fields(stored)
     if language != stored.language:
         _refuse_unknown(language)
         if stored.memories.exists():
             raise ChangeRefusedError("language", LANGUAGE_IS_KEPT)
     stored.name, stored.description, stored.language = name, description, language
-    if _told(stored) != before:
+    if _audit_fields(stored) != before:
         stored.save(update_fields=["name", "description", "language"])
         _written(stored, "project_update", viewer, before)
     return stored
@@ -56,11 +56,11 @@ def _refuse_unknown(language: str) -> None:
 
 
 def _written(project: Project, verb: str, viewer: Viewer, before: dict[str, Any] | None) -> None:
-    audit(viewer, verb, project, before=before, after=_told(project))
+    audit(viewer, verb, project, before=before, after=_audit_fields(project))
     # Facets show the name.
     corpus_bump()
 
 
-def _told(project: Project) -> dict[str, Any]:
+def _audit_fields(project: Project) -> dict[str, Any]:
     """What the audit trail keeps of a project."""
     return {name: getattr(project, name) for name in ("slug", "name", "description", "language")}

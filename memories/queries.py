@@ -26,10 +26,10 @@ def visible_to(viewer: Viewer) -> QuerySet[Memory]:
     return memories.filter(project_id__in=viewer.project_ids)
 
 
-_MOST_LINKS = 200
-_MOST_BACKLINKS = 50
-_MOST_EVENTS = 50
-_MOST_RELATIONSHIPS = 50
+_MAX_LINKS = 200
+_MAX_BACKLINKS = 50
+_MAX_EVENTS = 50
+_MAX_RELATIONSHIPS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class MemoryTitle:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedLink:
+class ResolvedLink:
     """A link that a memory's record names: `memory` where it is one that the viewer may open."""
 
     rel: str
@@ -61,7 +61,7 @@ class MemoryDetail:
     categories: tuple[CategoryNode, ...]
     concepts: tuple[Term, ...]
     entities: tuple[Term, ...]
-    links: tuple[NamedLink, ...]
+    links: tuple[ResolvedLink, ...]
     backlinks: tuple[tuple[str, MemoryTitle], ...]
     supersedes: tuple[MemoryTitle, ...]
     superseded_by: MemoryTitle | None
@@ -83,7 +83,7 @@ def memory_detail(viewer: Viewer, memory_id: int) -> MemoryDetail | None:
     if found is None:
         return None
     events = AuditEvent.objects.filter(subject_type="memory", subject_id=memory_id).select_related("user", "api_key")
-    return replace(found, events=tuple(events[:_MOST_EVENTS]))
+    return replace(found, events=tuple(events[:_MAX_EVENTS]))
 
 
 def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, MemoryDetail]:
@@ -94,7 +94,7 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, Mem
     if not ids:
         return {}
     links: dict[int, list[MemoryLink]] = defaultdict(list)
-    for link in MemoryLink.objects.filter(memory__in=ids, ordinal__lt=_MOST_LINKS).order_by("ordinal"):
+    for link in MemoryLink.objects.filter(memory__in=ids, ordinal__lt=_MAX_LINKS).order_by("ordinal"):
         links[link.memory_id].append(link)
     back = _backlinks(viewer, ids)
     wanted = {link.target_memory_id for named in links.values() for link in named}
@@ -110,7 +110,7 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, Mem
             categories=tuple(sorted((categories[k] for k in memory.category_ids if k in categories), key=_by_path)),
             concepts=_sorted(concepts[k] for k in memory.concept_ids if k in concepts),
             entities=_sorted(entities[k] for k in memory.entity_ids if k in entities),
-            links=tuple(NamedLink(x.rel, x.target, x.url, named.get(x.target_memory_id or 0)) for x in links[pk]),
+            links=tuple(ResolvedLink(x.rel, x.target, x.url, named.get(x.target_memory_id or 0)) for x in links[pk]),
             backlinks=tuple((rel, named[k]) for rel, k in back[pk] if k in named),
             supersedes=tuple(older[pk]),
             superseded_by=named.get(memory.superseded_by_id or 0),
@@ -130,7 +130,7 @@ def _backlinks(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, list[tu
         MemoryLink.objects.filter(target_memory__in=memory_ids, memory__in=visible_to(viewer))
         .exclude(memory_id=F("target_memory_id"))
         .annotate(row=Window(RowNumber(), partition_by="target_memory_id", order_by=["rel", "memory_id"]))
-        .filter(row__lte=_MOST_BACKLINKS)
+        .filter(row__lte=_MAX_BACKLINKS)
         .order_by("rel", "memory_id")
         .values_list("target_memory_id", "rel", "memory_id")
     )
@@ -146,7 +146,7 @@ def _relationships(memory_ids: Collection[int]) -> dict[int, list[Relationship]]
     facts = Relationship.objects.filter(evidence_ids__overlap=list(memory_ids)).select_related("source", "target")
     for fact in facts.order_by("relationship_type", "id"):
         for pk in set(fact.evidence_ids) & set(memory_ids):
-            if len(found[pk]) < _MOST_RELATIONSHIPS:
+            if len(found[pk]) < _MAX_RELATIONSHIPS:
                 found[pk].append(fact)
     return found
 
@@ -175,7 +175,7 @@ def _titles(
     for row in rows.values_list("id", "title", "memory_type", "state", "created_at", "superseded_by_id"):
         newer = row[5] or 0
         title = named[row[0]] = MemoryTitle(*row[:5])
-        if newer in memory_ids and len(older[newer]) < _MOST_LINKS:
+        if newer in memory_ids and len(older[newer]) < _MAX_LINKS:
             older[newer].append(title)
     return named, older
 

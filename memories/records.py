@@ -266,7 +266,7 @@ def unstorable(value: object, where: str = "") -> str:
 STORABLE = "storable"
 
 
-class Record(BaseModel):
+class BaseRecord(BaseModel):
     """What all records share: frozen, and nothing in them that could not be stored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
@@ -395,7 +395,7 @@ def derived_title(content: str) -> str:
     return _title_of(sentence.group() if sentence else paragraph)
 
 
-class MemoryRecord(Record):
+class MemoryRecord(BaseRecord):
     """A memory as it comes in. Only `content` is required."""
 
     id: Line500 = Field("", validation_alias=AliasChoices("id", "external_id"))

@@ -96,7 +96,7 @@ def record_as_json(record: MemoryRecord) -> str:
     )
 
 
-def record_image(
+def record_snapshot(
     *,
     record: MemoryRecord,
     memory_id: int,

@@ -11,7 +11,7 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
-from categories.services import Vocabulary, vocabulary_share
+from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.bulk_copy import insert_block
 from memories.models import Memory, Project
 from memories.queries import visible_to
@@ -25,20 +25,20 @@ from memories.resolve import (
     names_of,
     projects_make,
     record_as_json,
-    record_image,
+    record_snapshot,
     sessions_ensure,
 )
 from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.storage import (
+    changed_fields,
     corpus_bump,
     dangling_links_resolve,
-    image_changes,
-    images_insert,
-    images_read,
-    images_update,
     memory_audit,
     memory_ids_draw,
     memory_text,
+    snapshots_insert,
+    snapshots_read,
+    snapshots_update,
     targets_resolve,
 )
 from memories.terms import memory_terms
@@ -96,13 +96,13 @@ class ChangeRefusedError(Refusal):
 def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     """Store a new memory. Raises AlreadyExistsError if the project has its id or, without an id, its text."""
     vocabulary = Vocabulary(viewer)
-    vocabulary_share()
+    vocabulary_lock_shared()
     project = _project_for(record, viewer, vocabulary)
     title = record.title or derived_title(record.content)
     content_hash = content_hash_of(title, record.content)
     _refuse_repeat(project, record, content_hash)
     names_ensure(names_of([record]), vocabulary)
-    image = record_image(
+    snapshot = record_snapshot(
         record=record,
         memory_id=memory_ids_draw(1)[0],
         project_id=project.pk,
@@ -114,11 +114,11 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
         record_hash="",
         title=title,
     )
-    terms = memory_terms(memory_text(image, project.language))
-    images_insert(insert_block([image], [terms], [content_hash], vocabulary.lineages), viewer)
-    memory_audit(viewer, "create", None, image)
+    terms = memory_terms(memory_text(snapshot, project.language))
+    snapshots_insert(insert_block([snapshot], [terms], [content_hash], vocabulary.lineages), viewer)
+    memory_audit(viewer, "create", None, snapshot)
     corpus_bump()
-    return Memory.objects.get(pk=image.id)
+    return Memory.objects.get(pk=snapshot.id)
 
 
 def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -> Project:
@@ -180,7 +180,7 @@ def _made_by(viewer: Viewer) -> MadeBy:
 
 def _writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
     """The memory as it stands, locked until the end of the transaction."""
-    vocabulary_share()
+    vocabulary_lock_shared()
     if not visible_to(viewer).filter(pk=memory_id).exists():
         raise MemoryNotFoundError(memory_id)
     # One row by its id: the only form of lock that works on a distributed table.
@@ -189,12 +189,12 @@ def _writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
         raise MemoryNotFoundError(memory_id)
     if not viewer.may_write(locked.project_id):
         raise NotAllowedError(f"You can read #{memory_id} but not change it.")
-    return images_read([memory_id])[memory_id]
+    return snapshots_read([memory_id])[memory_id]
 
 
 def _store(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Viewer, note: str) -> Memory:
     """Write the change and its event. What changes nothing is no event."""
-    if stored := images_update([(before, after)]):
+    if stored := snapshots_update([(before, after)]):
         after = stored[0][1]
         if after.external_id and after.external_id != before.external_id:
             dangling_links_resolve({(after.project_id, after.external_id): after.id}, viewer)
@@ -210,7 +210,7 @@ def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, rea
     vocabulary = Vocabulary(viewer)
     names_ensure(names_of([changes]), vocabulary)
     after = _changed(before, changes, vocabulary, viewer)
-    if image_changes(before, after):
+    if changed_fields(before, after):
         given = "updated_at" in changes.model_fields_set and changes.updated_at
         after = replace(after, updated_at=given or timezone.now())
     if after.state != before.state:

@@ -47,7 +47,7 @@ def memory_ids_draw(count: int) -> list[int]:
         return [int(row[0]) for row in cursor.fetchall()]
 
 
-def images_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
+def snapshots_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
     """The memories as they are stored, by id, in five statements."""
     wanted = list(memory_ids)
     if not wanted:
@@ -69,7 +69,7 @@ def images_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
         .values_list("memory_id", "rel", "target", "url")
     ):
         links.setdefault(memory_id, []).append(NamedLink(rel, target, url))
-    images: dict[int, MemorySnapshot] = {}
+    snapshots: dict[int, MemorySnapshot] = {}
     for stored in Memory.objects.filter(pk__in=wanted).values(*SCALARS):
         row: dict[str, Any] = dict(stored)
         memory_id = row["id"]
@@ -77,33 +77,35 @@ def images_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
         row["authors"] = tuple(row["authors"])
         row["raw"] = None if row["raw"] is None else json.dumps(row["raw"], ensure_ascii=False, sort_keys=True)
         row.update({kind: tuple(refs[kind].get(memory_id, ())) for kind in LINK_TABLES})
-        images[memory_id] = MemorySnapshot(**row, links=tuple(links.get(memory_id, ())))
-    return images
+        snapshots[memory_id] = MemorySnapshot(**row, links=tuple(links.get(memory_id, ())))
+    return snapshots
 
 
-def memory_text(image: MemorySnapshot, language: str) -> MemoryText:
+def memory_text(snapshot: MemorySnapshot, language: str) -> MemoryText:
     """What of it is searched for words."""
-    targets = tuple(link.target for link in image.links)
-    return MemoryText(image.title, image.tags, image.summary, image.external_id, targets, image.content, language)
+    targets = tuple(link.target for link in snapshot.links)
+    return MemoryText(
+        snapshot.title, snapshot.tags, snapshot.summary, snapshot.external_id, targets, snapshot.content, language
+    )
 
 
 def languages_of(project_ids: Iterable[int]) -> dict[int, str]:
     return dict(Project.objects.filter(pk__in=set(project_ids)).values_list("id", "language"))
 
 
-def images_insert(
+def snapshots_insert(
     block: InsertBlock, viewer: Viewer, *, of_batch: bool = False, proven: dict[str, set[int]] | None = None
 ) -> None:
     """Store new memories, their links, and the links that others had to them before they came.
 
     `of_batch`: they are not written down for the derived index one by one; whoever calls this does that at the end,
-    by `batch_write_down`. `proven` is for `lock_references`.
+    by `outbox_add_batch`. `proven` is for `lock_references`.
     """
-    images, lines = block.images, block.lines
-    targets = _targets_of(images)
-    for at, image in enumerate(images):
-        if image.links and (linked := _superseded_by_link(image, targets)) is not image:
-            images[at] = linked
+    snapshots, lines = block.snapshots, block.lines
+    targets = _targets_of(snapshots)
+    for at, snapshot in enumerate(snapshots):
+        if snapshot.links and (linked := _superseded_by_link(snapshot, targets)) is not snapshot:
+            snapshots[at] = linked
             lines[at : at + 1] = copy_lines([linked], [block.terms[at]], [block.hashes[at]], [block.columns[at]])
     with connection.cursor() as cursor, lock_references(cursor, block, proven):
         if of_batch:
@@ -114,9 +116,10 @@ def images_insert(
             cursor.execute("SET LOCAL mnemoscope.batch = 'off'")
         for kind, rows in block.refs.items():
             refs_copy(cursor, kind, rows)
-        links_copy(cursor, images, targets)
+        links_copy(cursor, snapshots, targets)
     dangling_links_resolve(
-        {(image.project_id, image.external_id): image.id for image in images if image.external_id}, viewer
+        {(snapshot.project_id, snapshot.external_id): snapshot.id for snapshot in snapshots if snapshot.external_id},
+        viewer,
     )
 
 
@@ -124,13 +127,13 @@ def _column(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _targets_of(images: Sequence[MemorySnapshot]) -> dict[tuple[int, str], int]:
+def _targets_of(snapshots: Sequence[MemorySnapshot]) -> dict[tuple[int, str], int]:
     """(project, target) -> the memory that links of these memories name, among themselves or stored before."""
-    names = {(image.project_id, link.target) for image in images if image.links for link in image.links}
+    names = {(snapshot.project_id, link.target) for snapshot in snapshots if snapshot.links for link in snapshot.links}
     found = targets_resolve(names)
-    for image in images:
-        if image.external_id:
-            found.setdefault((image.project_id, image.external_id), image.id)
+    for snapshot in snapshots:
+        if snapshot.external_id:
+            found.setdefault((snapshot.project_id, snapshot.external_id), snapshot.id)
     return found
 
 
@@ -160,21 +163,21 @@ def targets_resolve(names: Iterable[tuple[int, str]]) -> dict[tuple[int, str], i
     return found
 
 
-def _superseded_by_link(image: MemorySnapshot, targets: Mapping[tuple[int, str], int]) -> MemorySnapshot:
+def _superseded_by_link(snapshot: MemorySnapshot, targets: Mapping[tuple[int, str], int]) -> MemorySnapshot:
     """The successor that a memory's record names, once it is known; a state that the record gives is kept."""
-    if image.superseded_by_id is not None or image.raw is None:
-        return image
-    if not any(link.rel == SUPERSEDED_BY_REL for link in image.links):
-        return image
-    record = json.loads(image.raw)
+    if snapshot.superseded_by_id is not None or snapshot.raw is None:
+        return snapshot
+    if not any(link.rel == SUPERSEDED_BY_REL for link in snapshot.links):
+        return snapshot
+    record = json.loads(snapshot.raw)
     successor = clean_name(str(record.get("superseded_by") or ""))
-    target = targets.get((image.project_id, successor))
-    if target is None or target == image.id:
-        return image
+    target = targets.get((snapshot.project_id, successor))
+    if target is None or target == snapshot.id:
+        return snapshot
     return replace(
-        image,
+        snapshot,
         superseded_by_id=target,
-        state=image.state if record.get("state") else Memory.State.SUPERSEDED.value,
+        state=snapshot.state if record.get("state") else Memory.State.SUPERSEDED.value,
     )
 
 
@@ -203,14 +206,14 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
             " WHERE link.memory_id = named.memory_id AND link.ordinal = named.ordinal",
             [[row[0] for row in found], [row[1] for row in found], [row[3] for row in found]],
         )
-    older = images_read({row[0] for row in found if row[2] == SUPERSEDED_BY_REL})
+    older = snapshots_read({row[0] for row in found if row[2] == SUPERSEDED_BY_REL})
     if older:
-        changes = [(image, _superseded_by_link(image, arrived)) for image in older.values()]
+        changes = [(snapshot, _superseded_by_link(snapshot, arrived)) for snapshot in older.values()]
         with connection.cursor() as cursor:
             cursor.execute("SELECT DISTINCT batch_id FROM memories_memory WHERE id = ANY(%s)", [list(arrived.values())])
             batch_ids = {batch_id for (batch_id,) in cursor.fetchall()}
         batch_id = batch_ids.pop() if len(batch_ids) == 1 else None
-        images_update([(before, after) for before, after in changes if before != after])
+        snapshots_update([(before, after) for before, after in changes if before != after])
         for before, after in changes:
             if before != after and (batch_id is None or before.batch_id != batch_id):
                 memory_audit(
@@ -218,10 +221,10 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
                 )
 
 
-def images_update(
+def snapshots_update(
     changes: Sequence[tuple[MemorySnapshot, MemorySnapshot]],
 ) -> list[tuple[MemorySnapshot, MemorySnapshot]]:
-    """Store what differs between each memory's image before and after; gives back what was stored."""
+    """Store what differs between each memory's snapshot before and after; gives back what was stored."""
     targets = _targets_of([after for before, after in changes if before.links != after.links])
     changes = [(before, _superseded_by_link(after, targets)) for before, after in changes]
     changes = [(before, after) for before, after in changes if before != after]
@@ -232,8 +235,8 @@ def images_update(
     searched = [
         after for before, after in changes if any(getattr(before, name) != getattr(after, name) for name in _SEARCHED)
     ]
-    texts = [memory_text(image, languages[image.project_id]) for image in searched]
-    vectors = dict(zip((image.id for image in searched), memories_terms(texts), strict=True))
+    texts = [memory_text(snapshot, languages[snapshot.project_id]) for snapshot in searched]
+    vectors = dict(zip((snapshot.id for snapshot in searched), memories_terms(texts), strict=True))
     with connection.cursor() as cursor:
         for before, after in changes:
             columns: dict[str, Any] = {
@@ -278,11 +281,11 @@ _CASTS = {
 }
 
 
-def image_as_json(image: MemorySnapshot, names: Iterable[str]) -> dict[str, object]:
-    """Some fields of an image as an event keeps them."""
+def snapshot_as_json(snapshot: MemorySnapshot, names: Iterable[str]) -> dict[str, object]:
+    """Some fields of an snapshot as an event keeps them."""
     shown: dict[str, object] = {}
     for name in names:
-        value = getattr(image, name)
+        value = getattr(snapshot, name)
         if isinstance(value, datetime):
             value = value.isoformat()
         elif name in LINK_TABLES:
@@ -295,8 +298,8 @@ def image_as_json(image: MemorySnapshot, names: Iterable[str]) -> dict[str, obje
     return shown
 
 
-def image_restored(image: MemorySnapshot, before: Mapping[str, Any]) -> MemorySnapshot:
-    """The image with the fields that an event kept put back."""
+def snapshot_restored(snapshot: MemorySnapshot, before: Mapping[str, Any]) -> MemorySnapshot:
+    """The snapshot with the fields that an event kept put back."""
     values: dict[str, Any] = {}
     for name, value in before.items():
         if name in _MOMENTS and value is not None:
@@ -307,10 +310,10 @@ def image_restored(image: MemorySnapshot, before: Mapping[str, Any]) -> MemorySn
             values[name] = tuple(NamedLink(*link) for link in value)
         elif name in SCALARS:
             values[name] = tuple(value) if isinstance(value, list) else value
-    return replace(image, **values)
+    return replace(snapshot, **values)
 
 
-def image_changes(before: MemorySnapshot, after: MemorySnapshot) -> list[str]:
+def changed_fields(before: MemorySnapshot, after: MemorySnapshot) -> list[str]:
     """The names of the fields that differ."""
     return [name for name in (*SCALARS, *LINKED) if getattr(before, name) != getattr(after, name)]
 
@@ -325,7 +328,7 @@ def memory_audit(
     note: str = "",
 ) -> None:
     """Keep an event of a change to a memory: only what changed, before and after."""
-    names = image_changes(before, after) if before else ["project_id", "title", "state"]
+    names = changed_fields(before, after) if before else ["project_id", "title", "state"]
     AuditEvent.objects.create(
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,
@@ -333,14 +336,14 @@ def memory_audit(
         verb=verb,
         subject_type="memory",
         subject_id=after.id,
-        before=image_as_json(before, names) if before else None,
-        after=image_as_json(after, names),
+        before=snapshot_as_json(before, names) if before else None,
+        after=snapshot_as_json(after, names),
         batch_id=batch_id,
         note=note,
     )
 
 
-def batch_write_down(batch_id: int) -> None:
+def outbox_add_batch(batch_id: int) -> None:
     """Write down for the derived index all memories that a batch has brought, as one entry: its number, below zero."""
     with connection.cursor() as cursor:
         cursor.execute(

@@ -24,10 +24,10 @@ class MemoryText(NamedTuple):
 
 
 def memory_terms(text: MemoryText) -> str:
-    return memory_placed(text).vector
+    return memory_placed_terms(text).vector
 
 
-def memory_placed(text: MemoryText) -> PlacedTerms:
+def memory_placed_terms(text: MemoryText) -> PlacedTerms:
     """Title weighs most, then tags, then summary and names, then content."""
     fields = [
         (text.title, "A"),

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from memories.records import (
     DEFAULT_ENTITY_TYPE,
     Aliases,
+    BaseRecord,
     CategoryPaths,
     ConceptNames,
     EntityName,
@@ -15,7 +16,6 @@ from memories.records import (
     Fraction,
     Line200,
     Line300,
-    Record,
     RequiredCategoryPath,
     RequiredLine300,
     RequiredLine500,
@@ -28,7 +28,7 @@ from memories.records import (
 from web.validation import refuse, shown
 
 
-class ProjectRecord(Record):
+class ProjectRecord(BaseRecord):
     """A project of a file's vocabulary."""
 
     kind: ClassVar[str] = "project"
@@ -38,7 +38,7 @@ class ProjectRecord(Record):
     language: Slug100 = ""
 
 
-class CategoryRecord(Record):
+class CategoryRecord(BaseRecord):
     """A category of a file's vocabulary."""
 
     kind: ClassVar[str] = "category"
@@ -49,7 +49,7 @@ class CategoryRecord(Record):
     related: CategoryPaths = ()
 
 
-class ConceptRecord(Record):
+class ConceptRecord(BaseRecord):
     """A concept of a file's vocabulary."""
 
     kind: ClassVar[str] = "concept"
@@ -63,7 +63,7 @@ class ConceptRecord(Record):
     weight: Weight = None
 
 
-class EntityRecord(Record):
+class EntityRecord(BaseRecord):
     """An entity of a file's vocabulary."""
 
     kind: ClassVar[str] = "entity"
@@ -73,7 +73,7 @@ class EntityRecord(Record):
     description: Text = ""
 
 
-class RelationshipRecord(Record):
+class RelationshipRecord(BaseRecord):
     """A fact between two entities of a file's vocabulary."""
 
     kind: ClassVar[str] = "relationship"

@@ -179,7 +179,7 @@ def is_hyphenated(term: str) -> bool:
     return "-" in term and term[0] != "-" and term.replace("-", "").isalnum()
 
 
-def needs_no_place(whole: str, first: str) -> bool:
+def needs_no_position(whole: str, first: str) -> bool:
     """Whether no query can ask where a hyphenated whole stands, given the term of its first word.
 
     A phrase that ends in a prefix can, where that term is shorter than the word: `"the connecti*"` finds the whole of

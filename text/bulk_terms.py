@@ -19,7 +19,7 @@ from text.analysis import (
     analyse_token,
     index_terms,
     is_hyphenated,
-    needs_no_place,
+    needs_no_position,
     quote_term,
     single_term,
     to_tsvector,
@@ -175,7 +175,7 @@ def _analysed(text: str, language: str) -> _Piece:
         if raw.terms:
             terms += [(term, quote_term(term)[1:-1], width + at) for term, at in sorted(raw.terms, key=itemgetter(1))]
             width += raw.width
-            if raw.hyphenated and needs_no_place(raw.whole, raw.parts[0]):
+            if raw.hyphenated and needs_no_position(raw.whole, raw.parts[0]):
                 apart.append(raw.whole)
     in_a_row = [term for term, _, _ in terms if not (apart and is_hyphenated(term))]
     are_words = len(in_a_row) == width == len(terms) - len(apart) and "".join(in_a_row).isalnum()

@@ -31,7 +31,7 @@ def plain_text(markdown: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class MarkedText:
     """A run of a snippet, marked where it matched."""
 
     text: str
@@ -152,21 +152,21 @@ def _wanted(pattern: Pattern) -> list[_Asked]:
     return [(term, pattern.prefix and place == last) for place, term in enumerate(pattern.terms)]
 
 
-def segments(text: str, spans: list[tuple[int, int]]) -> tuple[Segment, ...]:
+def segments(text: str, spans: list[tuple[int, int]]) -> tuple[MarkedText, ...]:
     """A text cut at the spans."""
-    cuts: list[Segment] = []
+    cuts: list[MarkedText] = []
     at = 0
     for start, end in spans:
         if start > at:
-            cuts.append(Segment(text[at:start], False))
-        cuts.append(Segment(text[start:end], True))
+            cuts.append(MarkedText(text[at:start], False))
+        cuts.append(MarkedText(text[start:end], True))
         at = end
     if at < len(text):
-        cuts.append(Segment(text[at:], False))
+        cuts.append(MarkedText(text[at:], False))
     return tuple(cuts)
 
 
-def snippet(text: str, spans: list[tuple[int, int]], length: int = 260) -> tuple[Segment, ...]:
+def snippet(text: str, spans: list[tuple[int, int]], length: int = 260) -> tuple[MarkedText, ...]:
     """The stretch of a text, about `length` characters, where most of what was matched stands closest, marked."""
     if len(text) <= length:
         return segments(text, spans)
@@ -175,8 +175,8 @@ def snippet(text: str, spans: list[tuple[int, int]], length: int = 260) -> tuple
     end = _word_end(text, min(len(text), begin + length))
     inside = [(max(s, begin) - begin, min(e, end) - begin) for s, e in spans if s < end and e > begin]
     cut = segments(text[begin:end], inside)
-    lead = (Segment("… ", False),) if begin else ()
-    tail = (Segment(" …", False),) if end < len(text) else ()
+    lead = (MarkedText("… ", False),) if begin else ()
+    tail = (MarkedText(" …", False),) if end < len(text) else ()
     return (*lead, *cut, *tail)
 
 

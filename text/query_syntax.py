@@ -38,7 +38,7 @@ _LONG_FLAG = re.compile(r"--\w")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Alternative:
     """One side of an `or`: every phrase, and at least `need` of the distinct words."""
 
     phrases: tuple[Pattern, ...]
@@ -55,7 +55,7 @@ class TextQuery:
     passes one of the groups, where there are any.
     """
 
-    groups: tuple[Group, ...] = ()
+    groups: tuple[Alternative, ...] = ()
     required: tuple[Pattern, ...] = ()
     excluded: tuple[Pattern, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class TextQuery:
     @property
     def always(self) -> "TextQuery":
         """What a memory must have that matches by meaning: signed words, and the phrases of one of the groups."""
-        phrases = tuple(Group(group.phrases, ()) for group in self.groups)
+        phrases = tuple(Alternative(group.phrases, ()) for group in self.groups)
         if not all(group.phrases for group in phrases):
             phrases = ()
         return TextQuery(groups=phrases, required=self.required, excluded=self.excluded)
@@ -205,7 +205,7 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
         else:
             words.update(dict.fromkeys(weak))
     return TextQuery(
-        groups=tuple(Group(tuple(phrases), tuple(words)) for phrases, words, _ in groups if phrases or words),
+        groups=tuple(Alternative(tuple(phrases), tuple(words)) for phrases, words, _ in groups if phrases or words),
         required=tuple(required),
         excluded=tuple(excluded),
         ignored=tuple(ignored),

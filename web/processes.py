@@ -70,7 +70,7 @@ class SupervisedProcess:
 
 
 @contextmanager
-def kept() -> Iterator[Callable[[SupervisedProcess], None]]:
+def supervise() -> Iterator[Callable[[SupervisedProcess], None]]:
     """Processes are started by what this gives, and ended together when the block ends."""
     processes: list[SupervisedProcess] = []
 

@@ -67,7 +67,7 @@ class Embedder(Protocol):
     def encode_query(self, text: str) -> npt.NDArray[np.float32]:
         """The vector of what is searched for."""
 
-    def twin(self) -> "Embedder":
+    def clone(self) -> "Embedder":
         """One for another thread: the same weights, nothing else in common."""
 
 
@@ -93,7 +93,7 @@ class HashedWords:
         total = np.sum([_direction(stem, self.dimensions) for stem in sorted(stems)], axis=0)
         return np.asarray(total / np.linalg.norm(total), dtype=np.float32)
 
-    def twin(self) -> "HashedWords":
+    def clone(self) -> "HashedWords":
         return self
 
     def _none(self) -> Vectors:
@@ -106,7 +106,7 @@ def _direction(stem: str, dimensions: int) -> npt.NDArray[np.float64]:
 
 
 class SentenceTransformerModel:
-    """A model of sentence-transformers, on whatever device that chooses. Threads take turns, or have a twin each."""
+    """A model of sentence-transformers, on whatever device that chooses. Threads take turns, or have a clone each."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name
@@ -137,7 +137,7 @@ class SentenceTransformerModel:
             found = self._model.encode_query([text], normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(found[0], dtype=np.float32)
 
-    def twin(self) -> "SentenceTransformerModel":
+    def clone(self) -> "SentenceTransformerModel":
         shared = {id(tensor): tensor for tensor in (*self._model.parameters(), *self._model.buffers())}
         return SentenceTransformerModel(self.name, copy.deepcopy(self._model, shared))
 

@@ -219,7 +219,7 @@ class QueryEmbedder:
 _queries = QueryEmbedder()
 
 
-def answer_with(embedder: Embedder) -> None:
+def use_embedder(embedder: Embedder) -> None:
     """Have this model there from now on, and none loaded. For measuring, and for tests."""
     global _queries
     _queries = QueryEmbedder()

@@ -17,7 +17,7 @@ from memories.embedding.models import Vectors
 from memories.models import Chunk, Corpus, EmbeddingModel
 
 # More cannot be indexed.
-MOST_DIMENSIONS = 4_000
+MAX_DIMENSIONS = 4_000
 # Memories are claimed by runs of so many ids: a lock for each would be too many.
 RUN = 64
 _CLAIMS = 4_711_002  # the first key of the advisory locks
@@ -53,7 +53,7 @@ class WrongDimensionsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingText:
+class PendingText:
     """A memory that waits, with the text it has now."""
 
     memory_id: int
@@ -66,7 +66,7 @@ class WaitingText:
 class EmbeddedText:
     """A memory's chunks, and a row of vectors for each."""
 
-    text: WaitingText
+    text: PendingText
     windows: Sequence[Window]
     vectors: Vectors
 
@@ -151,7 +151,7 @@ def model_begin(*, name: str, source: str, dimensions: int, min_similarity: floa
 def model_serve(model_id: int, *, up_to: int, leaving: Collection[int] = ()) -> bool:
     """Let a model serve that no memory up to an id waits for, but those it leaves. The one before it is retired."""
     _take_turn()
-    if set(waiting_ids(model_id, below=up_to + 1, limit=len(leaving) + 1)) - set(leaving):
+    if set(pending_ids(model_id, below=up_to + 1, limit=len(leaving) + 1)) - set(leaving):
         return False
     EmbeddingModel.objects.filter(state=State.SERVING).exclude(pk=model_id).update(state=State.RETIRED)
     if EmbeddingModel.objects.filter(pk=model_id, state=State.BUILDING).update(state=State.SERVING):
@@ -218,7 +218,7 @@ def models_progress() -> list[ModelProgress]:
         return [ModelProgress(*row) for row in cursor.fetchall()]
 
 
-def waiting_ids(model_id: int, *, above: int = 0, below: int | None = None, limit: int) -> list[int]:
+def pending_ids(model_id: int, *, above: int = 0, below: int | None = None, limit: int) -> list[int]:
     """Memories that wait for a model, between two ids, the newest first."""
     condition = " AND memory.id > %(above)s" if above else ""
     if below is not None:
@@ -231,7 +231,7 @@ def waiting_ids(model_id: int, *, above: int = 0, below: int | None = None, limi
         return [row[0] for row in cursor.fetchall()]
 
 
-def waiting_since(model_id: int, *, limit: int) -> list[int]:
+def pending_since(model_id: int, *, limit: int) -> list[int]:
     """What has come or was changed since a model embedded what it has, the oldest first; not what it never came to."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -248,11 +248,11 @@ def claim(run: int) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def waiting_texts(model_id: int, ids: Sequence[int]) -> list[WaitingText]:
+def pending_texts(model_id: int, ids: Sequence[int]) -> list[PendingText]:
     """Those of the memories that still wait."""
     with connection.cursor() as cursor:
         cursor.execute(_TEXTS, {"model": model_id, "ids": list(ids)})
-        return [WaitingText(*row) for row in cursor.fetchall()]
+        return [PendingText(*row) for row in cursor.fetchall()]
 
 
 # --- writing -----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ _WAITING = (
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRow:
+class PendingRow:
     """A row of the vocabulary that waits for a model, with the text it has now."""
 
     id: int
@@ -30,9 +30,9 @@ class WaitingRow:
     text_hash: str
 
 
-def waiting_rows(
+def pending_rows(
     searched: SearchableTable, model_id: int, *, limit: int | None = None, besides: Mapping[int, str] | None = None
-) -> list[WaitingRow]:
+) -> list[PendingRow]:
     """The first rows that a model has yet to embed, without those in `besides` whose text has the given hash."""
     passed_over = dict(besides or {})
     with connection.cursor() as cursor:
@@ -47,7 +47,7 @@ def waiting_rows(
                 "limit": limit,
             },
         )
-        return [WaitingRow(*row) for row in cursor.fetchall()]
+        return [PendingRow(*row) for row in cursor.fetchall()]
 
 
 def vocabulary_pending(model_id: int) -> int:
@@ -69,7 +69,7 @@ def claim(searched: SearchableTable, model_id: int) -> bool:
 
 @transaction.atomic
 def vectors_write(
-    searched: SearchableTable, model_id: int, rows: Sequence[WaitingRow], vectors: npt.NDArray[np.float32]
+    searched: SearchableTable, model_id: int, rows: Sequence[PendingRow], vectors: npt.NDArray[np.float32]
 ) -> None:
     """Put vectors in the place of those that the rows had; a row that is gone is left out.
 

@@ -34,7 +34,7 @@ class Analysers:
         if self._pool is None:
             # Never a fork: the database connection and its threads are this process's own.
             self._pool = ProcessPoolExecutor(
-                self._workers, multiprocessing.get_context("spawn"), initializer=live_and_die_with_parent
+                self._workers, multiprocessing.get_context("spawn"), initializer=exit_with_parent
             )
         return self._pool
 
@@ -43,7 +43,7 @@ class Analysers:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def live_and_die_with_parent() -> None:
+def exit_with_parent() -> None:
     """Leave Ctrl-C to the parent, which ends the pool; and do not outlive it when it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Terms make no cycles, and what is remembered of each word would be looked through again and again.

@@ -15,7 +15,7 @@ class NotReadableError(ImportFailedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceRecord:
     """A record and where it stands in its source. A change of `volatile` fields alone is no change of the record."""
 
     location: str
@@ -46,7 +46,7 @@ class Reading:
     Nothing is opened before the first record is asked for, and closing the records closes all.
     """
 
-    records: Generator[Found | RefusedRecord, None, None]
+    records: Generator[SourceRecord | RefusedRecord, None, None]
     fraction: Callable[[], float | None] = lambda: None
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from memories.importers.base import Importer, ImportFailedError, Options, RefusedRecord
-from memories.importers.run import OpenSink, Tally, WriteOptions
+from memories.importers.run import ImportCounts, OpenSink, WriteOptions
 from memories.importers.write import records_write
 from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
@@ -36,7 +36,7 @@ class Outcome:
     """What came of an import. `batch_id` is None after a dry run."""
 
     batch_id: int | None
-    tally: Tally
+    tally: ImportCounts
     seconds: float
     refusals: list[RefusedRecord] = field(default_factory=list)
     """The first of them."""
@@ -63,7 +63,7 @@ def import_path(
     viewer: Viewer,
     choices: ImportChoices,
     refused: Callable[[RefusedRecord], None] = lambda refusal: None,
-    progress: Callable[[Tally, float | None], None] = lambda tally, fraction: None,
+    progress: Callable[[ImportCounts, float | None], None] = lambda tally, fraction: None,
     open_sink: OpenSink | None = None,
 ) -> Outcome:
     """Import a path as one batch: all of it or, where anything goes wrong, nothing.
@@ -85,7 +85,7 @@ def import_path(
     reading = importer.read(path, Options(project, choices.keep_going))
     # Committed on its own, so that an import under way, or one that failed, can be seen.
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
-    tally = Tally()
+    tally = ImportCounts()
     try:
         # What it keeps of the search index outlasts the transaction: until it is known what became of that.
         with contextlib.closing(reading.records), contextlib.ExitStack() as kept, transaction.atomic():
@@ -118,7 +118,7 @@ def import_path(
     return Outcome(own.pk, tally, time.perf_counter() - started, refusals)
 
 
-def _refuse_nothing(tally: Tally, path: Path, refusals: list[RefusedRecord]) -> None:
+def _refuse_nothing(tally: ImportCounts, path: Path, refusals: list[RefusedRecord]) -> None:
     if not tally.valid and not tally.vocabulary:
         if not tally.read:
             raise ImportFailedError(f"{path}: holds no records.")
@@ -137,7 +137,7 @@ def _killed_close(own: ImportBatch) -> None:
     )
 
 
-def _close(batch: ImportBatch, tally: Tally, refusals: list[RefusedRecord], viewer: Viewer) -> None:
+def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord], viewer: Viewer) -> None:
     batch.state = ImportBatch.State.DONE
     batch.finished_at = timezone.now()
     batch.read = tally.read

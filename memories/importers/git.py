@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from categories.paths import MAX_DEPTH
 from memories.importers.base import (
-    Found,
     Importer,
     ImportFailedError,
     NotReadableError,
     Options,
     Reading,
     RefusedRecord,
+    SourceRecord,
 )
 from memories.records import MAX_CONTENT
 
@@ -110,11 +110,11 @@ def read(path: Path, options: Options) -> Reading:
     forge = forge_of(_asked(path, "config", "--get", "remote.origin.url", failing=""), project)
     done = 0
 
-    def records() -> Generator[Found | RefusedRecord, None, None]:
+    def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
         with contextlib.closing(_commits(path)) as commits:
             for fields, files in commits:
-                yield Found(f"commit {fields[0][:12]}", _record(fields, files, project, forge))
+                yield SourceRecord(f"commit {fields[0][:12]}", _record(fields, files, project, forge))
                 done += 1
 
     return Reading(records(), lambda: done / total if total else None)

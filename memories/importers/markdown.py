@@ -14,13 +14,13 @@ import yaml
 
 from categories.paths import MAX_DEPTH
 from memories.importers.base import (
-    Found,
     Importer,
     ImportFailedError,
     NotReadableError,
     Options,
     Reading,
     RefusedRecord,
+    SourceRecord,
 )
 from memories.records import MAX_CONTENT, MemoryRecord
 from web.validation import field_names, shown
@@ -84,7 +84,7 @@ def read(path: Path, options: Options) -> Reading:
     project = options.project or (path.resolve().name if path.is_dir() else "")
     done = 0
 
-    def records() -> Generator[Found | RefusedRecord, None, None]:
+    def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
         names = _names(files, root)
         for file in files:
@@ -138,7 +138,7 @@ def _place(file: Path, root: Path) -> str:
     return file.relative_to(root).as_posix().encode(errors="replace").decode()
 
 
-def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Found | RefusedRecord:
+def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> SourceRecord | RefusedRecord:
     relative = file.relative_to(root).as_posix()
     location = _place(file, root)
     try:
@@ -191,7 +191,7 @@ def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Foun
     if not data.get("updated_at"):
         data["updated_at"] = changed
         volatile.add("updated_at")
-    return Found(location, data, frozenset(volatile))
+    return SourceRecord(location, data, frozenset(volatile))
 
 
 def _yaml_reason(error: Exception) -> str:

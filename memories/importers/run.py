@@ -54,7 +54,7 @@ class WriteOptions:
 
 
 @dataclass(slots=True)
-class Tally:
+class ImportCounts:
     """What has become of the records so far: `read` is the sum of the four after it."""
 
     created: int = 0
@@ -102,7 +102,7 @@ class ImportRun:
     met: int = 0
     """How many items of the source have been looked at."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
+    tally: ImportCounts = field(default_factory=ImportCounts)
 
     def refused(self, location: str, reason: str) -> None:
         self.tally.refused += 1

@@ -8,13 +8,13 @@ from categories.details import (
     ConceptDetails,
     EntityDetails,
     RelationshipDetails,
-    category_enrich,
-    concept_enrich,
-    entity_enrich,
-    relationship_enrich,
+    category_merge_details,
+    concept_merge_details,
+    entity_merge_details,
+    relationship_merge_details,
 )
 from categories.services import EntityKey
-from memories.importers.base import Found
+from memories.importers.base import SourceRecord
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project
 from memories.records import MemoryRecord
@@ -32,7 +32,7 @@ from text.analysis import languages
 from web.validation import reasons
 
 
-def vocabulary_take(run: ImportRun, found: Found) -> None:
+def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
     """Make or add to what a vocabulary record describes; what it relates to others waits for the end of the source."""
     try:
         record = parse_vocabulary(found.data)
@@ -46,14 +46,14 @@ def vocabulary_take(run: ImportRun, found: Found) -> None:
         case ProjectRecord():
             _project_enrich(run, found.location, record)
         case CategoryRecord():
-            category_enrich(
+            category_merge_details(
                 details=CategoryDetails(record.path, record.name, record.description, record.aliases),
                 vocabulary=run.vocabulary,
             )
             if record.related:
                 run.deferred.append((found.location, record))
         case ConceptRecord():
-            concept_enrich(
+            concept_merge_details(
                 details=ConceptDetails(
                     record.name, record.type, record.description, record.aliases, weight=record.weight
                 ),
@@ -62,7 +62,7 @@ def vocabulary_take(run: ImportRun, found: Found) -> None:
             if record.broader or record.narrower or record.related:
                 run.deferred.append((found.location, record))
         case EntityRecord():
-            entity_enrich(
+            entity_merge_details(
                 details=EntityDetails(record.type, record.name, record.description, record.aliases),
                 vocabulary=run.vocabulary,
             )
@@ -116,9 +116,11 @@ def deferred_write(run: ImportRun) -> None:
     for location, record in run.deferred:
         match record:
             case CategoryRecord():
-                category_enrich(details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary)
+                category_merge_details(
+                    details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary
+                )
             case ConceptRecord():
-                concept_enrich(
+                concept_merge_details(
                     details=ConceptDetails(
                         record.name, broader=record.broader, narrower=record.narrower, related=record.related
                     ),
@@ -135,7 +137,7 @@ def _relationship_write(run: ImportRun, location: str, record: RelationshipRecor
             run.tally.notes.append((location, f"evidence: {name!r} is not a memory that was found; left out"))
     source: EntityKey = (record.source.type, record.source.name)
     target: EntityKey = (record.target.type, record.target.name)
-    relationship_enrich(
+    relationship_merge_details(
         details=RelationshipDetails(
             source,
             record.type,

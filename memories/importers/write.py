@@ -25,23 +25,23 @@ from categories.models import MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.bulk_copy import InsertBlock, array_literal, insert_block
 from memories.importers.analysers import Analysers, analysers
-from memories.importers.base import Found, Reading, RefusedRecord
-from memories.importers.run import ANALYZE_FROM, ImportRun, IndexSink, Tally, WriteOptions, projects_ensure
-from memories.importers.vocabulary import deferred_write, vocabulary_take
+from memories.importers.base import Reading, RefusedRecord, SourceRecord
+from memories.importers.run import ANALYZE_FROM, ImportCounts, ImportRun, IndexSink, WriteOptions, projects_ensure
+from memories.importers.vocabulary import deferred_write, vocabulary_record_write
 from memories.models import Memory
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, unstorable
-from memories.resolve import RecordNames, names_ensure, names_of, record_image, sessions_ensure
+from memories.resolve import RecordNames, names_ensure, names_of, record_snapshot, sessions_ensure
 from memories.services import DEFAULT_PROJECT
 from memories.snapshot import MemorySnapshot, content_hash_of
 from memories.storage import (
-    batch_write_down,
-    image_as_json,
-    image_changes,
-    images_insert,
-    images_read,
-    images_update,
+    changed_fields,
     memory_ids_draw,
     memory_text,
+    outbox_add_batch,
+    snapshot_as_json,
+    snapshots_insert,
+    snapshots_read,
+    snapshots_update,
 )
 from memories.vocabulary_records import is_vocabulary
 from web.validation import reasons
@@ -82,7 +82,7 @@ class Incoming(NamedTuple):
 Key = tuple[int, bool, str]
 
 # What a block holds once it is read: memories, vocabulary yet to be looked at, and what cannot be read.
-Item = Incoming | Found | RefusedRecord
+Item = Incoming | SourceRecord | RefusedRecord
 
 
 class Block(NamedTuple):
@@ -101,9 +101,9 @@ def records_write(
     batch_id: int,
     options: WriteOptions,
     refuse: Callable[[str, str], None],
-    progress: Callable[[Tally, float | None], None],
+    progress: Callable[[ImportCounts, float | None], None],
     sink: IndexSink | None = None,
-) -> Tally:
+) -> ImportCounts:
     """Bring in all records of a source. Call it in a transaction, and bump the corpus afterwards."""
     run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), sink=sink)
     with connection.cursor() as cursor:
@@ -115,7 +115,7 @@ def records_write(
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     waiting: deque[tuple[Future[InsertBlock], bool]] = deque()
     with ExitStack() as stack:
-        stack.enter_context(_interpreter_at_work())
+        stack.enter_context(_tuned_interpreter())
         if sink:
             stack.callback(sink.close)
         pool = stack.enter_context(analysers())
@@ -143,7 +143,7 @@ def records_write(
             sink.end()
         deferred_write(run)
         if run.tally.created:
-            batch_write_down(batch_id)
+            outbox_add_batch(batch_id)
         # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
         if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
             _analyze(_SEARCHED)
@@ -154,7 +154,7 @@ def records_write(
 
 
 @contextmanager
-def _interpreter_at_work() -> Iterator[None]:
+def _tuned_interpreter() -> Iterator[None]:
     """Set the interpreter up for many records, and threads that wait for a database, and set it back."""
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
     # It looks for cycles among all objects each time so many are new: records have none, and there are many.
@@ -199,7 +199,7 @@ def _thread(name: str) -> Iterator[ThreadPoolExecutor]:
         thread.shutdown(wait=True, cancel_futures=True)
 
 
-def _read(item: Found | RefusedRecord) -> Item:
+def _read(item: SourceRecord | RefusedRecord) -> Item:
     return item if isinstance(item, RefusedRecord) or is_vocabulary(item.data) else _validated(item)
 
 
@@ -215,30 +215,30 @@ def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bo
 class _Built:
     """New memories of a block as they will be stored, and their terms, which another process makes."""
 
-    images: list[MemorySnapshot]
+    snapshots: list[MemorySnapshot]
     hashes: list[str]
     terms: "Future[list[str]]"
 
 
 def _built(run: ImportRun, new: list[tuple[Incoming, int]], whom: Analysers | IndexSink) -> _Built:
     language = {project.id: project.language for project in run.projects.values()}
-    images = [_image(run, one, memory_id) for one, memory_id in new]
-    texts = [memory_text(image, language[image.project_id]) for image in images]
-    terms = whom.submit([image.id for image in images], texts)
-    return _Built(images, [one.content_hash for one, _ in new], terms)
+    snapshots = [_image(run, one, memory_id) for one, memory_id in new]
+    texts = [memory_text(snapshot, language[snapshot.project_id]) for snapshot in snapshots]
+    terms = whom.submit([snapshot.id for snapshot in snapshots], texts)
+    return _Built(snapshots, [one.content_hash for one, _ in new], terms)
 
 
 def _ready(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> InsertBlock:
     block = built.result()
-    return insert_block(block.images, block.terms.result(), block.hashes, lineages)
+    return insert_block(block.snapshots, block.terms.result(), block.hashes, lineages)
 
 
 def _block_insert(run: ImportRun, ready: "Future[InsertBlock]", staged: bool) -> None:
     block = ready.result()
-    images_insert(block, run.viewer, of_batch=True, proven=run.proven)
+    snapshots_insert(block, run.viewer, of_batch=True, proven=run.proven)
     if staged and run.sink:
         run.sink.confirm(block)
-    run.tally.created += len(block.images)
+    run.tally.created += len(block.snapshots)
     if run.tally.created >= run.analyze_at:
         run.analyze_at *= 16
         _analyze(_LOOKED_UP)
@@ -260,8 +260,8 @@ def _block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tup
                 incoming.append(item)
             case RefusedRecord():
                 run.refused(item.location, item.reason)
-            case Found():
-                vocabulary_take(run, item)
+            case SourceRecord():
+                vocabulary_record_write(run, item)
     run.tally.valid += len(incoming)
     projects_ensure(run, {_project_of(run, one.record) for one in incoming})
     keyed = [(_key_of(run, one), one) for one in incoming if _may_write(run, one)]
@@ -284,7 +284,7 @@ def _names_settle(
     return list(zip(new, memory_ids_draw(len(new)), strict=True)) if new else []
 
 
-def _validated(found: Found) -> Incoming | RefusedRecord:
+def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
     # The text of most records is most of the record: it is kept once, in its own column.
     text_key = next((name for name in ("content", "text", "body") if isinstance(found.data.get(name), str)), "")
     text = found.data.get(text_key, "")
@@ -438,7 +438,7 @@ def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
 def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
     record = one.record
     project_id = run.projects[_project_of(run, record)].id
-    return record_image(
+    return record_snapshot(
         record=record,
         memory_id=memory_id,
         project_id=project_id,
@@ -453,7 +453,7 @@ def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
 
 
 def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None:
-    before = images_read(memory_id for _, memory_id in changed)
+    before = snapshots_read(memory_id for _, memory_id in changed)
     changes: list[tuple[MemorySnapshot, MemorySnapshot]] = []
     for one, memory_id in changed:
         old = before[memory_id]
@@ -473,10 +473,10 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
             external_id=old.external_id or new.external_id,
         )
         changes.append((old, new))
-    changes = images_update(changes)
+    changes = snapshots_update(changes)
     events = []
     for old, new in changes:
-        names = image_changes(old, new)
+        names = changed_fields(old, new)
         events.append(
             AuditEvent(
                 user_id=run.viewer.user_id,
@@ -485,8 +485,8 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
                 verb="import",
                 subject_type="memory",
                 subject_id=new.id,
-                before=image_as_json(old, names),
-                after=image_as_json(new, names),
+                before=snapshot_as_json(old, names),
+                after=snapshot_as_json(new, names),
                 batch_id=run.batch_id,
             )
         )

@@ -5,12 +5,14 @@ import pytest
 
 from categories.models import Category, FormerPath
 from categories.revision import data_revision
-from categories.vocabulary_cache import Node, Tree, tree_at
+from categories.vocabulary_cache import CachedCategory, Tree, tree_at
 from memories.storage import corpus_bump
 
 
 def node(pk, path, parent=None, *, name="", aliases=()):
-    return Node(pk, path, name or path.rpartition("/")[2], parent, path.count("/") + 1, "", tuple(aliases), ())
+    return CachedCategory(
+        pk, path, name or path.rpartition("/")[2], parent, path.count("/") + 1, "", tuple(aliases), ()
+    )
 
 
 TREE = Tree(

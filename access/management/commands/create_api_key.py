@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from access.keys import MOST_PER_MINUTE, NewKey, make_key
+from access.keys import MAX_PER_MINUTE, NewKey, make_key
 from access.viewer import SCOPES, command_viewer
 from memories.models import Project
 from text.dates import since_span
@@ -37,8 +37,8 @@ class Command(BaseCommand):
         name = options["name"].strip()
         if not name or len(name) > 200:
             raise CommandError("A key needs a name, of at most 200 characters.")
-        if options["per_minute"] is not None and not 1 <= options["per_minute"] <= MOST_PER_MINUTE:
-            raise CommandError(f"--per-minute takes a number from 1 to {MOST_PER_MINUTE:,}.")
+        if options["per_minute"] is not None and not 1 <= options["per_minute"] <= MAX_PER_MINUTE:
+            raise CommandError(f"--per-minute takes a number from 1 to {MAX_PER_MINUTE:,}.")
         projects = None if options["projects"] is None else read_projects(options["projects"])
         new = make_key(
             name=name,
