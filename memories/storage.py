@@ -327,9 +327,22 @@ def memory_audit(
     batch_id: int | None = None,
     note: str = "",
 ) -> None:
-    """Keep an event of a change to a memory: only what changed, before and after."""
+    """Record a change to a memory: the changed fields, before and after."""
+    memory_event(viewer, verb, before, after, batch_id=batch_id, note=note).save()
+
+
+def memory_event(
+    viewer: Viewer,
+    verb: str,
+    before: MemorySnapshot | None,
+    after: MemorySnapshot,
+    *,
+    batch_id: int | None = None,
+    note: str = "",
+) -> AuditEvent:
+    """An unsaved event of a change to a memory."""
     names = changed_fields(before, after) if before else ["project_id", "title", "state"]
-    AuditEvent.objects.create(
+    return AuditEvent(
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,
         door=viewer.door,

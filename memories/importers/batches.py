@@ -10,7 +10,7 @@ import psycopg
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from access.models import AuditEvent
+from access.audit import audit
 from access.viewer import Viewer
 from memories.importers.base import Importer, ImportFailedError, Options, RefusedRecord
 from memories.importers.run import ImportCounts, OpenSink, WriteOptions
@@ -152,13 +152,10 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
         "vocabulary_made": tally.made,
     }
     batch.save()
-    AuditEvent.objects.create(
-        user_id=viewer.user_id,
-        api_key_id=viewer.api_key_id,
-        door=viewer.door,
-        verb="import",
-        subject_type="importbatch",
-        subject_id=batch.pk,
+    audit(
+        viewer,
+        "import",
+        batch,
         after={
             "origin": batch.origin,
             "format": batch.format,

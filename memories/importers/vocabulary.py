@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-from access.models import AuditEvent
+from access.audit import audit
 from categories.details import (
     CategoryDetails,
     ConceptDetails,
@@ -97,13 +97,10 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
     if before != after:
         project.save(update_fields=list(after))
         if project.batch_id != run.batch_id:
-            AuditEvent.objects.create(
-                user_id=run.viewer.user_id,
-                api_key_id=run.viewer.api_key_id,
-                door=run.viewer.door,
-                verb="project_enrich",
-                subject_type="project",
-                subject_id=project.pk,
+            audit(
+                run.viewer,
+                "project_enrich",
+                project,
                 before={name: value for name, value in before.items() if after[name] != value},
                 after={name: value for name, value in after.items() if before[name] != value},
                 batch_id=run.batch_id,

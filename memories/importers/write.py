@@ -34,11 +34,10 @@ from memories.resolve import RecordNames, names_ensure, names_of, record_snapsho
 from memories.services import DEFAULT_PROJECT
 from memories.snapshot import MemorySnapshot, content_hash_of
 from memories.storage import (
-    changed_fields,
+    memory_event,
     memory_ids_draw,
     memory_text,
     outbox_add_batch,
-    snapshot_as_json,
     snapshots_insert,
     snapshots_read,
     snapshots_update,
@@ -474,21 +473,6 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
         )
         changes.append((old, new))
     changes = snapshots_update(changes)
-    events = []
-    for old, new in changes:
-        names = changed_fields(old, new)
-        events.append(
-            AuditEvent(
-                user_id=run.viewer.user_id,
-                api_key_id=run.viewer.api_key_id,
-                door=run.viewer.door,
-                verb="import",
-                subject_type="memory",
-                subject_id=new.id,
-                before=snapshot_as_json(old, names),
-                after=snapshot_as_json(new, names),
-                batch_id=run.batch_id,
-            )
-        )
+    events = [memory_event(run.viewer, "import", old, new, batch_id=run.batch_id) for old, new in changes]
     AuditEvent.objects.bulk_create(events, batch_size=500)
     run.tally.updated += len(changes)
