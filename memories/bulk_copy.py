@@ -1,4 +1,4 @@
-"""New memories and their links as lines of COPY: the fastest way into Postgres, and made ready without it."""
+"""New memories and their links as lines of COPY, the fastest way into Postgres, built without it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from memories.snapshot import MemorySnapshot, Ref
 LINKED = ("categories", "concepts", "entities", "links")
 SCALARS = tuple(field.name for field in fields(MemorySnapshot) if field.name not in LINKED)
 _SCALAR_VALUES = attrgetter(*SCALARS)
-# By the kind of link: its table, what it points to, and the facet column of the memories.
+# Kind of link -> its table, its foreign key column, and the facet column of the memories.
 LINK_TABLES = {
     "categories": ("categories_categorylink", "category_id", "category_ids"),
     "concepts": ("categories_conceptlink", "concept_id", "concept_ids"),
@@ -24,7 +24,7 @@ _COPY_LINKS = "COPY memories_memorylink (memory_id, ordinal, rel, target, url, t
 
 
 def link_columns(snapshot: MemorySnapshot, lineages: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
-    """The facet columns: sorted, each id once."""
+    """The facet columns of a memory: sorted, each id once."""
     return {
         "category_ids": sorted({ref.id for ref in snapshot.categories}),
         "category_path_ids": sorted({step for ref in snapshot.categories for step in lineages[ref.id]}),
@@ -35,17 +35,17 @@ def link_columns(snapshot: MemorySnapshot, lineages: Mapping[int, tuple[int, ...
 
 @dataclass(frozen=True, slots=True)
 class InsertBlock:
-    """New memories as lines of COPY, one each, with what the lines were made of."""
+    """New memories and their lines of COPY."""
 
     snapshots: list[MemorySnapshot]
     terms: Sequence[str]
     hashes: Sequence[str]
-    """Of their contents."""
+    """Content hashes."""
     columns: list[dict[str, list[int]]]
-    """The facet columns."""
+    """Facet columns."""
     lines: list[str]
     refs: dict[str, str]
-    """Lines of COPY for each link table."""
+    """Lines of COPY by kind of link."""
 
 
 def insert_block(
@@ -54,7 +54,7 @@ def insert_block(
     hashes: Sequence[str],
     lineages: Mapping[int, tuple[int, ...]],
 ) -> InsertBlock:
-    """What can be made ready without the database, so that an import makes one block ready while it stores another."""
+    """Build a block without the database, so that an import builds one block while it stores another."""
     columns = [link_columns(snapshot, lineages) for snapshot in snapshots]
     return InsertBlock(
         list(snapshots),
@@ -75,7 +75,7 @@ def copy_lines(
     hashes: Sequence[str],
     columns: Sequence[Mapping[str, list[int]]],
 ) -> list[str]:
-    """Memories as lines of COPY, made column by column: value by value it takes as long as storing them."""
+    """Memories as lines of COPY, built column by column: value by value would take as long as storing them."""
     scalars = [_copied(values) for values in zip(*map(_SCALAR_VALUES, snapshots), strict=True)]
     numbers = [_copied_numbers([one[name] for one in columns]) for name in _FACET_COLUMNS]
     rows = zip(*scalars, hashes, _escaped_each(terms), *numbers, strict=True)
@@ -90,7 +90,7 @@ def _copied(values: Sequence[Any]) -> list[str]:
         return _escaped_each([array_literal(items) for items in values])
     if kinds == {NoneType}:
         return [_NULL] * len(values)
-    # Numbers and moments need no escaping.
+    # Numbers and times need no escaping.
     return [_copy_value(value) for value in values] if kinds & {str, NoneType} else list(map(str, values))
 
 
@@ -101,7 +101,7 @@ def _copy_value(value: Any) -> str:
 
 
 def _escaped_each(texts: Sequence[str]) -> list[str]:
-    """All at once: no text that can be stored holds a NUL."""
+    """Escape all texts at once; a storable text contains no NUL."""
     return _escaped("\0".join(texts)).split("\0")
 
 
@@ -110,7 +110,7 @@ def _escaped(text: str) -> str:
 
 
 def array_literal(items: Sequence[str]) -> str:
-    """An array as Postgres reads it: written at once, where a parameter is written item by item."""
+    """A Postgres array literal, which is faster to send than an array parameter."""
     if not items:
         return "{}"
     text = "\0".join(items).replace("\\", "\\\\").replace('"', '\\"')
