@@ -11,7 +11,7 @@ from django.contrib.postgres.search import TrigramSimilarity
 from django.db import connection
 from django.db.models import F
 
-from categories.models import Category, Concept, Entity
+from categories.models import Category, Concept, Entity, TagAlias
 from categories.paths import slug_path
 
 _SIMILAR = 0.3
@@ -142,8 +142,7 @@ def resolve_entities(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
 
 def tags_now(tags: Collection[str]) -> dict[str, str]:
     """The tags among the given ones that are aliases, and the tag of each."""
-    statement = "SELECT alias, tag FROM categories_tagalias WHERE alias = ANY(%(tags)s)"
-    return dict(_rows(statement, {"tags": list(tags)})) if tags else {}
+    return dict(TagAlias.objects.filter(alias__in=tags).values_list("alias", "tag"))
 
 
 def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
@@ -175,7 +174,7 @@ def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
 
 def category_roots() -> list[TreeNode]:
     """The upper two levels of the tree."""
-    rows = _rows("SELECT id, path, name, parent_id, depth FROM categories_category WHERE depth <= 2", {})
+    rows = Category.objects.filter(depth__lte=2).order_by().values_list("id", "path", "name", "parent_id", "depth")
     return [TreeNode(*row) for row in rows]
 
 

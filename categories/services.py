@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.models import Category
+from categories.models import Category, FormerPath
 from categories.paths import CategoryPath, parse_path, slug_of
 from categories.queries import tags_now
 from categories.searched_terms import ENTITIES, terms_refresh
@@ -136,13 +136,8 @@ def _former_paths(paths: Sequence[CategoryPath]) -> dict[str, str]:
     """Written paths for unknown paths that lead through the former path of a category."""
     if not paths:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT former.path, category.path FROM categories_formerpath former"
-            " JOIN categories_category category ON category.id = former.category_id WHERE former.path = ANY(%s)",
-            [list({step for path in paths for step in path.paths})],
-        )
-        now = dict(cursor.fetchall())
+    steps = {step for path in paths for step in path.paths}
+    now = dict(FormerPath.objects.filter(path__in=steps).values_list("path", "category__path"))
     current: dict[str, str] = {}
     for path in paths:
         for depth in range(len(path.paths), 0, -1):

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
+from django.db.models import F
 
 from access.models import AuditEvent
 from access.viewer import Viewer
@@ -373,7 +374,5 @@ def outbox_stamp() -> None:
 
 def corpus_bump() -> None:
     """Raise the revision of the corpus. This serialises writers, so it is the last statement of a transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE memories_corpus SET revision = revision + 1 WHERE id = 1")
-        if not cursor.rowcount:
-            Corpus.objects.create(id=1, revision=1)
+    if not Corpus.objects.filter(pk=1).update(revision=F("revision") + 1):
+        Corpus.objects.create(id=1, revision=1)

@@ -1,4 +1,4 @@
-"""The vocabulary that a file may carry beside its memories: projects, categories, concepts, entities, relationships."""
+"""The vocabulary records of a file: projects, categories, concepts, entities, relationships."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -29,8 +29,6 @@ from web.validation import refuse, shown
 
 
 class ProjectRecord(BaseRecord):
-    """A project of a file's vocabulary."""
-
     kind: ClassVar[str] = "project"
     slug: RequiredSlug100
     name: Line200 = ""
@@ -39,8 +37,6 @@ class ProjectRecord(BaseRecord):
 
 
 class CategoryRecord(BaseRecord):
-    """A category of a file's vocabulary."""
-
     kind: ClassVar[str] = "category"
     path: RequiredCategoryPath
     name: Line300 = ""
@@ -50,8 +46,6 @@ class CategoryRecord(BaseRecord):
 
 
 class ConceptRecord(BaseRecord):
-    """A concept of a file's vocabulary."""
-
     kind: ClassVar[str] = "concept"
     name: RequiredLine300
     type: Slug100 = ""
@@ -64,8 +58,6 @@ class ConceptRecord(BaseRecord):
 
 
 class EntityRecord(BaseRecord):
-    """An entity of a file's vocabulary."""
-
     kind: ClassVar[str] = "entity"
     name: RequiredLine500
     type: EntityType = DEFAULT_ENTITY_TYPE
@@ -74,7 +66,7 @@ class EntityRecord(BaseRecord):
 
 
 class RelationshipRecord(BaseRecord):
-    """A fact between two entities of a file's vocabulary."""
+    """A fact between two entities."""
 
     kind: ClassVar[str] = "relationship"
     source: EntityName
@@ -95,7 +87,7 @@ VOCABULARY_RECORDS: dict[str, type[VocabularyRecord]] = {
 
 
 def is_vocabulary(data: Mapping[str, object]) -> bool:
-    """Whether a line carries vocabulary: it says what record it is, and has no text of a memory."""
+    """Whether a line is a vocabulary record: it names its kind of record, and has no text of a memory."""
     return "record" in data and data["record"] != "memory" and not {"content", "text", "body"} & data.keys()
 
 

@@ -1,4 +1,4 @@
-"""`manage.py embedding_dimensions N`: makes the column of vectors fit another model."""
+"""`manage.py embedding_dimensions N`: resizes the vector column for another model."""
 
 from typing import Any
 
