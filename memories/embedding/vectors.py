@@ -147,7 +147,7 @@ def model_begin(*, name: str, source: str, dimensions: int, min_similarity: floa
 
 @transaction.atomic
 def model_serve(model_id: int, *, up_to: int, leaving: Collection[int] = ()) -> bool:
-    """Make a model the serving one, unless memories up to an id other than `leaving` are pending. Retires the old one."""
+    """Make a model the serving one, unless memories up to an id but `leaving` are pending."""
     _take_turn()
     if set(pending_ids(model_id, below=up_to + 1, limit=len(leaving) + 1)) - set(leaving):
         return False

@@ -1,4 +1,4 @@
-"""One import from beginning to end: its batch, its transaction, its report."""
+"""An import as a whole: its batch, transaction and report."""
 
 import contextlib
 import time
@@ -28,7 +28,7 @@ _GIN_INDEXES = (
 
 
 class _DryRunOver(Exception):  # noqa: N818 - no error at all
-    """Ends the transaction of a dry run."""
+    """Rolls back the transaction of a dry run."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Outcome:
     tally: ImportCounts
     seconds: float
     refusals: list[RefusedRecord] = field(default_factory=list)
-    """The first of them."""
+    """The first `MAX_REPORTED` of them."""
 
     @property
     def rate(self) -> float:
@@ -48,7 +48,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ImportChoices:
-    """What whoever imports has chosen."""
+    """The options of an import."""
 
     project: str = ""
     dry_run: bool = False
@@ -66,7 +66,7 @@ def import_path(
     progress: Callable[[ImportCounts, float | None], None] = lambda tally, fraction: None,
     open_sink: OpenSink | None = None,
 ) -> Outcome:
-    """Import a path as one batch: all of it or, where anything goes wrong, nothing.
+    """Import a path as one batch: completely or, after any error, not at all.
 
     `open_sink` opens the search index for writing during the import; without it the index follows after the commit.
     """
@@ -83,7 +83,7 @@ def import_path(
     if len(project) > MAX_PROJECT:
         raise ImportFailedError(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
     reading = importer.read(path, Options(project, choices.keep_going))
-    # Committed on its own, so that an import under way, or one that failed, can be seen.
+    # Committed separately, so that a running or failed import is visible.
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
     tally = ImportCounts()
     try:
@@ -129,7 +129,7 @@ def _refuse_nothing(tally: ImportCounts, path: Path, refusals: list[RefusedRecor
 
 
 def _killed_close(own: ImportBatch) -> None:
-    """A batch that still runs while this one holds the lock was killed, or waits and will say so itself."""
+    """Mark killed batches as failed. A running batch was killed, or waits for the lock and will update itself."""
     ImportBatch.objects.filter(state=ImportBatch.State.RUNNING, pk__lt=own.pk).update(
         state=ImportBatch.State.FAILED,
         finished_at=timezone.now(),

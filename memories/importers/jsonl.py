@@ -1,4 +1,4 @@
-"""JSON records, one on a line, plain or gzip."""
+"""JSON records, one per line, plain or gzip."""
 
 import contextlib
 import gzip
@@ -115,7 +115,7 @@ def _why_not_json(line: bytes, error: ValueError) -> str:
         line.decode()
     except UnicodeDecodeError as wrong:
         return f"is not UTF-8: byte {wrong.start + 1} is 0x{line[wrong.start]:02x}; save the file as UTF-8"
-    # Half a character, written as an escape, is JSON to others: say what is wrong with it.
+    # An escaped half of a character is valid JSON for some parsers: give the exact reason.
     with contextlib.suppress(ValueError, RecursionError):
         if reason := unstorable(json.loads(line)):
             return reason

@@ -1,4 +1,4 @@
-"""The vocabulary records of a source: made or added to when they are met, related to each other when all are known."""
+"""The vocabulary records of a source: stored when read, and related to each other at the end."""
 
 from pydantic import ValidationError
 
@@ -33,7 +33,7 @@ from web.validation import reasons
 
 
 def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
-    """Make or add to what a vocabulary record describes; what it relates to others waits for the end of the source."""
+    """Store a vocabulary record. Its relations to others are deferred to the end of the source."""
     try:
         record = parse_vocabulary(found.data)
     except ValidationError as error:
@@ -86,7 +86,7 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
         project.name = record.name
     project.description = project.description or record.description
     if record.language and record.language != project.language:
-        # Its memories are stemmed in the language it had when they came.
+        # Existing memories are stemmed in the old language.
         if project.pk in run.used or project.memories.exists():
             run.tally.notes.append(
                 (location, f"language: {record.slug} has memories already and stays {project.language}")
@@ -109,7 +109,7 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
 
 
 def deferred_write(run: ImportRun) -> None:
-    """What the vocabulary says of others, now that all of it is known."""
+    """Store the deferred relations, now that all vocabulary is known."""
     for location, record in run.deferred:
         match record:
             case CategoryRecord():
@@ -150,7 +150,7 @@ def _relationship_write(run: ImportRun, location: str, record: RelationshipRecor
 
 
 def _evidence(run: ImportRun, record: RelationshipRecord) -> dict[str, list[int]]:
-    """The memories that bear a relationship out: in the project it names, else in those of this import."""
+    """The memories that support a relationship, in its project or else in those of this import, by name."""
     if record.project:
         projects_ensure(run, [record.project])
     projects = [run.projects[record.project]] if record.project in run.projects else run.projects.values()

@@ -1,6 +1,6 @@
-"""Records into the tables, in blocks: validated, matched with what is there, analysed, and copied in.
+"""Write records in blocks: validated, matched with stored ones, analysed and copied.
 
-Everything here happens inside one transaction that the caller opens; nothing is written if anything goes wrong.
+Everything runs within a single transaction opened by the caller: after any error nothing is written.
 """
 
 import gc
@@ -46,11 +46,11 @@ from memories.vocabulary_records import is_vocabulary
 from web.validation import reasons
 
 BLOCK = 4_000
-# Blocks whose terms are being worked out while the next are read and the last are written.
+# Blocks that are analysed while the next are read and the previous are written.
 AHEAD = 3
-# Two imports wait for each other, so that neither misses what the other brings.
+# Imports wait for each other, so that none misses the rows of another.
 IMPORT_LOCK = 0x6D6E656D6F
-# The columns that statements choose rows by; looking through the long texts would cost as much as all of these.
+# The columns that statements select by; analysing the long texts would cost as much as all of these.
 _LOOKED_UP = (
     "memories_memory (id, project_id, external_id, content_hash),"
     " memories_memorylink (memory_id, target, target_memory_id),"
@@ -77,20 +77,20 @@ class Incoming(NamedTuple):
     volatile: frozenset[str]
 
 
-# Its project, whether it has an id, and that or the hash of its text.
+# The project id, whether the record has an id, and the id or the hash of its text.
 Key = tuple[int, bool, str]
 
-# What a block holds once it is read: memories, vocabulary yet to be looked at, and what cannot be read.
+# The items of a block: memories, vocabulary records, and unreadable records.
 Item = Incoming | SourceRecord | RefusedRecord
 
 
 class Block(NamedTuple):
-    """Some of the source, in its order, and all that its records name."""
+    """A part of the source in order, and all names in its records."""
 
     items: list[Item]
     names: RecordNames
     fraction: float | None
-    """How much of the source has been read with it, where that is known."""
+    """The share of the source read so far; None if unknown."""
 
 
 def records_write(
@@ -103,14 +103,14 @@ def records_write(
     progress: Callable[[ImportCounts, float | None], None],
     sink: IndexSink | None = None,
 ) -> ImportCounts:
-    """Bring in all records of a source. Call it in a transaction, and bump the corpus afterwards."""
+    """Import all records of a source. Call it in a transaction, and bump the corpus afterwards."""
     run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), sink=sink)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
-        # Entries of GIN indexes gather beside them, and are sorted in with so much memory.
+        # Pending entries of GIN indexes are merged using this much memory.
         cursor.execute("SET LOCAL work_mem = '64MB'")
-        # Foreign keys are checked with each block, not all at the end: parents always come first.
+        # Check foreign keys with each block, not at the end: parents always come first.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     waiting: deque[tuple[Future[InsertBlock], bool]] = deque()
     with ExitStack() as stack:
@@ -123,15 +123,15 @@ def records_write(
             run.met += len(block.items)
             built: Future[_Built] | None = None
             unknown, changed = _block_match(run, block)
-            # Before names are looked up: its process takes a second to start.
+            # Before looking up names: the process of the sink takes a second to start.
             staged = bool(unknown) and _goes_into_index(run, len(unknown) / len(block.items), block.fraction)
             if new := _names_settle(run, block, unknown, changed):
                 built = builder.submit(_built, run, new, sink if staged and sink else pool)
                 waiting.append((writer.submit(_ready, built, run.vocabulary.lineages), staged))
-            # One in, one out: whoever analyses always finds another block waiting.
+            # One in, one out: the analysers always have another block waiting.
             if len(waiting) >= AHEAD:
                 _block_insert(run, *waiting.popleft())
-            # What names mean is that of its own block: the vocabulary of the next one may change it.
+            # Names must be resolved with the vocabulary of their own block: the next block may change it.
             if built:
                 built.result()
             progress(run.tally, block.fraction)
@@ -143,7 +143,7 @@ def records_write(
         deferred_write(run)
         if run.tally.created:
             outbox_add_batch(batch_id)
-        # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
+        # Also for the foreign key checks at commit, which are planned once: for empty tables they would use any index.
         if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
             _analyze(_SEARCHED)
         if sink:
@@ -154,11 +154,11 @@ def records_write(
 
 @contextmanager
 def _tuned_interpreter() -> Iterator[None]:
-    """Set the interpreter up for many records, and threads that wait for a database, and set it back."""
+    """Tune the interpreter for many records and threads that wait for the database, and restore it."""
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
-    # It looks for cycles among all objects each time so many are new: records have none, and there are many.
+    # Collections scan all objects after this many new ones: there are many records, and none has cycles.
     gc.set_threshold(200_000, *thresholds[1:])
-    # An answer of the database is taken up at once, not after another thread's turn of five milliseconds.
+    # Continue at once after an answer of the database, not after five milliseconds of another thread.
     sys.setswitchinterval(0.0005)
     try:
         yield
@@ -190,7 +190,7 @@ def _blocks(reading: Reading) -> Iterator[Iterator[Block]]:
 
 @contextmanager
 def _thread(name: str) -> Iterator[ThreadPoolExecutor]:
-    """A thread that works while this one waits for the database, and leaves what is not begun when this one stops."""
+    """A thread that works while this one waits for the database. Its queue is cancelled at the end."""
     thread = ThreadPoolExecutor(1, name)
     try:
         yield thread
@@ -203,8 +203,9 @@ def _read(item: SourceRecord | RefusedRecord) -> Item:
 
 
 def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bool:
-    """Whether this block and those after it do, by how many new memories are still to come: as many of each block as
-    of this one. Where nobody knows how much there is, it is taken to be as much again as there was.
+    """Whether the sink takes this block and the following ones, by an estimate of new memories still to come.
+
+    The estimate assumes the share of new memories of this block, and as much again as was read if the size is unknown.
     """
     expected = run.met / fraction if fraction else 2 * run.met
     return run.sink is not None and run.sink.is_open(share * (expected - run.met + BLOCK))
@@ -212,7 +213,7 @@ def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bo
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """New memories of a block as they will be stored, and their terms, which another process makes."""
+    """New memories of a block, and their terms, made by another process."""
 
     snapshots: list[MemorySnapshot]
     hashes: list[str]
@@ -244,14 +245,14 @@ def _block_insert(run: ImportRun, ready: "Future[InsertBlock]", staged: bool) ->
 
 
 def _analyze(tables: str) -> None:
-    """Let the planner know how much there is, this transaction's own rows included; autovacuum looks closer soon."""
+    """Update the planner's statistics, including this transaction's rows, until autovacuum does."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL default_statistics_target = 25")
         cursor.execute(f"ANALYZE {tables}")
 
 
 def _block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
-    """What of a block is new and, with the ids of their memories, what is changed. The others are only counted."""
+    """The new memories of a block, and the changed ones with the ids of their memories. Others are only counted."""
     incoming: list[Incoming] = []
     for item in block.items:
         match item:
@@ -270,11 +271,11 @@ def _block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tup
 def _names_settle(
     run: ImportRun, block: Block, new: list[Incoming], changed: list[tuple[Incoming, int]]
 ) -> list[tuple[Incoming, int]]:
-    """Make or match what they name, and update what is changed; gives the new ones with the ids they get."""
+    """Make or match all names and update changed memories. Returns the new ones with their ids."""
     written = [*new, *(one for one, _ in changed)]
     names = block.names
     if len(written) < len(block.items):
-        # Nothing is made for a record that is refused or stored as it is.
+        # Make no names for records that are refused or unchanged.
         kept = set(map(id, written))
         names = names_of([one.record for one in block.items if isinstance(one, Incoming) and id(one) in kept])
     names_ensure(names, run.vocabulary)
@@ -284,7 +285,7 @@ def _names_settle(
 
 
 def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
-    # The text of most records is most of the record: it is kept once, in its own column.
+    # The text is most of a record: store it once, in its own column.
     text_key = next((name for name in ("content", "text", "body") if isinstance(found.data.get(name), str)), "")
     text = found.data.get(text_key, "")
     try:
@@ -335,7 +336,7 @@ def _may_write(run: ImportRun, one: Incoming) -> bool:
 
 
 def _key_of(run: ImportRun, one: Incoming) -> Key:
-    """What makes a memory the same as another: its id within its project, else its text."""
+    """The identity of a memory: its id within its project, else its text."""
     project_id = run.projects[_project_of(run, one.record)].id
     return (project_id, bool(one.record.id), one.record.id or one.content_hash)
 
@@ -358,7 +359,7 @@ def _is_first(run: ImportRun, key: Key, one: Incoming) -> bool:
 def _compared(
     run: ImportRun, incoming: list[tuple[Key, Incoming]]
 ) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
-    """The new ones, and the changed ones with the id of the memory that each changes."""
+    """The new memories, and the changed ones with the ids of the memories that they change."""
     stored = _stored([key for key, _ in incoming])
     new: list[Incoming] = []
     changed: list[tuple[Incoming, int]] = []
@@ -384,14 +385,13 @@ def _compared(
 
 
 def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:
-    """What is stored under the same keys: id and record hash. The oldest counts where several are the same."""
+    """The id and record hash stored under each key; the oldest if there are several."""
     stored: dict[Key, tuple[int, str]] = {}
     for column, named in (("external_id", True), ("content_hash", False)):
         keys = [key for key in wanted if key[1] is named]
         if not keys:
             continue
         with connection.cursor() as cursor:
-            # Through memory_external_idx and memory_content_hash_idx.
             cursor.execute(
                 f"SELECT project_id, {column}, id, record_hash FROM memories_memory"
                 f" WHERE project_id = ANY(%s) AND {column} = ANY(%s::text[]) ORDER BY id DESC",
@@ -403,9 +403,8 @@ def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:
 
 
 def _edited_since_import(memory_ids: Sequence[int]) -> dict[int, str]:
-    """The memories that were changed by another way than an import after the last import of them, and by which."""
+    """Memories edited after their last import, and a description of the edit."""
     with connection.cursor() as cursor:
-        # Through auditevent_subject_idx.
         cursor.execute(
             "SELECT DISTINCT ON (subject_id) subject_id, door, at FROM access_auditevent edit"
             " WHERE subject_type = 'memory' AND subject_id = ANY(%s) AND batch_id IS NULL AND id > coalesce(("
