@@ -7,7 +7,7 @@ from django.urls import reverse
 from ninja import Router
 
 from access.keys import ApiRequest, allowed
-from categories.vocabulary_cache import Node
+from categories.vocabulary_cache import CachedCategory
 from explorer.category_reads import (
     CategoryList,
     CategoryOverview,
@@ -175,7 +175,7 @@ def _head(category: Described) -> dict[str, Any]:
     return _node(category.node)
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: CachedCategory) -> dict[str, Any]:
     return {"id": node.id, "name": node.name, "path": node.path, "description": node.description}
 
 

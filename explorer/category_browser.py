@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from access.viewer import Viewer
-from categories.vocabulary_cache import Node
+from categories.vocabulary_cache import CachedCategory
 from explorer.visible_tree import Child, Described, VisibleTree, look
 from search.category_counts import Totals
 from search.engines import with_engine
@@ -75,7 +75,7 @@ class Browsed:
     """Whether the query leaves anything out: then memories alone are counted."""
     request: BrowseRequest
     node: Described | None
-    lineage: tuple[Node, ...]
+    lineage: tuple[CachedCategory, ...]
     numbers: Totals
     own: int
     children: tuple[Child, ...]
@@ -85,7 +85,7 @@ class Browsed:
     listed: tuple[Child, ...]
     listed_total: int
     indicators: Indicators | None
-    related: tuple[Node, ...]
+    related: tuple[CachedCategory, ...]
     warnings: tuple[SearchWarning, ...] = ()
 
 
@@ -125,7 +125,7 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             listed_total=len(listed),
             # They are of all memories: beside numbers of a query they would be taken for its own.
             indicators=None if node or request.below or counted.matching is not None else _indicators(looking),
-            related=tuple(looking.tree.some(node.related_ids, looking.sees)) if node else (),
+            related=tuple(looking.tree.get_many(node.related_ids, looking.sees)) if node else (),
             warnings=tuple(engine_notices(engine, viewer)),
         )
 
@@ -137,7 +137,7 @@ class _Counted:
     looking: VisibleTree
     matching: dict[int, tuple[int, int]] | None
 
-    def child(self, node: Node) -> Child:
+    def child(self, node: CachedCategory) -> Child:
         child = self.looking.child(node)
         if self.matching is None:
             return child
@@ -147,7 +147,7 @@ class _Counted:
     def children(self, category_id: int | None, kept: int | None = None) -> list[Child]:
         """By name. Under a query those that nothing in matches are left out, but for one."""
         looking = self.looking
-        nodes = looking.tree.some(looking.tree.children.get(category_id, ()), looking.sees)
+        nodes = looking.tree.get_many(looking.tree.children.get(category_id, ()), looking.sees)
         found = [self.child(node) for node in nodes]
         if self.matching is None:
             return found

@@ -16,7 +16,7 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.queries import Term
-from categories.vocabulary_cache import Node, Tree
+from categories.vocabulary_cache import CachedCategory, Tree
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.visible_tree import Child, Described, VisibleTree, ambiguous, look
 from search.category_counts import CategoryCounts, ConceptCounts, Totals
@@ -314,7 +314,7 @@ def _document(row: _Row, looking: VisibleTree, terms: dict[int, Term], chunks: i
         created_at=row.created_at,
         source=row.source_uri or row.source,
         concepts=tuple(sorted(terms[pk].label for pk in row.concept_ids if pk in terms)),
-        categories=tuple(sorted(node.path for node in looking.tree.some(row.category_ids, lambda _: True))),
+        categories=tuple(sorted(node.path for node in looking.tree.get_many(row.category_ids, lambda _: True))),
         chunks=chunks,
     )
 
@@ -364,7 +364,7 @@ def _related(looking: VisibleTree, rows: Sequence[Sequence[Any]]) -> Callable[[S
 class Listed:
     """A category of a list, with its numbers and those of what is below it; where it stands only if that was asked."""
 
-    node: Node
+    node: CachedCategory
     related: tuple[str, ...]
     numbers: Totals
     own: int
@@ -444,13 +444,13 @@ def _order(tree: Tree, figures: CategoryCounts, chosen: Array, codes: Array, sor
     return np.argsort(-by[codes], kind="stable")
 
 
-def _listed(looking: VisibleTree, node: Node, with_place: bool) -> Listed:
+def _listed(looking: VisibleTree, node: CachedCategory, with_place: bool) -> Listed:
     tree, figures = looking.tree, looking.figures
     listed = Listed(node, looking.related(node), figures.numbers(node.id), figures.own_memories(node.id))
     if not with_place:
         return listed
     parent = tree.nodes.get(node.parent_id or 0)
-    children = tree.some(tree.children.get(node.id, ()), looking.sees)
+    children = tree.get_many(tree.children.get(node.id, ()), looking.sees)
     return replace(listed, parent=parent.path if parent else None, children=tuple(child.path for child in children))
 
 

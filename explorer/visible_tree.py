@@ -8,7 +8,7 @@ import numpy as np
 from access.viewer import Viewer
 from categories.names import Names, names_at
 from categories.revision import DataRevision, data_revision
-from categories.vocabulary_cache import Node, Tree, similar_paths, tree_at
+from categories.vocabulary_cache import CachedCategory, Tree, similar_paths, tree_at
 from search.category_counts import CategoryCounts, Totals, figures_at
 from search.engines import read_columns
 from search.engines.array_files import Array, Mask
@@ -37,7 +37,7 @@ class CategoryNotFoundError(Refusal):
 class Described:
     """A category and what is said of it. `names` are those along its path; `related` are paths."""
 
-    node: Node
+    node: CachedCategory
     names: tuple[str, ...]
     related: tuple[str, ...]
 
@@ -46,7 +46,7 @@ class Described:
 class Child:
     """A child of a category, and what there is in it and below it."""
 
-    node: Node
+    node: CachedCategory
     numbers: Totals
     own: int = 0
     has_children: bool = False
@@ -73,7 +73,7 @@ class VisibleTree:
     def sees_concept(self, concept_id: int) -> bool:
         return self.viewer.project_ids is None or self.figures.knows_concept(concept_id)
 
-    def meant(self, name: str) -> tuple[Node, tuple[str, ...]]:
+    def meant(self, name: str) -> tuple[CachedCategory, tuple[str, ...]]:
         """The category that a name means, of several that with the most memories; and the paths of the others."""
         found = self.tree.resolve(name, self.sees)
         if not found:
@@ -83,17 +83,17 @@ class VisibleTree:
         nodes = [self.tree.nodes[pk] for pk in found]
         return nodes[0], tuple(node.path for node in nodes[1:])
 
-    def described(self, node: Node) -> Described:
+    def described(self, node: CachedCategory) -> Described:
         return Described(node, tuple(one.name for one in self.tree.lineage(node.id)), self.related(node))
 
-    def related(self, node: Node) -> tuple[str, ...]:
-        return tuple(sorted(one.path for one in self.tree.some(node.related_ids, self.sees)))
+    def related(self, node: CachedCategory) -> tuple[str, ...]:
+        return tuple(sorted(one.path for one in self.tree.get_many(node.related_ids, self.sees)))
 
     def children(self, category_id: int | None) -> list[Child]:
         """The children that may be seen, in the order of their names."""
-        return [self.child(node) for node in self.tree.some(self.tree.children.get(category_id, ()), self.sees)]
+        return [self.child(node) for node in self.tree.get_many(self.tree.children.get(category_id, ()), self.sees)]
 
-    def child(self, node: Node) -> Child:
+    def child(self, node: CachedCategory) -> Child:
         figures = self.figures
         has_children = any(map(self.sees, self.tree.children.get(node.id, ())))
         return Child(node, figures.numbers(node.id), figures.own_memories(node.id), has_children)
@@ -106,7 +106,7 @@ def look(engine: Engine, viewer: Viewer) -> VisibleTree:
     return VisibleTree(engine, viewer, moment, tree_at(moment), figures, names_at(moment))
 
 
-def ambiguous(node: Node, others: Sequence[str]) -> tuple[SearchWarning, ...]:
+def ambiguous(node: CachedCategory, others: Sequence[str]) -> tuple[SearchWarning, ...]:
     """Answered with the largest, and told: most who say a bare name mean that one, and the others can be asked for."""
     if not others:
         return ()

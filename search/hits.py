@@ -14,7 +14,7 @@ from search.plan import ResolvedQuery
 from search.ranking import Ranked
 from search.result import CategoryRef, Found, Hit, HitDetail
 from text.analysis import Pattern, fold
-from text.highlight import Segment, matched_spans, plain_text, segments, snippet
+from text.highlight import MarkedText, matched_spans, plain_text, segments, snippet
 
 # How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
 _SNIPPET_SCOPE = 20_000
@@ -157,7 +157,9 @@ def _text(row: _Row) -> str:
     return text
 
 
-def _snippet(row: _Row, text: str, spans: _Spans, patterns: tuple[Pattern, ...], language: str) -> tuple[Segment, ...]:
+def _snippet(
+    row: _Row, text: str, spans: _Spans, patterns: tuple[Pattern, ...], language: str
+) -> tuple[MarkedText, ...]:
     if row.summary and not spans:
         text = row.summary
         spans = matched_spans(text, patterns, language)

@@ -26,7 +26,7 @@ from search.relevance import ranked_page
 from search.snapshots import snapshot
 from text.analysis import Pattern
 from text.formatting import listed, moment_label, with_article
-from text.query_syntax import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
+from text.query_syntax import Alternative, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 from web.params import Required
 
 # How far down a memory's place is looked for.
@@ -280,7 +280,7 @@ def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str],
     return Check("words", "Words", "; or ".join(asked), "; or ".join(has), passed, either)
 
 
-def _asked_of(group: Group, name: Callable[[Pattern], str]) -> str:
+def _asked_of(group: Alternative, name: Callable[[Pattern], str]) -> str:
     count, need = len(group.words), group.need
     listed_words = listed([name(word) for word in group.words])
     enough = listed_words if need == count else f"{need} of the {count} words {listed_words}"
@@ -288,7 +288,7 @@ def _asked_of(group: Group, name: Callable[[Pattern], str]) -> str:
     return " and ".join(part for part in (enough, phrases) if part)
 
 
-def _held_of(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
+def _held_of(group: Alternative, index: Index, name: Callable[[Pattern], str]) -> str:
     """Which of the words and phrases of a group a memory has, and which it lacks."""
     every = (*group.words, *group.phrases)
     held = [name(pattern) for pattern in every if pattern_occurs(pattern, index)]

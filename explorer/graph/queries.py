@@ -122,7 +122,7 @@ class NameAmbiguousError(Refusal):
 def open_graph(kind: Kind, engine: Engine, viewer: Viewer) -> GraphContext:
     """With nothing asked for but what the default states leave."""
     resolved = resolve_query(engine, SearchQuery(), viewer, datetime.now(UTC))
-    return GraphContext(engine, resolved, viewer, kind, resolved.revision.kept_under)
+    return GraphContext(engine, resolved, viewer, kind, resolved.revision.cache_key)
 
 
 def in_any_state(resolved: ResolvedQuery) -> ResolvedQuery:

@@ -23,7 +23,7 @@ from search.unified.legs import ResultKind, Way
 from search.unified.vocabulary import Known, evidence_of, filtered
 from text.analysis import Pattern
 from text.formatting import ordinal, plural
-from text.highlight import Segment, matched_spans, segments, snippet
+from text.highlight import MarkedText, matched_spans, segments, snippet
 
 MOST_RELATED = 2
 # Relationships read for the entities and memories of a page, the surest first.
@@ -113,8 +113,8 @@ class UnifiedHit:
 
     kind: ResultKind
     id: int
-    title: tuple[Segment, ...]
-    content: tuple[Segment, ...]
+    title: tuple[MarkedText, ...]
+    content: tuple[MarkedText, ...]
     score: float
     places: Mapping[Way, int]
     source: str
@@ -365,10 +365,10 @@ class _Page:
         texts = self._read.resolved.plan.texts
         return (texts[0].words.positive, texts[0].language) if texts else ((), "english")
 
-    def _marked(self, text: str) -> tuple[Segment, ...]:
+    def _marked(self, text: str) -> tuple[MarkedText, ...]:
         return segments(text, matched_spans(text, *self._patterns))
 
-    def _snippet(self, text: str) -> tuple[Segment, ...]:
+    def _snippet(self, text: str) -> tuple[MarkedText, ...]:
         return snippet(text, matched_spans(text, *self._patterns), _LENGTH) if text else ()
 
 
