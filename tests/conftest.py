@@ -20,7 +20,7 @@ def _nothing_kept():
     vocabulary_cache.forget()
     category_counts.forget()
     postgres_columns.forget()
-    cache.forget()
+    cache.clear_cache()
     query.forget()
     buckets.forget()
 

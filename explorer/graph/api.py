@@ -1,18 +1,19 @@
-"""Entities, concepts and what links them as JSON: the same reads as the pages."""
+"""Entities, concepts and relationships as JSON, from the same reads as the pages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from django.http import HttpResponse
 from ninja import Router
+from pydantic import BaseModel
 
 from access.keys import ApiRequest, allowed
 from categories.queries import Term
-from explorer.graph.neighbourhood import Neighbour, Neighbourhood
-from explorer.graph.node_page import Node, around_of, fact_of, node_of
+from explorer.graph.neighbourhood import Neighbourhood, NodeNeighbour
+from explorer.graph.node_page import NodeDetail, node_detail, node_neighbourhood, relationship_detail
 from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
-from explorer.graph.path_page import PathEndError, Step, path_of
-from explorer.graph.queries import CONCEPT, ENTITY, Kind, NameAmbiguousError, NameUnknownError, StatedEdge
+from explorer.graph.path_page import PathEndError, PathStep, find_path
+from explorer.graph.queries import CONCEPT, ENTITY, NameAmbiguousError, NameUnknownError, NodeKind, StatedEdge
 from explorer.graph.schemas import (
     CategoryCount,
     ConceptsReply,
@@ -33,7 +34,7 @@ from explorer.graph.schemas import (
     TieReply,
     TypeCount,
 )
-from explorer.graph.table_page import Table, table_of
+from explorer.graph.table_page import NodeTable, node_table
 from explorer.links import memory_url, node_url, relationship_url
 from explorer.memory_api import MemoryName, only_parameters
 from explorer.schemas import HistogramBar, HistogramReply
@@ -49,53 +50,50 @@ router = Router()
 _TABLE = TableRequest.openapi_parameters()
 _AROUND = AroundRequest.openapi_parameters()
 _PATH = [{**p, "required": p["name"] in {"from", "to"}} for p in PathRequest.openapi_parameters()]
-_ONE = errors(*GUARDED, 404, 422)
 
-AnyAsked = TypeVar("AnyAsked", bound=Params)
+AnyParams = TypeVar("AnyParams", bound=Params)
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+
+def _get(
+    path: str,
+    operation_id: str,
+    reply: type[BaseModel],
+    *refusals: int,
+    parameters: Sequence[dict[str, Any]] = (),
+) -> Callable[[Operation], Operation]:
+    extra = {"parameters": parameters} if parameters else None
+    response = {200: reply, **errors(*GUARDED, *refusals, 422)}
+    return router.get(path, response=response, operation_id=operation_id, openapi_extra=extra)
 
 
 # --- operations --------------------------------------------------------------------------------------------------
 
 
-@router.get(
-    "/entities",
-    response={200: EntitiesReply, **errors(*GUARDED, 422)},
-    operation_id="entities",
-    openapi_extra={"parameters": _TABLE},
-)
+@_get("/entities", "entities", EntitiesReply, parameters=_TABLE)
 def entities(request: ApiRequest, response: HttpResponse) -> EntitiesReply:
     """Entities as a table: how many others each is linked with, how many memories name it, and since when."""
     rows, fields = _read_table(ENTITY, request, response)
     return EntitiesReply(entities=rows, **fields)
 
 
-@router.get(
-    "/concepts",
-    response={200: ConceptsReply, **errors(*GUARDED, 422)},
-    operation_id="concepts",
-    openapi_extra={"parameters": _TABLE},
-)
+@_get("/concepts", "concepts", ConceptsReply, parameters=_TABLE)
 def concepts(request: ApiRequest, response: HttpResponse) -> ConceptsReply:
     """Concepts as a table: how many others each is linked with, how many memories are about it, and since when."""
     rows, fields = _read_table(CONCEPT, request, response)
     return ConceptsReply(concepts=rows, **fields)
 
 
-@router.get(
-    "/entities/path",
-    response={200: PathReply, **_ONE},
-    operation_id="entity_path",
-    openapi_extra={"parameters": _PATH},
-)
+@_get("/entities/path", "entity_path", PathReply, 404, parameters=_PATH)
 def path(request: ApiRequest, response: HttpResponse) -> PathReply:
     """The shortest chain of relationships between two entities, with what bears out each step."""
     viewer = allowed(request, "read")
-    asked = _asked(PathRequest, request)
-    missing = [name for name, value in (("from", asked.begin), ("to", asked.end)) if not value]
+    params = _read_params(PathRequest, request)
+    missing = [name for name, value in (("from", params.begin), ("to", params.end)) if not value]
     if missing:
         raise QueryError(Problem(name, "is missing", "write type:name, a name or an id") for name in missing)
     try:
-        found = path_of(asked, viewer)
+        found = find_path(params, viewer)
     except PathEndError as error:
         raise _refusal(error.cause, f"{error.parameter}: ") from error
     response["Server-Timing"] = server_timing(found.timings)
@@ -109,46 +107,36 @@ def path(request: ApiRequest, response: HttpResponse) -> PathReply:
     )
 
 
-@router.get(
-    "/entities/{path:ref}/neighbourhood",
-    response={200: NeighbourhoodReply, **_ONE},
-    operation_id="entity_neighbourhood",
-    openapi_extra={"parameters": _AROUND},
-)
+@_get("/entities/{path:ref}/neighbourhood", "entity_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
 def entity_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
     """What is linked with an entity, the strongest first, and what links those among themselves."""
     return _read_around(ENTITY, ref, request, response)
 
 
-@router.get(
-    "/concepts/{path:ref}/neighbourhood",
-    response={200: NeighbourhoodReply, **_ONE},
-    operation_id="concept_neighbourhood",
-    openapi_extra={"parameters": _AROUND},
-)
+@_get("/concepts/{path:ref}/neighbourhood", "concept_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
 def concept_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
     """What is linked with a concept, the strongest first, and what links those among themselves."""
     return _read_around(CONCEPT, ref, request, response)
 
 
-@router.get("/entities/{path:ref}", response={200: NodeReply, **_ONE}, operation_id="entity")
+@_get("/entities/{path:ref}", "entity", NodeReply, 404)
 def entity(request: ApiRequest, ref: str, response: HttpResponse) -> NodeReply:
     """An entity by its id, `type:name`, name or alias: what it is, and what its memories have in common."""
     return _read_node(ENTITY, ref, request, response)
 
 
-@router.get("/concepts/{path:ref}", response={200: NodeReply, **_ONE}, operation_id="concept")
+@_get("/concepts/{path:ref}", "concept", NodeReply, 404)
 def concept(request: ApiRequest, ref: str, response: HttpResponse) -> NodeReply:
     """A concept by its id, name or alias: what it is, and what its memories have in common."""
     return _read_node(CONCEPT, ref, request, response)
 
 
-@router.get("/relationships/{int:relationship_id}", response={200: FactReply, **_ONE}, operation_id="relationship")
+@_get("/relationships/{int:relationship_id}", "relationship", FactReply, 404)
 def relationship(request: ApiRequest, relationship_id: int, response: HttpResponse) -> FactReply:
     """A relationship with the memories that bear it out."""
     viewer = allowed(request, "read")
     only_parameters(request)
-    found = fact_of(relationship_id, viewer)
+    found = relationship_detail(relationship_id, viewer)
     if found is None:
         raise ApiError(404, "not_found", f"There is no relationship {relationship_id}, or none that you may know of.")
     response["Server-Timing"] = server_timing(found.timings)
@@ -169,11 +157,11 @@ def relationship(request: ApiRequest, relationship_id: int, response: HttpRespon
 # --- from request to reply ---------------------------------------------------------------------------------------
 
 
-def _asked(model: type[AnyAsked], request: ApiRequest) -> AnyAsked:
-    asked, problems = model.read(pairs_of(request.GET))
+def _read_params(model: type[AnyParams], request: ApiRequest) -> AnyParams:
+    params, problems = model.read(pairs_of(request.GET))
     if problems:
         raise QueryError(problems)
-    return asked
+    return params
 
 
 def _refusal(error: NameUnknownError | NameAmbiguousError, where: str = "") -> ApiError:
@@ -182,13 +170,13 @@ def _refusal(error: NameUnknownError | NameAmbiguousError, where: str = "") -> A
         ids = [str(term.id) for term in error.choices]
         meant = tuple(values if len(set(values)) == len(values) else ids)
         return ApiError(422, "ambiguous_name", f"{where}{error}", "Write type:name, or an id.", meant)
-    advice = f"Look for it: GET /api/{error.kind.many}?search=…"
-    return ApiError(404, "not_found", f"{where}{error}", advice, error.near)
+    advice = f"Look for it: GET /api/{error.kind.plural}?search=…"
+    return ApiError(404, "not_found", f"{where}{error}", advice, error.did_you_mean)
 
 
-def _read_table(kind: Kind, request: ApiRequest, response: HttpResponse) -> tuple[list[NodeRow], dict[str, Any]]:
+def _read_table(kind: NodeKind, request: ApiRequest, response: HttpResponse) -> tuple[list[NodeRow], dict[str, Any]]:
     viewer = allowed(request, "read")
-    table = table_of(kind, _asked(TableRequest, request), viewer)
+    table = node_table(kind, _read_params(TableRequest, request), viewer)
     response["Server-Timing"] = server_timing(table.timings)
     return [
         NodeRow(
@@ -203,32 +191,32 @@ def _read_table(kind: Kind, request: ApiRequest, response: HttpResponse) -> tupl
     ], _table_fields(table)
 
 
-def _table_fields(table: Table) -> dict[str, Any]:
-    asked = table.asked
+def _table_fields(table: NodeTable) -> dict[str, Any]:
+    params = table.params
     return {
         "total": table.total,
-        "page": asked.page,
-        "page_size": asked.page_size,
+        "page": params.page,
+        "page_size": params.page_size,
         "pages": table.pages,
-        "has_more": asked.page < table.pages,
+        "has_more": params.page < table.pages,
         "types": [TypeCount(type=name, count=count) for name, count in table.types],
         "warnings": [query_warning(warning) for warning in table.warnings],
         "took_ms": _took(table.timings),
     }
 
 
-def _read_node(kind: Kind, ref: str, request: ApiRequest, response: HttpResponse) -> NodeReply:
+def _read_node(kind: NodeKind, ref: str, request: ApiRequest, response: HttpResponse) -> NodeReply:
     viewer = allowed(request, "read")
     only_parameters(request)
     try:
-        node = node_of(kind, ref, AroundRequest(), viewer)
+        node = node_detail(kind, ref, AroundRequest(), viewer)
     except (NameUnknownError, NameAmbiguousError) as error:
         raise _refusal(error) from error
     response["Server-Timing"] = server_timing(node.timings)
     return _node_reply(node, request)
 
 
-def _node_reply(node: Node, request: ApiRequest) -> NodeReply:
+def _node_reply(node: NodeDetail, request: ApiRequest) -> NodeReply:
     profile = node.profile
     others = [NodeCount(**_ref(term).model_dump(), count=count) for term, count in profile.others]
     bars = [HistogramBar.model_validate(bar, from_attributes=True) for bar in profile.histogram.bars]
@@ -257,11 +245,11 @@ def _node_reply(node: Node, request: ApiRequest) -> NodeReply:
     )
 
 
-def _read_around(kind: Kind, ref: str, request: ApiRequest, response: HttpResponse) -> NeighbourhoodReply:
+def _read_around(kind: NodeKind, ref: str, request: ApiRequest, response: HttpResponse) -> NeighbourhoodReply:
     viewer = allowed(request, "read")
-    asked = _asked(AroundRequest, request)
+    params = _read_params(AroundRequest, request)
     try:
-        around, timings = around_of(kind, ref, asked, viewer)
+        around, timings = node_neighbourhood(kind, ref, params, viewer)
     except (NameUnknownError, NameAmbiguousError) as error:
         raise _refusal(error) from error
     response["Server-Timing"] = server_timing(timings)
@@ -273,8 +261,8 @@ def _read_around(kind: Kind, ref: str, request: ApiRequest, response: HttpRespon
             EdgeReply(
                 source=line.source,
                 target=line.target,
-                memories=line.bond.together,
-                types=sorted({tie.type for tie in line.bond.ties}),
+                memories=line.edge.memories,
+                types=sorted({tie.type for tie in line.edge.ties}),
             )
             for line in around.lines
         ],
@@ -285,22 +273,22 @@ def _read_around(kind: Kind, ref: str, request: ApiRequest, response: HttpRespon
     )
 
 
-def _neighbour(one: Neighbour, around: Neighbourhood) -> NeighbourReply:
+def _neighbour(one: NodeNeighbour, around: Neighbourhood) -> NeighbourReply:
     return NeighbourReply(
         **_ref(one.term).model_dump(),
         level=one.level,
         parent=one.parent,
-        memories=one.bond.together,
-        ties=_ties(one.bond.ties, around.relationships),
+        memories=one.edge.memories,
+        ties=_ties(one.edge.ties, around.relationships),
     )
 
 
-def _step(step: Step) -> StepReply:
+def _step(step: PathStep) -> StepReply:
     return StepReply(
         source=_ref(step.source),
         target=_ref(step.target),
-        memories=step.bond.together,
-        ties=_ties(step.bond.ties, {record.id: record for record in step.relationships}),
+        memories=step.edge.memories,
+        ties=_ties(step.edge.ties, {record.id: record for record in step.relationships}),
         evidence=[MemoryName.model_validate(memory, from_attributes=True) for memory in step.memories],
     )
 

@@ -1,4 +1,4 @@
-"""The graph as JSON: what the operations answer."""
+"""The replies of the graph API."""
 
 from datetime import date, datetime
 
