@@ -34,7 +34,7 @@ from explorer.category_requests import (
     CategoryRequest,
     ConceptListRequest,
 )
-from explorer.visible_tree import look
+from explorer.visible_tree import visible_tree
 from memories.models import EmbeddingModel, Memory, Project
 from memories.records import MemoryChanges
 from memories.services import memory_update
@@ -171,10 +171,10 @@ def _requests(viewer: Viewer, seed: int) -> dict[str, list[Ask]]:
     engine.
     """
     draw = random.Random(seed)
-    known = look(select_engine(viewer), viewer)
+    known = visible_tree(select_engine(viewer), viewer)
     by_depth: dict[int, list[str]] = {}
     for node in known.tree.ordered:
-        if known.sees(node.id):
+        if known.is_visible(node.id):
             by_depth.setdefault(node.depth, []).append(node.path)
 
     def some() -> str:
@@ -265,8 +265,8 @@ def _compare(viewer: Viewer) -> None:
         stated: dict[int, tuple[int, ...]] = {
             pk: (memories, int(chunks), concepts.get(pk, 0)) for pk, memories, chunks in cursor.fetchall()
         }
-    found = look(select_engine(viewer), viewer)
-    wrong = _differences(stated, found.figures, [node.id for node in found.tree.ordered])
+    found = visible_tree(select_engine(viewer), viewer)
+    wrong = _differences(stated, found.counts, [node.id for node in found.tree.ordered])
     if wrong:
         raise RuntimeError(f"{len(wrong)} categories are counted otherwise by SQL, {wrong[0]} first")
 

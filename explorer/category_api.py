@@ -1,5 +1,8 @@
-"""Categories as JSON: one with all that is in it, all with their numbers, the concepts of one."""
+"""Categories as JSON: one category, the list of all, and the concepts of one."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -11,11 +14,9 @@ from categories.vocabulary_cache import Node
 from explorer.category_reads import (
     CategoryList,
     CategoryOverview,
-    ConceptFigures,
+    ChunkText,
     ConceptList,
-    Document,
-    Listed,
-    Passage,
+    ListedNode,
     category_list,
     category_overview,
     concepts_in,
@@ -49,10 +50,10 @@ from explorer.category_schemas import (
     ListedHierarchy,
     ListedStatistics,
 )
+from explorer.operations import read_operation
 from explorer.timeline_api import query_warning
-from explorer.visible_tree import Child, Described
+from explorer.visible_tree import CategoryChild, CategoryDescription
 from search.query import MAX_VALUE_LENGTH, pairs_of
-from web.errors import GUARDED, errors
 from web.timing import server_timing
 
 router = Router()
@@ -67,33 +68,33 @@ def _switch(name: str, description: str) -> dict[str, Any]:
 
 
 def _limit(default: int, most: int, of: str) -> dict[str, Any]:
-    told = f"{of}, 1 to {most}; what is out of these bounds is brought into them, with a warning."
-    return _parameter("limit", told, type="integer", default=default)
+    description = f"{of}, 1 to {most}; what is out of these bounds is brought into them, with a warning."
+    return _parameter("limit", description, type="integer", default=default)
+
+
+def _sort(orders: Sequence[str]) -> dict[str, Any]:
+    description = "What comes first: the most memories, or whatever is named (also `sortBy`)."
+    return _parameter("sort_by", description, type="string", enum=list(orders), default=orders[0])
 
 
 _BELOW = _switch("include_children", "With all that is below the category (also `includeChildren`).")
-
-
-@router.get(
-    "/categories",
-    response={200: CategoryListReply, **errors(*GUARDED, 422)},
-    exclude_unset=True,
-    operation_id="categories",
-    openapi_extra={
-        "parameters": [
-            _parameter(
-                "sort_by",
-                "What comes first: the most memories, or whatever is named (also `sortBy`).",
-                type="string",
-                enum=list(CATEGORY_SORTS),
-                default=CATEGORY_SORTS[0],
-            ),
-            _limit(DEFAULT_LISTED, MOST_LISTED, "How many categories"),
-            _switch("include_hierarchy", "With the parent and the children of each (also `includeHierarchy`)."),
-            _parameter("filter", "A part of the names wanted.", type="string", maxLength=MAX_VALUE_LENGTH, default=""),
-        ]
-    },
+_LIST_PARAMETERS = (
+    _sort(CATEGORY_SORTS),
+    _limit(DEFAULT_LISTED, MOST_LISTED, "How many categories"),
+    _switch("include_hierarchy", "With the parent and the children of each (also `includeHierarchy`)."),
+    _parameter("filter", "A part of the names wanted.", type="string", maxLength=MAX_VALUE_LENGTH, default=""),
 )
+_CONCEPT_PARAMETERS = (_sort(CONCEPT_SORTS), _limit(DEFAULT_LISTED, MOST_LISTED, "How many concepts"), _BELOW)
+_CATEGORY_PARAMETERS = (
+    _BELOW,
+    _switch("include_chunks", "With chunks, their texts and their density (also `includeChunks`)."),
+    _limit(DEFAULT_RESULTS, MOST_RESULTS, "How many of each"),
+)
+
+_get = partial(read_operation, router, exclude_unset=True)
+
+
+@_get("/categories", "categories", CategoryListReply, parameters=_LIST_PARAMETERS)
 def categories(request: ApiRequest, response: HttpResponse) -> CategoryListReply:
     """Categories with their numbers, those of what is below them included."""
     viewer = allowed(request, "read")
@@ -103,26 +104,8 @@ def categories(request: ApiRequest, response: HttpResponse) -> CategoryListReply
     return category_list_reply(found, with_hierarchy=asked.include_hierarchy)
 
 
-# Ahead of the category alone, whose path may hold slashes.
-@router.get(
-    "/categories/{path:ref}/concepts",
-    response={200: ConceptListReply, **errors(*GUARDED, 404, 422)},
-    exclude_unset=True,
-    operation_id="category_concepts",
-    openapi_extra={
-        "parameters": [
-            _parameter(
-                "sort_by",
-                "What comes first: the most memories, or whatever is named (also `sortBy`).",
-                type="string",
-                enum=list(CONCEPT_SORTS),
-                default=CONCEPT_SORTS[0],
-            ),
-            _limit(DEFAULT_LISTED, MOST_LISTED, "How many concepts"),
-            _BELOW,
-        ]
-    },
-)
+# Before the operation on a category, whose path may contain slashes.
+@_get("/categories/{path:ref}/concepts", "category_concepts", ConceptListReply, 404, parameters=_CONCEPT_PARAMETERS)
 def category_concepts(request: ApiRequest, ref: str, response: HttpResponse) -> ConceptListReply:
     """The concepts that the memories of a category have, with how many have each."""
     viewer = allowed(request, "read")
@@ -131,19 +114,7 @@ def category_concepts(request: ApiRequest, ref: str, response: HttpResponse) -> 
     return concept_list_reply(found)
 
 
-@router.get(
-    "/categories/{path:ref}",
-    response={200: CategoryReply, **errors(*GUARDED, 404, 422)},
-    exclude_unset=True,
-    operation_id="category",
-    openapi_extra={
-        "parameters": [
-            _BELOW,
-            _switch("include_chunks", "With chunks, their texts and their density (also `includeChunks`)."),
-            _limit(DEFAULT_RESULTS, MOST_RESULTS, "How many of each"),
-        ]
-    },
-)
+@_get("/categories/{path:ref}", "category", CategoryReply, 404, parameters=_CATEGORY_PARAMETERS)
 def category(request: ApiRequest, ref: str, response: HttpResponse) -> CategoryReply:
     """A category by slug path, name, alias or id, whatever the case: its numbers, memories and concepts."""
     viewer = allowed(request, "read")
@@ -157,11 +128,7 @@ def category(request: ApiRequest, ref: str, response: HttpResponse) -> CategoryR
 
 def category_reply(found: CategoryOverview, request: HttpRequest) -> CategoryReply:
     site = request.build_absolute_uri("/").rstrip("/")
-    parts: dict[str, Any] = {}
-    if found.chunks is not None:
-        parts["chunks"] = [_chunk(one) for one in found.chunks]
-    if found.message:
-        parts["message"] = found.message
+    chunks = {} if found.chunks is None else {"chunks": [_chunk(chunk) for chunk in found.chunks]}
     return CategoryReply(
         category=_about(found.category),
         statistics=CategoryStatistics(
@@ -171,13 +138,16 @@ def category_reply(found: CategoryOverview, request: HttpRequest) -> CategoryRep
             own_documents=found.own,
             documents_with_children=found.with_below,
             total_child_categories=found.children_total,
-            child_categories=[_child(one) for one in found.children],
+            child_categories=[_child(child) for child in found.children],
         ),
-        documents=[_document(one, site) for one in found.documents],
-        concepts=[_concept(one, found.category.node.name) for one in found.concepts],
-        warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=round(sum(found.timings.values()), 2),
-        **parts,
+        documents=[
+            CategoryDocument(**asdict(memory), url=site + reverse("explorer:memory", args=[memory.id]))
+            for memory in found.documents
+        ],
+        concepts=[CategoryConcept(**asdict(concept), category=found.category.node.name) for concept in found.concepts],
+        **chunks,
+        **_message(found.message),
+        **_closing(found),
     )
 
 
@@ -196,56 +166,49 @@ def category_list_reply(found: CategoryList, *, with_hierarchy: bool) -> Categor
             most_popular_category=aggregate.most,
             least_popular_category=aggregate.least,
         ),
-        warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=round(sum(found.timings.values()), 2),
+        **_closing(found),
     )
 
 
 def concept_list_reply(found: ConceptList) -> ConceptListReply:
     return ConceptListReply(
-        category=CategoryHead(**_head(found.category)),
+        category=CategoryHead(**_head(found.category.node)),
         statistics=ConceptStatistics(
             total_documents=found.numbers.memories,
             total_concepts=found.numbers.concepts,
             average_concepts_per_document=found.average,
         ),
-        concepts=[
-            ConceptInCategory(
-                id=one.id,
-                name=one.name,
-                type=one.type,
-                document_count=one.memories,
-                total_document_count=one.total,
-                chunk_count=one.chunks,
-                weight=one.weight,
-                related_concepts=list(one.related),
-            )
-            for one in found.concepts
-        ],
-        warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=round(sum(found.timings.values()), 2),
-        **({"message": found.message} if found.message else {}),
+        concepts=[ConceptInCategory.model_validate(concept, from_attributes=True) for concept in found.concepts],
+        **_message(found.message),
+        **_closing(found),
     )
 
 
-def _head(category: Described) -> dict[str, Any]:
-    return _node(category.node)
+def _message(message: str) -> dict[str, str]:
+    return {"message": message} if message else {}
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _closing(found: CategoryOverview | CategoryList | ConceptList) -> dict[str, Any]:
+    return {
+        "warnings": [query_warning(warning) for warning in found.warnings],
+        "took_ms": round(sum(found.timings.values()), 2),
+    }
+
+
+def _head(node: Node) -> dict[str, Any]:
     return {"id": node.id, "name": node.name, "path": node.path, "description": node.description}
 
 
-def _about(category: Described) -> CategoryAbout:
+def _about(category: CategoryDescription) -> CategoryAbout:
     return CategoryAbout(
-        **_head(category),
+        **_head(category.node),
         hierarchy=list(category.names),
         aliases=list(category.node.aliases),
         related_categories=list(category.related),
     )
 
 
-def _child(child: Child) -> ChildCategory:
+def _child(child: CategoryChild) -> ChildCategory:
     return ChildCategory(
         id=child.node.id,
         name=child.node.name,
@@ -257,52 +220,15 @@ def _child(child: Child) -> ChildCategory:
     )
 
 
-def _document(document: Document, site: str) -> CategoryDocument:
-    return CategoryDocument(
-        id=document.id,
-        source=document.source,
-        title=document.title,
-        preview=document.preview,
-        project=document.project,
-        memory_type=document.memory_type,
-        state=document.state,
-        created_at=document.created_at,
-        concepts=list(document.concepts),
-        categories=list(document.categories),
-        chunk_count=document.chunks,
-        url=site + reverse("explorer:memory", args=[document.id]),
-    )
+def _chunk(chunk: ChunkText) -> CategoryChunk:
+    return CategoryChunk(**asdict(chunk), id=f"{chunk.memory_id}/{chunk.ordinal}", document=chunk.memory_id)
 
 
-def _concept(concept: ConceptFigures, category: str) -> CategoryConcept:
-    return CategoryConcept(
-        id=concept.id,
-        name=concept.name,
-        type=concept.type,
-        category=category,
-        weight=concept.weight,
-        document_count=concept.memories,
-        chunk_count=concept.chunks,
-        related_concepts=list(concept.related),
-    )
-
-
-def _chunk(passage: Passage) -> CategoryChunk:
-    return CategoryChunk(
-        id=f"{passage.memory_id}/{passage.ordinal}",
-        document=passage.memory_id,
-        text=passage.text,
-        source=passage.source,
-        concepts=list(passage.concepts),
-        concept_density=passage.density,
-    )
-
-
-def _listed(one: Listed, with_hierarchy: bool) -> ListedCategory:
+def _listed(one: ListedNode, with_hierarchy: bool) -> ListedCategory:
     node = one.node
     where = ListedHierarchy(parent=one.parent, children=list(one.children), depth=node.depth - 1)
     return ListedCategory(
-        **_node(node),
+        **_head(node),
         statistics=ListedStatistics(
             document_count=one.numbers.memories,
             own_document_count=one.own,

@@ -1,4 +1,4 @@
-"""What the API answers about categories, under the names of the specification: a document is a memory."""
+"""Replies of the API about categories. A document is a memory."""
 
 from datetime import datetime
 

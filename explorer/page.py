@@ -188,7 +188,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
     def at_page(number: int) -> str:
         return at(page="" if number == 1 else str(number))
 
-    warnings = (Notice(warning.message, suggestion=meant(warning)) for warning in page.warnings)
+    warnings = (Notice(warning.message, suggestion=did_you_mean_text(warning)) for warning in page.warnings)
     crumbs = _crumbs(query, page)
     heading = crumbs[-1].label if crumbs else spec.label
     values = plural(page.facet.distinct, "value", at_least=page.facet.at_least)
@@ -292,12 +292,12 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         return Notice(warning.message, links=(Link(f"Go to page {pages:,}", explore_url(last)),))
     return Notice(
         warning.message,
-        suggestion="Did you mean" if links else meant(warning),
+        suggestion="Did you mean" if links else did_you_mean_text(warning),
         links=links,
     )
 
 
-def meant(warning: SearchWarning) -> str:
+def did_you_mean_text(warning: SearchWarning) -> str:
     """What may have been meant, as a sentence."""
     return f"Did you mean {' or '.join(warning.did_you_mean)}?" if warning.did_you_mean else ""
 

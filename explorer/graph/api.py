@@ -1,11 +1,11 @@
 """Entities, concepts and relationships as JSON, from the same reads as the pages."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from django.http import HttpResponse
 from ninja import Router
-from pydantic import BaseModel
 
 from access.keys import ApiRequest, allowed
 from categories.queries import Term
@@ -37,12 +37,13 @@ from explorer.graph.schemas import (
 from explorer.graph.table_page import NodeTable, node_table
 from explorer.links import memory_url, node_url, relationship_url
 from explorer.memory_api import MemoryName, only_parameters
+from explorer.operations import read_operation
 from explorer.schemas import HistogramBar, HistogramReply
 from explorer.timeline_api import query_warning
 from search.query import Problem, QueryError, pairs_of
 from search.result import Hit
 from search.unified.rows import RelationshipRecord
-from web.errors import GUARDED, ApiError, errors
+from web.errors import ApiError
 from web.timing import server_timing
 
 router = Router()
@@ -52,19 +53,7 @@ _AROUND = AroundRequest.openapi_parameters()
 _PATH = [{**p, "required": p["name"] in {"from", "to"}} for p in PathRequest.openapi_parameters()]
 
 AnyParams = TypeVar("AnyParams", bound=Params)
-Operation = TypeVar("Operation", bound=Callable[..., Any])
-
-
-def _get(
-    path: str,
-    operation_id: str,
-    reply: type[BaseModel],
-    *refusals: int,
-    parameters: Sequence[dict[str, Any]] = (),
-) -> Callable[[Operation], Operation]:
-    extra = {"parameters": parameters} if parameters else None
-    response = {200: reply, **errors(*GUARDED, *refusals, 422)}
-    return router.get(path, response=response, operation_id=operation_id, openapi_extra=extra)
+_get = partial(read_operation, router)
 
 
 # --- operations --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from categories.queries import Term
 from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
 from explorer.graph.queries import KINDS, NodeKind
 from explorer.links import Link, explore_url, memory_url, node_url, relationship_url
-from explorer.page import Notice, meant
+from explorer.page import Notice, did_you_mean_text
 from search.query import SearchQuery
 from search.result import Hit, SearchWarning
 from search.unified.rows import RelationshipRecord
@@ -47,7 +47,7 @@ def graph_tabs(kind: NodeKind | None) -> tuple[Link, ...]:
 
 
 def warning_notices(warnings: Iterable[SearchWarning]) -> tuple[Notice, ...]:
-    return tuple(Notice(warning.message, suggestion=meant(warning)) for warning in warnings)
+    return tuple(Notice(warning.message, suggestion=did_you_mean_text(warning)) for warning in warnings)
 
 
 def toggled(chosen: tuple[str, ...], name: str) -> tuple[str, ...]:

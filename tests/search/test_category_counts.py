@@ -7,7 +7,7 @@ import pytest
 from access.viewer import command_viewer
 from categories import vocabulary_cache
 from categories.models import Category
-from explorer.visible_tree import look
+from explorer.visible_tree import visible_tree
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
@@ -22,12 +22,12 @@ EVERYTHING = command_viewer()
 
 def counted(viewer):
     """By path: memories, own memories, chunks and concepts of every category that the viewer may know of."""
-    looking = look(select_engine(viewer), viewer)
+    visible = visible_tree(select_engine(viewer), viewer)
     found = {}
-    for node in looking.tree.ordered:
-        if looking.sees(node.id):
-            numbers = looking.figures.numbers(node.id)
-            own = looking.figures.own_memories(node.id)
+    for node in visible.tree.ordered:
+        if visible.is_visible(node.id):
+            numbers = visible.counts.numbers(node.id)
+            own = visible.counts.own_memories(node.id)
             found[node.path] = (numbers.memories, own, numbers.chunks, numbers.concepts)
     return found
 

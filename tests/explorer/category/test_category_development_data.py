@@ -9,7 +9,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from categories import vocabulary_cache
 from categories.models import Category
-from explorer.visible_tree import look
+from explorer.visible_tree import visible_tree
 from memories.models import ImportBatch, Project
 from search import category_counts
 from search.engines import select_engine
@@ -65,11 +65,11 @@ def viewers(records, db):
 def test_every_number_is_that_of_plain_sql(viewers):
     for viewer in viewers:
         stated = plain(viewer)
-        found = look(select_engine(viewer), viewer)
+        found = visible_tree(select_engine(viewer), viewer)
         counted = {}
         for node in found.tree.ordered:
-            if (numbers := found.figures.numbers(node.id)).memories:
-                counted[node.id] = (numbers.memories, found.figures.own_memories(node.id), numbers.concepts)
+            if (numbers := found.counts.numbers(node.id)).memories:
+                counted[node.id] = (numbers.memories, found.counts.own_memories(node.id), numbers.concepts)
         assert counted == stated
         assert len(stated) > 400
 

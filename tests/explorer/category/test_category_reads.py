@@ -6,9 +6,9 @@ from access.viewer import Viewer
 from categories.details import CategoryDetails, ConceptDetails, category_enrich, concept_enrich
 from categories.models import Category, Concept
 from categories.services import Vocabulary
-from explorer.category_reads import category_list, category_overview, concepts_in, documents_of, passages_of
+from explorer.category_reads import category_list, category_overview, chunks_of, concepts_in, memories_of
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.visible_tree import CategoryNotFoundError, look
+from explorer.visible_tree import CategoryNotFoundError, visible_tree
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -79,7 +79,7 @@ def test_document_tells_what_it_is_filed_under(corpus, everyone):
     (document,) = overview(everyone, "kitchen/oven").documents
     assert document.preview.startswith("The valve of the kettle stuck at 100 °C.")
     assert document.categories == ("kitchen/brewing", "kitchen/oven")
-    assert (document.project, document.source, document.chunks) == ("tea", "git", 0)
+    assert (document.project, document.source, document.chunk_count) == ("tea", "git", 0)
 
 
 def test_limit_is_of_each_kind(corpus, everyone):
@@ -178,20 +178,20 @@ def test_chunks_tell_how_densely_concepts_stand_in_them(corpus, everyone):
     (chunk,) = found.chunks
     assert chunk.text == "Event sourcing keeps facts. It is not about sourcing events."
     # Two words of ten.
-    assert (chunk.concepts, chunk.density) == (("event sourcing",), 0.2)
+    assert (chunk.concepts, chunk.concept_density) == (("event sourcing",), 0.2)
     assert overview(everyone, "backend").chunks is None
-    assert [document.chunks for document in found.documents] == [1]
+    assert [document.chunk_count for document in found.documents] == [1]
 
 
 def test_what_was_deleted_since_the_index_knew_is_not_read(corpus, everyone):
     memory = memory_create(record=MemoryRecord(content="Secret.", categories=("Backend",)), viewer=everyone)
     embed_all()
-    looking = look(select_engine(everyone), everyone)
-    slots = looking.figures.slots(looking.meant("backend")[0].id, below=False)
-    assert [chunk.text for chunk in passages_of(looking, slots, 5)] == ["Secret."]
+    visible = visible_tree(select_engine(everyone), everyone)
+    slots = visible.counts.slots(visible.find("backend")[0].id, below=False)
+    assert [chunk.text for chunk in chunks_of(visible, slots, 5)] == ["Secret."]
     Memory.objects.filter(pk=memory.pk).update(state="deleted")
-    assert passages_of(looking, slots, 5) == ()
-    assert documents_of(looking, looking.figures.filing.take("id", slots)) == ()
+    assert chunks_of(visible, slots, 5) == ()
+    assert memories_of(visible, visible.counts.filing.take("id", slots)) == ()
 
 
 def test_list_counts_what_is_below_and_what_is_right_there(corpus, everyone):
