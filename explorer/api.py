@@ -1,4 +1,4 @@
-"""Search and facets as JSON: the same result that the page shows, under the names that the specifications use."""
+"""Search and facets as JSON: the same results as the pages."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -42,7 +42,7 @@ from search.why_not import WhyNot, take_id, why_not
 from web.errors import GUARDED, ApiError, close_to, errors
 from web.timing import server_timing
 
-# As many values of a facet as one answer holds.
+# Maximum number of values of a facet in a reply.
 FACET_LIMIT = 1_000
 
 router = Router()
@@ -55,7 +55,7 @@ _LISTING: dict[str, tuple[dict[str, Any], str]] = {
     "page_size": ({"type": "integer", "minimum": 1, "maximum": FACET_LIMIT, "default": 100}, "Values of a page."),
     "parent": ({"type": "string", "default": ""}, "Of categories: only the children of this one."),
 }
-# The listing has a sort and pages of its own, in place of the search's.
+# `sort` and paging are those of the listing, not of the search.
 _LISTING_PARAMETERS = [
     *(
         {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
@@ -92,9 +92,9 @@ def search(request: ApiRequest, response: HttpResponse) -> SearchReply | Unified
     viewer = allowed(request, "read")
     view, query = read_view(pairs_of(request.GET))
     if is_unified(query):
-        together = unified(query, viewer, facet_limit=FACET_LIMIT)
-        response["Server-Timing"] = server_timing(together.timings)
-        return _unified_reply(together, request, view)
+        found = unified(query, viewer, facet_limit=FACET_LIMIT)
+        response["Server-Timing"] = server_timing(found.timings)
+        return _unified_reply(found, request, view)
     result = run(query, viewer, facet_limit=FACET_LIMIT, detail=HitDetail.FULL if view == "full" else HitDetail.INDEX)
     response["Server-Timing"] = server_timing(result.timings)
     return _search_reply(result, request, view)
@@ -163,7 +163,7 @@ def _read_listing(pairs: list[tuple[str, str]]) -> tuple[FacetListing, SearchQue
 
 
 def _facet_named(name: str) -> FacetSpec:
-    """The facet of this name: that of the parameter, or that among the facets of a search."""
+    """The facet with this key or API name. Raises ApiError."""
     named = {name: spec for spec in FACETS for name in (spec.key, spec.api_name)}
     if spec := named.get(name):
         return spec
@@ -182,11 +182,11 @@ def _facet_named(name: str) -> FacetSpec:
 # --- from result to reply ----------------------------------------------------------------------------------------
 
 
-def _unified_reply(together: UnifiedResult, request: HttpRequest, view: str) -> UnifiedReply:
-    """What every search answers, of the memories, and the results of all kinds."""
+def _unified_reply(found: UnifiedResult, request: HttpRequest, view: str) -> UnifiedReply:
+    """The fields of a plain search, plus the results of all kinds."""
     site = request.build_absolute_uri("/").rstrip("/")
-    result = together.answer
-    parts = unified_parts(together, site, lambda hit: _memory_hit(hit, result, site), in_full=view == "full")
+    result = found.answer
+    parts = unified_parts(found, site, lambda hit: _memory_hit(hit, result, site), in_full=view == "full")
     return UnifiedReply(**{**_reply_fields(result, site, view), **parts})
 
 
@@ -281,7 +281,7 @@ def _why_not_reply(found: WhyNot, request: HttpRequest) -> WhyNotReply:
 
 
 def _counted(result: SearchResult) -> dict[str, Any]:
-    """The parts of a reply that are there only where facets were asked for, and of those the ones that were counted."""
+    """The fields of a reply that exist only with facets."""
     if result.facets is None:
         return {}
     counted = [facet for facet in result.facets if not facet.unavailable]
@@ -299,11 +299,11 @@ def _counted(result: SearchResult) -> dict[str, Any]:
 
 
 def _value_counts(facet: Facet) -> dict[str, int]:
-    """Values that have a memory, and those that were chosen, whether they have one or not."""
+    """Counts by value, without values that count nothing unless they are selected or excluded."""
     shown = (v for v in facet.values if v.count or v.selected or v.excluded)
     counts: dict[str, int] = {}
     for value in sorted(shown, key=lambda v: (-v.count, v.label)):
-        # A name that means two categories is one value here: the larger of them speaks for it.
+        # Two categories may have the same value: the larger one wins.
         counts.setdefault(value.value, value.count)
     return counts
 

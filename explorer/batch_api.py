@@ -1,4 +1,4 @@
-"""The third of the three layers as JSON: whole memories, several at a time, by their ids."""
+"""Whole memories as JSON, several at a time by id: the third layer after index and timeline."""
 
 import re
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from search.query import SORT_ALIASES
 from web.errors import GUARDED, errors
 
 MOST_IDS = 100
-# Without an order that is asked for, memories come in the order of the ids.
+# `given` is the order of the ids, and the default.
 ORDERS = ("given", "newest", "oldest")
 _ID = re.compile(r"#?([0-9]{1,18})")
 
@@ -107,7 +107,7 @@ def observations(request: ApiRequest, batch: Batch) -> BatchReply:
 
 
 def batch_of(batch: Batch, viewer: Viewer) -> tuple[list[MemoryDetail], list[int], list[int]]:
-    """The memories of a batch in its order, the ids of those that are not there, and of those past its limit."""
+    """(memories in the requested order, missing ids, ids past the limit)."""
     ids = list(dict.fromkeys(batch.ids))
     details = memory_details(viewer, ids)
     if batch.project:

@@ -10,10 +10,10 @@ from django.urls import reverse
 from access.viewer import Viewer
 from explorer.cards import HitCard, build_cards
 from explorer.category_browser import MOST_ROWS, Branch, BrowserView, Indicators
-from explorer.chips import Chip, ChipPart, build_chips
 from explorer.histogram_plot import Plot, build_plot
 from explorer.links import Link, explore_url, values_url
 from explorer.page import Notice, did_you_mean_text
+from explorer.sidebar import Chip, ChipPart, build_chips
 from explorer.visible_tree import CategoryChild, CategoryDescription, CategoryNotFoundError
 from search.facets import Facet, FacetValue
 from search.query import SearchQuery
@@ -186,7 +186,10 @@ def build_browser(
         tree_note=_tree_note(found) if searched else "",
         chips=tuple(_chips(query, result, here)),
         clear_url=category_url(here),
-        notices=(*notices, *(Notice(warning.message, suggestion=did_you_mean_text(warning)) for warning in warnings)),
+        notices=(
+            *notices,
+            *(Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean)) for warning in warnings),
+        ),
         node=_node(found, found.node, result, viewer, now) if found.node and result else None,
         summary=_summary(found.indicators) if found.indicators else "",
         indicators=tuple(_indicators(found.indicators, query)) if found.indicators else (),

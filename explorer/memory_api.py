@@ -1,4 +1,4 @@
-"""Memories one by one as JSON, and the health of the site. Thin: records say what may come in, services write."""
+"""Memories as JSON, and the health of the site. Records validate the input, services write."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -49,16 +49,16 @@ class MemoryPatch(MemoryChanges):
     @model_validator(mode="before")
     @classmethod
     def _keeps_its_number(cls, data: Any) -> Any:
-        # In a record `id` is the id elsewhere; whoever sends back what a GET answered means the number.
+        # `id` of a record is the external id, but clients that send a GET reply back mean the number.
         if isinstance(data, dict) and "id" in data:
             raise refuse("id: cannot be changed; external_id is its id in the system it came from")
         return data
 
 
-# --- what is answered --------------------------------------------------------------------------------------------
+# --- replies -----------------------------------------------------------------------------------------------------
 
 
-class CategoryReply(BaseModel):
+class CategoryPathReply(BaseModel):
     path: str = Field(description="The slug path, which filters take.")
     names: list[str] = Field(description="The names along the path.")
 
@@ -93,7 +93,7 @@ class BacklinkReply(BaseModel):
     memory: MemoryName
 
 
-class RelationshipReply(BaseModel):
+class MemoryRelationshipReply(BaseModel):
     """A fact between two entities that the memory bears out."""
 
     source: str
@@ -114,7 +114,7 @@ class MemoryReply(BaseModel):
     summary: str
     content: str
     tags: list[str]
-    categories: list[CategoryReply]
+    categories: list[CategoryPathReply]
     concepts: list[TermReply]
     entities: list[TermReply]
     state: str
@@ -137,7 +137,7 @@ class MemoryReply(BaseModel):
     supersedes: list[MemoryName]
     links: list[LinkReply]
     backlinks: list[BacklinkReply]
-    relationships: list[RelationshipReply]
+    relationships: list[MemoryRelationshipReply]
 
 
 class Written(BaseModel):
@@ -212,7 +212,7 @@ def health(request: HttpRequest) -> Health | HttpResponse:
     if not database_answers():
         return outage_response(request)
     viewer = known_viewer(request)
-    known = {} if viewer is None else _known(site_status(viewer))
+    known = {} if viewer is None else _site_fields(site_status(viewer))
     index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}
     if viewer is None:
         index = {"state": index["state"]}
@@ -220,7 +220,7 @@ def health(request: HttpRequest) -> Health | HttpResponse:
     return Health(status="ok", database="ok", engine=engine, index=IndexState(**index), version=VERSION, **known)
 
 
-def _known(status: SiteStatus) -> dict[str, Any]:
+def _site_fields(status: SiteStatus) -> dict[str, Any]:
     models = [ModelState(name=one.name, state=one.state, embedded=one.embedded) for one in status.models]
     meaning = EmbeddingState(ready=not status.not_ready, reason=status.not_ready, models=models)
     of_all_projects = {"revision": status.revision, "pending_vocabulary": status.pending_vocabulary}
@@ -311,7 +311,7 @@ def restore(request: ApiRequest, memory_id: int, reason: Reason = WHY) -> Writte
 
 
 def only_parameters(request: HttpRequest, *known: str) -> None:
-    """A parameter that would do nothing is an error, as it is in a search."""
+    """Raise QueryError for unknown parameters, as a search does."""
     suggestion = f"the parameters are {', '.join(known)}" if known else "there are no parameters here"
     unknown = [Problem(name[:60], "is not a parameter", suggestion) for name in request.GET if name not in known]
     if unknown:
@@ -319,7 +319,7 @@ def only_parameters(request: HttpRequest, *known: str) -> None:
 
 
 def storable_id(memory_id: int) -> int:
-    """The id, which must be one that a memory can have."""
+    """Return the id if it fits into a bigint. Raises MemoryNotFound."""
     if memory_id >= 2**63:
         raise MemoryNotFound(memory_id)
     return memory_id
@@ -350,7 +350,7 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
         summary=memory.summary,
         content=memory.content,
         tags=memory.tags,
-        categories=[CategoryReply(path=node.path, names=list(node.names)) for node in detail.categories],
+        categories=[CategoryPathReply(path=node.path, names=list(node.names)) for node in detail.categories],
         concepts=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.concepts],
         entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.entities],
         state=memory.state,
@@ -376,7 +376,7 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
         ],
         backlinks=[BacklinkReply(rel=rel, memory=_named(title)) for rel, title in detail.backlinks],
         relationships=[
-            RelationshipReply(
+            MemoryRelationshipReply(
                 source=str(fact.source),
                 type=fact.relationship_type,
                 target=str(fact.target),

@@ -1,4 +1,4 @@
-"""What the API answers about searches and facets: the models of its replies, and what each field of them means."""
+"""Replies of the API about searches and facets."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -115,7 +115,7 @@ class HistogramReply(BaseModel):
     bars: list[HistogramBar]
 
 
-# From the one list of facets, so that a facet added there is counted and documented here.
+# Built from FACETS, so that a new facet appears here.
 _COUNTS: dict[str, Any] = {
     spec.api_name: (dict[str, int], Field(default_factory=dict, description=f"{spec.label}: value to count."))
     for spec in FACETS
@@ -254,7 +254,7 @@ class FacetPageReply(FacetReply):
     warnings: list[QueryWarning]
 
 
-Kind = Literal["memory", "entity", "relationship"]
+KindName = Literal["memory", "entity", "relationship"]
 
 
 class LegReply(BaseModel):
@@ -270,7 +270,7 @@ class LegReply(BaseModel):
 class LinkedReply(BaseModel):
     """Another record that a result is shown with."""
 
-    kind: Kind
+    kind: KindName
     id: int
     title: str
     reason: str
@@ -315,7 +315,7 @@ class RelationshipReply(BaseModel):
 class UnifiedHitReply(BaseModel):
     """One result. The record of its kind is there in full, unless `view=index`; the other two are left out."""
 
-    kind: Kind
+    kind: KindName
     id: int = Field(description="Of its kind: a memory and an entity may share one.")
     title: str
     content: str = Field(description="A stretch of the text of a memory, a description, or a fact.")
@@ -353,7 +353,7 @@ class UnifiedReply(SearchReply):
 def unified_parts(
     result: UnifiedResult, site: str, memory_hit: Callable[[Hit], MemoryHit], *, in_full: bool
 ) -> dict[str, Any]:
-    """The fields that unified search adds to those of every search."""
+    """The fields that unified search adds to those of a plain search."""
     query = result.query
     lower_bounds = [f"totals.{_PLURAL[kind]}" for kind, total in result.totals.items() if total.at_least]
     return {
@@ -406,7 +406,7 @@ def _linked(items: Iterable[Linked], query: SearchQuery, site: str) -> Iterable[
 
 
 def _address(item: Linked, query: SearchQuery) -> str:
-    """The page of a memory; of the others, the memories that name what they are about."""
+    """The page of a memory; for other records the memories of their entities."""
     if item.kind == ResultKind.MEMORY:
         return reverse("explorer:memory", args=[item.id])
     return explore_url(SearchQuery(entity=item.values, entity_all=len(item.values) > 1))

@@ -1,4 +1,4 @@
-"""Memories like one as JSON: the nearest by meaning, with what they have in common."""
+"""Similar memories as JSON, with the values that both have."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,7 @@ from ninja import Router
 from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
-from explorer.memory_api import CategoryReply, TermReply, storable_id
+from explorer.memory_api import CategoryPathReply, TermReply, storable_id
 from explorer.timeline_api import QueryWarning, query_warning
 from search.query import SearchQuery, pairs_of
 from search.similar import (
@@ -33,7 +33,7 @@ class SharedReply(BaseModel):
 
     tags: list[str]
     entities: list[TermReply]
-    categories: list[CategoryReply]
+    categories: list[CategoryPathReply]
     more: int = Field(description="How many more tags, entities and categories they share.")
 
 
@@ -125,6 +125,8 @@ def _shared_reply(shared: Shared) -> SharedReply:
     return SharedReply(
         tags=list(shared.tags),
         entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in shared.entities],
-        categories=[CategoryReply(path=category.path, names=list(category.names)) for category in shared.categories],
+        categories=[
+            CategoryPathReply(path=category.path, names=list(category.names)) for category in shared.categories
+        ],
         more=shared.more,
     )

@@ -1,6 +1,6 @@
-"""The first two of the three layers as JSON: the index of a search, and the timeline around one memory.
+"""The index of a search and the timeline around a memory as JSON: the first two of three layers.
 
-A row has what is needed to choose, and no more; whole memories are the third layer, in `memories/batch.py`.
+Rows have only the fields needed to choose; `explorer/batch_api.py` has whole memories, the third layer.
 """
 
 from datetime import datetime
@@ -17,7 +17,6 @@ from search.timeline import DEFAULT_DEPTH, MAX_DEPTH, OF_A_SEARCH, Timeline, Tim
 from web.errors import GUARDED, errors
 from web.timing import server_timing
 
-# A title that goes on tells no more of what to open.
 TITLE_LENGTH = 120
 VIEWS = ("full", "index")
 VIEW_PARAMETER = {

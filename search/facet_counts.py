@@ -21,7 +21,7 @@ from search.engines.base import (
     Value,
     ValueCount,
 )
-from search.facets import FACET, FACETS, DateBuckets, Facet, FacetSpec, FacetValue, Kind
+from search.facets import FACET, FACETS, DateBuckets, Facet, FacetKind, FacetSpec, FacetValue
 from search.histogram import Histogram, build_histogram, build_hours, effective_interval, histogram_domain
 from search.plan import ResolvedQuery, visible_ids
 from search.query import Interval, SearchQuery
@@ -70,7 +70,7 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
         counted = counts.facets[spec.key]
         if facet_limit is not None:
             values = value_rows(spec, counted.values, resolved, hides)
-        elif spec.kind == Kind.TREE:
+        elif spec.kind == FacetKind.TREE:
             values = _tree_values(engine, counted, tree, kept, resolved, hides)
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, resolved, zeros), resolved, hides)
@@ -119,7 +119,7 @@ def _chosen_values(plan: EngineQuery, key: str) -> tuple[Value, ...]:
 def _request(
     spec: FacetSpec, plan: EngineQuery, tree: list[TreeNode], kept: set[int], facet_limit: int | None
 ) -> FacetRequest:
-    if spec.kind == Kind.TREE and facet_limit is None:
+    if spec.kind == FacetKind.TREE and facet_limit is None:
         return _tree_request(spec, tree, kept)
     # One more than a sidebar shows: if that is the last one, it takes the place of the link to it.
     limit = spec.limit + 1 if facet_limit is None else facet_limit
@@ -191,13 +191,13 @@ def build_facet(
 def value_terms(spec: FacetSpec, values: Sequence[Value], resolved: ResolvedQuery) -> dict[Value, Term]:
     """What an engine's values are called: in URLs, and to people."""
     match spec.kind:
-        case Kind.PROJECT:
+        case FacetKind.PROJECT:
             rows = ((value, resolved.projects.get(int(value))) for value in values)
             return {value: Term(row.id, row.slug, row.name or row.slug) for value, row in rows if row}
-        case Kind.TREE:
+        case FacetKind.TREE:
             nodes = resolved.names.category_nodes([int(value) for value in values])
             return {node.id: Term(node.id, node.path, " / ".join(node.names)) for node in nodes.values()}
-        case Kind.IDS:
+        case FacetKind.IDS:
             terms = resolved.names.concept_terms if spec.key == "concept" else resolved.names.entity_terms
             return dict(terms([int(value) for value in values]).items())
     return {value: Term(0, str(value), str(value)) for value in values}
@@ -231,7 +231,7 @@ def _value(
     chosen = resolved.plan.filter(spec.key)
     value = resolved.url_values.get((spec.key, counted.value), term.value)
     excluded = chosen is not None and any(counted.value in group for group in chosen.exclude)
-    steps = term.value.split("/") if spec.kind == Kind.TREE else [term.value]
+    steps = term.value.split("/") if spec.kind == FacetKind.TREE else [term.value]
     return FacetValue(
         value=value,
         label=term.label,
@@ -240,7 +240,7 @@ def _value(
         count=hides.get((spec.key, value), 0) if excluded else counted.count,
         selected=(spec.key, value) in resolved.selected and not excluded,
         excluded=excluded,
-        own_count=counted.own if spec.kind == Kind.TREE else None,
+        own_count=counted.own if spec.kind == FacetKind.TREE else None,
         type=term.type,
         canonical=term.value,
         ref=counted.value,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class FacetKind(Enum):
     """How a facet's values stand on a memory."""
 
     SCALAR = "scalar"  # one text column, empty where there is no value
@@ -20,7 +20,7 @@ class FacetSpec:
 
     key: str
     label: str
-    kind: Kind
+    kind: FacetKind
     column: str
     api_name: str
     limit: int = 6
@@ -33,16 +33,16 @@ class FacetSpec:
 
 
 FACETS: tuple[FacetSpec, ...] = (
-    FacetSpec("project", "Project", Kind.PROJECT, "project_id", "projects", exclusive=True, shows_zeros=True),
-    FacetSpec("type", "Type", Kind.SCALAR, "memory_type", "memory_types", exclusive=True, shows_zeros=True),
-    FacetSpec("category", "Category", Kind.TREE, "category_path_ids", "categories"),
-    FacetSpec("tag", "Tag", Kind.TEXTS, "tags", "tags", may_require_all=True),
-    FacetSpec("concept", "Concept", Kind.IDS, "concept_ids", "concepts", may_require_all=True),
-    FacetSpec("entity", "Entity", Kind.IDS, "entity_ids", "entities", may_require_all=True),
-    FacetSpec("author", "Author", Kind.TEXTS, "authors", "authors"),
-    FacetSpec("agent", "Agent", Kind.SCALAR, "agent", "agents", exclusive=True),
-    FacetSpec("source", "Source", Kind.SCALAR, "source", "sources", exclusive=True, shows_zeros=True),
-    FacetSpec("state", "State", Kind.SCALAR, "state", "states", exclusive=True, shows_zeros=True),
+    FacetSpec("project", "Project", FacetKind.PROJECT, "project_id", "projects", exclusive=True, shows_zeros=True),
+    FacetSpec("type", "Type", FacetKind.SCALAR, "memory_type", "memory_types", exclusive=True, shows_zeros=True),
+    FacetSpec("category", "Category", FacetKind.TREE, "category_path_ids", "categories"),
+    FacetSpec("tag", "Tag", FacetKind.TEXTS, "tags", "tags", may_require_all=True),
+    FacetSpec("concept", "Concept", FacetKind.IDS, "concept_ids", "concepts", may_require_all=True),
+    FacetSpec("entity", "Entity", FacetKind.IDS, "entity_ids", "entities", may_require_all=True),
+    FacetSpec("author", "Author", FacetKind.TEXTS, "authors", "authors"),
+    FacetSpec("agent", "Agent", FacetKind.SCALAR, "agent", "agents", exclusive=True),
+    FacetSpec("source", "Source", FacetKind.SCALAR, "source", "sources", exclusive=True, shows_zeros=True),
+    FacetSpec("state", "State", FacetKind.SCALAR, "state", "states", exclusive=True, shows_zeros=True),
 )
 FACET: dict[str, FacetSpec] = {spec.key: spec for spec in FACETS}
 

@@ -24,7 +24,7 @@ from search.facet_counts import (
     value_rows,
     value_terms,
 )
-from search.facets import FACET, Facet, FacetSpec, Kind
+from search.facets import FACET, Facet, FacetKind, FacetSpec
 from search.hits import load_hits
 from search.plan import ResolvedQuery, resolve_query, visible_ids
 from search.query import SearchQuery, Sort
@@ -141,7 +141,7 @@ def _facet_page(
         summary = engine.summary(resolved.plan, no_values=True)
         warnings = [*resolved.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
-        if listing.parent and spec.kind == Kind.TREE:
+        if listing.parent and spec.kind == FacetKind.TREE:
             parents = _visible_categories(engine, resolved, listing.parent)
             if not parents:
                 warnings.append(SearchWarning(f"No category is called “{listing.parent}”.", "parent"))
@@ -196,7 +196,7 @@ def _listed_facet(
         values = value_rows(spec, [*shown, *absent], resolved, hides)
     else:
         values = counted_rows(spec, shown, resolved, hides)
-    if spec.kind == Kind.TREE:
+    if spec.kind == FacetKind.TREE:
         values = tuple(mark_parents(engine, resolved, values))
     return replace(build_facet(spec, values, len(listed), summary, resolved), at_least=counts.capped)
 

@@ -17,7 +17,7 @@ from memories.models import Memory
 from memories.queries import visible_to
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Filter, LanguageText, VectorQuery
-from search.facets import DEFAULT_STATES, FACET, Kind
+from search.facets import DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, resolve_query
 from search.query import Problem, QueryError, SearchQuery, Sort, dates_label
 from search.relevance import ranked_page
@@ -213,7 +213,7 @@ def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
         case "entity":
             return sorted(term.label for term in names.entity_terms(memory.entity_ids).values())
     found = getattr(memory, FACET[key].column)
-    return list(found) if FACET[key].kind == Kind.TEXTS else [found] if found else []
+    return list(found) if FACET[key].kind == FacetKind.TEXTS else [found] if found else []
 
 
 def _date_checks(

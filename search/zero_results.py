@@ -6,7 +6,7 @@ from dataclasses import replace
 from access.viewer import Viewer
 from search.did_you_mean import name_warnings, spelling_warnings
 from search.engines.base import Engine, EngineQuery, Filter
-from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Kind
+from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, explain_unknown, stored_as
 from search.query import SearchQuery
 from search.result import Relaxation, SearchWarning
@@ -77,7 +77,7 @@ def match_warnings(
         plain = [
             (key, value)
             for key, chosen in query.selections().items()
-            if FACET[key].kind in {Kind.SCALAR, Kind.TEXTS} and key != "state"
+            if FACET[key].kind in {FacetKind.SCALAR, FacetKind.TEXTS} and key != "state"
             for value in chosen.include
         ]
         visible = EngineQuery(project_ids=resolved.plan.project_ids)

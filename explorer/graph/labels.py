@@ -47,7 +47,7 @@ def graph_tabs(kind: NodeKind | None) -> tuple[Link, ...]:
 
 
 def warning_notices(warnings: Iterable[SearchWarning]) -> tuple[Notice, ...]:
-    return tuple(Notice(warning.message, suggestion=did_you_mean_text(warning)) for warning in warnings)
+    return tuple(Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean)) for warning in warnings)
 
 
 def toggled(chosen: tuple[str, ...], name: str) -> tuple[str, ...]:

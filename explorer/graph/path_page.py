@@ -41,7 +41,7 @@ from explorer.graph.queries import (
 )
 from explorer.histogram_plot import Option
 from explorer.links import Link
-from explorer.memory_page import Mention, mention
+from explorer.memory_page import MemoryLink, memory_link
 from explorer.page import Notice
 from memories.queries import MemoryTitle
 from search.engines import with_engine
@@ -222,7 +222,7 @@ class ShownStep:
     target: Link
     links: tuple[ShownLink, ...]
     together: Link | None
-    memories: tuple[Mention, ...]
+    memories: tuple[MemoryLink, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ def _step(step: PathStep, zone: tzinfo) -> ShownStep:
             for record in step.relationships
         ),
         together=Link(f"{memories(count)} {names_or_name(count)} both", both) if count else None,
-        memories=tuple(mention(memory, None, zone) for memory in step.memories),
+        memories=tuple(memory_link(memory, None, zone) for memory in step.memories),
     )
 
 

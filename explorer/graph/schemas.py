@@ -4,7 +4,7 @@ from datetime import date, datetime
 
 from pydantic import BaseModel, Field
 
-from explorer.memory_api import CategoryReply, MemoryName
+from explorer.memory_api import CategoryPathReply, MemoryName
 from explorer.schemas import HistogramReply
 from explorer.timeline_api import QueryWarning
 
@@ -56,7 +56,7 @@ class ConceptsReply(TableReply):
     concepts: list[NodeRow]
 
 
-class CategoryCount(CategoryReply):
+class CategoryCount(CategoryPathReply):
     count: int
 
 

@@ -16,7 +16,7 @@ from search.engines.index.bitmaps import Places, Shared
 from search.engines.index.match import Matches
 from search.engines.index.segments import MULTIPLE, QUARTER, Part
 from search.engines.index.store import View, codes_of, column_of, stretches, values_at
-from search.facets import FACET, Kind
+from search.facets import FACET, FacetKind
 from search.histogram import DayCounts, HourCount
 
 # From so many memories on, and where at least so many are left, values are counted by bitmaps in those parts that are
@@ -61,7 +61,7 @@ class Counting:
 
     def no_value(self, plan: EngineQuery, key: str) -> int:
         """How many have no value in a facet."""
-        if FACET[key].kind == Kind.PROJECT:
+        if FACET[key].kind == FacetKind.PROJECT:
             return 0
         mask = self._matches.of(plan, without_includes=key)
         if (counted := self._no_values.get((id(mask), key))) is not None:
@@ -76,7 +76,7 @@ class Counting:
             self._no_values[id(mask), request.key] = counter.of(0)
         values = self._view.dictionary.values[column]
         codes = self._wanted(request, column, counter)
-        own = self._own(codes, column, mask) if FACET[request.key].kind == Kind.TREE else [0] * len(codes)
+        own = self._own(codes, column, mask) if FACET[request.key].kind == FacetKind.TREE else [0] * len(codes)
         rows = [ValueCount(values[code], counter.of(code), n) for code, n in zip(codes, own, strict=True)]
         rows = sorted((row for row in rows if row.count), key=lambda row: (-row.count, row.value))
         capped = self._matches.near(plan, without_includes=request.key).capped

@@ -33,7 +33,7 @@ from search.engines.array_files import Array, DamagedError, Mask, arrays_verify,
 from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import outbox, words
 from search.engines.index.segments import Dictionary, Part
-from search.facets import FACET, Kind
+from search.facets import FACET, FacetKind
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
 SCHEMA = 3
@@ -428,7 +428,7 @@ def codes_of(view: View, column: str, values: Iterable[Value]) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _column_name(key: str, subcategories: bool) -> str:
-    return "category_own" if FACET[key].kind == Kind.TREE and not subcategories else key
+    return "category_own" if FACET[key].kind == FacetKind.TREE and not subcategories else key
 
 
 def column_of(key: str, plan: EngineQuery) -> str:
