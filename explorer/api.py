@@ -23,7 +23,7 @@ from explorer.schemas import (
     MemoryHit,
     RankBoosts,
     RankScoreParts,
-    Relaxation,
+    RelaxationReply,
     SearchReply,
     UnifiedReply,
     WhyNotReply,
@@ -211,7 +211,7 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         warnings=[query_warning(w) for w in result.warnings],
         hidden=result.hidden,
         relaxations=[
-            Relaxation(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
+            RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
         ],
         engine=result.engine,
         took_ms=result.took_ms,

@@ -18,7 +18,7 @@ from explorer.markdown import render_markdown
 from memories.models import Memory
 from memories.queries import Around, MemoryDetail, MemoryTitle
 from search.query import SearchQuery
-from search.similar import Shared, Similar, SimilarMemory
+from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, type_family
 
 _MAX_CHANGE_LENGTH = 160
@@ -413,7 +413,9 @@ class SimilarContext:
     least: str
 
 
-def build_similar(memory_id: int, found: Similar, query: SearchQuery | None, zone: tzinfo = UTC) -> SimilarContext:
+def build_similar(
+    memory_id: int, found: SimilarResult, query: SearchQuery | None, zone: tzinfo = UTC
+) -> SimilarContext:
     """The context of similar memories, possible duplicates first. `query` is the search that led to the memory."""
     duplicates = tuple(_row(one, query, zone) for one in found.memories if one.is_duplicate)
     others = tuple(_row(one, query, zone) for one in found.memories if not one.is_duplicate)
@@ -449,7 +451,7 @@ def _row(one: SimilarMemory, query: SearchQuery | None, zone: tzinfo) -> Similar
     )
 
 
-def _shared(shared: Shared) -> Iterable[FactValue]:
+def _shared(shared: SharedTerms) -> Iterable[FactValue]:
     """Shared values, the most specific first: entities, tags, categories."""
     for term in shared.entities:
         yield FactValue(term.label, filter_url("entity", term.value), term.type)

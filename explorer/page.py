@@ -24,7 +24,7 @@ from explorer.sidebar import (
 )
 from search.facets import FACET, STATES
 from search.query import Mode, Problem, SearchQuery, Sort
-from search.result import FacetPage, Relaxation, SearchResult, SearchWarning
+from search.result import FacetPage, FilterRelaxation, SearchResult, SearchWarning
 from search.unified.service import UnifiedResult, is_unified
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
@@ -64,7 +64,7 @@ class Notice:
 @dataclass(frozen=True, slots=True)
 class EmptyState:
     message: str
-    without: tuple[Link, ...]
+    relaxations: tuple[Link, ...]
     clear_url: str
     corpus_is_empty: bool
 
@@ -365,7 +365,7 @@ def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
     criteria += [chip.text for chip in build_chips(query, result.labels)]
     return EmptyState(
         message=f"Nothing matches {', '.join(criteria)}." if criteria else "There are no memories to show.",
-        without=tuple(
+        relaxations=tuple(
             Link(
                 relaxation.label,
                 explore_url(relaxation.query) if relaxation.count else "",
@@ -378,7 +378,7 @@ def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
     )
 
 
-def _relaxation_count(relaxation: Relaxation) -> str:
+def _relaxation_count(relaxation: FilterRelaxation) -> str:
     return number(relaxation.count, at_least=relaxation.at_least)
 
 

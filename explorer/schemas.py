@@ -13,7 +13,7 @@ from search.facets import FACETS
 from search.query import SearchQuery
 from search.result import Hit
 from search.unified.legs import LegAnswer, ResultKind
-from search.unified.rows import EntityRecord, EntityRef, Linked, RelationshipRecord, UnifiedHit
+from search.unified.rows import EntityRef, Linked, StoredEntity, StoredRelationship, UnifiedHit
 from search.unified.service import UnifiedResult
 
 
@@ -139,7 +139,7 @@ class FacetNote(BaseModel):
     note: str
 
 
-class Relaxation(BaseModel):
+class RelaxationReply(BaseModel):
     """One filter of a query that found nothing, and how many memories there would be without it."""
 
     parameter: str
@@ -168,7 +168,7 @@ class SearchReply(BaseModel):
     matched_by: str = Field(description="In words, what a memory had to have.")
     warnings: list[QueryWarning]
     hidden: int = Field(description="How many more there are in states that are left out where no state is asked for.")
-    relaxations: list[Relaxation] = Field(
+    relaxations: list[RelaxationReply] = Field(
         description="Where nothing was found: what leaving one filter out would give."
     )
     engine: str
@@ -355,11 +355,11 @@ def unified_parts(
 ) -> dict[str, Any]:
     """The fields that unified search adds to those of a plain search."""
     query = result.query
-    lower_bounds = [f"totals.{_PLURAL[kind]}" for kind, total in result.totals.items() if total.at_least]
+    lower_bounds = [f"totals.{kind.plural}" for kind, total in result.totals.items() if total.at_least]
     return {
         "results": [_hit(hit, query, site, memory_hit, in_full) for hit in result.hits],
         "found": result.found,
-        "totals": KindTotals(**{_PLURAL[kind]: total.count for kind, total in result.totals.items()}),
+        "totals": KindTotals(**{kind.plural: total.count for kind, total in result.totals.items()}),
         "legs": [_leg(leg) for leg in result.legs],
         "page": query.page,
         "page_size": query.page_size,
@@ -368,9 +368,6 @@ def unified_parts(
         "lower_bounds": [*result.memories.lower_bounds, *lower_bounds],
         "took_ms": result.took_ms,
     }
-
-
-_PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}
 
 
 def _hit(
@@ -412,7 +409,7 @@ def _address(item: Linked, query: SearchQuery) -> str:
     return explore_url(SearchQuery(entity=item.values, entity_all=len(item.values) > 1))
 
 
-def _entity(row: EntityRecord) -> EntityReply:
+def _entity(row: StoredEntity) -> EntityReply:
     return EntityReply(
         id=row.id,
         name=row.name,
@@ -424,7 +421,7 @@ def _entity(row: EntityRecord) -> EntityReply:
     )
 
 
-def _relationship(row: RelationshipRecord) -> RelationshipReply:
+def _relationship(row: StoredRelationship) -> RelationshipReply:
     return RelationshipReply(
         id=row.id,
         source=_end(row.source),

@@ -16,10 +16,10 @@ from search.similar import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     OF_A_SEARCH,
-    Shared,
-    Similar,
+    SharedTerms,
     SimilarMemory,
     SimilarRequest,
+    SimilarResult,
     similar_memories,
 )
 from web.errors import GUARDED, errors
@@ -93,7 +93,7 @@ def similar(request: ApiRequest, memory_id: int, response: HttpResponse) -> Simi
     return _reply(found, request)
 
 
-def _reply(found: Similar, request: HttpRequest) -> SimilarReply:
+def _reply(found: SimilarResult, request: HttpRequest) -> SimilarReply:
     return SimilarReply(
         memories=[_row(one, request) for one in found.memories],
         reason=found.reason,
@@ -121,7 +121,7 @@ def _row(one: SimilarMemory, request: HttpRequest) -> SimilarRow:
     )
 
 
-def _shared_reply(shared: Shared) -> SharedReply:
+def _shared_reply(shared: SharedTerms) -> SharedReply:
     return SharedReply(
         tags=list(shared.tags),
         entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in shared.entities],

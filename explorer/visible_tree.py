@@ -9,7 +9,7 @@ from access.viewer import Viewer
 from categories.names import Names, names_at
 from categories.revision import DataRevision, data_revision
 from categories.vocabulary_cache import Node, Tree, similar_paths, tree_at
-from search.category_counts import CategoryCounts, Totals, figures_at
+from search.category_counts import CategoryCounts, Totals, category_counts_at
 from search.engines.array_files import Array, Mask
 from search.engines.base import Engine
 from search.result import SearchWarning
@@ -99,7 +99,7 @@ class VisibleTree:
 def visible_tree(engine: Engine, viewer: Viewer) -> VisibleTree:
     """Call this and everything that uses the result within one snapshot."""
     revision = data_revision()
-    counts = figures_at(revision, engine.filing(), viewer.project_ids)
+    counts = category_counts_at(revision, engine.filing(), viewer.project_ids)
     return VisibleTree(engine, viewer, revision, tree_at(revision), counts, names_at(revision))
 
 

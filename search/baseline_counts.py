@@ -112,7 +112,7 @@ def corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
     return CorpusCounts(view.counted.summary.total, view.counts)
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Drop what is kept. For tests, whose transactions take the revision back."""
     with _lock:
         _cache.clear()

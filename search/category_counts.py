@@ -20,9 +20,9 @@ from search.engines.array_files import Array, Mask
 from search.engines.base import Ids
 from search.engines.column_snapshot import ColumnSnapshot
 
-_KEPT_VIEWS = 16
+_CACHED_VIEWS = 16
 # For so many sets of categories it is kept what they come to together.
-_KEPT_SETS = 64
+_CACHED_SETS = 64
 # Of one array of numbers, so many distinct ones are counted by sorting rather than by a table of all.
 _FEW = 512
 
@@ -82,9 +82,9 @@ class CategoryCounts:
     memories: Array
     chunk_totals: Array
     concepts: Array
-    _kept: dict[str, Array] = field(default_factory=dict)
+    _cached_concepts: dict[str, Array] = field(default_factory=dict)
     _codes: dict[str, tuple[Tree, Array]] = field(default_factory=dict)
-    _together: dict[tuple[int, ...], Totals] = field(default_factory=dict)
+    _set_totals: dict[tuple[int, ...], Totals] = field(default_factory=dict)
 
     def code(self, category_id: int) -> int:
         """The place of a category in the arrays; 0 where no memory is in or below it."""
@@ -92,12 +92,12 @@ class CategoryCounts:
 
     def codes(self, tree: Tree) -> Array:
         """The places of all categories, in the order of the tree."""
-        kept = self._codes.get("codes")
-        if kept is None or kept[0] is not tree:
+        cached = self._codes.get("codes")
+        if cached is None or cached[0] is not tree:
             codes, size = self.filing.dictionary.codes["category"], self.filing.sizes["category"]
             found = np.array([codes.get(pk, 0) for pk in tree.nodes], np.int64)
-            kept = self._codes["codes"] = (tree, np.where(found < size, found, 0))
-        return kept[1]
+            cached = self._codes["codes"] = (tree, np.where(found < size, found, 0))
+        return cached[1]
 
     def numbers(self, category_id: int) -> Totals:
         """What there is in a category and below it."""
@@ -130,16 +130,16 @@ class CategoryCounts:
     def numbers_of_any(self, category_ids: Iterable[int]) -> Totals:
         """What there is in any of some categories and below them."""
         wanted = tuple(category_ids)
-        if (known := self._together.get(wanted)) is None:
+        if (known := self._set_totals.get(wanted)) is None:
             mask = np.zeros(self.filing.slots, np.bool_)
             for category_id in wanted:
                 mask[self.slots(category_id, below=True)] = True
             some = self._count_concepts(mask)[1:] > 0
             memories, concepts = (int(np.count_nonzero(of)) for of in (mask, some))
             known = Totals(memories, int(self.chunks_at[mask].sum()), concepts)
-            if len(self._together) >= _KEPT_SETS:
-                self._together.clear()
-            self._together[wanted] = known
+            if len(self._set_totals) >= _CACHED_SETS:
+                self._set_totals.clear()
+            self._set_totals[wanted] = known
         return known
 
     def concept_counts(self, slots: Array) -> ConceptCounts:
@@ -161,9 +161,9 @@ class CategoryCounts:
         return bool(code and self._concepts("known", self.within)[code])
 
     def _concepts(self, name: str, among: Mask) -> Array:
-        if name not in self._kept:
-            self._kept[name] = self._count_concepts(among)
-        return self._kept[name]
+        if name not in self._cached_concepts:
+            self._cached_concepts[name] = self._count_concepts(among)
+        return self._cached_concepts[name]
 
     def _count_concepts(self, mask: Mask) -> Array:
         size = self.filing.sizes["concept"]
@@ -176,15 +176,17 @@ class CategoryCounts:
 
 _lock = Lock()
 _chunks: Chunks | None = None
-_figures: OrderedDict[tuple[int, ...] | None, CategoryCounts] = OrderedDict()
+_counts: OrderedDict[tuple[int, ...] | None, CategoryCounts] = OrderedDict()
 
 
-def figures_at(moment: DataRevision, filing: ColumnSnapshot, project_ids: frozenset[int] | None) -> CategoryCounts:
+def category_counts_at(
+    revision: DataRevision, filing: ColumnSnapshot, project_ids: frozenset[int] | None
+) -> CategoryCounts:
     """The numbers of all categories in some projects; None means every project."""
-    chunks, is_shared = _chunks_at_moment(moment), moment.is_shared
+    chunks, is_shared = _chunks_of_model(revision), revision.is_shared
     view = None if project_ids is None else tuple(sorted(project_ids))
     with _lock:
-        known = _figures.get(view)
+        known = _counts.get(view)
     if known is not None and (not is_shared or known.filing.lineage != filing.lineage):
         known = None
     if known is not None and known.filing.number >= filing.number and known.chunks is chunks:
@@ -195,34 +197,34 @@ def figures_at(moment: DataRevision, filing: ColumnSnapshot, project_ids: frozen
     found = _counted(filing, chunks, project_ids, known)
     if is_shared:
         with _lock:
-            _figures[view] = found
-            _figures.move_to_end(view)
-            while len(_figures) > _KEPT_VIEWS:
-                _figures.popitem(last=False)
+            _counts[view] = found
+            _counts.move_to_end(view)
+            while len(_counts) > _CACHED_VIEWS:
+                _counts.popitem(last=False)
     return found
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Drop what is kept. For tests, whose transactions take the revision back."""
     global _chunks
     with _lock:
         _chunks = None
-        _figures.clear()
+        _counts.clear()
 
 
-def _chunks_at_moment(moment: DataRevision) -> Chunks:
+def _chunks_of_model(revision: DataRevision) -> Chunks:
     global _chunks
-    key = (moment.database, moment.vectors, moment.model_id)
+    key = (revision.database, revision.vectors, revision.model_id)
     known = _chunks
-    if known is not None and moment.is_shared and known.key == key:
+    if known is not None and revision.is_shared and known.key == key:
         return known
     with connection.cursor() as cursor:
-        cursor.execute(_CHUNKS, [moment.model_id])
+        cursor.execute(_CHUNKS, [revision.model_id])
         packed_ids, packed_counts = cursor.fetchone()
     ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
     order = np.argsort(ids, kind="stable")
     found = Chunks(key, ids[order], np.frombuffer(packed_counts or b"", ">i4").astype(np.int64)[order])
-    if moment.is_shared:
+    if revision.is_shared:
         with _lock:
             _chunks = found
     return found
@@ -286,16 +288,16 @@ def _longer(before: Array | None, size: int, kind: type[np.generic] = np.int64) 
     return found
 
 
-def _count(figures: CategoryCounts, code: int, category_id: int) -> None:
+def _count(counts: CategoryCounts, code: int, category_id: int) -> None:
     """Count one category anew."""
-    filing = figures.filing
-    slots = filing.having("category", code, figures.within)
-    figures.known[code] = len(slots) > 0
-    numbers = figures.numbers_of(slots[figures.shown.take(slots)])
-    figures.memories[code], figures.chunk_totals[code] = numbers.memories, numbers.chunks
-    figures.concepts[code] = numbers.concepts
+    filing = counts.filing
+    slots = filing.having("category", code, counts.within)
+    counts.known[code] = len(slots) > 0
+    numbers = counts.numbers_of(slots[counts.shown.take(slots)])
+    counts.memories[code], counts.chunk_totals[code] = numbers.memories, numbers.chunks
+    counts.concepts[code] = numbers.concepts
     own = filing.code("category_own", category_id)
-    figures.own[code] = len(filing.having("category_own", own, figures.shown)) if own else 0
+    counts.own[code] = len(filing.having("category_own", own, counts.shown)) if own else 0
 
 
 def _distinct(codes: Array) -> int:

@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 # Pairs that are read between two looks at the clock.
 _BATCH = 8
-_KEPT_SCORES = 100_000
+_MAX_SCORES = 100_000
 # How long a reading that failed is not tried again, in seconds, so that all pages have the order of the first.
-_GIVEN_UP_SECONDS = 600.0
-_KEPT_FAILURES = 2_000
+_FAILURE_SECONDS = 600.0
+_MAX_FAILURES = 2_000
 _RETRY_LOADING_SECONDS = 60.0
 # Batches differ in how they are padded, and with it the last digits of a score.
 _DIGITS = 4
@@ -94,8 +94,8 @@ class CrossEncoder:
         self._clock = clock
         self._lock = threading.Lock()
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="cross-encoder")
-        self._kept: OrderedDict[bytes, float] = OrderedDict()
-        self._given_up: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._scores: OrderedDict[bytes, float] = OrderedDict()
+        self._failures: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._reader: tuple[str, Reader] | None = None
         self._loading = False
         self._failed: tuple[str, str, float] | None = None
@@ -106,11 +106,11 @@ class CrossEncoder:
         digests = {pk: _digest(source, text, passage) for pk, passage in passages.items()}
         question = _digest(*sorted(digest.hex() for digest in digests.values()))
         with self._lock:
-            if (failure := self._given_up.get(question)) and self._clock() < failure[1]:
+            if (failure := self._failures.get(question)) and self._clock() < failure[1]:
                 raise RerankUnavailable(failure[0])
-            known = {digest: self._kept[digest] for digest in digests.values() if digest in self._kept}
+            known = {digest: self._scores[digest] for digest in digests.values() if digest in self._scores}
             for digest in known:
-                self._kept.move_to_end(digest)
+                self._scores.move_to_end(digest)
         unread = {digest: passages[pk] for pk, digest in digests.items() if digest not in known}
         if unread:
             known |= self._read_in_time(reader, text, unread, question)
@@ -120,9 +120,9 @@ class CrossEncoder:
         """Load the model that is set in a thread of its own, unless one is loading, or it failed a moment ago."""
         source = settings.RERANK_MODEL
         with self._lock:
-            is_there = self._reader is not None and self._reader[0] == source
+            is_loaded = self._reader is not None and self._reader[0] == source
             failed = self._failed is not None and self._failed[0] == source
-            if not source or is_there or self._loading:
+            if not source or is_loaded or self._loading:
                 return
             if failed and self._failed and self._clock() - self._failed[2] < _RETRY_LOADING_SECONDS:
                 return
@@ -173,9 +173,9 @@ class CrossEncoder:
         finally:
             stop.set()
         with self._lock:
-            self._given_up[question] = (reason, self._clock() + _GIVEN_UP_SECONDS)
-            while len(self._given_up) > _KEPT_FAILURES:
-                self._given_up.popitem(last=False)
+            self._failures[question] = (reason, self._clock() + _FAILURE_SECONDS)
+            while len(self._failures) > _MAX_FAILURES:
+                self._failures.popitem(last=False)
         raise RerankUnavailable(reason)
 
     def _read(
@@ -194,9 +194,9 @@ class CrossEncoder:
             read = dict(zip((digest for digest, _ in batch), scores, strict=True))
             found |= read
             with self._lock:
-                self._kept |= read
-                while len(self._kept) > _KEPT_SCORES:
-                    self._kept.popitem(last=False)
+                self._scores |= read
+                while len(self._scores) > _MAX_SCORES:
+                    self._scores.popitem(last=False)
         return found
 
 
@@ -204,21 +204,21 @@ def _digest(*parts: str) -> bytes:
     return hashlib.blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
-_rereading = CrossEncoder()
+_cross_encoder = CrossEncoder()
 
 
-def reread(text: str, passages: Mapping[int, str]) -> dict[int, float]:
+def cross_encode(text: str, passages: Mapping[int, str]) -> dict[int, float]:
     """How well each passage fits the text, by the model that is set. Raises RerankUnavailable."""
-    return _rereading.scores(text, passages)
+    return _cross_encoder.scores(text, passages)
 
 
 def load_in_background() -> None:
     """Begin to load the model, where one is set."""
-    _rereading.load_soon()
+    _cross_encoder.load_soon()
 
 
-def forget(load: Callable[[str], Reader] = load_reader) -> CrossEncoder:
+def reset(load: Callable[[str], Reader] = load_reader) -> CrossEncoder:
     """Begin anew, as a process does. For tests."""
-    global _rereading
-    _rereading = CrossEncoder(load)
-    return _rereading
+    global _cross_encoder
+    _cross_encoder = CrossEncoder(load)
+    return _cross_encoder

@@ -16,12 +16,12 @@ from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
 from text.formatting import memories
 from text.query_syntax import TextQuery
 
-_LEAST_LETTERS = 4
-_MOST_WORDS = 5
+_MIN_LETTERS = 4
+_MAX_WORDS = 5
 _SUGGESTIONS = 2
-_LIKENESS = 0.72
+_MIN_LIKENESS = 0.72
 _SCOPE = 20_000
-_LOOKED_AT = 5
+_MEMORIES_READ = 5
 
 
 def spelling_warnings(
@@ -35,8 +35,8 @@ def spelling_warnings(
     if not unknown:
         return []
     named = " or ".join(f"“{query.text[start:end]}”" for start, end, _ in unknown)
-    meant = [_corrected(query.text, unknown, choice) for choice in range(_SUGGESTIONS)]
-    texts = tuple(text for text in dict.fromkeys(meant) if text != query.text)
+    candidates = [_corrected(query.text, unknown, choice) for choice in range(_SUGGESTIONS)]
+    texts = tuple(text for text in dict.fromkeys(candidates) if text != query.text)
     return [SearchWarning(f"Nothing has the word {named}.", "q", texts)]
 
 
@@ -65,7 +65,7 @@ def _unknown(
         if engine.totals([replace(visible, texts=texts)])[0]:
             continue
         term = _pattern(typed, language).terms[0]
-        close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _LIKENESS)
+        close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _MIN_LIKENESS)
         spelled = [_spelling(engine, visible, other, language, viewer) for other in close]
         yield start, end, list(dict.fromkeys(word for word in spelled if word))
 
@@ -74,7 +74,7 @@ def _words(text: str, language: str) -> list[tuple[int, int]]:
     """Where the words of a query stand that may be misspelled."""
     places = [(token.start, token.end) for token in tokens(text, language)]
     plain = [(start, end) for start, end in places if len(_pattern(text[start:end], language).terms) == 1]
-    return [(start, end) for start, end in plain if end - start >= _LEAST_LETTERS][:_MOST_WORDS]
+    return [(start, end) for start, end in plain if end - start >= _MIN_LETTERS][:_MAX_WORDS]
 
 
 def _pattern(word: str, language: str) -> Pattern:
@@ -89,7 +89,7 @@ def _having(word: str, text: LanguageText) -> LanguageText:
 def _spelling(engine: Engine, visible: EngineQuery, term: str, language: str, viewer: Viewer) -> str:
     """A term as one of the newest memories that have it writes it; empty where none does."""
     having = LanguageText(language, None, TextQuery(required=(Pattern((term,)),)))
-    found = engine.hits(replace(visible, texts=(having,)), Sort.NEWEST, limit=_LOOKED_AT, offset=0)
+    found = engine.hits(replace(visible, texts=(having,)), Sort.NEWEST, limit=_MEMORIES_READ, offset=0)
     within = False
     for memory in visible_to(viewer).filter(pk__in=[memory_id for memory_id, _ in found]).only("title", "content"):
         for text in (memory.title, memory.content[:_SCOPE]):
@@ -104,7 +104,7 @@ def _spelling(engine: Engine, visible: EngineQuery, term: str, language: str, vi
 
 # What people ask in a sentence is no name.
 _MAX_NAME_WORDS = 6
-_TOLD = 3
+_MAX_NAME_WARNINGS = 3
 
 
 def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int) -> list[SearchWarning]:
@@ -112,21 +112,21 @@ def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, t
 
     Only what is found under the other filters is told, so that a name never tells of what the viewer may not see.
     """
-    said = query.text.strip().strip('"').strip()
-    if not said or len(said.split()) > _MAX_NAME_WORDS or not _has_no_words(engine, resolved, total):
+    name_text = query.text.strip().strip('"').strip()
+    if not name_text or len(name_text.split()) > _MAX_NAME_WORDS or not _has_no_words(engine, resolved, total):
         return []
     without_text = replace(resolved.plan, texts=(), meaning=None)
-    meant = [one for one in _meant(said, resolved) if not query.selection(one[0]).restricts]
-    counts = engine.totals([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in meant])
-    found = sorted((count, key, name) for (key, name, _), count in zip(meant, counts, strict=True) if count)
+    candidates = [one for one in _named(name_text, resolved) if not query.selection(one[0]).restricts]
+    counts = engine.totals([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in candidates])
+    found = sorted((count, key, name) for (key, name, _), count in zip(candidates, counts, strict=True) if count)
     return [
         SearchWarning(
-            f"Nothing here has the words “{said}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
+            f"Nothing here has the words “{name_text}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
             f"{FACET[key].label.lower()} of that name.",
             key,
             (name,),
         )
-        for count, key, name in reversed(found[-_TOLD:])
+        for count, key, name in reversed(found[-_MAX_NAME_WARNINGS:])
     ]
 
 
@@ -140,12 +140,12 @@ def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     return total == 0
 
 
-def _meant(said: str, resolved: ResolvedQuery) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
+def _named(name_text: str, resolved: ResolvedQuery) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
     """What is called so: its facet, how a query says it, and how an engine does."""
     for project in resolved.projects.values():
-        if said.lower() in (project.slug, project.name.lower()):
+        if name_text.lower() in (project.slug, project.name.lower()):
             yield "project", project.slug, (project.id,)
-    named = ids_named(said)
+    named = ids_named(name_text)
     for pk, node in resolved.names.category_nodes(named.get("category", ())).items():
         yield "category", node.path, (pk,)
     for pk, concept in resolved.names.concept_terms(named.get("concept", ())).items():
@@ -153,6 +153,6 @@ def _meant(said: str, resolved: ResolvedQuery) -> Iterator[tuple[str, str, tuple
     for pk, entity in resolved.names.entity_terms(named.get("entity", ())).items():
         yield "entity", entity.value, (pk,)
     # As people write names, where they did not trouble to.
-    for name in dict.fromkeys((said, said.title())):
+    for name in dict.fromkeys((name_text, name_text.title())):
         yield "author", name, (name,)
         yield "agent", name, (name,)

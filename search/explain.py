@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from search.query import Mode, SearchQuery, Sort
 from search.ranking import WINDOW, Ranked, ScoreParts
-from search.result import Found, Hit
+from search.result import FieldMatch, Hit
 from text.formatting import listed, ordinal
 
 
@@ -45,7 +45,7 @@ def _words(hit: Hit, query: SearchQuery, least: float | None) -> str:
     return found or ("further on in its record" if least is None else "none of them, or further on in its record")
 
 
-def _place(found: Found) -> str:
+def _place(found: FieldMatch) -> str:
     where = "among the tags" if found.field == "tags" else f"in the {found.field}"
     return f"{listed([f'“{word}”' for word in found.words])} {where}"
 

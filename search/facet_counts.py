@@ -49,8 +49,8 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
     """Count every facet. Where that fails or takes too long, the total alone, and why there is no more."""
     plan = resolved.plan
     tree = _tree_candidates(resolved) if facet_limit is None else []
-    kept = _kept_in_tree(tree, resolved)
-    requests = [_request(spec, plan, tree, kept, facet_limit) for spec in FACETS]
+    always = _always_in_tree(tree, resolved)
+    requests = [_request(spec, plan, tree, always, facet_limit) for spec in FACETS]
     try:
         counts = _counts(engine, resolved, requests)
         histogram = replace(_histogram(engine, query, resolved, counts), at_least=counts.days_capped)
@@ -71,7 +71,7 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
         if facet_limit is not None:
             values = value_rows(spec, counted.values, resolved, hides)
         elif spec.kind == FacetKind.TREE:
-            values = _tree_values(engine, counted, tree, kept, resolved, hides)
+            values = _tree_values(engine, counted, tree, always, resolved, hides)
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, resolved, zeros), resolved, hides)
         facet = build_facet(spec, values, counted.distinct, summary, resolved)
@@ -93,8 +93,8 @@ def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest
     view = corpus_view(engine, plan.project_ids, resolved.zone) if alone else None
     live = [request for request in requests if request.key not in alone]
     counts = engine.counts(plan, live, zone=resolved.zone, now=resolved.now)
-    kept = {request.key: view.answer(request) for request in requests if view and request.key in alone}
-    return replace(counts, facets=counts.facets | kept)
+    always = {request.key: view.answer(request) for request in requests if view and request.key in alone}
+    return replace(counts, facets=counts.facets | always)
 
 
 def _counts_without(plan: EngineQuery, key: str) -> EngineQuery:
@@ -117,22 +117,22 @@ def _chosen_values(plan: EngineQuery, key: str) -> tuple[Value, ...]:
 
 
 def _request(
-    spec: FacetSpec, plan: EngineQuery, tree: list[TreeNode], kept: set[int], facet_limit: int | None
+    spec: FacetSpec, plan: EngineQuery, tree: list[TreeNode], always: set[int], facet_limit: int | None
 ) -> FacetRequest:
     if spec.kind == FacetKind.TREE and facet_limit is None:
-        return _tree_request(spec, tree, kept)
+        return _tree_request(spec, tree, always)
     # One more than a sidebar shows: if that is the last one, it takes the place of the link to it.
     limit = spec.limit + 1 if facet_limit is None else facet_limit
     return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
 
 
-def _tree_request(spec: FacetSpec, tree: list[TreeNode], kept: set[int]) -> FacetRequest:
+def _tree_request(spec: FacetSpec, tree: list[TreeNode], always: set[int]) -> FacetRequest:
     """Hundreds of categories may be shown, and dozens are: the largest of each level, and what is kept."""
     siblings: dict[int | None, list[int]] = {}
     for node in tree:
         siblings.setdefault(node.parent_id, []).append(node.id)
     groups = tuple((_TREE_ROOTS if parent is None else _TREE_CHILDREN, tuple(ids)) for parent, ids in siblings.items())
-    return FacetRequest(spec.key, only=tuple(node.id for node in tree), always=tuple(kept), groups=groups)
+    return FacetRequest(spec.key, only=tuple(node.id for node in tree), always=tuple(always), groups=groups)
 
 
 def _known_values(engine: Engine, resolved: ResolvedQuery) -> dict[str, tuple[ValueCount, ...]]:
@@ -208,7 +208,7 @@ def value_rows(
 ) -> tuple[FacetValue, ...]:
     """Rows of a flat facet: what was counted, then what is chosen and counts nothing."""
     rows = counted_rows(spec, counted, resolved, hides)
-    return (*rows, *_chosen_but_uncounted(spec, {v.value for v in counted}, resolved, hides))
+    return (*rows, *_uncounted_selected(spec, {v.value for v in counted}, resolved, hides))
 
 
 def counted_rows(
@@ -248,7 +248,7 @@ def _value(
     )
 
 
-def _chosen_but_uncounted(
+def _uncounted_selected(
     spec: FacetSpec, counted: set[Value], resolved: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> list[FacetValue]:
     """What is chosen is listed always, zero or not, known or not."""
@@ -267,7 +267,7 @@ def _tree_candidates(resolved: ResolvedQuery) -> list[TreeNode]:
     return resolved.names.tree(resolved.names.ancestor_ids(chosen) | {node.id for node in chosen})
 
 
-def _kept_in_tree(tree: list[TreeNode], resolved: ResolvedQuery) -> set[int]:
+def _always_in_tree(tree: list[TreeNode], resolved: ResolvedQuery) -> set[int]:
     """What a tree shows whatever it counts: what is chosen, and all on the way to it."""
     below = [node.path for node in resolved.chosen_categories]
     above = {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
@@ -278,7 +278,7 @@ def _tree_values(
     engine: Engine,
     counted: FacetCounts,
     tree: list[TreeNode],
-    kept: set[int],
+    always: set[int],
     resolved: ResolvedQuery,
     hides: dict[tuple[str, str], int],
 ) -> tuple[FacetValue, ...]:
@@ -287,7 +287,7 @@ def _tree_values(
     counts = {v.value: v for v in counted.values}
     children: dict[int | None, list[TreeNode]] = {}
     for node in tree:
-        if node.id in counts or node.id in kept:
+        if node.id in counts or node.id in always:
             children.setdefault(node.parent_id, []).append(node)
 
     def walk(parent: int | None) -> Iterator[TreeNode]:
@@ -297,7 +297,7 @@ def _tree_values(
         siblings = sorted(children.get(parent, []), key=size)
         most = _TREE_ROOTS if parent is None else _TREE_CHILDREN
         for place, node in enumerate(siblings):
-            if place >= most and node.id not in kept:
+            if place >= most and node.id not in always:
                 continue
             yield node
             yield from walk(node.id)

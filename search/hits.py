@@ -12,7 +12,7 @@ from categories.queries import CategoryNode
 from search.engines.base import EngineQuery
 from search.plan import ResolvedQuery
 from search.ranking import Ranked
-from search.result import CategoryRef, Found, Hit, HitDetail
+from search.result import CategoryRef, FieldMatch, Hit, HitDetail
 from text.analysis import Pattern, fold
 from text.highlight import Segment, matched_spans, plain_text, segments, snippet
 
@@ -20,12 +20,12 @@ from text.highlight import Segment, matched_spans, plain_text, segments, snippet
 _SNIPPET_SCOPE = 20_000
 _SNIPPET_LENGTH = 260
 # How many of the words found in a field are told.
-_WORDS_TOLD = 8
+_WORDS_SHOWN = 8
 
 _Spans = list[tuple[int, int]]
 
 
-class _Row(NamedTuple):
+class _HitRow(NamedTuple):
     """What of a memory a hit shows, by the names of its columns. `head` is the beginning of its text."""
 
     id: int
@@ -51,7 +51,7 @@ class _Row(NamedTuple):
 
 # By the primary key. As `visible_to` decides: to put the same together from a queryset takes longer than to read it.
 _ROWS = f"""
-SELECT {", ".join(_Row._fields[:-1])}, left(content, %(scope)s) FROM memories_memory
+SELECT {", ".join(_HitRow._fields[:-1])}, left(content, %(scope)s) FROM memories_memory
 WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s::bigint[]))"""
 
 
@@ -65,24 +65,24 @@ def load_hits(
     if not found:
         return ()
     scope = _SNIPPET_SCOPE if resolved.plan.has_text else 4 * _SNIPPET_LENGTH
-    every = _rows([one.id for one in found], viewer, scope if detail == HitDetail.FULL else 0)
-    rows = {row.id: row for row in every if _in_state(row, resolved.plan)}
+    loaded = _rows([one.id for one in found], viewer, scope if detail == HitDetail.FULL else 0)
+    rows = {row.id: row for row in loaded if _in_state(row, resolved.plan)}
     nodes = resolved.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
     return tuple(_hit(rows[one.id], one, resolved, nodes, detail) for one in found if one.id in rows)
 
 
-def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_Row]:
+def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_HitRow]:
     """The memories of these ids that the viewer may open, with so much of their texts."""
-    seen = viewer.project_ids
-    asked = {"ids": ids, "scope": scope, "all": seen is None, "projects": list(seen or ())}
+    visible = viewer.project_ids
+    parameters = {"ids": ids, "scope": scope, "all": visible is None, "projects": list(visible or ())}
     connection.ensure_connection()
     raw: psycopg.Connection[Any] = connection.connection
     with connection.wrap_database_errors, psycopg.Cursor(raw) as cursor:
         # Binary, which Django's own cursors cannot: moments and lists are read three times as fast.
-        return [_Row._make(row) for row in cursor.execute(_ROWS, asked, binary=True)]
+        return [_HitRow._make(row) for row in cursor.execute(_ROWS, parameters, binary=True)]
 
 
-def _in_state(row: _Row, plan: EngineQuery) -> bool:
+def _in_state(row: _HitRow, plan: EngineQuery) -> bool:
     """Whether its state is one that is asked for: an index may not know yet that it was deleted."""
     chosen = plan.filter("state")
     if chosen is None or not chosen.includes or chosen.no_value:
@@ -90,7 +90,7 @@ def _in_state(row: _Row, plan: EngineQuery) -> bool:
     return any(row.state in group for group in chosen.include)
 
 
-def _hit(row: _Row, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, CategoryNode], detail: HitDetail) -> Hit:
+def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, CategoryNode], detail: HitDetail) -> Hit:
     project = resolved.projects[row.project_id]
     patterns = _patterns(resolved.plan, row.project_id) if detail == HitDetail.FULL else ()
     # What is asked for in the title is marked there alone.
@@ -121,7 +121,7 @@ def _hit(row: _Row, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Categ
         score=why.score,
         why=why,
         found=tuple(
-            Found(field, words)
+            FieldMatch(field, words)
             for field, written, spans in (
                 ("title", row.title, title_spans),
                 ("tags", tags, matched_spans(tags, anywhere, project.language)),
@@ -138,7 +138,7 @@ def _words(text: str, spans: _Spans) -> tuple[str, ...]:
     found: dict[str, str] = {}
     for start, end in spans:
         found.setdefault(fold(text[start:end]), text[start:end])
-    return tuple(found.values())[:_WORDS_TOLD]
+    return tuple(found.values())[:_WORDS_SHOWN]
 
 
 def _patterns(plan: EngineQuery, project_id: int) -> tuple[Pattern, ...]:
@@ -148,7 +148,7 @@ def _patterns(plan: EngineQuery, project_id: int) -> tuple[Pattern, ...]:
     return ()
 
 
-def _text(row: _Row) -> str:
+def _text(row: _HitRow) -> str:
     """What a snippet is cut from."""
     text = plain_text(row.head)
     # A title that is the first sentence of the text need not be read twice; one that was cut short is read on.
@@ -157,7 +157,9 @@ def _text(row: _Row) -> str:
     return text
 
 
-def _snippet(row: _Row, text: str, spans: _Spans, patterns: tuple[Pattern, ...], language: str) -> tuple[Segment, ...]:
+def _snippet(
+    row: _HitRow, text: str, spans: _Spans, patterns: tuple[Pattern, ...], language: str
+) -> tuple[Segment, ...]:
     if row.summary and not spans:
         text = row.summary
         spans = matched_spans(text, patterns, language)

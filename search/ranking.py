@@ -23,13 +23,24 @@ WINDOW = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class RankWeights:
     """What the rerank adds up, each a share from 0 to 1 of what is best."""
 
     relevance: float = 1.0
     quality: float = 0.05
     recency: float = 0.05
     source: float = 0.05
+
+    def score_parts(self, relevance: float, boosts: "Boosts") -> "tuple[float, ScoreParts]":
+        """The score, the weighted mean of all signals, and its parts."""
+        total = self.relevance + self.quality + self.recency + self.source
+        parts = ScoreParts(
+            weighted := self.relevance * relevance / total,
+            quality=self.quality * boosts.quality / total,
+            recency=self.recency * boosts.recency / total,
+            source=self.source * boosts.source / total,
+        )
+        return weighted + parts.quality + parts.recency + parts.source, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +139,10 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
 
     Of equal sums the nearer in meaning is first, then the one with the higher id.
     """
-    every = [*words, *(pk for pk in similarities if pk not in words)]
-    ids = np.array(every, np.int64)
-    by_words = np.array([words.get(pk, math.nan) for pk in every], np.float64)
-    by_meaning = np.array([similarities.get(pk, math.nan) for pk in every], np.float64)
+    candidates = [*words, *(pk for pk in similarities if pk not in words)]
+    ids = np.array(candidates, np.int64)
+    by_words = np.array([words.get(pk, math.nan) for pk in candidates], np.float64)
+    by_meaning = np.array([similarities.get(pk, math.nan) for pk in candidates], np.float64)
     word_shares = _shares(by_words)
     sums = np.where(np.isnan(by_meaning), word_shares, weight * _shares(by_meaning) + (1 - weight) * word_shares)
     order = np.lexsort((-ids, -np.nan_to_num(by_meaning), -sums))
@@ -166,25 +177,19 @@ def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[R
     return [*found, *others]
 
 
-def rerank(candidates: Sequence[Ranked], boosts: Mapping[int, Boosts], weights: Weights) -> list[Ranked]:
+def rerank(candidates: Sequence[Ranked], boosts: Mapping[int, Boosts], weights: RankWeights) -> list[Ranked]:
     """The same candidates by what all weights come to; those whose boosts are not known keep their relevance alone."""
-    whole = weights.relevance + weights.quality + weights.recency + weights.source
     scored = []
     for one in candidates:
         own = boosts.get(one.id, Boosts())
-        relevance = weights.relevance * (one.relevance or 0.0) / whole
-        score_parts = ScoreParts(
-            relevance,
-            quality=weights.quality * own.quality / whole,
-            recency=weights.recency * own.recency / whole,
-            source=weights.source * own.source / whole,
-        )
-        score = relevance + score_parts.quality + score_parts.recency + score_parts.source
+        score, score_parts = weights.score_parts(one.relevance or 0.0, own)
         scored.append(replace(one, score=score, boosts=own, score_parts=score_parts))
     return sorted(scored, key=lambda one: (-(one.score or 0.0), -(one.relevance or 0.0), -one.id))
 
 
-def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.float32]], least: float) -> list[Ranked]:
+def fold(
+    candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.float32]], min_similarity: float
+) -> list[Ranked]:
     """The same candidates, those that say nearly the same moved up behind the first of them.
 
     `vectors` are of unit length; a memory without one is like no other.
@@ -194,10 +199,10 @@ def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.floa
         return list(candidates)
     matrix = np.stack([vectors[pk] for pk in known])
     # One thread of its own work: those of a BLAS wait for each other, on a busy machine for longer than this takes.
-    alike = np.asarray(numkong.cdist(matrix, matrix, "dot")) >= least
+    alike = np.asarray(numkong.cdist(matrix, matrix, "dot")) >= min_similarity
     # Most are like no other.
-    lone = np.count_nonzero(alike, axis=1) <= 1
-    row = {pk: n for n, pk in enumerate(known) if not lone[n]}
+    unique = np.count_nonzero(alike, axis=1) <= 1
+    row = {pk: n for n, pk in enumerate(known) if not unique[n]}
     leads = np.zeros(len(known), np.bool_)
     leaders: list[Ranked] = []
     followers: dict[int, list[Ranked]] = {}

@@ -14,11 +14,11 @@ from django.db import connection
 
 from memories.embedding.chunking import embedded_text
 from memories.models import Memory
-from search.cross_encoder import RerankUnavailable, reread
+from search.cross_encoder import RerankUnavailable, cross_encode
 from search.engines.base import Engine, EngineQuery, VectorQuery
 from search.engines.vectors.pgvector import vector_text
 from search.query import Sort
-from search.ranking import WINDOW, WORD_CANDIDATES, Boosts, Fused, Ranked, Weights, fold, fuse, reorder, rerank
+from search.ranking import WINDOW, WORD_CANDIDATES, Boosts, Fused, Ranked, RankWeights, fold, fuse, reorder, rerank
 
 Vector = npt.NDArray[np.float32]
 
@@ -46,34 +46,36 @@ class RankedPage:
     """
 
     hits: list[Ranked]
-    not_reread: str = ""
+    rerank_failure: str = ""
     without_vector: int = 0
     at_least: bool = False
 
 
-def ranked_page(engine: Engine, plan: EngineQuery, said: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
+def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
     """A page of the match set by relevance. `said` is the text that is looked for by meaning."""
     if plan.meaning is None:
         found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
         return RankedPage([Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)])
-    candidates, are_cut = _fused(engine, plan, plan.meaning)
-    fused, not_reread = _reread(candidates, plan.meaning, said)
+    candidates, is_truncated = _fused(engine, plan, plan.meaning)
+    fused, rerank_failure = _cross_encoded(candidates, plan.meaning, text)
     page: list[Ranked] = []
     if offset < WINDOW:
         page = _reranked(fused[:WINDOW], plan.meaning, now)[offset : offset + limit]
     page += fused[max(WINDOW, offset) : offset + limit]
     if len(page) < limit and not plan.meaning.alone:
         page += _by_words_alone(engine, plan, set(candidates.ids), limit=limit - len(page), offset=offset)
-    return RankedPage(page, not_reread, candidates.without_vector, at_least=are_cut)
+    return RankedPage(page, rerank_failure, candidates.without_vector, at_least=is_truncated)
 
 
-def _by_words_alone(engine: Engine, plan: EngineQuery, known: Set[int], *, limit: int, offset: int) -> list[Ranked]:
+def _by_words_alone(
+    engine: Engine, plan: EngineQuery, candidate_ids: Set[int], *, limit: int, offset: int
+) -> list[Ranked]:
     """What comes after the candidates, which are known."""
     by_words = replace(plan, meaning=None)
-    begin = max(0, offset - len(known))
+    begin = max(0, offset - len(candidate_ids))
     # All candidates may be among the best by words: so many more are asked for.
-    found = engine.hits(by_words, Sort.RELEVANCE, limit=len(known) + begin + limit, offset=0)
-    rest = [(n, pk, score) for n, (pk, score) in enumerate(found, 1) if pk not in known]
+    found = engine.hits(by_words, Sort.RELEVANCE, limit=len(candidate_ids) + begin + limit, offset=0)
+    rest = [(n, pk, score) for n, (pk, score) in enumerate(found, 1) if pk not in candidate_ids]
     return [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
 
 
@@ -85,29 +87,29 @@ def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> tuple[Fus
     near = engine.near(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
-    are_cut = False
+    is_truncated = False
     if not meaning.alone:
         best = engine.hits(replace(plan, meaning=None), Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
-        are_cut = len(best) >= WORD_CANDIDATES
+        is_truncated = len(best) >= WORD_CANDIDATES
         words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)
         words |= engine.word_scores(plan, list(words))
         similarities |= engine.similarities(meaning, [pk for pk, _ in best if pk not in similarities])
-    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT), are_cut
+    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT), is_truncated
 
 
 def _reranked(window: Sequence[Ranked], meaning: VectorQuery, now: datetime) -> list[Ranked]:
     """The first candidates by all that speaks for them, near-duplicates together."""
     ids = [one.id for one in window]
-    window = rerank(window, boosts_of(ids, now), Weights(**settings.SEARCH_WEIGHTS))
+    window = rerank(window, boosts_of(ids, now), RankWeights(**settings.SEARCH_WEIGHTS))
     return fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_DEDUP_SIMILARITY)
 
 
-def _reread(fused: Fused, meaning: VectorQuery, said: str) -> tuple[Sequence[Ranked], str]:
+def _cross_encoded(fused: Fused, meaning: VectorQuery, text: str) -> tuple[Sequence[Ranked], str]:
     """The first candidates in the order of the cross-encoder that is set; and if it did not answer, why."""
-    if not (settings.RERANK_MODEL and said and fused):
+    if not (settings.RERANK_MODEL and text and fused):
         return fused, ""
     try:
-        scores = reread(said, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
+        scores = cross_encode(text, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
     except RerankUnavailable as error:
         return fused, error.reason
     return reorder(fused, scores), ""
@@ -133,8 +135,8 @@ def boosts_of(ids: Sequence[int], now: datetime) -> dict[int, Boosts]:
     found = {}
     for pk, importance, confidence, pinned, state, source, created_at in rows:
         # What nobody judged is neither good nor bad.
-        judged = [0.5 if given is None else float(given) for given in (importance, confidence)]
-        quality = 1.0 if pinned else sum(judged) / len(judged)
+        ratings = [0.5 if rating is None else float(rating) for rating in (importance, confidence)]
+        quality = 1.0 if pinned else sum(ratings) / len(ratings)
         if state == Memory.State.PROPOSED:
             quality *= _PROPOSED
         age = max(0.0, (now - created_at).total_seconds() / 86_400)
@@ -153,6 +155,13 @@ def chunks_of(ids: Iterable[int], model_id: int) -> dict[int, list[Vector]]:
     for memory_id, vector in _vectors(_CHUNKS.format(which=""), ids, model_id):
         found.setdefault(memory_id, []).append(vector)
     return found
+
+
+def mean_vector(chunks: Sequence[Vector]) -> Vector:
+    """The mean of the vectors of a memory's chunks, of unit length."""
+    total = np.sum(chunks, axis=0)
+    mean: Vector = total / max(float(np.linalg.norm(total)), 1e-6)
+    return mean
 
 
 def _vectors(statement: str, ids: Iterable[int], model_id: int) -> Iterator[tuple[int, Vector]]:

@@ -55,7 +55,7 @@ class CategoryRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FieldMatch:
     """Where in a memory words of the query stand, and how they are written there."""
 
     field: str
@@ -86,7 +86,7 @@ class Hit:
     superseded_by: int | None
     score: float | None
     why: Ranked
-    found: tuple[Found, ...] = ()
+    found: tuple[FieldMatch, ...] = ()
 
     @property
     def title_text(self) -> str:
@@ -98,7 +98,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Relaxation:
+class FilterRelaxation:
     """At zero hits: a filter, and how many memories there would be without it."""
 
     key: str
@@ -132,7 +132,7 @@ class SearchResult:
     date_buckets: DateBuckets | None = None
     quick_ranges: DateBuckets | None = None
     warnings: tuple[SearchWarning, ...] = ()
-    relaxations: tuple[Relaxation, ...] = ()
+    relaxations: tuple[FilterRelaxation, ...] = ()
     # Labels of what is chosen, where they differ from the value: category names along the path, entity names.
     labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
     min_similarity: float | None = None

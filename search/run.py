@@ -235,12 +235,14 @@ def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, to
         return RankedHits(tuple(Ranked(pk, similarity=near.get(pk)) for pk in page))
     found = ranked_page(engine, plan, resolved.plain_text, limit=query.page_size, offset=offset, now=resolved.now)
     warnings = []
-    if found.not_reread:
-        reason = f"The results are in the order of words and meaning, without the cross-encoder: {found.not_reread}."
+    if found.rerank_failure:
+        reason = (
+            f"The results are in the order of words and meaning, without the cross-encoder: {found.rerank_failure}."
+        )
         warnings.append(SearchWarning(reason, "rerank"))
     if found.without_vector:
-        some = memories(found.without_vector, at_least=found.at_least)
-        waiting = f"Found by words, and without a vector to rank by: {some}. More may match once they are embedded."
+        count = memories(found.without_vector, at_least=found.at_least)
+        waiting = f"Found by words, and without a vector to rank by: {count}. More may match once they are embedded."
         warnings.append(SearchWarning(waiting, "mode"))
     # A score reveals how rare a word is among all memories, so only viewers who see them all get it.
     hits = found.hits if plan.project_ids is None else [hit.without_scores() for hit in found.hits]

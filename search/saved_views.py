@@ -19,10 +19,16 @@ def saved_view_save(*, view: SavedView, viewer: Viewer) -> SavedView:
     view.query = SearchQuery.from_pairs(parse_qsl(view.query.lstrip("?"), keep_blank_values=True)).querystring()
     # By its id alone, which is the only way a distributed Postgres locks a row.
     stored = SavedView.objects.select_for_update().filter(pk=view.pk).first() if view.pk else None
-    before = _told(stored) if stored else None
-    if before != _told(view):
+    before = _audit_fields(stored) if stored else None
+    if before != _audit_fields(view):
         view.save()
-        audit(viewer, "saved_view_update" if stored else "saved_view_create", view, before=before, after=_told(view))
+        audit(
+            viewer,
+            "saved_view_update" if stored else "saved_view_create",
+            view,
+            before=before,
+            after=_audit_fields(view),
+        )
     return view
 
 
@@ -32,11 +38,11 @@ def saved_view_delete(*, view: SavedView, viewer: Viewer) -> bool:
     stored = SavedView.objects.select_for_update().filter(pk=view.pk).first()
     if stored is None:
         return False
-    audit(viewer, "saved_view_delete", stored, before=_told(stored))
+    audit(viewer, "saved_view_delete", stored, before=_audit_fields(stored))
     stored.delete()
     return True
 
 
-def _told(view: SavedView) -> dict[str, object]:
+def _audit_fields(view: SavedView) -> dict[str, object]:
     """What the audit trail keeps of a view."""
     return {"owner": view.owner_id, **{name: getattr(view, name) for name in _FIELDS}}

@@ -26,7 +26,7 @@ from search.hits import load_hits
 from search.plan import ResolvedQuery, explain_unknown, resolve_query
 from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery
 from search.ranking import Ranked
-from search.relevance import Vector, chunks_of
+from search.relevance import Vector, chunks_of, mean_vector
 from search.result import CategoryRef, Hit, SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
@@ -93,7 +93,7 @@ def _read_switch(key: str, text: str, problems: list[Problem]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedTerms:
     """What two memories both have: some of each by name, and how many more there are."""
 
     tags: tuple[str, ...] = ()
@@ -109,11 +109,11 @@ class SimilarMemory:
     hit: Hit
     similarity: float
     is_duplicate: bool
-    shared: Shared
+    shared: SharedTerms
 
 
 @dataclass(frozen=True, slots=True)
-class Similar:
+class SimilarResult:
     """The memories like one, the nearest first. `reason` says why there are none, where there are none."""
 
     query: SearchQuery
@@ -130,7 +130,7 @@ class Similar:
         return round(sum(self.timings.values()), 2)
 
 
-def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
+def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
     """Memories like one. Raises MemoryNotFound for one that the viewer may not see."""
     return with_engine(lambda engine: _similar(engine, request, query, viewer), viewer)
 
@@ -148,7 +148,7 @@ class _Anchor:
     entity_ids: list[int]
 
 
-def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
+def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
     watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("search"):
@@ -158,11 +158,11 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
             title = anchor.title or f"Memory {anchor.id}"
             serving = serving_model()
             if serving is None:
-                return Similar(query, title, reason="no memory has been embedded yet", timings=watch.timings)
+                return SimilarResult(query, title, reason="no memory has been embedded yet", timings=watch.timings)
             chunks = chunks_of([anchor.id], serving.id).get(anchor.id, [])
             least = serving.min_similarity if query.min_similarity is None else query.min_similarity
             if not chunks:
-                return Similar(
+                return SimilarResult(
                     query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
                 )
             # Neither is a question of words.
@@ -177,7 +177,7 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
             shared = _shared(anchor, hits, resolved, viewer)
             warnings += engine_notices(engine, viewer)
     found = tuple(SimilarMemory(hit, listed[hit.id], hit.id in duplicates, shared[hit.id]) for hit in hits)
-    return Similar(
+    return SimilarResult(
         query=query,
         title=title,
         memories=found,
@@ -233,14 +233,8 @@ def _duplicates(chunks: Sequence[Vector], listed: dict[int, float], serving: Ser
     suspects = [pk for pk, similar in listed.items() if similar >= least]
     if not suspects:
         return set()
-    whole = _mean(chunks)
-    return {pk for pk, theirs in chunks_of(suspects, serving.id).items() if float(whole @ _mean(theirs)) >= least}
-
-
-def _mean(chunks: Sequence[Vector]) -> Vector:
-    summed = np.sum(chunks, axis=0)
-    mean: Vector = summed / max(float(np.linalg.norm(summed)), 1e-6)
-    return mean
+    mean = mean_vector(chunks)
+    return {pk for pk, theirs in chunks_of(suspects, serving.id).items() if float(mean @ mean_vector(theirs)) >= least}
 
 
 def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning]:
@@ -251,7 +245,7 @@ def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning
     return [SearchWarning("It was changed since it was embedded: these are like what it said before.")]
 
 
-def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, Shared]:
+def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, SharedTerms]:
     """What each hit has in common with the memory."""
     rows = visible_to(viewer).filter(pk__in=[hit.id for hit in hits]).values_list("pk", "entity_ids")
     theirs: dict[int, list[int]] = dict(rows) if anchor.entity_ids and hits else {}
@@ -263,5 +257,5 @@ def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewe
         named = tuple(term for term in entities if term.id in theirs.get(hit.id, ()))
         categories = tuple(category for category in hit.categories if category.path in paths)
         more = sum(max(0, len(values) - _NAMED) for values in (tags, named, categories))
-        found[hit.id] = Shared(tags[:_NAMED], named[:_NAMED], categories[:_NAMED], more)
+        found[hit.id] = SharedTerms(tags[:_NAMED], named[:_NAMED], categories[:_NAMED], more)
     return found

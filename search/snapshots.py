@@ -9,15 +9,15 @@ from django.db import connection, transaction
 
 
 @contextmanager
-def snapshot(most_ms: int = 0) -> Iterator[None]:
+def snapshot(timeout_ms: int = 0) -> Iterator[None]:
     """A write in between cannot make numbers and rows differ. A statement that takes longer than said is cut off."""
     if connection.in_atomic_block:
         with transaction.atomic():
             yield
         return
-    with _as_it_is_now(), transaction.atomic():
-        settings = ["SET LOCAL jit = off"] if _compiles(connection.alias) else []
-        settings += [f"SET LOCAL statement_timeout = {most_ms:d}"] if most_ms else []
+    with _repeatable_read(), transaction.atomic():
+        settings = ["SET LOCAL jit = off"] if _jit_is_on(connection.alias) else []
+        settings += [f"SET LOCAL statement_timeout = {timeout_ms:d}"] if timeout_ms else []
         if settings:
             with connection.cursor() as cursor:
                 cursor.execute("; ".join(settings))
@@ -25,7 +25,7 @@ def snapshot(most_ms: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def _as_it_is_now() -> Iterator[None]:
+def _repeatable_read() -> Iterator[None]:
     """Transactions read one moment and write nothing. Said as they begin: a statement of its own is waited for."""
     connection.ensure_connection()
     raw: psycopg.Connection[object] = connection.connection
@@ -42,7 +42,7 @@ def _as_it_is_now() -> Iterator[None]:
 
 
 @cache
-def _compiles(alias: str) -> bool:
+def _jit_is_on(alias: str) -> bool:
     """Whether this server compiles large statements, which takes longer than to run those of facets. Asked once."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW jit")

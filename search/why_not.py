@@ -27,7 +27,7 @@ from text.formatting import legible, listed, moment_label, with_article
 from text.query_syntax import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 
 # How far down a memory's place is looked for.
-MOST_PLACES = 10_000
+MAX_PLACES = 10_000
 
 _ID = re.compile(r"#?([0-9]{1,18})")
 _TERMS = "SELECT lexeme, positions, weights FROM memories_memory, unnest(terms) WHERE id = %s"
@@ -78,7 +78,7 @@ class WhyNot:
     def verdict(self) -> str:
         """In one sentence."""
         if self.matches and self.place is None:
-            return f"It matches, and comes after the first {MOST_PLACES:,} results."
+            return f"It matches, and comes after the first {MAX_PLACES:,} results."
         if self.matches:
             more = " or more" if self.at_least else ""
             return f"It matches: number {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
@@ -157,7 +157,7 @@ def _memories(viewer: Viewer) -> QuerySet[Memory]:
 def _place(
     engine: Engine, plan: EngineQuery, query: SearchQuery, total: int, memory_id: int, now: datetime
 ) -> int | None:
-    most = min(total, MOST_PLACES)
+    most = min(total, MAX_PLACES)
     if query.order == Sort.RELEVANCE:
         ids = [
             one.id for one in ranked_page(engine, plan, plain_text_of(query.text), limit=most, offset=0, now=now).hits
@@ -173,31 +173,31 @@ def _place(
 def _filter_checks(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
-    def passes(asked: Filter) -> bool:
-        return bool(engine.among(everything.with_filter(asked), [memory.pk]))
+    def passes(condition: Filter) -> bool:
+        return bool(engine.among(everything.with_filter(condition), [memory.pk]))
 
-    for asked in resolved.plan.filters:
-        key, spec, chosen = asked.key, FACET[asked.key], query.selection(asked.key)
+    for filter_ in resolved.plan.filters:
+        key, spec, chosen = filter_.key, FACET[filter_.key], query.selection(filter_.key)
         name = spec.label.lower()
         has = listed(_values(resolved, key, memory)) or "none"
 
         def label_of(value: str, key: str = key) -> str:
             return resolved.labels.get((key, value), value)
 
-        if asked.includes:
+        if filter_.includes:
             names = [*map(label_of, chosen.include), *(["none"] if chosen.no_value else [])]
             wanted = listed(names, "and" if chosen.require_all else "or")
             if key == "state" and not chosen.restricts:
                 wanted = f"{listed(DEFAULT_STATES, 'or')}, as no state is asked for"
             elif key == "category" and not query.subcategories:
                 wanted += ", itself"
-            included = Filter(key, asked.include, no_value=asked.no_value, require_all=asked.require_all)
+            included = Filter(key, filter_.include, no_value=filter_.no_value, require_all=filter_.require_all)
             yield Check(key, spec.label, wanted, has, passes(included))
-        if asked.any_value:
+        if filter_.any_value:
             yield Check(key, f"Has {with_article(name)}", "any", has, passes(Filter(key, any_value=True)))
-        if asked.exclude:
+        if filter_.exclude:
             wanted = f"not {listed([label_of(value) for value in chosen.exclude], 'or')}"
-            yield Check(key, f"Not {name}", wanted, has, passes(Filter(key, exclude=asked.exclude)))
+            yield Check(key, f"Not {name}", wanted, has, passes(Filter(key, exclude=filter_.exclude)))
 
 
 def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
@@ -280,15 +280,15 @@ def _index(memory_id: int) -> Index:
 
 def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str], *, either: bool) -> Check:
     """Whether it has enough of the words; with several groups, of those of one side of the `or`."""
-    asked = [_asked_of(group, name) for group in words.groups]
-    has = [_held_of(group, index, name) for group in words.groups]
+    wanted = [_wanted_words(group, name) for group in words.groups]
+    has = [_word_matches(group, index, name) for group in words.groups]
     passed = not words.groups or TextQuery(groups=words.groups).matches(index)
-    if not asked:
+    if not wanted:
         return Check("words", "Words", "none but those", "nothing else is needed", passed, either)
-    return Check("words", "Words", "; or ".join(asked), "; or ".join(has), passed, either)
+    return Check("words", "Words", "; or ".join(wanted), "; or ".join(has), passed, either)
 
 
-def _asked_of(group: Group, name: Callable[[Pattern], str]) -> str:
+def _wanted_words(group: Group, name: Callable[[Pattern], str]) -> str:
     count, need = len(group.words), group.need
     listed_words = listed([name(word) for word in group.words])
     enough = listed_words if need == count else f"{need} of the {count} words {listed_words}"
@@ -296,11 +296,11 @@ def _asked_of(group: Group, name: Callable[[Pattern], str]) -> str:
     return " and ".join(part for part in (enough, phrases) if part)
 
 
-def _held_of(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
+def _word_matches(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
     """Which of the words and phrases of a group a memory has, and which it lacks."""
-    every = (*group.words, *group.phrases)
-    held = [name(pattern) for pattern in every if pattern_occurs(pattern, index)]
-    lacks = [name(pattern) for pattern in every if not pattern_occurs(pattern, index)]
+    patterns = (*group.words, *group.phrases)
+    held = [name(pattern) for pattern in patterns if pattern_occurs(pattern, index)]
+    lacks = [name(pattern) for pattern in patterns if not pattern_occurs(pattern, index)]
     parts = [f"has {listed(held)}" if held else "has none of them", f"lacks {listed(lacks)}" if lacks and held else ""]
     return ", ".join(part for part in parts if part)
 
@@ -309,17 +309,17 @@ def _meaning_check(
     engine: Engine, plan: EngineQuery, meaning: VectorQuery, memory_id: int, *, passes: bool, either: bool
 ) -> Check:
     """How near it is. Which are the nearest can only be said of what passes all else."""
-    asked = f"a similarity of at least {meaning.least:.2f}"
+    wanted = f"a similarity of at least {meaning.least:.2f}"
     similarity = engine.similarities(meaning, [memory_id]).get(memory_id)
     if similarity is None:
-        return Check("meaning", "Meaning", asked, "not embedded yet, so there is none", False, either)
+        return Check("meaning", "Meaning", wanted, "not embedded yet, so there is none", False, either)
     has = f"{similarity:.2f}"
     if similarity < meaning.least:
-        return Check("meaning", "Meaning", asked, has, False, either)
+        return Check("meaning", "Meaning", wanted, has, False, either)
     near = engine.near(plan)
     if passes and memory_id not in near.ids:
         ceiling = f"{has}, but only the {meaning.limit:,} nearest are taken"
         if len(near.similarities):
             ceiling += f", and the last of them has {float(near.similarities[-1]):.2f}"
-        return Check("meaning", "Meaning", asked, ceiling, False, either)
-    return Check("meaning", "Meaning", asked, has, True, either)
+        return Check("meaning", "Meaning", wanted, ceiling, False, either)
+    return Check("meaning", "Meaning", wanted, has, True, either)

@@ -9,12 +9,12 @@ from search.engines.base import Engine, EngineQuery, Filter
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, explain_unknown, stored_as
 from search.query import SearchQuery
-from search.result import Relaxation, SearchWarning
+from search.result import FilterRelaxation, SearchWarning
 
 
 def count_alternatives(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int
-) -> tuple[int, bool, tuple[Relaxation, ...]]:
+) -> tuple[int, bool, tuple[FilterRelaxation, ...]]:
     """What the default states hide, and whether that is a lower bound; and where nothing matched, what each filter's
     removal would give.
     """
@@ -25,11 +25,11 @@ def count_alternatives(
     removals = list(_removals(query, resolved)) if total == 0 else []
     totals = engine.totals([*plans, *(changed for *_, changed in removals)])
     hidden = 0 if asks_state else totals.pop(0)
-    without = tuple(
-        Relaxation(key, value, label, count, changed, engine.near(wider).capped)
+    relaxations = tuple(
+        FilterRelaxation(key, value, label, count, changed, engine.near(wider).capped)
         for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
     )
-    return hidden, bool(hidden) and engine.near(plans[0]).capped, without
+    return hidden, bool(hidden) and engine.near(plans[0]).capped, relaxations
 
 
 def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
@@ -43,12 +43,12 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str
     for key, chosen in query.selections().items():
         spec, filter_ = FACET[key], plan.filter(key) or Filter(key)
         name = spec.label.lower()
-        known = [value for value in chosen.exclude if (key, value) not in resolved.unknown]
+        excluded = [value for value in chosen.exclude if (key, value) not in resolved.unknown]
         for n, value in enumerate(chosen.include):
             label = f"{name} {resolved.labels.get((key, value), value)}"
             less = replace(filter_, include=filter_.include[:n] + filter_.include[n + 1 :])
             yield key, value, label, query.toggle(key, value), _narrowed(plan, less)
-        for n, value in enumerate(known):
+        for n, value in enumerate(excluded):
             label = f"not {name} {resolved.labels.get((key, value), value)}"
             less = replace(filter_, exclude=filter_.exclude[:n] + filter_.exclude[n + 1 :])
             yield key, value, label, query.toggle_exclusion(key, value), _narrowed(plan, less)

@@ -15,10 +15,10 @@ from search.engines import postgres_columns
 @pytest.fixture(autouse=True)
 def _nothing_kept():
     """A test's transaction is rolled back, and with it the revision that counts and names are kept under."""
-    baseline_counts.forget()
+    baseline_counts.clear_cache()
     names.forget()
     vocabulary_cache.forget()
-    category_counts.forget()
+    category_counts.clear_cache()
     postgres_columns.forget()
     cache.clear_cache()
     query.forget()

@@ -69,7 +69,7 @@ class PostgresPeer:
 
     def forget(self) -> None:
         """What any change anywhere does to what is kept of the whole corpus and of names."""
-        kept_counts.forget()
+        kept_counts.clear_cache()
         names.forget()
 
     def size_bytes(self) -> int:

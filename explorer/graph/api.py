@@ -42,7 +42,7 @@ from explorer.schemas import HistogramBar, HistogramReply
 from explorer.timeline_api import query_warning
 from search.query import Problem, QueryError, pairs_of
 from search.result import Hit
-from search.unified.rows import RelationshipRecord
+from search.unified.rows import StoredRelationship
 from web.errors import ApiError
 from web.timing import server_timing
 
@@ -282,7 +282,7 @@ def _step(step: PathStep) -> StepReply:
     )
 
 
-def _ties(ties: Iterable[StatedEdge], records: Mapping[int, RelationshipRecord]) -> list[TieReply]:
+def _ties(ties: Iterable[StatedEdge], records: Mapping[int, StoredRelationship]) -> list[TieReply]:
     return [
         TieReply(
             relationship=tie.id,
@@ -296,7 +296,7 @@ def _ties(ties: Iterable[StatedEdge], records: Mapping[int, RelationshipRecord])
     ]
 
 
-def _stated(record: RelationshipRecord | None) -> dict[str, Any]:
+def _stated(record: StoredRelationship | None) -> dict[str, Any]:
     return {
         "fact": record.fact if record else "",
         "confidence": record.confidence if record else None,

@@ -13,7 +13,7 @@ from explorer.links import Link, explore_url, memory_url, node_url, relationship
 from explorer.page import Notice, did_you_mean_text
 from search.query import SearchQuery
 from search.result import Hit, SearchWarning
-from search.unified.rows import RelationshipRecord
+from search.unified.rows import StoredRelationship
 from text.formatting import day_label, day_text, memories, type_family
 
 
@@ -90,7 +90,7 @@ def build_sample(hit: Hit, zone: tzinfo, query: SearchQuery | None = None) -> Sa
     )
 
 
-def relationship_notes(record: RelationshipRecord) -> tuple[str, ...]:
+def relationship_notes(record: StoredRelationship) -> tuple[str, ...]:
     """Confidence and validity dates, in words."""
     sure = "" if record.confidence is None else f"{record.confidence:.0%} sure"
     since = f"since {day_text(record.valid_from.date())}" if record.valid_from else ""
@@ -98,7 +98,7 @@ def relationship_notes(record: RelationshipRecord) -> tuple[str, ...]:
     return tuple(part for part in (sure, since, until) if part)
 
 
-def evidence_link(record: RelationshipRecord) -> Link:
+def evidence_link(record: StoredRelationship) -> Link:
     count = len(record.evidence)
     label = f"{memories(count)} {'bears' if count == 1 else 'bear'} it out" if count else "no memory is given for it"
     return Link(label, relationship_url(record.id), f"{record.title}: {label}")

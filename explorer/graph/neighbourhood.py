@@ -12,7 +12,7 @@ from explorer.graph.cache import cached_graph
 from explorer.graph.params import SAME_MEMORY, AroundRequest
 from explorer.graph.queries import GraphContext, StatedEdge, named_in_memories, stated_edges
 from search.result import SearchWarning
-from search.unified.rows import RelationshipRecord, relationship_rows
+from search.unified.rows import StoredRelationship, relationship_rows
 from search.unified.vocabulary import evidence_of
 
 
@@ -101,7 +101,7 @@ class Neighbourhood:
     total: int
     rels: tuple[tuple[str, int], ...]
     """The number of neighbours by type of link, ignoring the filters."""
-    relationships: Mapping[int, RelationshipRecord]
+    relationships: Mapping[int, StoredRelationship]
     warnings: tuple[SearchWarning, ...] = ()
 
     @property
@@ -147,7 +147,7 @@ def narrowed(edges: Mapping[_Pair, Edge], params: AroundRequest) -> dict[_Pair, 
     return found
 
 
-def records_of(context: GraphContext, ties: Iterable[StatedEdge]) -> dict[int, RelationshipRecord]:
+def records_of(context: GraphContext, ties: Iterable[StatedEdge]) -> dict[int, StoredRelationship]:
     """The stored relationships of some edges, with the evidence visible to the viewer."""
     ids = sorted({tie.id for tie in ties if tie.id is not None})
     evidence = evidence_of(context.engine, context.resolved, ids)

@@ -47,7 +47,7 @@ from search.query import Interval, SearchQuery, Sort
 from search.ranking import Ranked
 from search.result import Hit
 from search.snapshots import snapshot
-from search.unified.rows import RelationshipRecord, relationship_rows
+from search.unified.rows import StoredRelationship, relationship_rows
 from search.unified.vocabulary import evidence_of
 from text.formatting import day_text, memories
 from web.timing import Stopwatch
@@ -90,7 +90,7 @@ class NodeDetail:
 class RelationshipDetail:
     """A relationship and at most 100 visible memories that are evidence for it."""
 
-    record: RelationshipRecord
+    record: StoredRelationship
     evidence: tuple[Hit, ...]
     put_away: tuple[Hit, ...]
     """Evidence that is archived, superseded or deleted."""

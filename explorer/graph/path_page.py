@@ -48,7 +48,7 @@ from search.engines import with_engine
 from search.engines.base import Engine, Filter
 from search.query import Sort
 from search.snapshots import snapshot
-from search.unified.rows import RelationshipRecord
+from search.unified.rows import StoredRelationship
 from text.formatting import memories, plural
 from web.timing import Stopwatch
 
@@ -64,7 +64,7 @@ class PathStep:
     source: Term
     target: Term
     edge: Edge
-    relationships: tuple[RelationshipRecord, ...]
+    relationships: tuple[StoredRelationship, ...]
     memories: tuple[MemoryTitle, ...]
 
 
@@ -154,7 +154,7 @@ def _steps(context: GraphContext, chain: Sequence[int], params: PathRequest) -> 
     )
 
 
-def _evidence(context: GraphContext, pair: tuple[int, int], stated: Sequence[RelationshipRecord]) -> list[int]:
+def _evidence(context: GraphContext, pair: tuple[int, int], stated: Sequence[StoredRelationship]) -> list[int]:
     """Memories for a step: evidence of its relationships, else the newest that name both entities."""
     ids = sorted({pk for record in stated for pk in record.evidence}, reverse=True)[:_SHOWN]
     if ids or stated:

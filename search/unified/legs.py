@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLate
+from concurrent.futures import TimeoutError as LegTimeout
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -22,7 +22,7 @@ from search.plan import ResolvedQuery
 from search.query import Sort
 from search.snapshots import snapshot
 from search.unified.vocabulary import (
-    Known,
+    LegHit,
     entities_by_meaning,
     entities_by_words,
     relationships_by_meaning,
@@ -42,6 +42,10 @@ class ResultKind(StrEnum):
     ENTITY = "entity"
     RELATIONSHIP = "relationship"
 
+    @property
+    def plural(self) -> str:
+        return {"memory": "memories", "entity": "entities", "relationship": "relationships"}[self.value]
+
 
 class Way(StrEnum):
     WORDS = "words"
@@ -60,7 +64,7 @@ class Leg:
 
     kind: ResultKind
     way: Way
-    ask: Callable[[Engine, ResolvedQuery, int], list[Known]]
+    ask: Callable[[Engine, ResolvedQuery, int], list[LegHit]]
 
     @property
     def name(self) -> str:
@@ -75,7 +79,7 @@ class LegAnswer:
     way: Way
     ms: float
     state: LegState = LegState.OK
-    found: tuple[Known, ...] = ()
+    found: tuple[LegHit, ...] = ()
     reason: str = ""
 
     @property
@@ -88,19 +92,19 @@ class LegAnswer:
         return len(self.found) >= settings.UNIFIED_LEG_LIMIT
 
 
-def memories_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def memories_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     plan = replace(resolved.plan, meaning=None)
-    return [Known(pk, score or 0.0, 1) for pk, score in engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=0)]
+    return [LegHit(pk, score or 0.0, 1) for pk, score in engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=0)]
 
 
-def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     meaning = resolved.plan.meaning
     if meaning is None:
         return []
     # As many as the match set takes, which reads them anyway: the same vectors are then read once.
     near = engine.near(replace(resolved.plan, meaning=replace(meaning, alone=True)))
     pairs = zip(near.ids[:limit].tolist(), near.similarities[:limit].tolist(), strict=True)
-    return [Known(pk, similarity, 1) for pk, similarity in pairs]
+    return [LegHit(pk, similarity, 1) for pk, similarity in pairs]
 
 
 LEGS = (
@@ -113,19 +117,19 @@ LEGS = (
 )
 
 
-class AskedLegs:
+class RunningLegs:
     """Legs that are on their way."""
 
     def __init__(self, resolved: ResolvedQuery, viewer: Viewer) -> None:
-        self._most_ms: int = settings.UNIFIED_LEG_TIMEOUT_MS
-        self._begun = time.monotonic()
+        self._timeout_ms: int = settings.UNIFIED_LEG_TIMEOUT_MS
+        self._started = time.monotonic()
         self._without_meaning = resolved.without_meaning
         self._futures: list[tuple[Leg, Future[LegAnswer] | None]] = [
             (
                 leg,
                 None
                 if leg.way == Way.MEANING and resolved.without_meaning
-                else _threads.submit(_answer, leg, resolved, viewer, self._most_ms),
+                else _threads.submit(_answer, leg, resolved, viewer, self._timeout_ms),
             )
             for leg in LEGS
         ]
@@ -137,33 +141,33 @@ class AskedLegs:
     def _answer_of(self, leg: Leg, future: Future[LegAnswer] | None) -> LegAnswer:
         if future is None:
             return LegAnswer(leg.kind, leg.way, 0.0, LegState.FAILED, reason=self._without_meaning)
-        left = self._begun + self._most_ms / 1000 - time.monotonic()
+        left = self._started + self._timeout_ms / 1000 - time.monotonic()
         try:
             return future.result(max(0.0, left))
-        except TooLate:
+        except LegTimeout:
             # One that has not begun need not begin; one that has ends with its statement.
             future.cancel()
-            return _late(leg, (time.monotonic() - self._begun) * 1000, self._most_ms)
+            return _late(leg, (time.monotonic() - self._started) * 1000, self._timeout_ms)
 
 
-def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, most_ms: int) -> LegAnswer:
-    begun = time.monotonic()
+def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, timeout_ms: int) -> LegAnswer:
+    started = time.monotonic()
 
     def spent() -> float:
-        return round((time.monotonic() - begun) * 1000, 1)
+        return round((time.monotonic() - started) * 1000, 1)
 
-    def ask(engine: Engine) -> list[Known]:
-        with snapshot(most_ms):
+    def ask(engine: Engine) -> list[LegHit]:
+        with snapshot(timeout_ms):
             return leg.ask(engine, resolved, settings.UNIFIED_LEG_LIMIT)
 
     try:
         found = with_engine(ask, viewer, wait_for_index=False)
         return LegAnswer(leg.kind, leg.way, spent(), found=tuple(found))
     except EngineTimeoutError:
-        return _late(leg, spent(), most_ms)
+        return _late(leg, spent(), timeout_ms)
     except OperationalError as error:
         if isinstance(error.__cause__, QueryCanceled):
-            return _late(leg, spent(), most_ms)
+            return _late(leg, spent(), timeout_ms)
         logger.exception("The leg %s of a unified search failed.", leg.name)
     except Exception:  # whatever it is: the others still answer
         logger.exception("The leg %s of a unified search failed.", leg.name)
@@ -174,5 +178,5 @@ def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, most_ms: int) -> 
     return LegAnswer(leg.kind, leg.way, spent(), LegState.FAILED, reason="an error, which is in the log")
 
 
-def _late(leg: Leg, ms: float, most_ms: int) -> LegAnswer:
-    return LegAnswer(leg.kind, leg.way, round(ms, 1), LegState.LATE, reason=f"it took longer than {most_ms:,} ms")
+def _late(leg: Leg, ms: float, timeout_ms: int) -> LegAnswer:
+    return LegAnswer(leg.kind, leg.way, round(ms, 1), LegState.LATE, reason=f"it took longer than {timeout_ms:,} ms")

@@ -18,18 +18,18 @@ from search.plan import ResolvedQuery
 from search.query import Sort
 from search.ranking import Ranked
 from search.result import Hit
-from search.unified.fusion import Candidate, Group, Key, Origin
+from search.unified.fusion import Candidate, FoldedGroup, Key, Origin
 from search.unified.legs import ResultKind, Way
-from search.unified.vocabulary import Known, evidence_of, filtered
+from search.unified.vocabulary import LegHit, evidence_of, filtered
 from text.analysis import Pattern
 from text.formatting import ordinal, plural
 from text.highlight import Segment, matched_spans, segments, snippet
 
-MOST_RELATED = 2
+MAX_RELATED = 2
 # Relationships read for the entities and memories of a page, the surest first.
-_MOST_READ = 500
+_MAX_RELATIONSHIPS = 500
 # Entities of a page, of whose memories none was found, that are given their newest one.
-_MOST_NEWEST = 5
+_MAX_NEWEST = 5
 _EVIDENCE_SHOWN = 10
 _LENGTH = 260
 
@@ -57,7 +57,7 @@ class EntityRef:
 
 
 @dataclass(frozen=True, slots=True)
-class EntityRecord:
+class StoredEntity:
     """An entity as it is stored, and how many memories that pass the filters name it."""
 
     id: int
@@ -73,7 +73,7 @@ class EntityRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class RelationshipRecord:
+class StoredRelationship:
     """A relationship as it is stored, and the memories that bear it out, as far as the viewer may know of them."""
 
     id: int
@@ -119,8 +119,8 @@ class UnifiedHit:
     places: Mapping[Way, int]
     source: str
     memory: Hit | None = None
-    entity: EntityRecord | None = None
-    relationship: RelationshipRecord | None = None
+    entity: StoredEntity | None = None
+    relationship: StoredRelationship | None = None
     evidence: tuple[Linked, ...] = ()
     related: tuple[Linked, ...] = ()
     folded: tuple[Linked, ...] = ()
@@ -146,13 +146,13 @@ class UnifiedHit:
 
 
 @dataclass(slots=True)
-class Read:
+class PageContext:
     """What a page is read with."""
 
     engine: Engine
     resolved: ResolvedQuery
     viewer: Viewer
-    known: Mapping[Key, Known]
+    hits: Mapping[Key, LegHit]
     candidates: Sequence[Candidate]
     origins: Mapping[Key, Origin]
     titles: dict[int, str] = field(default_factory=dict)
@@ -161,42 +161,44 @@ class Read:
         return {one.key: n for n, one in enumerate(self.candidates)}
 
 
-def read_page(page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> tuple[UnifiedHit, ...]:
+def read_page(
+    page: Sequence[FoldedGroup], context: PageContext, ranked: Mapping[int, Ranked]
+) -> tuple[UnifiedHit, ...]:
     """The results of a page in their order. One that is gone meanwhile is left out."""
-    return _Page(page, read, ranked).hits()
+    return _Page(page, context, ranked).hits()
 
 
 class _Page:
     """What is read of a page, each kind at once."""
 
-    def __init__(self, page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> None:
+    def __init__(self, page: Sequence[FoldedGroup], context: PageContext, ranked: Mapping[int, Ranked]) -> None:
         self._groups = page
-        self._read = read
-        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), read.resolved, read.viewer)}
+        self._context = context
+        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), context.resolved, context.viewer)}
         shown = [group.lead for group in page] + [one.candidate for group in page for one in group.folded]
         self._shown = {kind: [one.id for one in shown if one.kind == kind] for kind in ResultKind}
-        self._place = read.places()
+        self._place = context.places()
 
     def hits(self) -> tuple[UnifiedHit, ...]:
         hits = [self._hit(group) for group in self._groups]
         return tuple(hit for hit in hits if hit is not None)
 
-    def _hit(self, group: Group) -> UnifiedHit | None:
+    def _hit(self, group: FoldedGroup) -> UnifiedHit | None:
         lead = group.lead
         folded = tuple(
             linked
             for one in group.folded
             if (linked := self._linked(one.candidate.kind, one.candidate.id, one.reason)) is not None
         )
-        besides = {lead.key, *((one.kind, one.id) for one in folded)}
+        excluded = {lead.key, *((one.kind, one.id) for one in folded)}
         match lead.kind:
             case ResultKind.MEMORY:
-                return self._memory(group, folded, besides)
+                return self._memory(group, folded, excluded)
             case ResultKind.ENTITY:
-                return self._entity(group, folded, besides)
-        return self._relationship(group, folded, besides)
+                return self._entity(group, folded, excluded)
+        return self._relationship(group, folded, excluded)
 
-    def _memory(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+    def _memory(self, group: FoldedGroup, folded: tuple[Linked, ...], excluded: set[Key]) -> UnifiedHit | None:
         lead = group.lead
         hit = self._memories.get(lead.id)
         if hit is None:
@@ -205,58 +207,58 @@ class _Page:
             lead.kind, lead.id, hit.title, hit.snippet, group.score, lead.places,
             source=hit.source,
             memory=hit,
-            related=self._first(self._near_memory(lead.id), besides),
+            related=self._first(self._related_to_memory(lead.id), excluded),
             folded=folded,
         )  # fmt: skip
 
-    def _entity(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+    def _entity(self, group: FoldedGroup, folded: tuple[Linked, ...], excluded: set[Key]) -> UnifiedHit | None:
         lead = group.lead
         row = self._entities.get(lead.id)
         if row is None:
             return None
-        said = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
+        description = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
         return UnifiedHit(
-            lead.kind, lead.id, self._marked(row.name), self._snippet(said), group.score, lead.places,
+            lead.kind, lead.id, self._marked(row.name), self._snippet(description), group.score, lead.places,
             source=f"named by {plural(row.memories, 'memory', 'memories')}",
             entity=row,
-            related=self._first(self._near_entity(lead.id), besides),
+            related=self._first(self._related_to_entity(lead.id), excluded),
             folded=folded,
         )  # fmt: skip
 
-    def _relationship(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
+    def _relationship(self, group: FoldedGroup, folded: tuple[Linked, ...], excluded: set[Key]) -> UnifiedHit | None:
         lead = group.lead
         row = self._relationships.get(lead.id)
         if row is None:
             return None
         evidence = [self._linked(ResultKind.MEMORY, pk, "bears it out") for pk in row.evidence[:_EVIDENCE_SHOWN]]
-        borne_out = tuple(one for one in evidence if one is not None)
+        shown_evidence = tuple(one for one in evidence if one is not None)
         return UnifiedHit(
             lead.kind, lead.id, self._marked(row.title), self._snippet(row.fact), group.score, lead.places,
             source=f"borne out by {plural(len(row.evidence), 'memory', 'memories')}",
             relationship=row,
-            evidence=borne_out,
-            related=self._first(iter(borne_out), besides),
+            evidence=shown_evidence,
+            related=self._first(iter(shown_evidence), excluded),
             folded=folded,
         )  # fmt: skip
 
     # --- what is related ---------------------------------------------------------------------------------------------
 
-    def _near_memory(self, memory_id: int) -> Iterable[Linked | None]:
+    def _related_to_memory(self, memory_id: int) -> Iterable[Linked | None]:
         """The relationships that it bears out, then what it names: first what was found as well."""
         for row in self._neighbours.values():
             if memory_id in row.evidence:
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, "borne out by it")
         named = [
             key[1]
-            for key, origin in self._read.origins.items()
+            for key, origin in self._context.origins.items()
             if key[0] == ResultKind.ENTITY and memory_id in origin.memories
         ]
         for pk in sorted(named, key=lambda pk: self._place.get((ResultKind.ENTITY, pk), len(self._place))):
             yield self._linked(ResultKind.ENTITY, pk, "named in it, and found as well")
 
-    def _near_entity(self, entity_id: int) -> Iterable[Linked | None]:
+    def _related_to_entity(self, entity_id: int) -> Iterable[Linked | None]:
         """The memory found that fits best, else the newest that names it; then its surest relationship."""
-        found = self._read.origins[ResultKind.ENTITY, entity_id].memories
+        found = self._context.origins[ResultKind.ENTITY, entity_id].memories
         if found:
             yield self._linked(ResultKind.MEMORY, found[0], "names it, and fits best")
         elif entity_id in self._newest:
@@ -267,17 +269,17 @@ class _Page:
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, reason)
 
     @staticmethod
-    def _first(items: Iterable[Linked | None], besides: set[Key]) -> tuple[Linked, ...]:
+    def _first(items: Iterable[Linked | None], excluded: set[Key]) -> tuple[Linked, ...]:
         """The first two; of relationships and of entities one each, where there is something else."""
-        seen: dict[Key, Linked] = {}
+        distinct: dict[Key, Linked] = {}
         for item in items:
-            if item is not None and (item.kind, item.id) not in besides:
-                seen.setdefault((item.kind, item.id), item)
+            if item is not None and (item.kind, item.id) not in excluded:
+                distinct.setdefault((item.kind, item.id), item)
         kinds: dict[ResultKind, Linked] = {}
-        for item in seen.values():
+        for item in distinct.values():
             kinds.setdefault(item.kind, item)
-        chosen = list(kinds.values())[:MOST_RELATED]
-        chosen += [item for item in seen.values() if item not in chosen][: MOST_RELATED - len(chosen)]
+        chosen = list(kinds.values())[:MAX_RELATED]
+        chosen += [item for item in distinct.values() if item not in chosen][: MAX_RELATED - len(chosen)]
         return tuple(chosen)
 
     def _linked(self, kind: ResultKind, pk: int, reason: str) -> Linked | None:
@@ -293,23 +295,23 @@ class _Page:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _entities(self) -> dict[int, EntityRecord]:
+    def _entities(self) -> dict[int, StoredEntity]:
         """The entities found: of others not even the name is read."""
-        known = {key[1]: one for key, one in self._read.known.items() if key[0] == ResultKind.ENTITY}
-        if not known:
+        hits = {key[1]: one for key, one in self._context.hits.items() if key[0] == ResultKind.ENTITY}
+        if not hits:
             return {}
         with connection.cursor() as cursor:
-            cursor.execute(_ENTITIES, [list(known)])
+            cursor.execute(_ENTITIES, [list(hits)])
             rows = cursor.fetchall()
         return {
-            pk: EntityRecord(pk, name, kind, tuple(aliases), description, known[pk].memories)
+            pk: StoredEntity(pk, name, kind, tuple(aliases), description, hits[pk].memories)
             for pk, name, kind, aliases, description in rows
         }
 
     @cached_property
-    def _relationships(self) -> dict[int, RelationshipRecord]:
+    def _relationships(self) -> dict[int, StoredRelationship]:
         wanted = self._shown[ResultKind.RELATIONSHIP]
-        evidence = {pk: self._read.known[ResultKind.RELATIONSHIP, pk].evidence for pk in wanted}
+        evidence = {pk: self._context.hits[ResultKind.RELATIONSHIP, pk].evidence for pk in wanted}
         place = self._place
         best = {
             pk: tuple(sorted(own, key=lambda one: (place.get((ResultKind.MEMORY, one), len(place)), -one)))
@@ -318,7 +320,7 @@ class _Page:
         return relationship_rows("own.id = ANY(%(ids)s)", {"ids": wanted}, best) if wanted else {}
 
     @cached_property
-    def _neighbours(self) -> dict[int, RelationshipRecord]:
+    def _neighbours(self) -> dict[int, StoredRelationship]:
         """Relationships of the entities and memories of the page that the viewer may know of, the surest first."""
         memories, entities = list(self._memories), self._shown[ResultKind.ENTITY]
         if not memories and not entities:
@@ -328,21 +330,23 @@ class _Page:
             " OR own.source_id = ANY(%(entities)s) OR own.target_id = ANY(%(entities)s))"
         )
         rows = relationship_rows(which, {"memories": memories, "entities": entities}, None)
-        evidence = evidence_of(self._read.engine, self._read.resolved, list(rows))
+        evidence = evidence_of(self._context.engine, self._context.resolved, list(rows))
         return {pk: row for pk, row in rows.items() if pk in evidence}
 
     @cached_property
     def _newest(self) -> dict[int, int]:
-        alone = [pk for pk in self._shown[ResultKind.ENTITY] if not self._read.origins[ResultKind.ENTITY, pk].memories]
-        plan = filtered(self._read.resolved.plan)
+        alone = [
+            pk for pk in self._shown[ResultKind.ENTITY] if not self._context.origins[ResultKind.ENTITY, pk].memories
+        ]
+        plan = filtered(self._context.resolved.plan)
         found: dict[int, int] = {}
-        for pk in alone[:_MOST_NEWEST]:
-            asked = plan.filter("entity")
-            if asked is not None:
+        for pk in alone[:_MAX_NEWEST]:
+            entity_filter = plan.filter("entity")
+            if entity_filter is not None:
                 # It is asked for by its filter already, or beside others: the newest of those is another question.
                 break
             naming = plan.with_filter(Filter("entity", include=((pk,),)))
-            for memory_id, _ in self._read.engine.hits(naming, Sort.NEWEST, limit=1, offset=0):
+            for memory_id, _ in self._context.engine.hits(naming, Sort.NEWEST, limit=1, offset=0):
                 found[pk] = memory_id
         return found
 
@@ -351,10 +355,10 @@ class _Page:
         """Titles of all memories that a page mentions, as far as the viewer may open them."""
         wanted = set(self._shown[ResultKind.MEMORY]) | set(self._newest.values())
         for pk in self._shown[ResultKind.ENTITY]:
-            wanted |= set(self._read.origins[ResultKind.ENTITY, pk].memories[:1])
+            wanted |= set(self._context.origins[ResultKind.ENTITY, pk].memories[:1])
         for row in self._relationships.values():
             wanted |= set(row.evidence[:_EVIDENCE_SHOWN])
-        rows = visible_to(self._read.viewer).filter(pk__in=wanted).values_list("pk", "title")
+        rows = visible_to(self._context.viewer).filter(pk__in=wanted).values_list("pk", "title")
         return {pk: title.strip() or f"Memory {pk}" for pk, title in rows}
 
     # --- marks -------------------------------------------------------------------------------------------------------
@@ -362,7 +366,7 @@ class _Page:
     @cached_property
     def _patterns(self) -> tuple[tuple[Pattern, ...], str]:
         """What is marked: as the language reads it that most of the viewer's projects are in."""
-        texts = self._read.resolved.plan.texts
+        texts = self._context.resolved.plan.texts
         return (texts[0].words.positive, texts[0].language) if texts else ((), "english")
 
     def _marked(self, text: str) -> tuple[Segment, ...]:
@@ -376,8 +380,8 @@ def relationship_rows(
     which: str,
     parameters: Mapping[str, Collection[int]],
     evidence: Mapping[int, tuple[int, ...]] | None,
-    most: int = _MOST_READ,
-) -> dict[int, RelationshipRecord]:
+    most: int = _MAX_RELATIONSHIPS,
+) -> dict[int, StoredRelationship]:
     """Relationships, the surest first, with the evidence given, or all that is stated."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -388,5 +392,5 @@ def relationship_rows(
     for pk, kind, fact, confidence, begin, end, stated, *ends in rows:
         own = tuple(stated) if evidence is None else evidence[pk]
         source, target = EntityRef(*ends[:3]), EntityRef(*ends[3:])
-        found[pk] = RelationshipRecord(pk, source, kind, target, fact, confidence, begin, end, own)
+        found[pk] = StoredRelationship(pk, source, kind, target, fact, confidence, begin, end, own)
     return found

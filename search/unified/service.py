@@ -18,15 +18,15 @@ from search.engines import with_engine
 from search.engines.base import Engine
 from search.plan import resolve_query
 from search.query import Mode, SearchQuery
-from search.ranking import Boosts, Ranked, Weights
+from search.ranking import Boosts, Ranked, RankWeights
 from search.relevance import boosts_of
 from search.result import HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.snapshots import snapshot
-from search.unified.fusion import WINDOW, Candidate, Group, Key, Origin, Terms, blend, fold, rerank
-from search.unified.legs import AskedLegs, LegAnswer, LegState, ResultKind, Way
-from search.unified.rows import Read, UnifiedHit, read_page
-from search.unified.vocabulary import Known
+from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
+from search.unified.legs import LegAnswer, LegState, ResultKind, RunningLegs, Way
+from search.unified.rows import PageContext, UnifiedHit, read_page
+from search.unified.vocabulary import LegHit
 from web.timing import Stopwatch
 
 # A relationship that held once and holds no more.
@@ -122,21 +122,21 @@ def _unified(
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
         resolved = resolve_query(engine, query, viewer, now)
-    asked = AskedLegs(resolved, viewer)
+    legs = RunningLegs(resolved, viewer)
     # While the legs run in their threads.
     memories = count_memories()
     with watch.stage("legs"):
-        answers = asked.answers()
+        answers = legs.answers()
     with watch.stage("hits"), snapshot():
-        candidates = blend(answers, settings.UNIFIED_WEIGHTS)
+        candidates = fuse(answers, settings.UNIFIED_WEIGHTS)
         origins = _origins(candidates, answers)
-        candidates = rerank(candidates, _boosts(candidates, origins, now), Weights(**settings.SEARCH_WEIGHTS))
+        candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
         terms = _terms(candidates[:WINDOW])
         groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY)
         begin = (query.page - 1) * query.page_size
         page = groups[begin : begin + query.page_size]
-        read = Read(engine, resolved, viewer, _known(answers), candidates, origins)
-        hits = read_page(page, read, {group.lead.id: ranked for group, ranked in _ranked_memories(page, answers)})
+        context = PageContext(engine, resolved, viewer, _hits_by_key(answers), candidates, origins)
+        hits = read_page(page, context, {group.lead.id: ranked for group, ranked in _ranked_memories(page, answers)})
     return UnifiedResult(
         query=query,
         memories=memories,
@@ -144,7 +144,7 @@ def _unified(
         found=len(groups),
         totals=_totals(memories, answers),
         legs=tuple(answers),
-        warnings=(*memories.warnings, *_left_out(answers), *_past_the_end(query, len(groups))),
+        warnings=(*memories.warnings, *_left_out(answers), *_page_warning(query, len(groups))),
         timings={
             **memories.timings,
             **{stage: ms + memories.timings.get(stage, 0) for stage, ms in watch.timings.items()},
@@ -152,13 +152,13 @@ def _unified(
     )
 
 
-def _known(answers: Iterable[LegAnswer]) -> dict[Key, Known]:
-    return {(answer.kind, known.id): known for answer in answers for known in answer.found}
+def _hits_by_key(answers: Iterable[LegAnswer]) -> dict[Key, LegHit]:
+    return {(answer.kind, hit.id): hit for answer in answers for hit in answer.found}
 
 
 def _origins(candidates: Sequence[Candidate], answers: Sequence[LegAnswer]) -> dict[Key, Origin]:
     """For each entity and relationship, those of the memories found that name it or bear it out, the best first."""
-    known = _known(answers)
+    hit = _hits_by_key(answers)
     memories = [one.id for one in candidates if one.kind == ResultKind.MEMORY]
     entities = [one.id for one in candidates if one.kind == ResultKind.ENTITY]
     naming: dict[int, list[int]] = {pk: [] for pk in entities}
@@ -167,12 +167,12 @@ def _origins(candidates: Sequence[Candidate], answers: Sequence[LegAnswer]) -> d
             if pk in naming:
                 naming[pk].append(memory_id)
     origins: dict[Key, Origin] = {
-        (ResultKind.ENTITY, pk): Origin(tuple(own), known[ResultKind.ENTITY, pk].memories) for pk, own in naming.items()
+        (ResultKind.ENTITY, pk): Origin(tuple(own), hit[ResultKind.ENTITY, pk].memories) for pk, own in naming.items()
     }
     place = {pk: n for n, pk in enumerate(memories)}
     for one in candidates:
         if one.kind == ResultKind.RELATIONSHIP:
-            evidence = known[one.key].evidence
+            evidence = hit[one.key].evidence
             own = sorted((pk for pk in evidence if pk in place), key=lambda pk: place[pk])
             origins[one.key] = Origin(tuple(own), len(evidence))
     return origins
@@ -190,11 +190,11 @@ def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: da
     """What speaks for each itself. Entities and relationships are as recent as the newest memory found of theirs."""
     of_memories = boosts_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
     boosts: dict[Key, Boosts] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
-    sure = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
+    confidence = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
     for key, origin in origins.items():
         recency = max((of_memories[pk].recency for pk in origin.memories if pk in of_memories), default=0.0)
-        borne_out = origin.count / (origin.count + 1)
-        quality = (sure[key[1]] + borne_out) / 2 if key[0] == ResultKind.RELATIONSHIP else borne_out
+        support = origin.count / (origin.count + 1)
+        quality = (confidence[key[1]] + support) / 2 if key[0] == ResultKind.RELATIONSHIP else support
         boosts[key] = Boosts(quality, recency)
     return boosts
 
@@ -207,7 +207,8 @@ def _confidence(ids: Collection[int], now: datetime) -> dict[int, float]:
         cursor.execute("SELECT id, confidence, valid_to FROM categories_relationship WHERE id = ANY(%s)", [list(ids)])
         rows = cursor.fetchall()
     found = {
-        pk: (0.5 if sure is None else sure) * (_PAST if until and until < now else 1.0) for pk, sure, until in rows
+        pk: (0.5 if confidence is None else confidence) * (_PAST if until and until < now else 1.0)
+        for pk, confidence, until in rows
     }
     return {pk: found.get(pk, 0.0) for pk in ids}
 
@@ -231,13 +232,13 @@ def _split(packed: str | None) -> frozenset[str]:
     return frozenset(packed.split("\x01")) if packed else frozenset()
 
 
-def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> list[tuple[Group, Ranked]]:
+def _ranked_memories(page: Sequence[FoldedGroup], answers: Iterable[LegAnswer]) -> list[tuple[FoldedGroup, Ranked]]:
     """The memories of a page as their hits are told: places by leg, and how near each is."""
-    near = {
-        known.id: known.score
+    similarities = {
+        hit.id: hit.score
         for answer in answers
         if answer.kind == ResultKind.MEMORY and answer.way == Way.MEANING
-        for known in answer.found
+        for hit in answer.found
     }
     found = []
     for group in page:
@@ -248,7 +249,7 @@ def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> lis
                 lead.score,
                 keyword_rank=lead.places.get(Way.WORDS),
                 semantic_rank=lead.places.get(Way.MEANING),
-                similarity=near.get(lead.id),
+                similarity=similarities.get(lead.id),
                 relevance=lead.relevance,
                 boosts=lead.boosts,
                 score_parts=lead.score_parts,
@@ -262,7 +263,7 @@ def _totals(memories: SearchResult, answers: Sequence[LegAnswer]) -> dict[Result
     totals = {ResultKind.MEMORY: KindTotal(memories.total, memories.at_least)}
     for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP):
         own = [answer for answer in answers if answer.kind == kind]
-        count = len({known.id for answer in own for known in answer.found})
+        count = len({hit.id for answer in own for hit in answer.found})
         totals[kind] = KindTotal(count, any(answer.is_full or answer.state != LegState.OK for answer in own))
     return totals
 
@@ -272,14 +273,11 @@ def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
     by_reason: dict[str, list[str]] = {}
     for answer in answers:
         if answer.state != LegState.OK:
-            by_reason.setdefault(answer.reason, []).append(f"{_PLURAL[answer.kind]} by {answer.way}")
+            by_reason.setdefault(answer.reason, []).append(f"{answer.kind.plural} by {answer.way}")
     return [SearchWarning(f"Left out: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()]
 
 
-_PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}
-
-
-def _past_the_end(query: SearchQuery, found: int) -> list[SearchWarning]:
+def _page_warning(query: SearchQuery, found: int) -> list[SearchWarning]:
     pages = max(1, -(-found // query.page_size))
     if query.page <= pages:
         return []

@@ -21,7 +21,7 @@ from search.plan import ResolvedQuery
 from text.analysis import quote_term, raw_tokens
 
 # So many of the best are looked at for those that the viewer may know of.
-_LOOKED_AT = 2_000
+_MAX_ROWS = 2_000
 
 # Where all of a name is said: who asks for `mintbrook webhooks` asks for Mintbrook too. The index narrows by any word.
 _NAMED = """
@@ -36,7 +36,7 @@ SELECT id, similarity FROM (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LegHit:
     """An entity or a relationship, and the memories that a viewer knows it by.
 
     Of a relationship they are its evidence; of an entity, which may have many, only their number is told.
@@ -48,19 +48,19 @@ class Known:
     evidence: tuple[int, ...] = ()
 
 
-def entities_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def entities_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     return _entities(engine, resolved, _by_words(ENTITIES, resolved), limit)
 
 
-def entities_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def entities_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     return _entities(engine, resolved, _by_meaning(ENTITIES, resolved.plan), limit)
 
 
-def relationships_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def relationships_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     return _relationships(engine, resolved, _by_words(RELATIONSHIPS, resolved), limit)
 
 
-def relationships_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def relationships_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     return _relationships(engine, resolved, _by_meaning(RELATIONSHIPS, resolved.plan), limit)
 
 
@@ -89,11 +89,11 @@ def evidence_of(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> 
         cursor.execute("SELECT id, evidence_ids FROM categories_relationship WHERE id = ANY(%s)", [list(ids)])
         stated: dict[int, list[int]] = dict(cursor.fetchall())
     passing = engine.among(filtered(resolved.plan), sorted({pk for given in stated.values() for pk in given}))
-    kept = {pk: tuple(one for one in given if one in passing) for pk, given in stated.items()}
-    return {pk: own for pk, own in kept.items() if own or (not stated[pk] and _is_everything(resolved.plan))}
+    visible = {pk: tuple(one for one in given if one in passing) for pk, given in stated.items()}
+    return {pk: own for pk, own in visible.items() if own or (not stated[pk] and _is_unrestricted(resolved.plan))}
 
 
-def _is_everything(plan: EngineQuery) -> bool:
+def _is_unrestricted(plan: EngineQuery) -> bool:
     """Whether a plan takes in all that there is, but for the states that are left out where none is asked for."""
     narrowing = [f for f in plan.filters if f.key != "state" or _values(f.include) != set(DEFAULT_STATES) or f.exclude]
     return plan.project_ids is None and not narrowing and plan.start is None and plan.end is None
@@ -103,15 +103,15 @@ def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:
     return {value for group in groups for value in group}
 
 
-def _entities(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
+def _entities(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[LegHit]:
     memories = memories_of_entities(engine, resolved, list(found))
-    return [Known(pk, score, memories[pk]) for pk, score in found.items() if pk in memories][:limit]
+    return [LegHit(pk, score, memories[pk]) for pk, score in found.items() if pk in memories][:limit]
 
 
-def _relationships(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
+def _relationships(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[LegHit]:
     evidence = evidence_of(engine, resolved, list(found))
-    kept = [Known(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
-    return kept[:limit]
+    visible = [LegHit(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
+    return visible[:limit]
 
 
 def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, float]:
@@ -123,17 +123,17 @@ def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, f
     if not texts:
         return {}
     condition, rank, parameters = words_sql(texts, always=False)
-    if searched is ENTITIES and (terms := _terms_said(resolved.plain_text)):
+    if searched is ENTITIES and (terms := _all_terms(resolved.plain_text)):
         always, _, parameters = words_sql(texts, always=True, beside=parameters)
         condition = f"({condition} OR {_NAMED.format(always=always)})"
         parameters |= {"any": " | ".join(map(quote_term, terms)), "said": terms}
     return _read(_BY_WORDS.format(table=searched.table, rank=rank, condition=condition), parameters)
 
 
-def _terms_said(said: str) -> list[str]:
+def _all_terms(text: str) -> list[str]:
     """All terms of a text, in every language that names are indexed in."""
     languages = Project.objects.order_by("language").values_list("language", flat=True).distinct()
-    return sorted({term for language in languages for raw in raw_tokens(said, language) for term, _ in raw.terms})
+    return sorted({term for language in languages for raw in raw_tokens(text, language) for term, _ in raw.terms})
 
 
 def _by_meaning(searched: SearchableTable, plan: EngineQuery) -> dict[int, float]:
@@ -146,15 +146,15 @@ def _by_meaning(searched: SearchableTable, plan: EngineQuery) -> dict[int, float
     statement = _BY_MEANING.format(
         vectors=searched.vectors, owner=searched.owner, table=searched.table, condition=condition
     )
-    return _read(statement, {**parameters, **_near(meaning)})
+    return _read(statement, {**parameters, **_vector_parameters(meaning)})
 
 
-def _near(meaning: VectorQuery) -> dict[str, Any]:
+def _vector_parameters(meaning: VectorQuery) -> dict[str, Any]:
     vector = literal(np.frombuffer(meaning.vector, np.float32))
     return {"vector": vector, "model": meaning.model_id, "least": meaning.least}
 
 
 def _read(statement: str, parameters: Mapping[str, Any]) -> dict[int, float]:
     with connection.cursor() as cursor:
-        cursor.execute(statement, {**parameters, "most": _LOOKED_AT})
+        cursor.execute(statement, {**parameters, "most": _MAX_ROWS})
         return dict(cursor.fetchall())

@@ -4,7 +4,7 @@ import pytest
 from django.db import InternalError, OperationalError, connection, transaction
 
 from memories.models import Project
-from search.snapshots import _compiles, snapshot
+from search.snapshots import _jit_is_on, snapshot
 
 
 def setting(name):
@@ -34,8 +34,8 @@ def test_what_comes_after_may_write_again():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_server_that_compiles_statements_does_not_here():
-    _compiles.cache_clear()
+def test_a_server_that_jit_is_on_statements_does_not_here():
+    _jit_is_on.cache_clear()
     with connection.cursor() as cursor:
         cursor.execute("SET jit = on")
     try:
@@ -43,7 +43,7 @@ def test_a_server_that_compiles_statements_does_not_here():
             assert (setting("jit"), setting("statement_timeout")) == ("off", "2s")
         assert (setting("jit"), setting("statement_timeout")) == ("on", "0")
     finally:
-        _compiles.cache_clear()
+        _jit_is_on.cache_clear()
         with connection.cursor() as cursor:
             cursor.execute("RESET jit")
 

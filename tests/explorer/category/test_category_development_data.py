@@ -45,7 +45,7 @@ def records(django_db_setup, django_db_blocker):
         call_command("import_memories", undo=str(batch.pk), force=True, verbosity=0)
         AuditEvent.objects.exclude(pk__in=audited).delete()
         ImportBatch.objects.filter(pk=batch.pk).delete()
-        category_counts.forget()
+        category_counts.clear_cache()
         vocabulary_cache.forget()
 
 

@@ -52,7 +52,7 @@ def test_with_children_a_memory_in_two_of_them_counts_once(corpus, everyone):
         "Kettle valve stuck",
         "Brew green tea at 70 °C",
     ]
-    assert [(one.name, one.memories, one.total) for one in found.concepts] == [
+    assert [(one.name, one.document_count, one.total_document_count) for one in found.concepts] == [
         ("temperature", 2, 2),
         ("maintenance", 1, 2),
     ]
@@ -136,7 +136,7 @@ def test_other_projects_are_not_there(corpus, of_tea, everyone):
     assert list(listed(of_tea)) == ["guests", "kitchen", "kitchen/brewing", "guests/tables", "kitchen/oven", "yard"]
     found = concepts_in(ConceptListRequest("kitchen", include_children=True), of_tea)
     # Maintenance is in a memory of the boat yard too.
-    assert [(one.name, one.memories, one.total) for one in found.concepts] == [
+    assert [(one.name, one.document_count, one.total_document_count) for one in found.concepts] == [
         ("temperature", 2, 2),
         ("maintenance", 1, 1),
     ]
@@ -148,9 +148,9 @@ def test_names_beside_a_category_are_of_the_viewers_own(corpus, of_tea, everyone
     concept_enrich(details=ConceptDetails("temperature", related=("safety", "maintenance")), vocabulary=vocabulary)
     assert overview(everyone, "kitchen").category.related == ("guests", "yard/dock")
     assert overview(of_tea, "kitchen").category.related == ("guests",)
-    related = {one.name: one.related for one in overview(everyone, "kitchen").concepts}
+    related = {one.name: one.related_concepts for one in overview(everyone, "kitchen").concepts}
     assert related["temperature"] == ("maintenance", "safety")
-    assert {one.name: one.related for one in overview(of_tea, "kitchen").concepts}["temperature"] == ("maintenance",)
+    assert {one.name: one.related_concepts for one in overview(of_tea, "kitchen").concepts}["temperature"] == ("maintenance",)
 
 
 def test_viewer_of_nothing_is_told_nothing(corpus):
@@ -266,7 +266,7 @@ def test_concepts_come_in_the_order_asked_for(corpus, everyone, sort_by, names):
     found = concepts_in(ConceptListRequest("yard", sort_by, include_children=True), everyone)
     assert [one.name for one in found.concepts] == names
     assert (found.numbers.memories, found.numbers.concepts, found.average) == (6, 2, 0.3)
-    assert {one.name: (one.memories, one.total, one.weight) for one in found.concepts} == {
+    assert {one.name: (one.document_count, one.total_document_count, one.weight) for one in found.concepts} == {
         "safety": (3, 3, None),
         "maintenance": (1, 2, 0.4),
     }
