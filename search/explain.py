@@ -1,4 +1,4 @@
-"""Why a memory is among the results and where it stands, in plain words. Pure."""
+"""Explains in words why a memory is among the results, and its rank. Pure."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from text.formatting import listed, ordinal
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One of the things that brought a memory where it is."""
+    """A signal that contributed to the rank of a memory."""
 
     label: str
     text: str
 
 
 def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, ...]:
-    """The reasons for a hit; none where nothing was looked for. `least` is the similarity that matching takes."""
+    """The reasons for a hit; empty without a query text. `least` is the minimum similarity of a match."""
     if not query.text:
         return ()
     reasons = [Reason("Words", _words(hit, query, least))]
@@ -40,7 +40,7 @@ def _words(hit: Hit, query: SearchQuery, least: float | None) -> str:
     if least is not None and query.mode == Mode.SEMANTIC:
         return f"{found or 'none of them'}; by meaning alone they do not count"
     if hit.why.keyword_rank is not None:
-        # A link's target, an id, or the far end of a long text.
+        # The match is in the target of a link, in an id, or beyond the searched part of a long text.
         return f"{ordinal(hit.why.keyword_rank)} by words: {found or 'further on in its record'}"
     return found or ("further on in its record" if least is None else "none of them, or further on in its record")
 
@@ -71,7 +71,7 @@ def _standing(why: Ranked) -> str:
 
 
 def _sum(score: float | None, score_parts: ScoreParts, by: str) -> str:
-    """What the score is made of; for who may not know it, what was added to it."""
+    """The parts of the score; without the total for viewers who may not see it."""
     added = [
         (score_parts.quality, "quality (importance, confidence, pinned)"),
         (score_parts.recency, "recency"),

@@ -1,4 +1,4 @@
-"""The rows of a page: memories by id in rank order, with marked titles and snippets."""
+"""Loads the hits of a page by id in rank order, with highlighted titles and snippets."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,17 +16,16 @@ from search.result import CategoryRef, FieldMatch, Hit, HitDetail
 from text.analysis import Pattern, fold
 from text.highlight import Segment, matched_spans, plain_text, segments, snippet
 
-# How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
+# Characters of a memory that are searched for a snippet.
 _SNIPPET_SCOPE = 20_000
 _SNIPPET_LENGTH = 260
-# How many of the words found in a field are told.
 _WORDS_SHOWN = 8
 
 _Spans = list[tuple[int, int]]
 
 
 class _HitRow(NamedTuple):
-    """What of a memory a hit shows, by the names of its columns. `head` is the beginning of its text."""
+    """Columns of a memory. `head` is the beginning of its text."""
 
     id: int
     project_id: int
@@ -49,7 +48,7 @@ class _HitRow(NamedTuple):
     head: str
 
 
-# By the primary key. As `visible_to` decides: to put the same together from a queryset takes longer than to read it.
+# Uses the primary key. The same rows as `visible_to`, in plain SQL: building a queryset takes longer than reading.
 _ROWS = f"""
 SELECT {", ".join(_HitRow._fields[:-1])}, left(content, %(scope)s) FROM memories_memory
 WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s::bigint[]))"""
@@ -58,10 +57,7 @@ WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s:
 def load_hits(
     found: Sequence[Ranked], resolved: ResolvedQuery, viewer: Viewer, detail: HitDetail = HitDetail.FULL
 ) -> tuple[Hit, ...]:
-    """Rows of a page in their order: one statement for memories, and the names of their categories.
-
-    For an index the texts are not looked through: nothing is marked, and there are no snippets.
-    """
+    """The visible memories in the order of `found`. Without full detail there are no highlights and snippets."""
     if not found:
         return ()
     scope = _SNIPPET_SCOPE if resolved.plan.has_text else 4 * _SNIPPET_LENGTH
@@ -72,18 +68,18 @@ def load_hits(
 
 
 def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_HitRow]:
-    """The memories of these ids that the viewer may open, with so much of their texts."""
+    """Visible memories, with `scope` characters of their texts."""
     visible = viewer.project_ids
     parameters = {"ids": ids, "scope": scope, "all": visible is None, "projects": list(visible or ())}
     connection.ensure_connection()
     raw: psycopg.Connection[Any] = connection.connection
     with connection.wrap_database_errors, psycopg.Cursor(raw) as cursor:
-        # Binary, which Django's own cursors cannot: moments and lists are read three times as fast.
+        # Binary, unlike Django's cursors: timestamps and arrays are parsed three times as fast.
         return [_HitRow._make(row) for row in cursor.execute(_ROWS, parameters, binary=True)]
 
 
 def _in_state(row: _HitRow, plan: EngineQuery) -> bool:
-    """Whether its state is one that is asked for: an index may not know yet that it was deleted."""
+    """Whether the state matches the query: the index may still list a deleted memory."""
     chosen = plan.filter("state")
     if chosen is None or not chosen.includes or chosen.no_value:
         return True
@@ -93,7 +89,7 @@ def _in_state(row: _HitRow, plan: EngineQuery) -> bool:
 def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, CategoryNode], detail: HitDetail) -> Hit:
     project = resolved.projects[row.project_id]
     patterns = _patterns(resolved.plan, row.project_id) if detail == HitDetail.FULL else ()
-    # What is asked for in the title is marked there alone.
+    # Words restricted to the title are only highlighted there.
     anywhere = tuple(p for p in patterns if not p.field)
     text, tags = _text(row), ", ".join(row.tags)
     title_spans = matched_spans(row.title, patterns, project.language)
@@ -134,7 +130,7 @@ def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Ca
 
 
 def _words(text: str, spans: _Spans) -> tuple[str, ...]:
-    """The words at the spans, each once, as it is first written."""
+    """The distinct words at the spans, in their first spelling."""
     found: dict[str, str] = {}
     for start, end in spans:
         found.setdefault(fold(text[start:end]), text[start:end])
@@ -149,9 +145,9 @@ def _patterns(plan: EngineQuery, project_id: int) -> tuple[Pattern, ...]:
 
 
 def _text(row: _HitRow) -> str:
-    """What a snippet is cut from."""
+    """The text for the snippet."""
     text = plain_text(row.head)
-    # A title that is the first sentence of the text need not be read twice; one that was cut short is read on.
+    # Do not repeat a title that is the beginning of the text.
     if row.title and text.startswith(row.title):
         text = text[len(row.title) :].lstrip(" .…:;,-–—")
     return text

@@ -1,4 +1,4 @@
-"""What a search comes back as: frozen, engine-independent, ready for any door to render."""
+"""Results of searches: frozen and independent of the engine, for pages, API and tools to render."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from text.highlight import Segment
 
 
 class HitDetail(Enum):
-    """How much is read of each hit: nothing, the row of an index, or everything with snippets and marks."""
+    """How much is read of each hit: nothing, the row of an index, or everything with snippets and highlights."""
 
     NONE = "none"
     INDEX = "index"
@@ -22,7 +22,7 @@ class HitDetail(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SearchWarning:
-    """Something the visitor should know about the answer, though it is right as it stands."""
+    """A message about a valid result."""
 
     message: str
     parameter: str = ""
@@ -31,16 +31,16 @@ class SearchWarning:
 
 @dataclass(frozen=True, slots=True)
 class CorpusCounts:
-    """The memories that a viewer sees in the default states: how many, and how many have each facet value."""
+    """Counts of all visible memories in the default states: the total, and per facet value."""
 
     total: int = 0
     counts: Mapping[tuple[str, int | str], int] = field(default_factory=dict)
     """(facet, engine value) to number of memories."""
     known: bool = True
-    """False where counting took too long; no value has a count then."""
+    """False if counting timed out; `counts` is then empty."""
 
     def count(self, key: str, value: FacetValue) -> int | None:
-        """The number of memories that have a value; None where they could not be counted."""
+        """The number of memories with a value; None if unknown."""
         if not self.known:
             return None
         return 0 if value.ref is None else self.counts.get((key, value.ref), 0)
@@ -48,7 +48,7 @@ class CorpusCounts:
 
 @dataclass(frozen=True, slots=True)
 class CategoryRef:
-    """A category as a hit shows it: its slug path for links, and the names along it."""
+    """A category of a hit: its slug path, and the names along it."""
 
     path: str
     names: tuple[str, ...]
@@ -56,7 +56,7 @@ class CategoryRef:
 
 @dataclass(frozen=True, slots=True)
 class FieldMatch:
-    """Where in a memory words of the query stand, and how they are written there."""
+    """The words of the query found in a field, as written there."""
 
     field: str
     words: tuple[str, ...]
@@ -64,7 +64,7 @@ class FieldMatch:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One result. `title` and `snippet` come cut into segments, so that whoever renders them escapes and marks."""
+    """A hit. `title` and `snippet` are segments, which the renderer escapes and highlights."""
 
     id: int
     project: str
@@ -99,7 +99,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class FilterRelaxation:
-    """At zero hits: a filter, and how many memories there would be without it."""
+    """A filter of a query without results, and the number of results without it."""
 
     key: str
     value: str
@@ -111,13 +111,12 @@ class FilterRelaxation:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What one query came to. `facets`, `histogram` and `date_buckets` are None unless the query asked for facets.
+    """The result of a query. `facets`, `histogram` and `date_buckets` are None unless facets were requested.
 
-    `date_buckets` are over the match set; `quick_ranges` are the same spans over what passes without the date filter.
-    `hidden` counts what would match but for the default states. `timings` are milliseconds by stage. With `at_least`,
-    the match set reached the limit of what is looked for by meaning: the total is a lower bound, and so are the date
-    buckets. `hidden_at_least` says the same of what is hidden. `min_similarity` is what it took to match by
-    meaning; None where meaning was not asked for, or could not be.
+    `date_buckets` count the match set, `quick_ranges` the same periods without the date filter. `hidden` counts matches
+    outside of the default states. `timings` are milliseconds by stage. With `at_least`, the semantic search was
+    truncated, and the total and the date buckets are lower bounds; `hidden_at_least` is the same for `hidden`.
+    `min_similarity` is the threshold of semantic matches; None without semantic search.
     """
 
     query: SearchQuery
@@ -133,8 +132,8 @@ class SearchResult:
     quick_ranges: DateBuckets | None = None
     warnings: tuple[SearchWarning, ...] = ()
     relaxations: tuple[FilterRelaxation, ...] = ()
-    # Labels of what is chosen, where they differ from the value: category names along the path, entity names.
     labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Labels of selected values by (facet, value), if they differ from the value."""
     min_similarity: float | None = None
     corpus: CorpusCounts = CorpusCounts()
     engine: str = "postgres"
@@ -162,7 +161,7 @@ class SearchResult:
 
     @property
     def lower_bounds(self) -> tuple[str, ...]:
-        """What of the numbers is a lower bound, by the names of the API."""
+        """API names of the numbers that are lower bounds."""
         named = [("total", self.at_least), ("hidden", self.hidden_at_least)]
         named += [(facet.spec.api_name, facet.at_least) for facet in self.facets or ()]
         if self.histogram is not None:
@@ -172,7 +171,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class FacetListing:
-    """How the values of one facet are listed on a page of their own."""
+    """Search, order and page of a list of the values of a facet."""
 
     search: str = ""
     sort: str = "count"
@@ -217,7 +216,7 @@ class FacetListing:
         return listing, rest, tuple(problems)
 
     def parameters(self) -> list[tuple[str, str]]:
-        """The pairs that are not defaults."""
+        """The parameters that differ from the defaults."""
         default = FacetListing()
         names = ("search", "sort", "page", "page_size", "parent")
         return [(n, str(getattr(self, n))) for n in names if getattr(self, n) != getattr(default, n)]
@@ -225,7 +224,7 @@ class FacetListing:
 
 @dataclass(frozen=True, slots=True)
 class FacetPage:
-    """A page of the values of one facet. `facet.distinct` counts what the listing's search leaves."""
+    """A page of the values of a facet. `facet.distinct` counts the values that match the listing's search."""
 
     facet: Facet
     listing: FacetListing

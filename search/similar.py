@@ -1,8 +1,8 @@
-"""Memories like one, by meaning, among those that pass the filters of a query.
+"""Finds memories similar to one, among those that pass the filters of a query.
 
-Two memories are as similar as the most similar pair of their chunks: the measure of a search by meaning, and the same
-from either side, where the mean of a long text is near to nothing that it says. But texts that share one paragraph are
-not the same text: possible duplicates are those whose means are as near as `SEARCH_DEDUP_SIMILARITY` too.
+The similarity of two memories is that of their most similar chunks: symmetric, and the measure of semantic search; the
+mean vector of a long text is close to none of its chunks. Since texts that share a paragraph are not duplicates,
+possible duplicates also need mean vectors as similar as `SEARCH_DEDUP_SIMILARITY`.
 """
 
 import re
@@ -34,9 +34,9 @@ from web.timing import Stopwatch
 
 DEFAULT_LIMIT = 10
 MAX_LIMIT = 100
-# What a search has, and what is like one memory cannot have.
+# Parameters of a search that do not apply to similar memories.
 OF_A_SEARCH = {"q", "mode", "sort", "page", "page_size", "offset", "include_facets", "bucket"}
-# So many chunks of a long memory are looked for, spread over it evenly.
+# Chunks of a long memory to search with, evenly spread.
 _MOST_CHUNKS = 12
 _NAMED = 3
 _LIMIT = re.compile(r"[1-9][0-9]{0,3}")
@@ -45,7 +45,7 @@ _SWITCHES = {"1": True, "true": True, "0": False, "false": False, "": False}
 
 @dataclass(frozen=True, slots=True)
 class SimilarRequest:
-    """Which memory, how many like it, and whether of its project alone."""
+    """A memory, the number of similar ones, and whether to search in its project only."""
 
     memory_id: int
     limit: int = DEFAULT_LIMIT
@@ -94,7 +94,7 @@ def _read_switch(key: str, text: str, problems: list[Problem]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SharedTerms:
-    """What two memories both have: some of each by name, and how many more there are."""
+    """Values that two memories share: some of each kind, and the number of further ones."""
 
     tags: tuple[str, ...] = ()
     entities: tuple[Term, ...] = ()
@@ -104,7 +104,7 @@ class SharedTerms:
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemory:
-    """A memory like another one. A possible duplicate says nearly the same from beginning to end."""
+    """A similar memory."""
 
     hit: Hit
     similarity: float
@@ -114,7 +114,7 @@ class SimilarMemory:
 
 @dataclass(frozen=True, slots=True)
 class SimilarResult:
-    """The memories like one, the nearest first. `reason` says why there are none, where there are none."""
+    """Similar memories, nearest first. `reason` explains an empty list."""
 
     query: SearchQuery
     title: str
@@ -131,13 +131,13 @@ class SimilarResult:
 
 
 def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
-    """Memories like one. Raises MemoryNotFound for one that the viewer may not see."""
+    """Memories similar to one. Raises MemoryNotFound if it is not visible."""
     return with_engine(lambda engine: _similar(engine, request, query, viewer), viewer)
 
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """The memory that others are to be like."""
+    """The memory to compare with."""
 
     id: int
     title: str
@@ -165,7 +165,7 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
                 return SimilarResult(
                     query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
                 )
-            # Neither is a question of words.
+            # Only the filters of the query apply.
             resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
             warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
             warnings += _changed_since(anchor, serving)
@@ -210,10 +210,10 @@ def _nearest(
     memory_id: int,
     limit: int,
 ) -> dict[int, float]:
-    """The memories nearest to any of the chunks: the nearest of all are among the nearest of each."""
+    """Similarities of the memories nearest to any of the chunks."""
     found: dict[int, float] = {}
     for chunk in _spread(chunks):
-        # Two more than are wanted: the memory itself is the nearest to its own, and one tells that there are more.
+        # Two more than `limit`: the memory itself, and one to know if there are more.
         meaning = VectorQuery(serving.id, chunk.tobytes(), least, limit + 2, alone=True)
         near = engine.near(replace(resolved.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
@@ -228,7 +228,7 @@ def _spread(chunks: Sequence[Vector]) -> list[Vector]:
 
 
 def _duplicates(chunks: Sequence[Vector], listed: dict[int, float], serving: ServingModel) -> set[int]:
-    """Those that are as near as the fold asks, by their nearest chunks and as wholes."""
+    """Ids of possible duplicates."""
     least = settings.SEARCH_DEDUP_SIMILARITY
     suspects = [pk for pk, similar in listed.items() if similar >= least]
     if not suspects:
@@ -246,7 +246,7 @@ def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning
 
 
 def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, SharedTerms]:
-    """What each hit has in common with the memory."""
+    """The values that each hit shares with the memory."""
     rows = visible_to(viewer).filter(pk__in=[hit.id for hit in hits]).values_list("pk", "entity_ids")
     theirs: dict[int, list[int]] = dict(rows) if anchor.entity_ids and hits else {}
     entities = sorted(resolved.names.entity_terms(anchor.entity_ids).values(), key=lambda term: term.label.casefold())

@@ -1,4 +1,4 @@
-"""One view of the data for all statements of an answer."""
+"""Read-only transactions that give all statements of a result the same view of the data."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 @contextmanager
 def snapshot(timeout_ms: int = 0) -> Iterator[None]:
-    """A write in between cannot make numbers and rows differ. A statement that takes longer than said is cut off."""
+    """Isolate the statements of a block from concurrent writes. Statements longer than `timeout_ms` are cancelled."""
     if connection.in_atomic_block:
         with transaction.atomic():
             yield
@@ -26,7 +26,7 @@ def snapshot(timeout_ms: int = 0) -> Iterator[None]:
 
 @contextmanager
 def _repeatable_read() -> Iterator[None]:
-    """Transactions read one moment and write nothing. Said as they begin: a statement of its own is waited for."""
+    """Make transactions REPEATABLE READ and read-only when they begin, without an extra statement."""
     connection.ensure_connection()
     raw: psycopg.Connection[object] = connection.connection
     with connection.wrap_database_errors:
@@ -35,7 +35,7 @@ def _repeatable_read() -> Iterator[None]:
         yield
     finally:
         if connection.connection is not raw:
-            # It was given back to the pool meanwhile: nobody else is to read what was before, or to write in vain.
+            # The connection went back to the pool, where its settings must not affect others.
             raw.close()
         elif not raw.closed:
             raw.isolation_level = raw.read_only = None
@@ -43,7 +43,7 @@ def _repeatable_read() -> Iterator[None]:
 
 @cache
 def _jit_is_on(alias: str) -> bool:
-    """Whether this server compiles large statements, which takes longer than to run those of facets. Asked once."""
+    """Whether the server uses JIT compilation, which takes longer than the statements of facets."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW jit")
         return bool(cursor.fetchone() == ("on",))

@@ -1,4 +1,4 @@
-"""What the first visitor of a process would wait for, made ready when it begins to serve."""
+"""Warms up caches when a process starts, so that its first requests are fast."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def warm() -> None:
-    """Count the whole corpus, and have ready what large sets are counted by. Nothing, where the index cannot answer."""
+    """Warm up the engine and count the whole corpus; nothing if the configured engine is not ready."""
     viewer = command_viewer()
     engine = select_engine(viewer, wait_for_index=False)
     if engine.name != settings.SEARCH_ENGINE:
@@ -24,14 +24,14 @@ def warm() -> None:
 
 
 def warm_in_background() -> None:
-    """Begin to; what fails is left to the first visitor."""
+    """Run `warm` in a thread; failures are logged."""
     threading.Thread(target=_warm, name="warming", daemon=True).start()
 
 
 def _warm() -> None:
     try:
         warm()
-    except Exception:  # whatever it is: every answer makes for itself what it needs
+    except Exception:  # requests work without warm caches
         logger.exception("The first answers will take longer: what they need could not be made ready.")
     finally:
         connection.close()

@@ -1,7 +1,7 @@
-"""Why a memory is not among the results: everything that a query asks for, and whether the memory has it.
+"""Explains why a memory is or is not among the results: every condition of a query, and whether the memory meets it.
 
-Filters and dates are asked of the engine one by one, words are looked for in the memory's own terms, and the verdict is
-that of the engine about the whole query.
+The engine checks filters and dates one by one, words are checked against the memory's terms, and the verdict is the
+engine's for the whole query.
 """
 
 import re
@@ -26,7 +26,7 @@ from text.analysis import Pattern
 from text.formatting import legible, listed, moment_label, with_article
 from text.query_syntax import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 
-# How far down a memory's place is looked for.
+# The lowest rank that is determined.
 MAX_PLACES = 10_000
 
 _ID = re.compile(r"#?([0-9]{1,18})")
@@ -35,9 +35,9 @@ _TERMS = "SELECT lexeme, positions, weights FROM memories_memory, unnest(terms) 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a query asks for: what was asked, what the memory has, and whether that is enough.
+    """A condition of a query, and what the memory has. Both are in words.
 
-    Of the checks with `either` one is enough: a memory may match by its words or by its meaning.
+    Of the checks with `either`, passing one is enough: a memory may match by words or by meaning.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """Whether one memory matches a query, and why. `place` and `page` are None where it does not, or comes too late."""
+    """Whether a memory matches a query, and why. `place` and `page` are None without a match, and beyond MAX_PLACES."""
 
     query: SearchQuery
     id: int
@@ -69,14 +69,14 @@ class WhyNot:
 
     @property
     def missing(self) -> tuple[Check, ...]:
-        """What keeps it out."""
+        """The checks that exclude the memory."""
         either = [check for check in self.checks if check.either]
         none_of_them = not any(check.passed for check in either)
         return tuple(c for c in self.checks if not c.passed and (not c.either or none_of_them))
 
     @property
     def verdict(self) -> str:
-        """In one sentence."""
+        """The conclusion in a sentence."""
         if self.matches and self.place is None:
             return f"It matches, and comes after the first {MAX_PLACES:,} results."
         if self.matches:
@@ -106,7 +106,7 @@ def take_id(pairs: Iterable[tuple[str, str]]) -> tuple[int, list[tuple[str, str]
 
 
 def why_not(query: SearchQuery, memory_id: int, viewer: Viewer) -> WhyNot | None:
-    """What of a query a memory has; None where there is no such memory that the viewer may open."""
+    """Check a memory against a query; None if the memory is not visible."""
     return with_engine(lambda engine: _why_not(engine, query, memory_id, viewer), viewer)
 
 
@@ -201,7 +201,7 @@ def _filter_checks(
 
 
 def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
-    """What a memory has in a facet, as people read it."""
+    """Labels of the values of a memory in a facet."""
     names = resolved.names
     match key:
         case "project":
@@ -272,14 +272,14 @@ def _has(has: bool) -> str:
 
 
 def _index(memory_id: int) -> Index:
-    """The terms that a memory is found by, with their places."""
+    """The indexed terms of a memory, with positions and weights."""
     with connection.cursor() as cursor:
         cursor.execute(_TERMS, [memory_id])
         return {term: list(zip(places, weights, strict=True)) for term, places, weights in cursor.fetchall()}
 
 
 def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str], *, either: bool) -> Check:
-    """Whether it has enough of the words; with several groups, of those of one side of the `or`."""
+    """Whether the memory has enough of the words of any side of an `or`."""
     wanted = [_wanted_words(group, name) for group in words.groups]
     has = [_word_matches(group, index, name) for group in words.groups]
     passed = not words.groups or TextQuery(groups=words.groups).matches(index)
@@ -297,7 +297,7 @@ def _wanted_words(group: Group, name: Callable[[Pattern], str]) -> str:
 
 
 def _word_matches(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
-    """Which of the words and phrases of a group a memory has, and which it lacks."""
+    """The words and phrases of a group that a memory has and lacks, in words."""
     patterns = (*group.words, *group.phrases)
     held = [name(pattern) for pattern in patterns if pattern_occurs(pattern, index)]
     lacks = [name(pattern) for pattern in patterns if not pattern_occurs(pattern, index)]
@@ -308,7 +308,7 @@ def _word_matches(group: Group, index: Index, name: Callable[[Pattern], str]) ->
 def _meaning_check(
     engine: Engine, plan: EngineQuery, meaning: VectorQuery, memory_id: int, *, passes: bool, either: bool
 ) -> Check:
-    """How near it is. Which are the nearest can only be said of what passes all else."""
+    """The similarity of the memory. Its rank among the nearest only exists if it passes the other checks."""
     wanted = f"a similarity of at least {meaning.least:.2f}"
     similarity = engine.similarities(meaning, [memory_id]).get(memory_id)
     if similarity is None:

@@ -1,6 +1,6 @@
-"""Results of three kinds in one order: ranks made comparable, reranked, and what says the same folded. Pure.
+"""Ranks results of three kinds in one order by reciprocal rank fusion, reranks them, and groups duplicates. Pure.
 
-Raw scores of different legs are never compared: a result counts by its place in each leg, and by its kind.
+Raw scores of different legs are not comparable, so only the ranks in the legs and the weight of the kind count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from search.ranking import Boosts, RankWeights, ScoreParts
 from search.unified.legs import LegAnswer, LegState, ResultKind, Way
 
-# How much a place counts: (k + 1) / (k + place). Small enough for the best of one kind to stand among the first of
-# another, whose weight is greater.
+# The k of (k + 1) / (k + rank). It is small so that the best of a kind rank among the first of a kind with a greater
+# weight.
 _RANK_CONSTANT = 10
-# So many of the best are looked through for what says the same.
+# The number of best candidates that are deduplicated.
 WINDOW = 100
-# An entity that more memories name than this leads to others than those in the results.
+# An entity named by more memories is useful beyond the results, and is not folded.
 _FEW_MEMORIES = 3
-# From this share of its own terms on that its memories lack, a result adds something.
+# A result is folded only if its memories lack at most this share of its own terms.
 _OWN_SHARE = 1 / 3
 
 Key = tuple[ResultKind, int]
@@ -24,7 +24,7 @@ Key = tuple[ResultKind, int]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A result in its place, and why it stands there. `places` are those in the legs that found it, from 1."""
+    """A ranked result with its signals. `places` are its ranks in the legs that found it, from 1."""
 
     kind: ResultKind
     id: int
@@ -41,9 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an entity or a relationship comes from: the memories among the candidates, the best of them first, and how
-    many there are in all.
-    """
+    """The memories of an entity or a relationship: candidates, best first, and the number of all."""
 
     memories: tuple[int, ...] = ()
     count: int = 0
@@ -51,7 +49,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a result says, and what of it need not be in the memories that it comes from."""
+    """The terms of a result, and those of its own description, which need not occur in its memories."""
 
     every: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
@@ -59,7 +57,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A result that is told as part of another, and why."""
+    """A result folded into another, with the reason."""
 
     candidate: Candidate
     reason: str
@@ -67,7 +65,7 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldedGroup:
-    """A result, and those that say the same. It stands where the best of them would."""
+    """A result and its duplicates, ranked by the best of them."""
 
     lead: Candidate
     folded: tuple[Folded, ...] = ()
@@ -78,7 +76,7 @@ class FoldedGroup:
 
 
 def fuse(answers: Iterable[LegAnswer], weights: Mapping[str, float]) -> list[Candidate]:
-    """All that the legs found. The first of every leg of its kind that answered is as relevant as its kind may be."""
+    """Fuse the answers of legs. A result that is first in all legs of its kind has the weight of the kind."""
     places: dict[Key, dict[Way, int]] = {}
     leg_counts: dict[ResultKind, int] = {}
     for answer in answers:
@@ -95,7 +93,7 @@ def fuse(answers: Iterable[LegAnswer], weights: Mapping[str, float]) -> list[Can
 
 
 def rerank(candidates: Sequence[Candidate], boosts: Mapping[Key, Boosts], weights: RankWeights) -> list[Candidate]:
-    """The same candidates by what all weights come to."""
+    """Sort candidates by their weighted score."""
     scored = []
     for one in candidates:
         own = boosts.get(one.key, Boosts())
@@ -107,8 +105,9 @@ def rerank(candidates: Sequence[Candidate], boosts: Mapping[Key, Boosts], weight
 def fold(
     candidates: Sequence[Candidate], terms: Mapping[Key, Terms], origins: Mapping[Key, Origin], min_similarity: float
 ) -> list[FoldedGroup]:
-    """The same candidates, those that say what another says told as part of it: a memory before an entity before a
-    relationship. The place of a group is the best of its members'.
+    """Fold duplicates into groups, led by a memory rather than an entity, and an entity rather than a relationship.
+
+    The rank of a group is the best of its members.
     """
     window, rest = candidates[:WINDOW], candidates[WINDOW:]
     place = {one.key: n for n, one in enumerate(window)}
@@ -139,7 +138,7 @@ def _fold_target(
     origins: Mapping[Key, Origin],
     min_similarity: float,
 ) -> tuple[Key, str] | None:
-    """What a candidate is told as part of, and why."""
+    """The leader to fold a candidate into, with the reason; None to keep it."""
     own = terms.get(one.key, Terms())
     for lead in leads:
         if _alike(own.every, terms.get(lead.key, Terms()).every, min_similarity):
@@ -149,7 +148,7 @@ def _fold_target(
         return None
     lead_keys = {lead.key for lead in leads}
     keys = [(ResultKind.MEMORY, pk) for pk in origin.memories]
-    # A memory that is folded itself is spoken for by the one it is folded into; its terms are nearly the same.
+    # A folded memory still counts here, since its leader has nearly the same terms.
     keys = [key for key in keys if key in place]
     leading = [key for key in keys if key in lead_keys]
     if not leading or (one.kind == ResultKind.ENTITY and not len(keys) == origin.count <= _FEW_MEMORIES):
@@ -161,7 +160,7 @@ def _fold_target(
 
 
 def _alike(one: frozenset[str], other: frozenset[str], min_similarity: float) -> bool:
-    """Whether the terms that two have in common are at least this share of all that either has."""
+    """Whether the Jaccard similarity of two sets is at least `min_similarity`."""
     fewer, more = sorted((len(one), len(other)))
     if not fewer or fewer < min_similarity * more:
         return False

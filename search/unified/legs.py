@@ -1,6 +1,6 @@
-"""The six legs of unified search, asked at the same time: memories, entities, relationships, by words and by meaning.
+"""The six concurrent legs of unified search: memories, entities and relationships, by words and by meaning.
 
-Each has a thread, a connection and a deadline of its own. One that fails or is late is left out, and told.
+Each has its own thread, connection and deadline. A leg that fails or is late is left out with a warning.
 """
 
 import logging
@@ -31,12 +31,12 @@ from search.unified.vocabulary import (
 
 logger = logging.getLogger(__name__)
 
-# One unified search at a time has all of its legs at once; of several, some wait, and count that as their own time.
+# Enough for one unified search; legs of concurrent ones wait, which counts toward their deadline.
 _threads: Executor = ThreadPoolExecutor(max_workers=6, thread_name_prefix="leg")
 
 
 class ResultKind(StrEnum):
-    """What a result is, in the order that one is preferred to another that says the same."""
+    """The kind of a result. Of duplicates, the earlier kind leads."""
 
     MEMORY = "memory"
     ENTITY = "entity"
@@ -60,7 +60,7 @@ class LegState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One of the six questions, and what it found: the best first, as far as the viewer may know of them."""
+    """A leg. `ask` returns visible hits, best first."""
 
     kind: ResultKind
     way: Way
@@ -73,7 +73,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class LegAnswer:
-    """What came of a leg. `reason` says why there is nothing, where it is not that nothing was found."""
+    """The hits of a leg, or the reason why it was left out."""
 
     kind: ResultKind
     way: Way
@@ -88,7 +88,7 @@ class LegAnswer:
 
     @property
     def is_full(self) -> bool:
-        """Whether there may be more than it was asked for."""
+        """Whether there may be more hits than the limit."""
         return len(self.found) >= settings.UNIFIED_LEG_LIMIT
 
 
@@ -101,7 +101,7 @@ def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> 
     meaning = resolved.plan.meaning
     if meaning is None:
         return []
-    # As many as the match set takes, which reads them anyway: the same vectors are then read once.
+    # The same search as that of the match set, so that its vectors are read once.
     near = engine.near(replace(resolved.plan, meaning=replace(meaning, alone=True)))
     pairs = zip(near.ids[:limit].tolist(), near.similarities[:limit].tolist(), strict=True)
     return [LegHit(pk, similarity, 1) for pk, similarity in pairs]
@@ -118,7 +118,7 @@ LEGS = (
 
 
 class RunningLegs:
-    """Legs that are on their way."""
+    """Starts all legs; `answers` waits for them."""
 
     def __init__(self, resolved: ResolvedQuery, viewer: Viewer) -> None:
         self._timeout_ms: int = settings.UNIFIED_LEG_TIMEOUT_MS
@@ -135,7 +135,7 @@ class RunningLegs:
         ]
 
     def answers(self) -> list[LegAnswer]:
-        """What has come of each by its deadline."""
+        """The answers of all legs at their deadline."""
         return [self._answer_of(leg, future) for leg, future in self._futures]
 
     def _answer_of(self, leg: Leg, future: Future[LegAnswer] | None) -> LegAnswer:
@@ -145,7 +145,7 @@ class RunningLegs:
         try:
             return future.result(max(0.0, left))
         except LegTimeout:
-            # One that has not begun need not begin; one that has ends with its statement.
+            # Prevents the start of a waiting leg; a running one ends with its statement timeout.
             future.cancel()
             return _late(leg, (time.monotonic() - self._started) * 1000, self._timeout_ms)
 
@@ -169,10 +169,10 @@ def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, timeout_ms: int) 
         if isinstance(error.__cause__, QueryCanceled):
             return _late(leg, spent(), timeout_ms)
         logger.exception("The leg %s of a unified search failed.", leg.name)
-    except Exception:  # whatever it is: the others still answer
+    except Exception:  # the other legs still answer
         logger.exception("The leg %s of a unified search failed.", leg.name)
     finally:
-        # The thread lives on; its connection goes back to the pool.
+        # The thread is reused, but its connection must go back to the pool.
         if not connection.in_atomic_block:
             connection.close()
     return LegAnswer(leg.kind, leg.way, spent(), LegState.FAILED, reason="an error, which is in the log")

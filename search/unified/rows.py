@@ -1,6 +1,6 @@
-"""The rows of a page of unified search: each result in common fields beside its own record, with what is related to it.
+"""Loads a page of unified search: common fields and the record of each result, with related records.
 
-A fixed number of statements, whatever the number of results, but for the newest memory of a few entities.
+The number of statements is fixed, except for the newest memories of a few entities.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ from text.formatting import ordinal, plural
 from text.highlight import Segment, matched_spans, segments, snippet
 
 MAX_RELATED = 2
-# Relationships read for the entities and memories of a page, the surest first.
+# Relationships to read for the entities and memories of a page, by confidence.
 _MAX_RELATIONSHIPS = 500
-# Entities of a page, of whose memories none was found, that are given their newest one.
+# Entities without a memory among the results for which to read the newest one.
 _MAX_NEWEST = 5
 _EVIDENCE_SHOWN = 10
 _LENGTH = 260
@@ -44,7 +44,7 @@ WHERE {which} ORDER BY own.confidence DESC NULLS LAST, cardinality(own.evidence_
 
 @dataclass(frozen=True, slots=True)
 class EntityRef:
-    """One end of a relationship."""
+    """An end of a relationship."""
 
     id: int
     name: str
@@ -52,13 +52,13 @@ class EntityRef:
 
     @property
     def value(self) -> str:
-        """What a query says for it."""
+        """The value for filters."""
         return f"{self.type}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEntity:
-    """An entity as it is stored, and how many memories that pass the filters name it."""
+    """A stored entity, and the number of memories that pass the filters and name it."""
 
     id: int
     name: str
@@ -74,7 +74,7 @@ class StoredEntity:
 
 @dataclass(frozen=True, slots=True)
 class StoredRelationship:
-    """A relationship as it is stored, and the memories that bear it out, as far as the viewer may know of them."""
+    """A stored relationship with its visible evidence, as ids of memories."""
 
     id: int
     source: EntityRef
@@ -97,19 +97,19 @@ class StoredRelationship:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Another record that a result is shown with: related to it, or folded into it. `reason` says why."""
+    """A record shown with a result because it is related to it or folded into it."""
 
     kind: ResultKind
     id: int
     title: str
     reason: str
-    # What a query says for an entity, or for both ends of a relationship.
     values: tuple[str, ...] = ()
+    """The filter value of an entity, or of both ends of a relationship."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnifiedHit:
-    """One result of any kind: common fields, and the record of its kind. The others of the three are None."""
+    """A result of any kind: common fields, and the record of its kind."""
 
     kind: ResultKind
     id: int
@@ -135,19 +135,19 @@ class UnifiedHit:
 
     @property
     def linked(self) -> Linked:
-        """The result as another one would mention it."""
+        """The result as a linked record."""
         values = self.relationship.values if self.relationship else (self.entity.value,) if self.entity else ()
         return Linked(self.kind, self.id, self.title_text, "", values)
 
     @property
     def why(self) -> str:
-        """In words, what found it."""
+        """The legs that found it, in words."""
         return " and ".join(f"{ordinal(place)} by {way}" for way, place in sorted(self.places.items(), reverse=True))
 
 
 @dataclass(slots=True)
 class PageContext:
-    """What a page is read with."""
+    """Everything needed to load a page."""
 
     engine: Engine
     resolved: ResolvedQuery
@@ -164,12 +164,12 @@ class PageContext:
 def read_page(
     page: Sequence[FoldedGroup], context: PageContext, ranked: Mapping[int, Ranked]
 ) -> tuple[UnifiedHit, ...]:
-    """The results of a page in their order. One that is gone meanwhile is left out."""
+    """The results of a page in order, without records deleted in the meantime."""
     return _Page(page, context, ranked).hits()
 
 
 class _Page:
-    """What is read of a page, each kind at once."""
+    """Reads the records of a page, all of a kind at once."""
 
     def __init__(self, page: Sequence[FoldedGroup], context: PageContext, ranked: Mapping[int, Ranked]) -> None:
         self._groups = page
@@ -241,10 +241,10 @@ class _Page:
             folded=folded,
         )  # fmt: skip
 
-    # --- what is related ---------------------------------------------------------------------------------------------
+    # --- related records ---------------------------------------------------------------------------------------------
 
     def _related_to_memory(self, memory_id: int) -> Iterable[Linked | None]:
-        """The relationships that it bears out, then what it names: first what was found as well."""
+        """Relationships that the memory is evidence for, then the found entities that it names."""
         for row in self._neighbours.values():
             if memory_id in row.evidence:
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, "borne out by it")
@@ -257,7 +257,7 @@ class _Page:
             yield self._linked(ResultKind.ENTITY, pk, "named in it, and found as well")
 
     def _related_to_entity(self, entity_id: int) -> Iterable[Linked | None]:
-        """The memory found that fits best, else the newest that names it; then its surest relationship."""
+        """The best memory that names the entity, else the newest; then its relationships by confidence."""
         found = self._context.origins[ResultKind.ENTITY, entity_id].memories
         if found:
             yield self._linked(ResultKind.MEMORY, found[0], "names it, and fits best")
@@ -270,7 +270,7 @@ class _Page:
 
     @staticmethod
     def _first(items: Iterable[Linked | None], excluded: set[Key]) -> tuple[Linked, ...]:
-        """The first two; of relationships and of entities one each, where there is something else."""
+        """The first two distinct items, of different kinds if possible."""
         distinct: dict[Key, Linked] = {}
         for item in items:
             if item is not None and (item.kind, item.id) not in excluded:
@@ -296,7 +296,7 @@ class _Page:
 
     @cached_property
     def _entities(self) -> dict[int, StoredEntity]:
-        """The entities found: of others not even the name is read."""
+        """The entities among the hits; others may be invisible."""
         hits = {key[1]: one for key, one in self._context.hits.items() if key[0] == ResultKind.ENTITY}
         if not hits:
             return {}
@@ -321,7 +321,7 @@ class _Page:
 
     @cached_property
     def _neighbours(self) -> dict[int, StoredRelationship]:
-        """Relationships of the entities and memories of the page that the viewer may know of, the surest first."""
+        """Visible relationships of the entities and memories of the page, by confidence."""
         memories, entities = list(self._memories), self._shown[ResultKind.ENTITY]
         if not memories and not entities:
             return {}
@@ -343,7 +343,7 @@ class _Page:
         for pk in alone[:_MAX_NEWEST]:
             entity_filter = plan.filter("entity")
             if entity_filter is not None:
-                # It is asked for by its filter already, or beside others: the newest of those is another question.
+                # A filter by entity would be replaced, not narrowed.
                 break
             naming = plan.with_filter(Filter("entity", include=((pk,),)))
             for memory_id, _ in self._context.engine.hits(naming, Sort.NEWEST, limit=1, offset=0):
@@ -352,7 +352,7 @@ class _Page:
 
     @cached_property
     def _titles(self) -> dict[int, str]:
-        """Titles of all memories that a page mentions, as far as the viewer may open them."""
+        """Titles of the visible memories that the page mentions."""
         wanted = set(self._shown[ResultKind.MEMORY]) | set(self._newest.values())
         for pk in self._shown[ResultKind.ENTITY]:
             wanted |= set(self._context.origins[ResultKind.ENTITY, pk].memories[:1])
@@ -361,11 +361,11 @@ class _Page:
         rows = visible_to(self._context.viewer).filter(pk__in=wanted).values_list("pk", "title")
         return {pk: title.strip() or f"Memory {pk}" for pk, title in rows}
 
-    # --- marks -------------------------------------------------------------------------------------------------------
+    # --- highlights --------------------------------------------------------------------------------------------------
 
     @cached_property
     def _patterns(self) -> tuple[tuple[Pattern, ...], str]:
-        """What is marked: as the language reads it that most of the viewer's projects are in."""
+        """The patterns to highlight, in the language of most of the viewer's projects."""
         texts = self._context.resolved.plan.texts
         return (texts[0].words.positive, texts[0].language) if texts else ((), "english")
 
@@ -382,7 +382,7 @@ def relationship_rows(
     evidence: Mapping[int, tuple[int, ...]] | None,
     most: int = _MAX_RELATIONSHIPS,
 ) -> dict[int, StoredRelationship]:
-    """Relationships, the surest first, with the evidence given, or all that is stated."""
+    """Relationships by confidence, with the given evidence, or with all of it."""
     with connection.cursor() as cursor:
         cursor.execute(
             _RELATIONSHIPS.format(which=which), {**{k: list(v) for k, v in parameters.items()}, "most": most}

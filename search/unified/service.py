@@ -1,7 +1,7 @@
-"""unified(query, viewer) -> UnifiedResult: memories, entities and relationships found together, in one order.
+"""unified(query, viewer) -> UnifiedResult: memories, entities and relationships in one order.
 
-Six legs are asked at once (`search.legs`), what they found is blended, reranked and folded (`search.blending`), and
-only then cut to a page and read (`search.unified_rows`). Facets and totals are those of the match set of memories.
+Six concurrent legs (`legs`) find candidates, which are fused, reranked and deduplicated (`fusion`); then a page of them
+is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -29,15 +29,15 @@ from search.unified.rows import PageContext, UnifiedHit, read_page
 from search.unified.vocabulary import LegHit
 from web.timing import Stopwatch
 
-# A relationship that held once and holds no more.
+# The factor for relationships that are no longer valid.
 _PAST = 0.8
 _KINDS = {ResultKind.ENTITY: ENTITIES, ResultKind.RELATIONSHIP: RELATIONSHIPS}
-# Of a row: all of its terms, and those of what is said of it, which its name does not give.
+# All terms of a row, and those of its description, without its name.
 _TERMS = """
 SELECT id, array_to_string(tsvector_to_array(terms), E'\\x01'),
        array_to_string(tsvector_to_array(ts_filter(terms, '{{b,d}}')), E'\\x01')
 FROM {table} WHERE id = ANY(%s)"""
-# Of a memory its title and content: not its tags, nor what it refers to.
+# Terms of the title and content of a memory, without tags and references.
 _MEMORY_TERMS = """
 SELECT id, array_to_string(tsvector_to_array(ts_filter(terms, '{a,d}')), E'\\x01'), ''
 FROM memories_memory WHERE id = ANY(%s)"""
@@ -46,7 +46,7 @@ _NAMED = "SELECT id, entity_ids FROM memories_memory WHERE id = ANY(%s) AND enti
 
 @dataclass(frozen=True, slots=True)
 class KindTotal:
-    """How many of a kind there are. `at_least` where there may be more than were looked for."""
+    """The number of results of a kind; a lower bound with `at_least`."""
 
     count: int
     at_least: bool
@@ -54,10 +54,10 @@ class KindTotal:
 
 @dataclass(frozen=True, slots=True)
 class UnifiedResult:
-    """What a query came to among all three kinds.
+    """The result of a unified search.
 
-    `memories` is the match set of memories, without its hits: total, facets, histogram, warnings. `found` counts the
-    results that pages go through: what is folded counts once.
+    `memories` is the match set of memories without hits: total, facets, histogram, warnings. `found` is the number of
+    results over all pages; a group of duplicates counts once.
     """
 
     query: SearchQuery
@@ -71,7 +71,7 @@ class UnifiedResult:
 
     @property
     def answer(self) -> SearchResult:
-        """What every search answers, with the memories among the results."""
+        """The result of a plain search, with the memories among the results as hits."""
         hits = tuple(hit.memory for hit in self.hits if hit.memory)
         return replace(self.memories, query=self.query, hits=hits, warnings=self.warnings, timings=self.timings)
 
@@ -89,7 +89,7 @@ class UnifiedResult:
 
 
 def is_unified(query: SearchQuery) -> bool:
-    """Whether a query asks for all kinds. Without a text there is nothing to look for in names and facts."""
+    """Whether a query is for unified search, which needs a text."""
     return query.mode == Mode.UNIFIED and bool(query.text.strip())
 
 
@@ -101,8 +101,8 @@ def unified(
     facet_limit: int | None = None,
     with_corpus: bool = False,
 ) -> UnifiedResult:
-    """Answer one query for one viewer among memories, entities and relationships. See docs/unified.md."""
-    # Without the hits: their legs rank them with the others.
+    """Search memories, entities and relationships. See docs/unified.md."""
+    # Without hits: the legs find and rank them.
     count_memories = partial(
         run,
         query.model_copy(update={"page": 1}),
@@ -123,7 +123,7 @@ def _unified(
     with watch.stage("plan"), snapshot():
         resolved = resolve_query(engine, query, viewer, now)
     legs = RunningLegs(resolved, viewer)
-    # While the legs run in their threads.
+    # The legs run in threads meanwhile.
     memories = count_memories()
     with watch.stage("legs"):
         answers = legs.answers()
@@ -157,7 +157,7 @@ def _hits_by_key(answers: Iterable[LegAnswer]) -> dict[Key, LegHit]:
 
 
 def _origins(candidates: Sequence[Candidate], answers: Sequence[LegAnswer]) -> dict[Key, Origin]:
-    """For each entity and relationship, those of the memories found that name it or bear it out, the best first."""
+    """For each entity and relationship, the found memories that name it or are evidence for it, best first."""
     hit = _hits_by_key(answers)
     memories = [one.id for one in candidates if one.kind == ResultKind.MEMORY]
     entities = [one.id for one in candidates if one.kind == ResultKind.ENTITY]
@@ -187,7 +187,7 @@ def _named(memories: Collection[int], entities: Collection[int]) -> list[tuple[i
 
 
 def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Boosts]:
-    """What speaks for each itself. Entities and relationships are as recent as the newest memory found of theirs."""
+    """Boosts of all candidates. Entities and relationships are as recent as their newest found memory."""
     of_memories = boosts_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
     boosts: dict[Key, Boosts] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
     confidence = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
@@ -200,7 +200,7 @@ def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: da
 
 
 def _confidence(ids: Collection[int], now: datetime) -> dict[int, float]:
-    """How sure each relationship is. What nobody judged is neither sure nor unsure."""
+    """The confidence of each relationship; 0.5 if unknown, less if it is no longer valid."""
     if not ids:
         return {}
     with connection.cursor() as cursor:
@@ -214,7 +214,7 @@ def _confidence(ids: Collection[int], now: datetime) -> dict[int, float]:
 
 
 def _terms(window: Sequence[Candidate]) -> dict[Key, Terms]:
-    """The terms of the best candidates: one statement for each kind."""
+    """The terms of the best candidates."""
     terms: dict[Key, Terms] = {}
     for kind in ResultKind:
         ids = [one.id for one in window if one.kind == kind]
@@ -233,7 +233,7 @@ def _split(packed: str | None) -> frozenset[str]:
 
 
 def _ranked_memories(page: Sequence[FoldedGroup], answers: Iterable[LegAnswer]) -> list[tuple[FoldedGroup, Ranked]]:
-    """The memories of a page as their hits are told: places by leg, and how near each is."""
+    """The memories of a page, with their ranks by leg and similarities."""
     similarities = {
         hit.id: hit.score
         for answer in answers
@@ -259,7 +259,7 @@ def _ranked_memories(page: Sequence[FoldedGroup], answers: Iterable[LegAnswer]) 
 
 
 def _totals(memories: SearchResult, answers: Sequence[LegAnswer]) -> dict[ResultKind, KindTotal]:
-    """Memories of the match set; of the others what the legs found. A leg that is left out may have found more."""
+    """Totals by kind: memories of the match set, and hits of the legs for the others."""
     totals = {ResultKind.MEMORY: KindTotal(memories.total, memories.at_least)}
     for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP):
         own = [answer for answer in answers if answer.kind == kind]
@@ -269,7 +269,7 @@ def _totals(memories: SearchResult, answers: Sequence[LegAnswer]) -> dict[Result
 
 
 def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
-    """One warning for each reason that legs were left out for."""
+    """A warning for each reason why legs were left out."""
     by_reason: dict[str, list[str]] = {}
     for answer in answers:
         if answer.state != LegState.OK:

@@ -150,7 +150,9 @@ def test_names_beside_a_category_are_of_the_viewers_own(corpus, of_tea, everyone
     assert overview(of_tea, "kitchen").category.related == ("guests",)
     related = {one.name: one.related_concepts for one in overview(everyone, "kitchen").concepts}
     assert related["temperature"] == ("maintenance", "safety")
-    assert {one.name: one.related_concepts for one in overview(of_tea, "kitchen").concepts}["temperature"] == ("maintenance",)
+    assert {one.name: one.related_concepts for one in overview(of_tea, "kitchen").concepts}["temperature"] == (
+        "maintenance",
+    )
 
 
 def test_viewer_of_nothing_is_told_nothing(corpus):

@@ -9,7 +9,7 @@ from explorer.memory_page import build_similar
 from memories.models import Project
 from search.engines import knn
 from search.query import SearchQuery
-from search.similar import Similar
+from search.similar import SimilarResult
 from tests.explorer.memory.test_memory_page import make
 from tests.vectors import embed_everything
 
@@ -81,7 +81,7 @@ def test_where_there_are_more_the_section_leads_to_them(reader, brewed):
     ],
 )
 def test_why_there_is_none_is_a_sentence(reason, said):
-    context = build_similar(1, Similar(SearchQuery(), "Green tea", reason=reason), None)
+    context = build_similar(1, SimilarResult(SearchQuery(), "Green tea", reason=reason), None)
     assert (context.groups, context.empty) == ((), said)
 
 
