@@ -200,46 +200,35 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         memories=[_memory_hit(hit, result, site) for hit in result.hits]
         if in_full
         else [index_row(h) for h in result.hits],
-        page=result.page,
-        page_size=result.page_size,
-        total=result.total,
-        pages=result.pages,
-        has_more=result.has_more,
+        **{name: getattr(result, name) for name in _RESULT_FIELDS},
         lower_bounds=list(result.lower_bounds),
         filters=result.query.applied(),
-        matched_by=result.matched_by,
         warnings=[query_warning(w) for w in result.warnings],
-        hidden=result.hidden,
         relaxations=[
             RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
         ],
-        engine=result.engine,
-        took_ms=result.took_ms,
         **_counted(result),
     )
 
 
+# Fields that a reply has in common with its source; the others are converted.
+_HIT_FIELDS = (
+    *("id", "project", "memory_type", "tags", "created_at", "updated_at", "state", "authors", "agent", "source"),
+    *("source_uri", "external_id", "pinned", "importance", "superseded_by", "score"),
+)
+_RANK_FIELDS = (
+    *("keyword_rank", "word_score", "semantic_rank", "similarity", "cross_encoder_rank", "cross_encoder_score"),
+    "relevance",
+)
+_RESULT_FIELDS = ("page", "page_size", "total", "pages", "has_more", "matched_by", "hidden", "engine", "took_ms")
+
+
 def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
     return MemoryHit(
-        id=hit.id,
+        **{name: getattr(hit, name) for name in _HIT_FIELDS},
         title=hit.title_text,
         snippet=hit.snippet_text,
-        project=hit.project,
-        memory_type=hit.memory_type,
-        tags=list(hit.tags),
         categories=[category.path for category in hit.categories],
-        created_at=hit.created_at,
-        updated_at=hit.updated_at,
-        state=hit.state,
-        authors=list(hit.authors),
-        agent=hit.agent,
-        source=hit.source,
-        source_uri=hit.source_uri,
-        external_id=hit.external_id,
-        pinned=hit.pinned,
-        importance=hit.importance,
-        superseded_by=hit.superseded_by,
-        score=hit.score,
         similar_to=hit.why.similar_to,
         why=_why(hit, result) if result.query.text else None,
         url=site + reverse("explorer:memory", args=[hit.id]),
@@ -249,13 +238,7 @@ def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
 def _why(hit: Hit, result: SearchResult) -> HitWhy:
     why = hit.why
     return HitWhy(
-        keyword_rank=why.keyword_rank,
-        word_score=why.word_score,
-        semantic_rank=why.semantic_rank,
-        similarity=why.similarity,
-        cross_encoder_rank=why.cross_encoder_rank,
-        cross_encoder_score=why.cross_encoder_score,
-        relevance=why.relevance,
+        **{name: getattr(why, name) for name in _RANK_FIELDS},
         boosts=RankBoosts.model_validate(why.boosts, from_attributes=True) if why.boosts else None,
         score_parts=RankScoreParts.model_validate(why.score_parts, from_attributes=True) if why.score_parts else None,
         found={found.field: list(found.words) for found in hit.found},

@@ -339,36 +339,20 @@ def _written(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
     )
 
 
+# Columns of a memory that its reply has under the same name.
+_COLUMNS = [f.name for f in Memory._meta.concrete_fields if f.name in MemoryReply.model_fields and not f.is_relation]
+
+
 def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
     memory = detail.memory
     return MemoryReply(
-        id=memory.pk,
+        **{name: getattr(memory, name) for name in _COLUMNS},
         url=_url(memory.pk, request),
         project=memory.project.slug,
-        memory_type=memory.memory_type,
-        title=memory.title,
-        summary=memory.summary,
-        content=memory.content,
-        tags=memory.tags,
         categories=[CategoryPathReply(path=node.path, names=list(node.names)) for node in detail.categories],
         concepts=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.concepts],
         entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.entities],
-        state=memory.state,
-        state_reason=memory.state_reason,
-        pinned=memory.pinned,
-        importance=memory.importance,
-        confidence=memory.confidence,
-        authors=memory.authors,
-        agent=memory.agent,
         session=memory.session.external_id if memory.session else "",
-        source=memory.source,
-        source_uri=memory.source_uri,
-        external_id=memory.external_id,
-        created_at=memory.created_at,
-        happened_at=memory.happened_at,
-        updated_at=memory.updated_at,
-        valid_from=memory.valid_from,
-        valid_to=memory.valid_to,
         superseded_by=detail.superseded_by and _named(detail.superseded_by),
         supersedes=[_named(title) for title in detail.supersedes],
         links=[

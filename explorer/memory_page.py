@@ -61,6 +61,8 @@ class MemoryLink:
     date: str = ""
     date_iso: str = ""
     state: str = ""
+    project: str = ""
+    snippet: str = ""
     is_here: bool = False
     is_external: bool = False
 

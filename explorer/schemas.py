@@ -13,7 +13,7 @@ from search.facets import FACETS
 from search.query import SearchQuery
 from search.result import Hit
 from search.unified.legs import LegAnswer, ResultKind
-from search.unified.rows import EntityRef, Linked, StoredEntity, StoredRelationship, UnifiedHit
+from search.unified.rows import Linked, UnifiedHit
 from search.unified.service import UnifiedResult
 
 
@@ -377,9 +377,9 @@ def _hit(
     if in_full and hit.memory:
         record["memory"] = memory_hit(hit.memory)
     if in_full and hit.entity:
-        record["entity"] = _entity(hit.entity)
+        record["entity"] = EntityReply.model_validate(hit.entity, from_attributes=True)
     if in_full and hit.relationship:
-        record["relationship"] = _relationship(hit.relationship)
+        record["relationship"] = RelationshipReply.model_validate(hit.relationship, from_attributes=True)
     return UnifiedHitReply(
         kind=hit.kind.value,
         id=hit.id,
@@ -407,36 +407,6 @@ def _address(item: Linked, query: SearchQuery) -> str:
     if item.kind == ResultKind.MEMORY:
         return reverse("explorer:memory", args=[item.id])
     return explore_url(SearchQuery(entity=item.values, entity_all=len(item.values) > 1))
-
-
-def _entity(row: StoredEntity) -> EntityReply:
-    return EntityReply(
-        id=row.id,
-        name=row.name,
-        type=row.type,
-        value=row.value,
-        aliases=list(row.aliases),
-        description=row.description,
-        memories=row.memories,
-    )
-
-
-def _relationship(row: StoredRelationship) -> RelationshipReply:
-    return RelationshipReply(
-        id=row.id,
-        source=_end(row.source),
-        type=row.type,
-        target=_end(row.target),
-        fact=row.fact,
-        confidence=row.confidence,
-        valid_from=row.valid_from,
-        valid_to=row.valid_to,
-        evidence=list(row.evidence),
-    )
-
-
-def _end(ref: EntityRef) -> EntityRefReply:
-    return EntityRefReply(id=ref.id, name=ref.name, type=ref.type, value=ref.value)
 
 
 def _leg(leg: LegAnswer) -> LegReply:

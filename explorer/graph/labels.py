@@ -1,7 +1,7 @@
 """Links, notices and evidence shared by the graph pages. No database and no request."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import tzinfo
 
 from django.urls import reverse
@@ -9,12 +9,14 @@ from django.urls import reverse
 from categories.queries import Term
 from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
 from explorer.graph.queries import KINDS, NodeKind
-from explorer.links import Link, explore_url, memory_url, node_url, relationship_url
+from explorer.links import Link, explore_url, node_url, relationship_url
+from explorer.memory_page import MemoryLink, memory_link
 from explorer.page import Notice, did_you_mean_text
+from memories.queries import MemoryTitle
 from search.query import SearchQuery
 from search.result import Hit, SearchWarning
 from search.unified.rows import StoredRelationship
-from text.formatting import day_label, day_text, memories, type_family
+from text.formatting import day_text, memories
 
 
 def table_url(kind: NodeKind, params: TableRequest | None = None) -> str:
@@ -63,31 +65,9 @@ def names_or_name(count: int) -> str:
     return "names" if count == 1 else "name"
 
 
-@dataclass(frozen=True, slots=True)
-class SampleCard:
-    title: str
-    url: str
-    type: str
-    family: str
-    project: str
-    date: str
-    date_iso: str
-    snippet: str
-    state: str
-
-
-def build_sample(hit: Hit, zone: tzinfo, query: SearchQuery | None = None) -> SampleCard:
-    return SampleCard(
-        title=hit.title_text.strip() or f"Memory {hit.id}",
-        url=memory_url(hit.id, query),
-        type=hit.memory_type,
-        family=type_family(hit.memory_type),
-        project=hit.project,
-        date=day_label(hit.created_at, zone),
-        date_iso=hit.created_at.isoformat(),
-        snippet=hit.snippet_text,
-        state="" if hit.state == "active" else hit.state,
-    )
+def build_sample(hit: Hit, zone: tzinfo, query: SearchQuery | None = None) -> MemoryLink:
+    title = MemoryTitle(hit.id, hit.title_text.strip(), hit.memory_type, hit.state, hit.created_at)
+    return replace(memory_link(title, query, zone), project=hit.project, snippet=hit.snippet_text)
 
 
 def relationship_notes(record: StoredRelationship) -> tuple[str, ...]:

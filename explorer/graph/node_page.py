@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, tzinfo
 from access.viewer import Viewer
 from categories.queries import CategoryNode, Term
 from explorer.graph.labels import (
-    SampleCard,
     both_url,
     build_sample,
     evidence_link,
@@ -37,6 +36,7 @@ from explorer.graph.queries import (
 from explorer.graph.svg import Drawing, build_drawing
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.links import Link, explore_url
+from explorer.memory_page import MemoryLink
 from explorer.page import Notice
 from search.engines import with_engine
 from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter
@@ -227,7 +227,7 @@ class NodeContext:
     tags: tuple[Link, ...]
     others: tuple[Link, ...]
     others_label: str
-    samples: tuple[SampleCard, ...]
+    samples: tuple[MemoryLink, ...]
     heading: str
     drawing: Drawing | None
     groups: tuple[NeighbourGroup, ...]

@@ -15,7 +15,6 @@ from categories.queries import Term
 from explorer.graph.adjacency import SearchTooLongError
 from explorer.graph.cache import load_graph
 from explorer.graph.labels import (
-    SampleCard,
     both_url,
     build_sample,
     evidence_link,
@@ -177,8 +176,8 @@ class FactContext:
     fact: str
     notes: tuple[str, ...]
     summary: str
-    evidence: tuple[SampleCard, ...]
-    put_away: tuple[SampleCard, ...]
+    evidence: tuple[MemoryLink, ...]
+    put_away: tuple[MemoryLink, ...]
     both_url: str
 
 

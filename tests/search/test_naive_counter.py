@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from search.facets import FACET, FACETS, Kind
+from search.facets import FACET, FACETS, FacetKind
 from search.query import SearchQuery
 from search.run import run
 from tests.oracle import date_counts, facet_counts, matching
@@ -56,5 +56,5 @@ def test_ticking_a_value_gives_exactly_the_number_it_showed(corpus, everyone, da
     for value in found.values:
         if not (value.excluded or value.selected):
             assert run(alone.toggle(key, value.value), everyone).total == value.count
-    if FACET[key].kind != Kind.PROJECT and not found.requires_all:
+    if FACET[key].kind != FacetKind.PROJECT and not found.requires_all:
         assert run(alone.toggle_presence("no", key), everyone).total == found.no_value
