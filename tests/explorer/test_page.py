@@ -1,4 +1,4 @@
-"""What the explore page says, from hand-made answers: no database."""
+"""The context of the explore page from hand-made results, without a database."""
 
 from zoneinfo import ZoneInfo
 

@@ -1,4 +1,4 @@
-"""The numbers of categories: kept right through every change, for every viewer, as a naive counter has them."""
+"""Counts of categories stay equal to those of a naive counter through every change, for every viewer."""
 
 import random
 
@@ -21,7 +21,7 @@ EVERYTHING = command_viewer()
 
 
 def counted(viewer):
-    """By path: memories, own memories, chunks and concepts of every category that the viewer may know of."""
+    """By path: memories, own memories, chunks and concepts of every visible category."""
     visible = visible_tree(select_engine(viewer), viewer)
     found = {}
     for node in visible.tree.ordered:
@@ -33,7 +33,7 @@ def counted(viewer):
 
 
 def naive(viewer):
-    """The same, from every memory anew."""
+    """The same counts by a loop over all memories."""
     every = Memory.objects.exclude(state="deleted") if viewer.project_ids is None else Memory.objects.all()
     if viewer.project_ids is not None:
         every = every.filter(project_id__in=viewer.project_ids)
@@ -55,7 +55,7 @@ def naive(viewer):
 
 
 def change(rng, n):
-    """Something that happens to a memory."""
+    """A random change of a memory."""
     there = list(Memory.objects.exclude(state="deleted").values_list("pk", flat=True))
     match rng.choice(["create", "create", "refile", "state", "delete", "embed"]) if there else "create":
         case "create":

@@ -1,4 +1,4 @@
-"""The second reading by a cross-encoder: what it orders, what it keeps, and what if it cannot be had."""
+"""Reranking with a cross-encoder: order, cache, and failures."""
 
 import math
 import threading
@@ -21,7 +21,7 @@ needs_library = pytest.mark.skipif(
 
 
 class Longest:
-    """The longer a passage, the better it fits. Counts what it reads."""
+    """A reader that scores passages by length, and counts them."""
 
     def __init__(self):
         self.read = []
@@ -32,7 +32,7 @@ class Longest:
 
 
 class Stuck(Longest):
-    """Never done until it is let go."""
+    """A reader that blocks until it is released."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ class Failing(Longest):
 
 @pytest.fixture
 def use(settings):
-    """Sets a cross-encoder that is there from the start."""
+    """Installs a loaded cross-encoder."""
     settings.RERANK_MODEL = "fake"
     settings.RERANK_TIMEOUT_MS = 10_000
 

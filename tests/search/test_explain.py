@@ -1,4 +1,4 @@
-"""Why a hit is where it is, in words, and what is folded under what: from hand-made hits, no database."""
+"""Explanations and groups of hits, from hand-made hits without a database."""
 
 from dataclasses import replace
 from datetime import UTC

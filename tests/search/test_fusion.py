@@ -1,4 +1,4 @@
-"""Ranks made comparable, and what says the same folded: by hand, without a database."""
+"""Fusion and deduplication of hand-made answers, without a database."""
 
 import pytest
 

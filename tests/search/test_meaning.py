@@ -1,4 +1,4 @@
-"""Sets by meaning: against the naive counter, under a ceiling, and by every way that the nearest are read."""
+"""Semantic match sets: compared to the naive counter, truncated, and by every k-NN method."""
 
 import random
 from dataclasses import replace
@@ -215,7 +215,7 @@ def test_without_vectors_semantic_warns_that_words_answered(corpus, everyone, qu
 
 
 def by_meaning(documents, seed):
-    """Some query that looks by meaning, the same for the same seed."""
+    """A semantic query, deterministic by seed."""
     rng = random.Random(seed)
     known = {spec.key: sorted({v for d in documents for v in d.values[spec.key]} or {""}) for spec in FACETS}
     known["state"] = list(STATES)
@@ -291,7 +291,7 @@ def test_at_the_ceiling_numbers_are_lower_bounds_and_say_so(embedded, low_ceilin
                 assert value.count == true or (found.at_least and value.count < true)
                 ticked = run(query.toggle(spec.key, value.value), everyone)
                 if not query.selection(spec.key).restricts:
-                    # A further filter can only bring more of what it keeps.
+                    # A narrower filter can only increase the count within it.
                     assert ticked.total >= value.count
                     assert found.at_least or ticked.total == value.count
             assert found.no_value == no_value or (found.at_least and found.no_value < no_value)
@@ -301,7 +301,7 @@ def test_at_the_ceiling_numbers_are_lower_bounds_and_say_so(embedded, low_ceilin
 
 
 class Some:
-    """The memories that a test lets pass."""
+    """The memories that pass the filter of a test."""
 
     def __init__(self, passing):
         self.passing = np.array(sorted(passing), np.int64)
@@ -318,7 +318,7 @@ class Some:
 
 @pytest.fixture
 def many(db, query_model):
-    """3,000 vectors of memories that need not exist, in some order of the meaning."""
+    """3,000 vectors without memories, in a known order of similarity."""
     rng = np.random.default_rng(7)
     centres = rng.standard_normal((60, 384))
     vectors = centres[rng.integers(0, 60, 3_000)] + 0.9 * rng.standard_normal((3_000, 384))

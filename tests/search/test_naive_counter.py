@@ -1,4 +1,4 @@
-"""Any query answered by run() and by the naive counter."""
+"""run() compared to the naive counter for random queries."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ def test_any_query_equals_the_naive_counter(corpus, everyone, data):
         if spec.exclusive and not query.selection(spec.key).restricts and spec.key != "state":
             assert sum(shown.values()) + found.no_value == result.total
         for value in found.values:
-            # With no state left to leave out, the default states stand again.
+            # Without an excluded state, the default states apply again.
             if value.excluded and spec.key != "state":
                 back = run(query.toggle_exclusion(spec.key, value.value), everyone)
                 assert back.total - result.total == value.count

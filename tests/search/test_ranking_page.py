@@ -1,4 +1,4 @@
-"""The numbers in docs/ranking.md are those of the code, and the page names every setting of the order."""
+"""docs/ranking.md has the numbers of the code, and names every setting of the ranking."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""One view of the data for all statements of an answer, and none of it left on the connection."""
+"""Snapshots isolate all statements of a result, and leave the connection unchanged."""
 
 import pytest
 from django.db import InternalError, OperationalError, connection, transaction

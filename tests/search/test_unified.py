@@ -1,4 +1,4 @@
-"""Memories, entities and relationships together: what each leg finds, for whom, and what becomes of legs that fail."""
+"""Unified search: results of each leg, visibility, and legs that fail."""
 
 import threading
 from dataclasses import replace
@@ -38,7 +38,7 @@ def titles(result, kind=None):
 
 
 def found(result, name):
-    """The titles that a leg found, in their order."""
+    """Titles of the hits of a leg, in order."""
     (leg,) = [leg for leg in result.legs if leg.name == name]
     model = {"memory": Memory, "entity": Entity, "relationship": Relationship}[leg.kind.value]
     rows = model.objects.in_bulk([known.id for known in leg.found])
@@ -214,7 +214,7 @@ def test_near_duplicates_are_folded_from_the_share_of_the_setting_on(mill, every
 
 
 def remember_again(memory):
-    """The same said once more, at a little more length."""
+    """A slightly longer near-duplicate."""
     record = MemoryRecord(
         content=memory.content + " Twice.",
         title=memory.title,
@@ -229,7 +229,7 @@ def remember_again(memory):
 
 
 def everything_said(result, text):
-    """All of an answer, but for the words that it repeats to who asked for them."""
+    """A response without the query text that it repeats."""
     suggested = [name for warning in result.warnings for name in warning.did_you_mean]
     said = " ".join([repr(one) for one in result.hits] + suggested + [repr(leg.found) for leg in result.legs])
     return said if text in said.lower() else said + " ".join(w.message.replace(text, "") for w in result.warnings)
@@ -265,7 +265,7 @@ WORDS = ["wheel", "axle", "osk", "person", "hinge", "quill", "larch", "sluice", 
 
 
 def naive(text, project_ids, tag):
-    """Entities and relationships by words, in plain Python over every row."""
+    """Entities and relationships that contain the words, by a loop over all rows."""
     words, said = parse_text(text), {t for raw in raw_tokens(plain_text_of(text)) for t, _ in raw.terms}
     memories = [
         m for m in Memory.objects.filter(state="active")
@@ -353,7 +353,7 @@ def test_without_a_model_the_legs_by_meaning_say_why(mill, everyone):
 
 @pytest.fixture
 def in_threads(transactional_db, query_model, tmp_path, settings):
-    """The corpus, committed, so that the threads of the legs can see it."""
+    """The corpus, committed so that the threads of the legs can read it."""
     settings.SEARCH_ENGINE = "postgres"
     bring_in_mill(tmp_path)
     embed_all()

@@ -1,4 +1,4 @@
-"""The pages of the category browser, as a browser without scripts gets them, and the parts that HTMX asks for."""
+"""The pages of the category browser without scripts, and the fragments for htmx."""
 
 import re
 
@@ -55,7 +55,7 @@ def test_node_shows_where_it_stands_and_what_is_in_it(corpus, reader):
     assert "Pier" in page.text
     assert numbers(page) == {"Memories": 3, "Filed right here": 2, "Subcategories": 1, "Chunks": 0, "Concepts": 2}
     assert rows(page) == [("Crane", 2, 2)]
-    # Open down to it, and no further than its children.
+    # Open down to the category and its children.
     assert nodes(page) == [
         ("Guests", 3),
         ("Kitchen", 3),
@@ -79,7 +79,7 @@ def test_children_come_when_a_branch_is_unfolded(corpus, reader):
     level = reader.get("/categories/?below=kitchen", HTTP_HX_REQUEST="true", HTTP_HX_TARGET=f"below-node-{kitchen}")
     assert nodes(level) == [("Brewing", 2), ("Oven", 1)]
     assert "<html" not in level.text
-    # Without scripts the same is a link.
+    # Without scripts it is a link.
     assert '<a class="more" href="/categories/kitchen/">Show what is below</a>' in page.text
 
 
@@ -101,7 +101,7 @@ def test_lists_of_what_is_amiss(corpus, reader):
 def test_counts_follow_a_query(corpus, reader):
     page = reader.get("/categories/?type=bugfix")
     assert nodes(page) == [("Kitchen", 1), ("Yard", 1)]
-    # What wants tidying is counted among all memories, and so not beside these.
+    # Indicators count all memories, so they are not shown under a query.
     assert numbers(page) == {}
     page = reader.get("/categories/yard/?type=bugfix")
     assert numbers(page) == {"Memories": 1, "Filed right here": 0, "Subcategories": 1}

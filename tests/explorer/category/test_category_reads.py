@@ -1,4 +1,4 @@
-"""Categories as they are asked for: the examples of the specification, over memories whose counts can be seen."""
+"""Reads of categories, over memories with known counts."""
 
 import pytest
 

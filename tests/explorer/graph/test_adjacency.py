@@ -1,4 +1,4 @@
-"""Pairs, networks and chains, held against plain Python."""
+"""Pairs, networks and shortest paths compared to plain Python."""
 
 from collections import Counter, deque
 from itertools import pairwise
@@ -35,7 +35,7 @@ def network_of(links, nodes=range(1, 15)):
 
 
 def distance(links, source, target):
-    """How many links lie between two, by a search in breadth in plain Python; None where no chain leads there."""
+    """The distance between two nodes by breadth-first search; None without a path."""
     around = {}
     for one, other in links:
         around.setdefault(one, set()).add(other)

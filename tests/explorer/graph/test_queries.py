@@ -1,4 +1,4 @@
-"""What is linked, who may know of it, in which order, and how much of it: tables, neighbourhoods, chains."""
+"""Tables, neighbourhoods and paths: links, visibility, order and limits."""
 
 from datetime import timedelta
 
@@ -81,7 +81,7 @@ def test_table_of_one_project_knows_nothing_of_the_other(mill, miller):
     ],
 )
 def test_table_is_sorted(mill, miller, sort, expected):
-    # Their dates are those of the import: a day each, in the order that they were written down.
+    # Their dates are those of the import, a day apart.
     for day, name in enumerate(("m1", "m2", "m3", "m4", "m5", "m6"), 1):
         Memory.objects.filter(external_id=name).update(created_at=f"2024-05-{day:02}T12:00:00Z")
     assert names(miller, sort=sort) == expected
@@ -106,7 +106,7 @@ def test_table_leaves_out_what_is_in_no_default_state(mill, miller):
     assert "tailrace" not in rows(miller)
     for memory in Memory.objects.filter(external_id__in=["m2", "m4"]):
         memory_delete(memory_id=memory.pk, viewer=WRITER, reason="gone")
-    # The axle stays: a relationship that m1 bears out ends at it. Nothing speaks of Osk any more.
+    # The axle stays visible through a relationship with m1 as evidence. Nothing names Osk any more.
     assert {name: row.memories for name, row in rows(miller).items()} == {
         "wheel": 2, "axle": 0, "sluice": 1, "Brotlade": 1
     }  # fmt: skip
@@ -127,7 +127,7 @@ def test_concepts_have_a_table_too(concepts, miller, everyone):
 
 
 def test_what_is_stated_comes_first_and_then_what_memories_have_in_common(mill, everyone, miller):
-    # Of the stated, two memories bear out that the sluice feeds the wheel; Quill only stands beside it.
+    # Two memories are evidence that the sluice feeds the wheel; Quill only shares memories with it.
     assert linked(everyone, "wheel") == ["sluice", "axle", "Osk", "Quill"]
     assert linked(miller, "wheel") == ["axle", "Osk", "sluice"]
 
@@ -222,7 +222,7 @@ def test_a_page_takes_as_many_statements_however_much_is_linked(mill, everyone, 
 
 def test_a_table_takes_as_many_statements_however_long_it_is(mill, everyone, django_assert_num_queries):
     for size in (1, 100):
-        # A transaction that has written something keeps nothing: this is what the first answer after a change takes.
+        # A transaction that has written does not use the cache, like the first request after a change.
         with django_assert_num_queries(9):
             node_table(ENTITY, TableRequest(page_size=size), everyone)
 

@@ -1,4 +1,4 @@
-"""Where nodes stand: the same each time, apart from each other, inside of the drawing."""
+"""Positions of nodes are stable, apart from each other, and inside of the drawing."""
 
 from itertools import pairwise
 

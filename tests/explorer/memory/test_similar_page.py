@@ -1,4 +1,4 @@
-"""Memories like one, as the section of its page and as a page of their own."""
+"""Similar memories, in the section of a memory's page and on their own page."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -18,7 +18,7 @@ SECTION = {"HX-Request": "true", "HX-Target": "similar"}
 
 @pytest.fixture
 def brewed(tea, settings):
-    """Three memories about the same, two of them in the same words, and one about something else."""
+    """Three memories about the same topic, two with the same words, and one about another."""
     settings.SEARCH_ENGINE = "postgres"
     tags = ["brewing", "green", "leaf", "water"]
     make(tea, 1, title="Green tea", content="Brew the green tea leaf with hot water in the kettle.", tags=tags)

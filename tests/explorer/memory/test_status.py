@@ -1,4 +1,4 @@
-"""The page of the site's state, and the same in the API: how far memories are embedded, and what is not ready."""
+"""The status page and the health API: progress of embedding, and parts that are not ready."""
 
 import pytest
 from django.contrib.auth.models import User
