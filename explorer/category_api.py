@@ -98,10 +98,10 @@ _get = partial(read_operation, router, exclude_unset=True)
 def categories(request: ApiRequest, response: HttpResponse) -> CategoryListReply:
     """Categories with their numbers, those of what is below them included."""
     viewer = allowed(request, "read")
-    asked = CategoryListRequest.read(pairs_of(request.GET))
-    found = category_list(asked, viewer)
+    params = CategoryListRequest.read(pairs_of(request.GET))
+    found = category_list(params, viewer)
     response["Server-Timing"] = server_timing(found.timings)
-    return category_list_reply(found, with_hierarchy=asked.include_hierarchy)
+    return category_list_reply(found, with_hierarchy=params.include_hierarchy)
 
 
 # Before the operation on a category, whose path may contain slashes.

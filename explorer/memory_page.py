@@ -177,26 +177,26 @@ def _filters(key: str, values: Iterable[str]) -> tuple[FactValue, ...]:
     return tuple(_filter(key, value) for value in values if value)
 
 
-def _day(moment: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
+def _day(instant: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
     """A date with a link to all memories of that day."""
-    if moment is None:
+    if instant is None:
         return ()
-    address = explore_url(_days_around(SearchQuery(), moment, zone, 0))
-    return (FactValue(day_label(moment, zone), address, moment_label(moment, zone)),)
+    address = explore_url(_days_around(SearchQuery(), instant, zone, 0))
+    return (FactValue(day_label(instant, zone), address, moment_label(instant, zone)),)
 
 
 def _time_around(memory: Memory, around: Around, zone: tzinfo) -> SearchQuery:
     """A query for the project around the memory, wide enough to include the neighbours shown."""
-    shown = [memory.created_at, *(near.created_at for near in (*around.before, *around.after))]
+    shown = [memory.created_at, *(neighbour.created_at for neighbour in (*around.before, *around.after))]
     query = SearchQuery().only("project", memory.project.slug)
     return _days_around(query, memory.created_at, zone, _DAYS_AROUND, shown)
 
 
 def _days_around(
-    query: SearchQuery, moment: datetime, zone: tzinfo, days: int, shown: Iterable[datetime] = ()
+    query: SearchQuery, instant: datetime, zone: tzinfo, days: int, shown: Iterable[datetime] = ()
 ) -> SearchQuery:
     """The query with dates that span `days` on both sides of an instant, and all instants in `shown`."""
-    day = local_time(moment, zone).date().toordinal()
+    day = local_time(instant, zone).date().toordinal()
     others = [local_time(other, zone).date().toordinal() for other in shown]
     first = max(min(day - days, *others, day), date.min.toordinal())
     last = min(max(day + days, *others, day), date.max.toordinal())
@@ -207,8 +207,8 @@ def _days_around(
     )
 
 
-def _moment(moment: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
-    return (FactValue(moment_label(moment, zone)),) if moment else ()
+def _instant(instant: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
+    return (FactValue(moment_label(instant, zone)),) if instant else ()
 
 
 def _percent(share: float | None) -> str:
@@ -225,11 +225,11 @@ def _facts(detail: MemoryDetail, zone: tzinfo) -> Iterable[MemoryFact]:
     yield MemoryFact("Tags", _filters("tag", memory.tags), is_tags=True)
     yield MemoryFact("Concepts", tuple(_node("concept", term) for term in detail.concepts))
     yield MemoryFact("Entities", tuple(_node("entity", term) for term in detail.entities))
-    yield MemoryFact("Happened", _moment(memory.happened_at, zone))
+    yield MemoryFact("Happened", _instant(memory.happened_at, zone))
     changed = memory.updated_at if memory.updated_at != memory.created_at else None
-    yield MemoryFact("Updated", _moment(changed, zone))
-    yield MemoryFact("Valid from", _moment(memory.valid_from, zone))
-    yield MemoryFact("Valid to", _moment(memory.valid_to, zone))
+    yield MemoryFact("Updated", _instant(changed, zone))
+    yield MemoryFact("Valid from", _instant(memory.valid_from, zone))
+    yield MemoryFact("Valid to", _instant(memory.valid_to, zone))
 
 
 def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
@@ -325,9 +325,9 @@ def _backlinks(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) ->
 def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzinfo) -> tuple[MemoryLink, ...]:
     here = MemoryTitle(memory.pk, memory.title, memory.memory_type, memory.state, memory.created_at)
     return (
-        *(memory_link(near, query, zone) for near in around.before),
+        *(memory_link(neighbour, query, zone) for neighbour in around.before),
         memory_link(here, query, zone, is_here=True),
-        *(memory_link(near, query, zone) for near in around.after),
+        *(memory_link(neighbour, query, zone) for neighbour in around.after),
     )
 
 
@@ -337,19 +337,19 @@ def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzi
 def _events(detail: MemoryDetail, zone: tzinfo) -> tuple[Event, ...]:
     """Dates of the record and events of the audit trail, oldest first."""
     memory = detail.memory
-    moments: list[tuple[datetime, Event]] = []
+    dated: list[tuple[datetime, Event]] = []
     if memory.happened_at and memory.happened_at != memory.created_at:
-        moments.append((memory.happened_at, _own_event("Happened", memory.happened_at, zone)))
-    moments.append((memory.created_at, _own_event("Created", memory.created_at, zone, ", ".join(memory.authors[:3]))))
+        dated.append((memory.happened_at, _own_event("Happened", memory.happened_at, zone)))
+    dated.append((memory.created_at, _own_event("Created", memory.created_at, zone, ", ".join(memory.authors[:3]))))
     if memory.batch:
         note = f"batch {memory.batch.pk}"
-        moments.append((memory.batch.started_at, _own_event("Imported", memory.batch.started_at, zone, note)))
-    moments += [(event.at, _audit_event(event, zone)) for event in detail.events]
-    return tuple(event for _, event in sorted(moments, key=lambda pair: pair[0]))
+        dated.append((memory.batch.started_at, _own_event("Imported", memory.batch.started_at, zone, note)))
+    dated += [(event.at, _audit_event(event, zone)) for event in detail.events]
+    return tuple(event for _, event in sorted(dated, key=lambda pair: pair[0]))
 
 
-def _own_event(verb: str, moment: datetime, zone: tzinfo, who: str = "") -> Event:
-    return Event(verb, moment_label(moment, zone), moment.isoformat(), who, "")
+def _own_event(verb: str, instant: datetime, zone: tzinfo, who: str = "") -> Event:
+    return Event(verb, moment_label(instant, zone), instant.isoformat(), who, "")
 
 
 def _audit_event(event: AuditEvent, zone: tzinfo) -> Event:
@@ -412,7 +412,7 @@ class SimilarContext:
     notices: tuple[str, ...]
     more_url: str
     """The page with more of them, if any."""
-    least: str
+    min_similarity: str
 
 
 def build_similar(
@@ -432,7 +432,7 @@ def build_similar(
         empty=f"{found.reason[:1].upper()}{found.reason[1:]}." if found.reason else "",
         notices=tuple(warning.message for warning in found.warnings),
         more_url=similar_url(memory_id, query) if found.has_more else "",
-        least=f"{found.least:.2f}",
+        min_similarity=f"{found.min_similarity:.2f}",
     )
 
 

@@ -87,8 +87,8 @@ _PARAMETERS = [*_OWN, *(p for p in SearchQuery.openapi_parameters() if p["name"]
 def similar(request: ApiRequest, memory_id: int, response: HttpResponse) -> SimilarReply:
     """Memories like this one by meaning, among those that pass the filters."""
     viewer = allowed(request, "read")
-    asked, query = SimilarRequest.read(storable_id(memory_id), pairs_of(request.GET))
-    found = similar_memories(asked, query, viewer)
+    params, query = SimilarRequest.read(storable_id(memory_id), pairs_of(request.GET))
+    found = similar_memories(params, query, viewer)
     response["Server-Timing"] = server_timing(found.timings)
     return _reply(found, request)
 
@@ -97,7 +97,7 @@ def _reply(found: SimilarResult, request: HttpRequest) -> SimilarReply:
     return SimilarReply(
         memories=[_row(one, request) for one in found.memories],
         reason=found.reason,
-        min_similarity=found.least,
+        min_similarity=found.min_similarity,
         has_more=found.has_more,
         filters=found.query.applied(),
         warnings=[query_warning(warning) for warning in found.warnings],

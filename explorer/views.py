@@ -145,10 +145,10 @@ def status(request: PageRequest) -> HttpResponse:
 @login_required
 def category_browser(request: PageRequest, path: str = "") -> HttpResponse:
     viewer = page_viewer(request)
-    asked, pairs = BrowseRequest.read(request_pairs(request))
+    params, pairs = BrowseRequest.read(request_pairs(request))
     query, problems = read_query(pairs)
     try:
-        found = browse(path, asked, query, viewer)
+        found = browse(path, params, query, viewer)
     except CategoryNotFoundError as error:
         return private(render(request, "categories/lost.html", {"lost": build_lost(error)}, status=404))
     if found.node and found.node.node.path != path:

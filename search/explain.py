@@ -16,13 +16,13 @@ class Reason:
     text: str
 
 
-def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, ...]:
-    """The reasons for a hit; empty without a query text. `least` is the minimum similarity of a match."""
+def explain(hit: Hit, query: SearchQuery, threshold: float | None) -> tuple[Reason, ...]:
+    """The reasons for a hit; empty without a query text. `threshold` is the minimum similarity of a match."""
     if not query.text:
         return ()
-    reasons = [Reason("Words", _words(hit, query, least))]
-    if least is not None:
-        reasons.append(Reason("Meaning", _meaning(hit.why, least)))
+    reasons = [Reason("Words", _words(hit, query, threshold))]
+    if threshold is not None:
+        reasons.append(Reason("Meaning", _meaning(hit.why, threshold)))
     if hit.why.cross_encoder_rank is not None:
         read = f"{ordinal(hit.why.cross_encoder_rank)} by the cross-encoder, score {hit.why.cross_encoder_score:.2f}"
         reasons.append(Reason("Read again", read))
@@ -35,14 +35,14 @@ def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, 
     return tuple(reasons)
 
 
-def _words(hit: Hit, query: SearchQuery, least: float | None) -> str:
+def _words(hit: Hit, query: SearchQuery, threshold: float | None) -> str:
     found = listed([_place(one) for one in hit.found])
-    if least is not None and query.mode == Mode.SEMANTIC:
+    if threshold is not None and query.mode == Mode.SEMANTIC:
         return f"{found or 'none of them'}; by meaning alone they do not count"
     if hit.why.keyword_rank is not None:
         # The match is in the target of a link, in an id, or beyond the searched part of a long text.
         return f"{ordinal(hit.why.keyword_rank)} by words: {found or 'further on in its record'}"
-    return found or ("further on in its record" if least is None else "none of them, or further on in its record")
+    return found or ("further on in its record" if threshold is None else "none of them, or further on in its record")
 
 
 def _place(found: FieldMatch) -> str:
@@ -50,15 +50,16 @@ def _place(found: FieldMatch) -> str:
     return f"{listed([f'“{word}”' for word in found.words])} {where}"
 
 
-def _meaning(why: Ranked, least: float) -> str:
+def _meaning(why: Ranked, threshold: float) -> str:
     if why.similarity is None:
         return "not embedded yet, so found by words alone"
-    if why.similarity < least:
+    if why.similarity < threshold:
         return (
-            f"similarity {why.similarity:.2f}, under the {least:.2f} that it takes to match: it is here for its words"
+            f"similarity {why.similarity:.2f}, under the {threshold:.2f} that it takes to match: "
+            "it is here for its words"
         )
     rank = "" if why.semantic_rank is None else f"{ordinal(why.semantic_rank)} by meaning, "
-    return f"{rank}similarity {why.similarity:.2f} (at least {least:.2f})"
+    return f"{rank}similarity {why.similarity:.2f} (at least {threshold:.2f})"
 
 
 def _standing(why: Ranked) -> str:

@@ -329,8 +329,8 @@ def _parents(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> set
         return set(nodes)
     children = {parent: {node.id for node in these} for parent, these in nodes.items()}
     below = {child for these in children.values() for child in these}
-    seen = visible_ids(engine, resolved.plan.project_ids, "category", below)
-    return {parent for parent, these in children.items() if not seen.isdisjoint(these)}
+    with_memories = visible_ids(engine, resolved.plan.project_ids, "category", below)
+    return {parent for parent, these in children.items() if not with_memories.isdisjoint(these)}
 
 
 def _histogram(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, counts: Counts) -> Histogram:

@@ -49,7 +49,7 @@ NO_DAYS = DayCounts.of(())
 class HourCount(NamedTuple):
     """Counts of memories of an hour, without and with the date filter."""
 
-    moment: datetime
+    instant: datetime
     all: int
     inside: int
 
@@ -119,20 +119,20 @@ def choose_interval(first: date, last: date) -> tuple[Interval, int]:
     raise AssertionError("unreachable: the last step always answers")
 
 
-def effective_interval(asked: Interval, first: date, last: date) -> tuple[Interval, int]:
+def effective_interval(requested: Interval, first: date, last: date) -> tuple[Interval, int]:
     """The requested interval, or the finest that fits if it would have too many bars."""
     finest, step = choose_interval(first, last)
-    if asked == Interval.AUTO or _ORDER.index(asked) < _ORDER.index(finest):
+    if requested == Interval.AUTO or _ORDER.index(requested) < _ORDER.index(finest):
         return finest, step
-    return asked, step if asked == finest == Interval.YEAR else 1
+    return requested, step if requested == finest == Interval.YEAR else 1
 
 
-def build_histogram(counts: DayCounts, domain: tuple[date, date], asked: Interval = Interval.AUTO) -> Histogram:
+def build_histogram(counts: DayCounts, domain: tuple[date, date], requested: Interval = Interval.AUTO) -> Histogram:
     """Bars of days or longer over the domain."""
-    interval, step = effective_interval(asked, *domain)
+    interval, step = effective_interval(requested, *domain)
     if interval == Interval.HOUR:
         interval = Interval.DAY
-    coarsened = asked if asked not in {Interval.AUTO, interval} else None
+    coarsened = requested if requested not in {Interval.AUTO, interval} else None
     starts = list(_every_start(domain, interval, step))
     sums = _sums_between(counts, [*starts, bucket_end(starts[-1], interval, step)])
     bars = tuple(_bar(start, interval, step, *pair) for start, pair in zip(starts, sums, strict=True))
@@ -214,8 +214,8 @@ def _every_start(domain: tuple[date, date], interval: Interval, step: int) -> It
 
 def _hour_bars(counts: Iterable[HourCount], domain: tuple[date, date]) -> Iterable[Bar]:
     """Bars of an hour in absolute time, so that a change of the clock neither skips nor repeats one."""
-    hours = {item.moment.astimezone(UTC): item for item in counts}
-    zone = next((item.moment.tzinfo for item in hours.values()), UTC)
+    hours = {item.instant.astimezone(UTC): item for item in counts}
+    zone = next((item.instant.tzinfo for item in hours.values()), UTC)
     hour = datetime(domain[0].year, domain[0].month, domain[0].day, tzinfo=zone).astimezone(UTC)
     while (local := hour.astimezone(zone)).date() <= domain[1]:
         last = local + timedelta(minutes=59)

@@ -120,7 +120,7 @@ class SimilarResult:
     title: str
     memories: tuple[SimilarMemory, ...] = ()
     reason: str = ""
-    least: float = 0.0
+    min_similarity: float = 0.0
     has_more: bool = False
     warnings: tuple[SearchWarning, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
@@ -160,16 +160,15 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
             if serving is None:
                 return SimilarResult(query, title, reason="no memory has been embedded yet", timings=watch.timings)
             chunks = chunks_of([anchor.id], serving.id).get(anchor.id, [])
-            least = serving.min_similarity if query.min_similarity is None else query.min_similarity
+            threshold = serving.min_similarity if query.min_similarity is None else query.min_similarity
             if not chunks:
-                return SimilarResult(
-                    query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
-                )
+                reason = "this memory has not been embedded yet"
+                return SimilarResult(query, title, reason=reason, min_similarity=threshold, timings=watch.timings)
             # Only the filters of the query apply.
             resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
             warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
             warnings += _changed_since(anchor, serving)
-            near = _nearest(engine, resolved, serving, chunks, least, anchor.id, request.limit)
+            near = _nearest(engine, resolved, serving, chunks, threshold, anchor.id, request.limit)
             listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[: request.limit])
             duplicates = _duplicates(chunks, listed, serving)
         with watch.stage("hits"):
@@ -181,8 +180,8 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
         query=query,
         title=title,
         memories=found,
-        reason="" if found else f"nothing else{_that_passes(query)} is at least {least:.2f} similar",
-        least=least,
+        reason="" if found else f"nothing else{_that_passes(query)} is at least {threshold:.2f} similar",
+        min_similarity=threshold,
         has_more=len(near) > len(listed),
         warnings=tuple(warnings),
         timings=watch.timings,
@@ -206,7 +205,7 @@ def _nearest(
     resolved: ResolvedQuery,
     serving: ServingModel,
     chunks: Sequence[Vector],
-    least: float,
+    threshold: float,
     memory_id: int,
     limit: int,
 ) -> dict[int, float]:
@@ -214,7 +213,7 @@ def _nearest(
     found: dict[int, float] = {}
     for chunk in _spread(chunks):
         # Two more than `limit`: the memory itself, and one to know if there are more.
-        meaning = VectorQuery(serving.id, chunk.tobytes(), least, limit + 2, alone=True)
+        meaning = VectorQuery(serving.id, chunk.tobytes(), threshold, limit + 2, alone=True)
         near = engine.near(replace(resolved.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
             if pk != memory_id:
@@ -229,12 +228,13 @@ def _spread(chunks: Sequence[Vector]) -> list[Vector]:
 
 def _duplicates(chunks: Sequence[Vector], listed: dict[int, float], serving: ServingModel) -> set[int]:
     """Ids of possible duplicates."""
-    least = settings.SEARCH_DEDUP_SIMILARITY
-    suspects = [pk for pk, similar in listed.items() if similar >= least]
+    threshold = settings.SEARCH_DEDUP_SIMILARITY
+    suspects = [pk for pk, similar in listed.items() if similar >= threshold]
     if not suspects:
         return set()
     mean = mean_vector(chunks)
-    return {pk for pk, theirs in chunks_of(suspects, serving.id).items() if float(mean @ mean_vector(theirs)) >= least}
+    others = chunks_of(suspects, serving.id)
+    return {pk for pk, theirs in others.items() if float(mean @ mean_vector(theirs)) >= threshold}
 
 
 def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning]:

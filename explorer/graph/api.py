@@ -1,6 +1,7 @@
 """Entities, concepts and relationships as JSON, from the same reads as the pages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -99,13 +100,13 @@ def path(request: ApiRequest, response: HttpResponse) -> PathReply:
 @_get("/entities/{path:ref}/neighbourhood", "entity_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
 def entity_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
     """What is linked with an entity, the strongest first, and what links those among themselves."""
-    return _read_around(ENTITY, ref, request, response)
+    return _read_neighbourhood(ENTITY, ref, request, response)
 
 
 @_get("/concepts/{path:ref}/neighbourhood", "concept_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
 def concept_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
     """What is linked with a concept, the strongest first, and what links those among themselves."""
-    return _read_around(CONCEPT, ref, request, response)
+    return _read_neighbourhood(CONCEPT, ref, request, response)
 
 
 @_get("/entities/{path:ref}", "entity", NodeReply, 404)
@@ -157,10 +158,18 @@ def _refusal(error: NameUnknownError | NameAmbiguousError, where: str = "") -> A
     if isinstance(error, NameAmbiguousError):
         values = [term.value for term in error.choices]
         ids = [str(term.id) for term in error.choices]
-        meant = tuple(values if len(set(values)) == len(values) else ids)
-        return ApiError(422, "ambiguous_name", f"{where}{error}", "Write type:name, or an id.", meant)
+        choices = tuple(values if len(set(values)) == len(values) else ids)
+        return ApiError(422, "ambiguous_name", f"{where}{error}", "Write type:name, or an id.", choices)
     advice = f"Look for it: GET /api/{error.kind.plural}?search=…"
     return ApiError(404, "not_found", f"{where}{error}", advice, error.did_you_mean)
+
+
+@contextmanager
+def _refusing_names() -> Iterator[None]:
+    try:
+        yield
+    except (NameUnknownError, NameAmbiguousError) as error:
+        raise _refusal(error) from error
 
 
 def _read_table(kind: NodeKind, request: ApiRequest, response: HttpResponse) -> tuple[list[NodeRow], dict[str, Any]]:
@@ -197,10 +206,8 @@ def _table_fields(table: NodeTable) -> dict[str, Any]:
 def _read_node(kind: NodeKind, ref: str, request: ApiRequest, response: HttpResponse) -> NodeReply:
     viewer = allowed(request, "read")
     only_parameters(request)
-    try:
+    with _refusing_names():
         node = node_detail(kind, ref, AroundRequest(), viewer)
-    except (NameUnknownError, NameAmbiguousError) as error:
-        raise _refusal(error) from error
     response["Server-Timing"] = server_timing(node.timings)
     return _node_reply(node, request)
 
@@ -234,13 +241,11 @@ def _node_reply(node: NodeDetail, request: ApiRequest) -> NodeReply:
     )
 
 
-def _read_around(kind: NodeKind, ref: str, request: ApiRequest, response: HttpResponse) -> NeighbourhoodReply:
+def _read_neighbourhood(kind: NodeKind, ref: str, request: ApiRequest, response: HttpResponse) -> NeighbourhoodReply:
     viewer = allowed(request, "read")
     params = _read_params(AroundRequest, request)
-    try:
+    with _refusing_names():
         around, timings = node_neighbourhood(kind, ref, params, viewer)
-    except (NameUnknownError, NameAmbiguousError) as error:
-        raise _refusal(error) from error
     response["Server-Timing"] = server_timing(timings)
     return NeighbourhoodReply(
         center=_ref(around.center),
@@ -283,26 +288,13 @@ def _step(step: PathStep) -> StepReply:
 
 
 def _ties(ties: Iterable[StatedEdge], records: Mapping[int, StoredRelationship]) -> list[TieReply]:
-    return [
-        TieReply(
-            relationship=tie.id,
-            source=tie.source,
-            type=tie.type,
-            target=tie.target,
-            evidence=tie.evidence,
-            **_stated(records.get(tie.id or 0)),
-        )
-        for tie in ties
-    ]
+    return [TieReply(relationship=tie.id, **tie._asdict(), **_stated(records.get(tie.id or 0))) for tie in ties]
 
 
 def _stated(record: StoredRelationship | None) -> dict[str, Any]:
-    return {
-        "fact": record.fact if record else "",
-        "confidence": record.confidence if record else None,
-        "valid_from": record.valid_from if record else None,
-        "valid_to": record.valid_to if record else None,
-    }
+    if record is None:
+        return {"fact": "", "confidence": None, "valid_from": None, "valid_to": None}
+    return {name: getattr(record, name) for name in ("fact", "confidence", "valid_from", "valid_to")}
 
 
 def _rels(around: Neighbourhood) -> list[RelCount]:

@@ -36,9 +36,9 @@ class Edge:
 def edges_of(context: GraphContext, ids: Collection[int], *, between: bool = False) -> dict[tuple[int, int], Edge]:
     """Edges at some nodes (with `between`, only among them), keyed by (smaller id, larger id)."""
     edges: dict[tuple[int, int], Edge] = defaultdict(Edge)
-    together = _together(context, ids)
-    inside = np.isin(together.right, list(ids)) if between else np.ones(len(together.right), bool)
-    columns = (column[inside].tolist() for column in (together.left, together.right, together.weight))
+    shared = _shared_pairs(context, ids)
+    inside = np.isin(shared.right, list(ids)) if between else np.ones(len(shared.right), bool)
+    columns = (column[inside].tolist() for column in (shared.left, shared.right, shared.weight))
     for left, right, weight in zip(*columns, strict=True):
         edges[min(left, right), max(left, right)].memories = weight
     for tie in stated_edges(context, ids, between=between):
@@ -49,7 +49,7 @@ def edges_of(context: GraphContext, ids: Collection[int], *, between: bool = Fal
     return dict(edges)
 
 
-def _together(context: GraphContext, ids: Collection[int]) -> Pairs:
+def _shared_pairs(context: GraphContext, ids: Collection[int]) -> Pairs:
     """Pairs by shared memories, from the cached graph if there is one."""
     graph = cached_graph(context)
     if graph is not None:
@@ -141,9 +141,9 @@ def narrowed(edges: Mapping[_Pair, Edge], params: AroundRequest) -> dict[_Pair, 
     found: dict[_Pair, Edge] = {}
     for pair, edge in edges.items():
         ties = tuple(tie for tie in edge.ties if tie.evidence >= params.least and _is_wanted(tie.type, params))
-        together = edge.memories if edge.memories >= params.least and _is_wanted(SAME_MEMORY, params) else 0
-        if ties or together:
-            found[pair] = Edge(together, ties)
+        memories = edge.memories if edge.memories >= params.least and _is_wanted(SAME_MEMORY, params) else 0
+        if ties or memories:
+            found[pair] = Edge(memories, ties)
     return found
 
 
@@ -163,8 +163,8 @@ def _other(pair: _Pair, pk: int) -> int:
 
 
 def _rank(edge: Edge, *ids: int) -> tuple[object, ...]:
-    stated, evidence, together = edge.strength
-    return (not stated, -evidence, -together, *ids)
+    stated, evidence, memories = edge.strength
+    return (not stated, -evidence, -memories, *ids)
 
 
 def _rels(edges: Iterable[Edge]) -> tuple[tuple[str, int], ...]:

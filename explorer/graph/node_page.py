@@ -348,7 +348,7 @@ def _groups(kind: NodeKind, around: Neighbourhood) -> tuple[NeighbourGroup, ...]
         for tie in one.edge.ties:
             found.setdefault((False, _tie_label(kind, around.center, tie)), []).append(_tied(kind, around, one, tie))
         if not one.edge.ties:
-            found.setdefault((True, "Named in the same memories"), []).append(_together(kind, around.center, one))
+            found.setdefault((True, "Named in the same memories"), []).append(_shared_item(kind, around.center, one))
     return tuple(
         NeighbourGroup(label, tuple(items)) for (_, label), items in sorted(found.items(), key=lambda pair: pair[0][0])
     )
@@ -364,14 +364,14 @@ def _tie_label(kind: NodeKind, center: Term, tie: StatedEdge) -> str:
 def _tied(kind: NodeKind, around: Neighbourhood, one: NodeNeighbour, tie: StatedEdge) -> NeighbourItem:
     record = around.relationships.get(tie.id or 0)
     if record is None:
-        together = _together(kind, around.center, one)
-        return together if one.edge.memories else _item(kind, one.term, "", "", None)
+        shared = _shared_item(kind, around.center, one)
+        return shared if one.edge.memories else _item(kind, one.term, "", "", None)
     also = f"{memories(one.edge.memories)} {names_or_name(one.edge.memories)} both" if one.edge.memories else ""
     note = " · ".join(part for part in (*relationship_notes(record), also) if part)
     return _item(kind, one.term, note, record.fact, evidence_link(record))
 
 
-def _together(kind: NodeKind, center: Term, one: NodeNeighbour) -> NeighbourItem:
+def _shared_item(kind: NodeKind, center: Term, one: NodeNeighbour) -> NeighbourItem:
     count = one.edge.memories
     link = (
         Link(memories(count), both_url(kind, center, one.term), f"{memories(count)} that name both") if count else None
@@ -398,7 +398,7 @@ def _flat(kind: NodeKind, around: Neighbourhood, one: NodeNeighbour) -> Neighbou
     """A neighbour on one line, with all of its links."""
     if one.edge.ties:
         return _item(kind, one.term, _edge_text(one.edge), "", None)
-    return _together(kind, around.center, one)
+    return _shared_item(kind, around.center, one)
 
 
 def _item(kind: NodeKind, term: Term, note: str, fact: str, evidence: Link | None) -> NeighbourItem:

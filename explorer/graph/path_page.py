@@ -308,7 +308,7 @@ def build_lost(error: NameUnknownError | NameAmbiguousError) -> LostContext:
         )
         label = "Which one?"
     else:
-        choices = tuple(Link(near, reverse(f"graph:{kind.key}", args=[near])) for near in error.did_you_mean)
+        choices = tuple(Link(name, reverse(f"graph:{kind.key}", args=[name])) for name in error.did_you_mean)
         label = "Did you mean"
     search = TableRequest(search=(error.name.partition(":")[2] or error.name)[:200])
     return LostContext(
@@ -326,8 +326,8 @@ def end_notice(error: PathEndError, params: PathRequest) -> Notice:
     field = "begin" if error.parameter == "from" else "end"
     cause = error.cause
     if isinstance(cause, NameAmbiguousError):
-        meant, values = "Which one?", [(f"{term.label} ({term.type})", str(term.id)) for term in cause.choices]
+        label, values = "Which one?", [(f"{term.label} ({term.type})", str(term.id)) for term in cause.choices]
     else:
-        meant, values = "Did you mean", [(near, near) for near in cause.did_you_mean]
+        label, values = "Did you mean", [(name, name) for name in cause.did_you_mean]
     links = tuple(Link(label, path_url(params.but(**{field: value})), f"Take {label}") for label, value in values)
-    return Notice(str(cause), parameter=error.parameter, suggestion=meant if links else "", links=links)
+    return Notice(str(cause), parameter=error.parameter, suggestion=label if links else "", links=links)

@@ -47,7 +47,7 @@ class NodeTable:
     params: TableRequest
     rows: tuple[NodeTableRow, ...]
     total: int
-    every: int
+    all: int
     """The number of all visible nodes."""
     types: tuple[tuple[str, int], ...]
     warnings: tuple[SearchWarning, ...]
@@ -83,7 +83,7 @@ def _table(kind: NodeKind, params: TableRequest, viewer: Viewer, engine: Engine)
         params=params,
         rows=rows,
         total=len(ordered),
-        every=len(graph.nodes),
+        all=len(graph.nodes),
         types=types,
         warnings=tuple(_warnings(params, types, len(ordered))),
         timings=watch.timings,
@@ -120,15 +120,15 @@ def _rows(context: GraphContext, graph: VocabularyGraph, shown: Ints) -> tuple[N
             terms[pk],
             int(degrees[at]),
             int(graph.memories[at]),
-            _moment(float(graph.first[at])),
-            _moment(float(graph.last[at])),
+            _instant(float(graph.first[at])),
+            _instant(float(graph.last[at])),
         )
         for pk, at in zip(ids, shown.tolist(), strict=True)
         if pk in terms
     )
 
 
-def _moment(seconds: float) -> datetime | None:
+def _instant(seconds: float) -> datetime | None:
     """None for NaN, and for a date that Python cannot represent."""
     try:
         return None if np.isnan(seconds) else _EPOCH + timedelta(seconds=seconds)
@@ -141,8 +141,8 @@ def _warnings(params: TableRequest, types: tuple[tuple[str, int], ...], total: i
     found = []
     for name in params.type:
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 3)
-            found.append(SearchWarning(f"Nothing here is of the type “{name}”.", "type", tuple(near)))
+            similar = difflib.get_close_matches(name, sorted(known), 3)
+            found.append(SearchWarning(f"Nothing here is of the type “{name}”.", "type", tuple(similar)))
     pages = max(1, -(-total // params.page_size))
     if params.page > pages:
         found.append(SearchWarning(f"Page {params.page:,} is past the last page, {pages:,}.", "page"))
@@ -221,7 +221,7 @@ def build_table(table: NodeTable, notices: Iterable[Notice], zone: tzinfo = UTC)
         title=kind.plural.capitalize(),
         kind=kind.key,
         many=kind.plural,
-        summary=f"{found} of {table.every:,}" if is_narrowed else found,
+        summary=f"{found} of {table.all:,}" if is_narrowed else found,
         tabs=graph_tabs(kind),
         search=params.search,
         hidden=tuple(pair for pair in params.parameters() if pair[0] not in {"search", "page"}),

@@ -51,7 +51,7 @@ class Origin:
 class Terms:
     """The terms of a result, and those of its own description, which need not occur in its memories."""
 
-    every: frozenset[str] = frozenset()
+    all: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
 
 
@@ -141,7 +141,7 @@ def _fold_target(
     """The leader to fold a candidate into, with the reason; None to keep it."""
     own = terms.get(one.key, Terms())
     for lead in leads:
-        if _alike(own.every, terms.get(lead.key, Terms()).every, min_similarity):
+        if _alike(own.all, terms.get(lead.key, Terms()).all, min_similarity):
             return lead.key, "says nearly the same"
     origin = origins.get(one.key)
     if origin is None:
@@ -153,7 +153,7 @@ def _fold_target(
     leading = [key for key in keys if key in lead_keys]
     if not leading or (one.kind == ResultKind.ENTITY and not len(keys) == origin.count <= _FEW_MEMORIES):
         return None
-    origin_terms = frozenset[str]().union(*(terms.get(key, Terms()).every for key in keys))
+    origin_terms = frozenset[str]().union(*(terms.get(key, Terms()).all for key in keys))
     if len(own.own - origin_terms) > _OWN_SHARE * len(own.own):
         return None
     return leading[0], "comes from it" if one.kind == ResultKind.RELATIONSHIP else "is known from it alone"

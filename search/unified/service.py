@@ -224,7 +224,7 @@ def _terms(window: Sequence[Candidate]) -> dict[Key, Terms]:
         with connection.cursor() as cursor:
             cursor.execute(statement, [ids])
             rows = cursor.fetchall()
-        terms |= {(kind, pk): Terms(_split(every), _split(own)) for pk, every, own in rows}
+        terms |= {(kind, pk): Terms(_split(words), _split(own)) for pk, words, own in rows}
     return terms
 
 
