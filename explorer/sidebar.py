@@ -35,8 +35,10 @@ class FacetRow:
     label: str
     title: str
     count: str
-    corpus: str
-    share: int
+    corpus: str = ""
+    """The number of memories with the value in the whole corpus."""
+    share: int = 0
+    """The length of the bar, in percent."""
     checked: bool = False
     excluded: bool = False
     implied: bool = False
@@ -254,8 +256,6 @@ def _no_value(query: SearchQuery, facet: Facet) -> FacetRow | None:
         label=f"No {name}",
         title=f"Memories without {with_article(name)}",
         count=number(facet.no_value, at_least=facet.at_least),
-        corpus="",
-        share=0,
         checked=facet.no_value_selected,
         zero=not facet.no_value,
         accessible_name=f"No {name}, {spoken_number(facet.no_value, at_least=facet.at_least)}",
@@ -280,8 +280,6 @@ def _any_value(query: SearchQuery, facet: Facet) -> FacetRow | None:
         label=f"Any {name}",
         title=f"Only memories with a value in {name}",
         count="",
-        corpus="",
-        share=0,
         checked=True,
         accessible_name=f"Any {name}",
     )

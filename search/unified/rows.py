@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 from django.db import connection
 
@@ -168,6 +169,10 @@ def read_page(
     return _Page(page, context, ranked).hits()
 
 
+# The fields of a hit that depend on its kind, and candidates for its related records.
+_Found = tuple[dict[str, Any], Iterable[Linked | None]]
+
+
 class _Page:
     """Reads the records of a page, all of a kind at once."""
 
@@ -185,61 +190,53 @@ class _Page:
 
     def _hit(self, group: FoldedGroup) -> UnifiedHit | None:
         lead = group.lead
-        folded = tuple(
-            linked
-            for one in group.folded
-            if (linked := self._linked(one.candidate.kind, one.candidate.id, one.reason)) is not None
-        )
+        read = {
+            ResultKind.MEMORY: self._memory,
+            ResultKind.ENTITY: self._entity,
+            ResultKind.RELATIONSHIP: self._relationship,
+        }[lead.kind]
+        if (found := read(lead.id)) is None:
+            return None
+        fields, related = found
+        linked = (self._linked(one.candidate.kind, one.candidate.id, one.reason) for one in group.folded)
+        folded = tuple(one for one in linked if one is not None)
         excluded = {lead.key, *((one.kind, one.id) for one in folded)}
-        match lead.kind:
-            case ResultKind.MEMORY:
-                return self._memory(group, folded, excluded)
-            case ResultKind.ENTITY:
-                return self._entity(group, folded, excluded)
-        return self._relationship(group, folded, excluded)
+        return UnifiedHit(
+            kind=lead.kind,
+            id=lead.id,
+            score=group.score,
+            places=lead.places,
+            related=self._first(related, excluded),
+            folded=folded,
+            **fields,
+        )
 
-    def _memory(self, group: FoldedGroup, folded: tuple[Linked, ...], excluded: set[Key]) -> UnifiedHit | None:
-        lead = group.lead
-        hit = self._memories.get(lead.id)
+    def _memory(self, pk: int) -> _Found | None:
+        hit = self._memories.get(pk)
         if hit is None:
             return None
-        return UnifiedHit(
-            lead.kind, lead.id, hit.title, hit.snippet, group.score, lead.places,
-            source=hit.source,
-            memory=hit,
-            related=self._first(self._related_to_memory(lead.id), excluded),
-            folded=folded,
-        )  # fmt: skip
+        fields = {"title": hit.title, "content": hit.snippet, "source": hit.source, "memory": hit}
+        return fields, self._related_to_memory(pk)
 
-    def _entity(self, group: FoldedGroup, folded: tuple[Linked, ...], excluded: set[Key]) -> UnifiedHit | None:
-        lead = group.lead
-        row = self._entities.get(lead.id)
+    def _entity(self, pk: int) -> _Found | None:
+        row = self._entities.get(pk)
         if row is None:
             return None
         description = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
-        return UnifiedHit(
-            lead.kind, lead.id, self._marked(row.name), self._snippet(description), group.score, lead.places,
-            source=f"named by {plural(row.memories, 'memory', 'memories')}",
-            entity=row,
-            related=self._first(self._related_to_entity(lead.id), excluded),
-            folded=folded,
-        )  # fmt: skip
+        source = f"named by {plural(row.memories, 'memory', 'memories')}"
+        return self._fields(row.name, description, source, entity=row), self._related_to_entity(pk)
 
-    def _relationship(self, group: FoldedGroup, folded: tuple[Linked, ...], excluded: set[Key]) -> UnifiedHit | None:
-        lead = group.lead
-        row = self._relationships.get(lead.id)
+    def _relationship(self, pk: int) -> _Found | None:
+        row = self._relationships.get(pk)
         if row is None:
             return None
-        evidence = [self._linked(ResultKind.MEMORY, pk, "bears it out") for pk in row.evidence[:_EVIDENCE_SHOWN]]
-        shown_evidence = tuple(one for one in evidence if one is not None)
-        return UnifiedHit(
-            lead.kind, lead.id, self._marked(row.title), self._snippet(row.fact), group.score, lead.places,
-            source=f"borne out by {plural(len(row.evidence), 'memory', 'memories')}",
-            relationship=row,
-            evidence=shown_evidence,
-            related=self._first(iter(shown_evidence), excluded),
-            folded=folded,
-        )  # fmt: skip
+        linked = (self._linked(ResultKind.MEMORY, memory, "bears it out") for memory in row.evidence[:_EVIDENCE_SHOWN])
+        evidence = tuple(one for one in linked if one is not None)
+        source = f"borne out by {plural(len(row.evidence), 'memory', 'memories')}"
+        return self._fields(row.title, row.fact, source, relationship=row, evidence=evidence), evidence
+
+    def _fields(self, title: str, content: str, source: str, **record: Any) -> dict[str, Any]:
+        return {"title": self._marked(title), "content": self._snippet(content), "source": source, **record}
 
     # --- related records ---------------------------------------------------------------------------------------------
 

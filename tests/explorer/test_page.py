@@ -110,7 +110,7 @@ def test_empty_state_names_the_filters_and_what_each_removal_would_give():
         FilterRelaxation("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
         FilterRelaxation("tag", "tea", "tag tea", 14, query_of("q=zebra")),
     )
-    context = build_context(query, answer(query, total=0, hits=(), relaxations=without))
+    context = build_context(query, answer(query, total=0, hits=(), relaxations=without, corpus=CORPUS))
     assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
     assert [(link.label, link.count, link.url) for link in context.empty.relaxations] == [
         ("the words “zebra”", "0", ""),

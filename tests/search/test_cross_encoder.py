@@ -202,7 +202,7 @@ def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
 
 
 def test_scores_are_kept_within_a_limit(use, settings, monkeypatch):
-    monkeypatch.setattr(cross_encoder, "_KEPT_SCORES", 3)
+    monkeypatch.setattr(cross_encoder, "_MAX_SCORES", 3)
     reader = use(Longest())
     assert cross_encoder.cross_encode("tea", {n: "x" * n for n in range(1, 6)}) == {n: float(n) for n in range(1, 6)}
     assert len(cross_encoder._cross_encoder._scores) == 3

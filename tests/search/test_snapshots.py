@@ -34,12 +34,12 @@ def test_what_comes_after_may_write_again():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_server_that_jit_is_on_statements_does_not_here():
+def test_a_server_that_compiles_statements_does_not_here():
     _jit_is_on.cache_clear()
     with connection.cursor() as cursor:
         cursor.execute("SET jit = on")
     try:
-        with snapshot(most_ms=2_000):
+        with snapshot(timeout_ms=2_000):
             assert (setting("jit"), setting("statement_timeout")) == ("off", "2s")
         assert (setting("jit"), setting("statement_timeout")) == ("on", "0")
     finally:
@@ -52,7 +52,7 @@ def test_a_server_that_jit_is_on_statements_does_not_here():
 def test_a_statement_that_takes_too_long_is_cut_off():
     with (
         pytest.raises(OperationalError, match="statement timeout"),
-        snapshot(most_ms=50),
+        snapshot(timeout_ms=50),
         connection.cursor() as cursor,
     ):
         cursor.execute("SELECT pg_sleep(5)")
