@@ -4,6 +4,7 @@ PYTEST_ARGS ?= -n 2
 BENCH_ARGS ?= --size 21000 --size 200000
 EVAL_ARGS ?=
 RUN = .venv/bin/python
+TEMPLATES = $(shell find templates -name '*.html')
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint format bench eval
@@ -20,11 +21,13 @@ test: ## install what tests need (a browser too) and run them all (PYTEST_ARGS="
 	@$(RUN) -m tests.browser.chromium
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
-lint: ## check style, types, migrations and settings
+lint: ## check style, types, layers, migrations and settings
 	@$(PYTHON) bootstrap.py dev
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
+	.venv/bin/djade --check $(TEMPLATES)
 	$(RUN) -m mypy
+	.venv/bin/lint-imports
 	$(RUN) manage.py makemigrations --check --dry-run
 	$(RUN) manage.py check
 
@@ -32,6 +35,7 @@ format: ## rewrite the code in the project's style
 	@$(PYTHON) bootstrap.py dev
 	$(RUN) -m ruff check --fix
 	$(RUN) -m ruff format
+	.venv/bin/djade $(TEMPLATES)
 
 bench: ## measure imports and searches on generated corpora, beside others (BENCH_ARGS="--size 21000")
 	@$(PYTHON) bootstrap.py bench

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     if arguments not in ([], ["dev"], ["bench"]):
         sys.exit("usage: python3 bootstrap.py [dev|bench]")
     if os.name == "nt":
-        sys.exit("This makes a Unix layout. On Windows use WSL, or see 'Without make' in README.md.")
+        sys.exit("This creates a Unix layout. On Windows use WSL, or see 'Without make' in README.md.")
     make_environment()
     install(arguments[0] if arguments else "")
 
@@ -41,9 +41,9 @@ def make_environment() -> None:
         return
     python = python_to_use()
     if VENV.exists():
-        print("The .venv here does not work any more (moved, or its Python is gone): making it anew.", flush=True)
+        print("The .venv no longer works (moved, or its Python is gone): creating it again.", flush=True)
         shutil.rmtree(VENV)
-    print(f"Making a virtual environment in {VENV.name} with {python} ...", flush=True)
+    print(f"Creating a virtual environment in {VENV.name} with {python} ...", flush=True)
     if subprocess.call([python, "-m", "venv", str(VENV)]) != 0:
         shutil.rmtree(VENV, ignore_errors=True)
         sys.exit(
@@ -74,7 +74,7 @@ def python_to_use() -> str:
 
 def install(extra: str) -> None:
     """Run pip, unless pyproject.toml is what it was when pip last succeeded. Any extra covers running too."""
-    words_only = switched_on("WORDS_ONLY")
+    words_only = switched_on("WITHOUT_EMBEDDINGS")
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest() + (" words" if words_only else "")
     covering = [extra] if extra else ["run", "dev", "bench"]
     stamps = [VENV / f"installed-{name}" for name in covering]
@@ -83,11 +83,11 @@ def install(extra: str) -> None:
     print("Installing the packages that pyproject.toml names; the first time this takes a minute ...", flush=True)
     if not words_only:
         install_torch()
-    extras = ",".join(([] if words_only else ["meaning"]) + ([extra] if extra else []))
+    extras = ",".join(([] if words_only else ["embeddings"]) + ([extra] if extra else []))
     if subprocess.call(pip("--editable", f"{ROOT}[{extras}]" if extras else str(ROOT))) != 0:
         sys.exit(
-            "pip could not install the packages: its own words are above. This step needs the network (PyPI, or the "
-            "index that pip is set up for). Run it again once that works; what was downloaded is kept."
+            "pip could not install the packages; its output is above. This step needs the network (PyPI, or the index "
+            "that pip is configured for). Run it again when the network works; downloads are not repeated."
         )
     (VENV / f"installed-{extra or 'run'}").write_text(wanted)
 
@@ -95,7 +95,7 @@ def install(extra: str) -> None:
 def switched_on(name: str) -> bool:
     value = os.environ.get(name, "").strip().lower()
     if value not in {"", "0", "1", "true", "false", "yes", "no", "on", "off"}:
-        sys.exit(f"{name}={value!r} is not a switch: write 1 or 0.")
+        sys.exit(f"{name}={value!r} is not a boolean: write 1 or 0.")
     return value in {"1", "true", "yes", "on"}
 
 
@@ -109,7 +109,7 @@ def install_torch() -> None:
     if subprocess.call([str(PYTHON), "-c", there]) == 0:
         return
     print("Installing torch, for search by meaning ...", flush=True)
-    if switched_on("ANY_TORCH"):
+    if switched_on("ALLOW_CUDA_TORCH"):
         if subprocess.call(pip("torch")) == 0:
             return
     else:
@@ -121,10 +121,10 @@ def install_torch() -> None:
         if subprocess.call(pip("uv")) == 0 and subprocess.call([*uv, "torch"]) == 0:
             return
     sys.exit(
-        "torch, which search by meaning takes, could not be installed in a form for the processor alone (about 200 MB "
-        "to download). What was tried is above. Either install one yourself into .venv, as its own site says, and run "
-        "this again; or take what pip finds, which on Linux is about 3 GB to download and 7 GB on disk: ANY_TORCH=1 "
-        "make run; or do without, and search by words alone: WORDS_ONLY=1 make run"
+        "torch, which search by meaning needs, could not be installed for the CPU only (a download of about 200 MB). "
+        "The output above shows what was tried. Either install torch into .venv yourself and run this again; or allow "
+        "the torch that pip finds, on Linux about 3 GB to download and 7 GB on disk: ALLOW_CUDA_TORCH=1 make run; or "
+        "search by words only: WITHOUT_EMBEDDINGS=1 make run"
     )
 
 

@@ -74,21 +74,21 @@ class NewKeyForm(ModelForm):
         choices=[(scope, scope) for scope in SCOPES],
         widget=forms.CheckboxSelectMultiple,
         initial=["read"],
-        help_text="Each stands alone: a key may write and not read. Admin is all of them.",
+        help_text="Scopes are independent; admin includes all.",
     )
 
     class Meta:
         model = ApiKey
         fields = ("name", "scopes", "projects", "every_project", "requests_per_minute", "expires_at")
         help_texts = {
-            "every_project": "Those of tomorrow too; with the scope write it may make new ones.",
+            "every_project": "Including new ones; with the scope write it may also create projects.",
             "expires_at": "Leave empty for a key that does not expire.",
         }
 
     def clean_expires_at(self) -> datetime | None:
         expires_at: datetime | None = self.cleaned_data["expires_at"]
         if expires_at and expires_at <= timezone.now():
-            raise forms.ValidationError("This has passed: a key that has expired opens nothing.")
+            raise forms.ValidationError("This date has passed: an expired key has no access.")
         return expires_at
 
     def clean(self) -> dict[str, Any]:
@@ -97,9 +97,9 @@ class NewKeyForm(ModelForm):
         if "projects" in wanted and "every_project" in wanted:
             named, every = bool(wanted["projects"]), wanted["every_project"]
             if not named and not every:
-                self.add_error("projects", "Choose the projects that it sees, or tick “every project”.")
+                self.add_error("projects", "Select its projects, or tick “every project”.")
             if named and every:
-                self.add_error("every_project", "Either every project or those that are chosen, not both.")
+                self.add_error("every_project", "Select all projects or some of them, not both.")
         return wanted
 
 
@@ -154,13 +154,13 @@ class ApiKeyAdmin(OwnersAdmin):
             viewer=admin_viewer(request),
         )
         obj.pk, obj.prefix = new.key.pk, new.key.prefix
-        shown = format_html("Copy the key now, it is not shown again: <code>{}</code>", new.raw)
+        shown = format_html("Copy the key now; it is not shown again: <code>{}</code>", new.raw)
         messages.warning(request, shown)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Nothing: the projects went in with the key."""
 
-    @admin.action(description="Rotate the chosen keys: the old ones end in a day")
+    @admin.action(description="Rotate the selected keys: the old ones expire in a day")
     def rotate(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         for key in queryset:
             try:
@@ -168,13 +168,13 @@ class ApiKeyAdmin(OwnersAdmin):
             except KeyRefusedError as error:
                 messages.error(request, str(error))
                 continue
-            shown = format_html("The key that takes the place of {}, not shown again: <code>{}</code>", key, new.raw)
+            shown = format_html("The key that replaces {}, not shown again: <code>{}</code>", key, new.raw)
             messages.warning(request, shown)
 
-    @admin.action(description="Revoke the chosen keys")
+    @admin.action(description="Revoke the selected keys")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         ended = sum(revoke_key(key=key, viewer=admin_viewer(request)) for key in queryset)
-        self.message_user(request, f"Revoked {ended} of {len(queryset)} keys; the others had been revoked before.")
+        self.message_user(request, f"Revoked {ended} of {len(queryset)} keys; the others were already revoked.")
 
     @admin.display(description="key", ordering="prefix")
     def shown_prefix(self, key: ApiKey) -> str:

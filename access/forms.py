@@ -17,36 +17,34 @@ EVERY = "every"
 class KeyForm(forms.Form):
     """A name, what it may do and where, and for how long. Projects are only those that the asker may open to others."""
 
-    name = forms.CharField(
-        max_length=200, label="What it is for", help_text="You will see this name in the audit trail."
-    )
+    name = forms.CharField(max_length=200, label="Name", help_text="Shown in the audit trail.")
     scopes = forms.MultipleChoiceField(
         choices=[(scope, scope) for scope in SCOPES],
         widget=forms.CheckboxSelectMultiple,
         initial=["read"],
-        label="What it may do",
-        help_text="Each stands alone: a key may write and not read. Admin is all of them.",
+        label="Scopes",
+        help_text="Scopes are independent; admin includes all.",
     )
-    projects = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, label="What it sees")
-    expires = forms.ChoiceField(choices=list(EXPIRES.items()), required=False, initial="90", label="When it ends")
+    projects = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, label="Projects")
+    expires = forms.ChoiceField(choices=list(EXPIRES.items()), required=False, initial="90", label="Expires")
     requests_per_minute = forms.IntegerField(
         min_value=1,
         max_value=MOST_PER_MINUTE,
         required=False,
-        label="Requests a minute",
-        help_text="Leave empty for the site's own limit.",
+        label="Requests per minute",
+        help_text="Leave empty for the limit of this site.",
     )
 
     def __init__(self, *args: Any, rights: KeyRights, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.rights = rights
-        every = [(EVERY, "Every project, those of tomorrow too")] if rights.every_project else []
+        every = [(EVERY, "All projects, including new ones")] if rights.every_project else []
         self.fields["projects"].choices = [*every, *((str(p.pk), p.name or p.slug) for p in rights.projects)]  # type: ignore[attr-defined]  # a choice field
 
     def clean_projects(self) -> list[str]:
         chosen: list[str] = self.cleaned_data["projects"]
         if EVERY in chosen and len(chosen) > 1:
-            raise forms.ValidationError("Either every project or those that are chosen, not both.")
+            raise forms.ValidationError("Select all projects or some of them, not both.")
         return chosen
 
     def wanted(self) -> dict[str, Any]:

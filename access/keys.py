@@ -23,6 +23,7 @@ from access.limits import buckets
 from access.models import ApiKey, AuditEvent
 from access.viewer import SCOPES, Viewer, viewer_of_key, viewer_of_user
 from memories.models import Project
+from web.errors import Refusal, UnauthorizedError
 
 MARK = "mnk_"
 PREFIX_LENGTH = 12
@@ -32,27 +33,40 @@ STAMP_EVERY = timedelta(minutes=1)
 GRACE = timedelta(days=1)
 # The most requests a minute that a key of its own may be given.
 MOST_PER_MINUTE = 1_000_000
-MAKE_ONE = "make one with: python manage.py create_api_key NAME --scopes read"
 
 
-class KeyRefusedError(Exception):
-    """No key, or one that is not good (any more)."""
+class KeyRefusedError(UnauthorizedError):
+    """No key, or one that is unknown, revoked or expired."""
 
 
-class TooManyRequestsError(Exception):
-    """A good key that has asked too often. `seconds` is how long to wait."""
+class TooManyRequestsError(Refusal):
+    """A key has spent its requests of this minute. `seconds` is how long to wait."""
+
+    status = 429
+    code = "too_many_requests"
 
     def __init__(self, key: ApiKey, per_minute: int, seconds: float) -> None:
         self.seconds = math.ceil(seconds)
-        super().__init__(f"The key {key.prefix}… may make {per_minute:,} requests a minute, and has made them.")
+        self.suggestion = f"Wait {self.seconds} seconds, or request more per call."
+        self.headers = {"Retry-After": str(self.seconds)}
+        super().__init__(f"The key {key.prefix}… has made the {per_minute:,} requests per minute that it may make.")
 
 
-class ScopeMissingError(Exception):
-    """A good key, or a signed-in person, that may not do this."""
+class ScopeMissingError(Refusal):
+    """A valid key, or a signed-in person, without the scope that this needs."""
+
+    status = 403
+    code = "forbidden"
+    suggestion = "Use another key: list_api_keys shows the scopes of each."
 
 
-class CrossSiteError(Exception):
-    """A change asked for by a browser's cookie alone, without the token that proves it came from our own page."""
+class CrossSiteError(Refusal):
+    """A change that comes with the cookie of a session and without the token of a page."""
+
+    status = 403
+    code = "csrf_failed"
+    message = "A change made with a session cookie needs the CSRF token of a page."
+    suggestion = "Send the token in the header X-CSRFToken, or use a key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +95,8 @@ def make_key(
     named = list(projects)
     if bool(named) == every_project:
         # An empty list is as likely a slip as a wish: nothing is read into it.
-        wrong = "both were given" if named else "neither was given"
-        raise ValueError(f"A key sees the projects that are named, or every_project: {wrong}.")
+        wrong = "both are given" if named else "neither is given"
+        raise ValueError(f"A key needs either projects or every_project: {wrong}.")
     # 30 random bytes are 40 characters of the URL-safe alphabet.
     raw = MARK + secrets.token_urlsafe(30)
     key = ApiKey.objects.create(
@@ -133,7 +147,9 @@ def rotate_key(*, key: ApiKey, viewer: Viewer, grace: timedelta) -> NewKey:
     stored = ApiKey.objects.select_for_update().get(pk=key.pk)
     now = timezone.now()
     if stored.revoked_at or (stored.expires_at and stored.expires_at <= now):
-        raise KeyRefusedError(f"The key {stored.prefix}… has ended ({key_state(stored, now)}): make a new one.")
+        raise KeyRefusedError(
+            f"The key {stored.prefix}… is no longer active ({key_state(stored, now)}): create a new one."
+        )
     new = make_key(
         name=stored.name,
         scopes=stored.scopes,
@@ -170,8 +186,8 @@ def key_state(key: ApiKey, now: datetime) -> str:
     if key.revoked_at:
         return f"revoked {key.revoked_at:%Y-%m-%d}"
     if key.expires_at is None:
-        return "good"
-    return f"expired {key.expires_at:%Y-%m-%d}" if key.expires_at <= now else f"good until {key.expires_at:%Y-%m-%d}"
+        return "active"
+    return f"expired {key.expires_at:%Y-%m-%d}" if key.expires_at <= now else f"active until {key.expires_at:%Y-%m-%d}"
 
 
 def live_keys() -> QuerySet[ApiKey]:

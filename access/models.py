@@ -43,7 +43,7 @@ class ApiKey(models.Model):
     # Said, and not read from an empty list: a key whose last project is removed must not come to see everything.
     every_project = models.BooleanField(default=False)
     requests_per_minute = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Empty for the site's own limit (API_REQUESTS_PER_MINUTE)."
+        null=True, blank=True, help_text="Empty for the limit of this site (API_REQUESTS_PER_MINUTE)."
     )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False

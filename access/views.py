@@ -70,14 +70,14 @@ def key_rotate(request: HttpRequest, key_id: int) -> HttpResponse:
 def key_revoke(request: HttpRequest, key_id: int) -> HttpResponse:
     key = get_object_or_404(_rights(request).keys(), pk=key_id)
     ended = revoke_key(key=key, viewer=viewer_of_user(request.user))
-    messages.info(request, f"The key “{key.name}” ({key.prefix}…) {'is revoked' if ended else 'had been revoked'}.")
+    messages.info(request, f"The key “{key.name}” ({key.prefix}…) {'is revoked' if ended else 'was already revoked'}.")
     return redirect("access:keys")
 
 
 def _rights(request: HttpRequest) -> KeyRights:
     rights = key_rights(request.user)
     if not rights:
-        raise PermissionDenied("Keys are made by the owners of projects: ask one of them.")
+        raise PermissionDenied("Only owners of projects can create keys: ask one of them.")
     return rights
 
 

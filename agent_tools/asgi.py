@@ -22,7 +22,8 @@ from access.keys import KeyRefusedError, viewer_of_raw
 from access.models import AuditEvent
 from access.viewer import Viewer
 from agent_tools import claude_mem
-from web.errors import ApiError, answer
+from web.errors import ApiError
+from web.responses import answer
 
 logger = logging.getLogger("mnemoscope.mcp")
 
@@ -79,8 +80,8 @@ class McpApplication:
                 raise ApiError(
                     503,
                     "not_started",
-                    "The web server has not told this application that it started.",
-                    "Run it with the ASGI lifespan on (uvicorn: --lifespan on), or use manage.py mcp.",
+                    "The web server has not started the ASGI lifespan of this application.",
+                    "Run it with the lifespan on (uvicorn: --lifespan on), or use manage.py mcp.",
                 )
             manager = await self._keeper.manager()
         except Exception as error:
@@ -155,12 +156,12 @@ def _viewer_of(scope: Scope) -> Viewer:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     host = headers.get("host", "")
     if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
-        raise DisallowedHost(f"This site is not called {host[:100]!r}. Add the name to ALLOWED_HOSTS, if it is.")
+        raise DisallowedHost(f"This site has no name {host[:100]!r}. If it should, add the name to ALLOWED_HOSTS.")
     _check_origin(headers.get("origin", ""), host)
     scheme, _, token = headers.get("authorization", "").partition(" ")
     raw = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
     if not raw:
-        raise KeyRefusedError("This needs a key, and the request has none.")
+        raise KeyRefusedError
     return viewer_of_raw(raw, AuditEvent.Door.MCP)
 
 
@@ -171,7 +172,7 @@ def _check_origin(origin: str, host: str) -> None:
     raise ApiError(
         403,
         "forbidden",
-        f"A page of {origin[:100]} may not call this.",
+        f"A page of {origin[:100]} cannot call this.",
         "Call it without an Origin header, or add the address to CSRF_TRUSTED_ORIGINS.",
     )
 

@@ -22,7 +22,7 @@ from search.result import SearchWarning
 
 def category_search(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = split_shown(arguments)
-    found = category_overview(CategoryRequest.read(pairs_of_arguments(rest)), viewer)
+    found = category_overview(CategoryRequest.from_pairs(pairs_of_arguments(rest)), viewer)
     statistics: dict[str, Any] = {
         "total_documents": found.numbers.memories,
         "total_chunks": found.numbers.chunks,
@@ -46,7 +46,7 @@ def category_search(arguments: Arguments, viewer: Viewer) -> str:
 
 def list_categories(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = split_shown(arguments)
-    request = CategoryListRequest.read(pairs_of_arguments(rest))
+    request = CategoryListRequest.from_pairs(pairs_of_arguments(rest))
     found = category_list(request, viewer)
     aggregate = found.aggregate
     head: dict[str, Any] = {
@@ -69,7 +69,7 @@ def list_categories(arguments: Arguments, viewer: Viewer) -> str:
 
 def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = split_shown(arguments)
-    found = concepts_in(ConceptListRequest.read(pairs_of_arguments(rest)), viewer)
+    found = concepts_in(ConceptListRequest.from_pairs(pairs_of_arguments(rest)), viewer)
     head: dict[str, Any] = {
         "category": _head(found.category),
         "statistics": {

@@ -22,7 +22,8 @@ from search.query import SearchQuery
 from search.result import Hit, HitDetail
 from search.run import run
 from search.timeline import TimelineRequest, timeline
-from web.errors import ApiError, error_of, error_of_input
+from web.errors import ApiError
+from web.responses import error_of, error_of_input
 from web.serving import is_loopback
 
 MOST_BYTES = 1_000_000
@@ -57,7 +58,7 @@ def answer(scope: MutableMapping[str, Any], body: bytes) -> tuple[int, Any]:
         _check_caller(scope)
         route = ROUTES.get((scope["method"].replace("HEAD", "GET"), scope["path"]))
         if route is None:
-            raise ApiError(404, "not_found", f"There is nothing at {scope['method']} {scope['path'][:100]}.")
+            raise ApiError(404, "not_found", f"Not found: {scope['method']} {scope['path'][:100]}.")
         if len(body) > MOST_BYTES:
             raise ApiError(413, "too_large", "The body is too large.")
         return 200, route(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True), body)
@@ -73,11 +74,9 @@ def _check_caller(scope: MutableMapping[str, Any]) -> None:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     name = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
     if not is_loopback(name.strip("[]")):
-        raise ApiError(
-            403, "forbidden", "This is answered under the names of this machine alone.", "Ask for 127.0.0.1."
-        )
+        raise ApiError(403, "forbidden", "This is served only under the local names of this machine.", "Use 127.0.0.1.")
     if "origin" in headers:
-        raise ApiError(403, "forbidden", "This is not for pages of the web.", "Call it without an Origin header.")
+        raise ApiError(403, "forbidden", "Web pages cannot use this.", "Call it without an Origin header.")
 
 
 def _health(pairs: Pairs, body: bytes) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 
 def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    found = timeline(*TimelineRequest.read(_understood(pairs)), VIEWER)
+    found = timeline(*TimelineRequest.with_query(_understood(pairs)), VIEWER)
     if found.anchor is None:
         return _content("\n".join(warning.message for warning in found.warnings))
     hits = (*found.before, found.anchor, *found.after)

@@ -10,30 +10,33 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
 from agent_tools.rendering import Cell, Shown, encoded, kinds_head, kinds_rows, rendered, same_columns
-from explorer.batch_api import Batch, MemoryId, batch_of
+from explorer.batch_api import Batch, batch_of
 from explorer.timeline_api import index_row
 from explorer.visible_tree import CategoryNotFoundError
 from memories.models import Memory
 from memories.queries import MemoryDetail
-from memories.records import MemoryChanges, Slug100, StrictMemoryRecord
+from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.services import (
-    AlreadyExists,
-    ChangeRefused,
-    MemoryNotFound,
-    NotAllowed,
+    AlreadyExistsError,
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
     memory_create,
     memory_link,
     memory_update,
 )
 from search.facets import FACET, Facet
-from search.query import Problem, QueryError, SearchQuery
+from search.query import SearchQuery
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import is_unified, unified
 from text.formatting import legible
-from web.errors import ApiError, error_of, error_of_input
+from web.errors import ApiError
 from web.middleware import is_outage
+from web.params import QueryError
+from web.responses import error_of, error_of_input
+from web.validation import Problem
 
 Arguments = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -65,7 +68,7 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
                 whole = isinstance(item, float) and item.is_integer()
                 pairs.append((key, str(int(item) if whole else item)))
             else:
-                problems.append(Problem(legible(key), "is not a text, a number, a switch or a list of these"))
+                problems.append(Problem(legible(key), "is not a text, a number, a boolean or a list of these"))
     if problems:
         raise QueryError(problems)
     return pairs
@@ -150,19 +153,19 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
 
 def _explained(error: Exception, tool: Tool) -> str:
     if is_outage(error):
-        return "The database does not answer at the moment. Try again in a few seconds."
+        return "The database does not answer. Try again in a few seconds."
     told = error_of(error)
     suggestion = told.suggestion
     match error:
-        case MemoryNotFound():
+        case MemoryNotFoundError():
             suggestion = "Take ids from search; do not guess them."
         case CategoryNotFoundError():
             suggestion = "Try using list_categories to see available categories."
-        case AlreadyExists():
-            suggestion = f"Change the one there is: update_memory(id={error.memory_id}, …)."
-        case ScopeMissingError() | NotAllowed():
-            suggestion = "Tell the user: this key may not do it; another one may."
-        case ApiError() | ChangeRefused():
+        case AlreadyExistsError():
+            suggestion = f"Change the existing memory: update_memory(id={error.memory_id}, …)."
+        case ScopeMissingError() | NotAllowedError():
+            suggestion = "Tell the user that this key lacks permission; another key may have it."
+        case ApiError() | ChangeRefusedError():
             suggestion = f"{tool.name} takes: {', '.join(tool.properties)}."
     near = f" Did you mean {' or '.join(told.did_you_mean)}?" if told.did_you_mean else ""
     detail = told.detail if told.detail.endswith(".") else f"{told.detail}."
@@ -201,7 +204,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
 
 def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = split_shown(arguments)
-    request, query = TimelineRequest.read(pairs_of_arguments(rest))
+    request, query = TimelineRequest.with_query(pairs_of_arguments(rest))
     found = timeline(request, query, viewer)
     head: dict[str, Any] = {"earlier": found.earlier, "later": found.later}
     head |= _warned(found.warnings)
@@ -220,7 +223,7 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
     found, missing, left_out = batch_of(batch, viewer)
     head: dict[str, Any] = {"total": len(found)}
     if missing:
-        head["missing"] = f"{_ids(missing)}: no such memory that you may see{' in the project' * bool(batch.project)}"
+        head["missing"] = f"{_ids(missing)}: no such memory that you can see{' in the project' * bool(batch.project)}"
     if left_out:
         head["past_limit"] = _ids(left_out)
     rows = same_columns([_whole(detail) for detail in found])
@@ -389,7 +392,7 @@ def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
 def _next_page(query: SearchQuery) -> Callable[[int], str]:
     def advice(shown: int) -> str:
         if query.page == 1 and shown:
-            return f"raise it, or go on with limit={shown} page=2"
+            return f"raise it, or continue with limit={shown} page=2"
         return "raise it, or ask for a smaller limit"
 
     return advice

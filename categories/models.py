@@ -148,7 +148,9 @@ class VocabularyVector(models.Model):
         "memories.EmbeddingModel", models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
     )
     text_hash = models.CharField(max_length=32)
-    embedding = HalfVectorField(dimensions=384, help_text="As wide as `manage.py embedding_dimensions` has made it.")
+    embedding = HalfVectorField(
+        dimensions=384, help_text="The number of dimensions is set by `manage.py embedding_dimensions`."
+    )
 
     class Meta:
         abstract = True

@@ -4,9 +4,7 @@ What is kept is of one revision of the corpus, which every change of the service
 read by the same snapshot as the names, so a page never shows a name of before or after its other rows.
 """
 
-import time
 from collections.abc import Callable, Collection, Hashable, Iterable
-from threading import Lock
 from typing import TypeVar
 
 from categories.queries import (
@@ -21,6 +19,7 @@ from categories.queries import (
     ids_by_path,
 )
 from categories.revision import DataRevision
+from web.cache import RevisionCache
 
 # Of each kind. Past so many it starts over: a page needs a few dozen.
 _MOST_KEPT = 10_000
@@ -35,7 +34,6 @@ class Names:
     """Names by id, each read when it is first asked for. What there is not is left out. Threads may share one."""
 
     def __init__(self) -> None:
-        self.made_at = time.monotonic()
         self._nodes: dict[int, CategoryNode | None] = {}
         self._ids: dict[str, int | None] = {}
         self._children: dict[int, tuple[TreeNode, ...] | None] = {}
@@ -89,27 +87,10 @@ def _known(
     return {key: value for key, value in found.items() if value is not None}
 
 
-_lock = Lock()
-# The database and its revision, and the names of it.
-_current: tuple[tuple[object, ...], Names] = ((), Names())
+cache = RevisionCache[tuple[()], Names](1, seconds=_KEPT_SECONDS)
 
 
 def names_at(moment: DataRevision) -> Names:
-    """The names of the snapshot that the database is read by: kept ones, where they are of its revision."""
-    global _current
+    """The names of the snapshot that the database is read by, from the cache if it is of their revision."""
     key = moment.kept_under
-    if key is None:
-        return Names()
-    with _lock:
-        known, names = _current
-        if known != key or time.monotonic() - names.made_at > _KEPT_SECONDS:
-            names = Names()
-            _current = (key, names)
-        return names
-
-
-def forget() -> None:
-    """Drop what is kept. For tests, whose transactions take the revision back."""
-    global _current
-    with _lock:
-        _current = ((), Names())
+    return Names() if key is None else cache.get_or_make((), Names, key)

@@ -8,7 +8,6 @@ corpus, and few of them bring a category.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ from django.db import connection
 
 from categories.paths import clean_name, slug_path
 from categories.revision import DataRevision
+from web.cache import RevisionCache
 
 Mask = npt.NDArray[np.bool_]
 
@@ -126,34 +126,23 @@ def _folded(name: str) -> str:
     return clean_name(name).casefold()
 
 
-_lock = Lock()
-# The database and its revision, the hash of its categories, and the tree of them.
-_current: tuple[tuple[object, ...], tuple[object, ...], Tree] = ((), (), Tree(()))
+# By the revision of the corpus, which is cheap to ask for, and by the hash of all categories, which few changes alter.
+_by_revision = RevisionCache[tuple[object, ...], Tree](1)
+_by_hash = RevisionCache[tuple[object, ...], Tree](1)
 
 
 def tree_at(moment: DataRevision) -> Tree:
     """The tree at the moment that the database is read at."""
-    global _current
     if not moment.is_shared:
         return _read()
-    key, hashed, tree = _current
-    if key == (moment.database, moment.revision):
-        return tree
+    return _by_revision.get_or_make((moment.database, moment.revision), lambda: _tree_of_hash(moment))
+
+
+def _tree_of_hash(moment: DataRevision) -> Tree:
     with connection.cursor() as cursor:
         cursor.execute(_HASH)
-        now = (moment.database, *cursor.fetchone())
-    if hashed != now:
-        tree = _read()
-    with _lock:
-        _current = ((moment.database, moment.revision), now, tree)
-    return tree
-
-
-def forget() -> None:
-    """Drop what is kept. For tests, whose transactions take the revision back."""
-    global _current
-    with _lock:
-        _current = ((), (), Tree(()))
+        key = (moment.database, *cursor.fetchone())
+    return _by_hash.get_or_make(key, _read)
 
 
 def _read() -> Tree:

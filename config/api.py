@@ -14,7 +14,9 @@ from ninja.parser import Parser
 from ninja.renderers import JSONRenderer
 
 from access.keys import DOORS
-from web.errors import ApiError, answer, close_to, error_of_input
+from web.errors import ApiError, close_to
+from web.responses import answer, error_of_input
+from web.timing import server_timing, timings_of
 from web.version import VERSION
 
 DESCRIPTION = """\
@@ -95,9 +97,8 @@ def framed(view: View) -> View:
             response = answer(request, error)
         if isinstance(response, HttpResponseNotAllowed):
             response = _not_allowed(request, response["Allow"]).response()
-        stages = response.get("Server-Timing")
-        total = f"total;dur={(time.perf_counter() - started) * 1000:.1f}"
-        response["Server-Timing"] = f"{stages}, {total}" if stages else total
+        total = (time.perf_counter() - started) * 1000
+        response["Server-Timing"] = server_timing({**timings_of(request), "total": total})
         response.headers.setdefault("Cache-Control", "private, no-store")
         return response
 
@@ -115,8 +116,8 @@ def _not_allowed(request: HttpRequest, methods: str) -> ApiError:
     return ApiError(
         405,
         "method_not_allowed",
-        f"{request.method} is not what this address does.",
-        f"It does {methods}.",
+        f"{request.method} is not allowed at this address.",
+        f"It allows {methods}.",
         headers={"Allow": methods},
     )
 
@@ -125,7 +126,7 @@ def _unknown_address(request: HttpRequest) -> HttpResponse:
     raise ApiError(
         404,
         "not_found",
-        f"There is nothing at {request.path[:200]}",
+        f"Page not found: {request.path[:200]}",
         "The addresses are listed at /api/docs.",
         close_to(request.path.rstrip("/"), _addresses()),
     )

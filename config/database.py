@@ -50,7 +50,7 @@ def _named(url: str) -> dict[str, Any]:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise ImproperlyConfigured(
-            f"DATABASE_URL is not understood: {_without_password(url, str(error).strip())}. Write it like {EXAMPLE}; "
+            f"DATABASE_URL cannot be parsed: {_without_password(url, str(error).strip())}. Write it like {EXAMPLE}; "
             "special characters in the password are percent-encoded (@ is %40, / is %2F, % is %25)."
         ) from None
     host, port = str(parts.pop("host", "")), str(parts.pop("port", ""))

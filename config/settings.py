@@ -21,7 +21,7 @@ def env_bool(name: str, default: bool) -> bool:
         return True
     if value in {"0", "false", "no", "off"}:
         return False
-    raise ImproperlyConfigured(f"{name}={value!r} is not a switch: write 1 or 0.")
+    raise ImproperlyConfigured(f"{name}={value!r} is not a boolean: write 1 or 0.")
 
 
 def env_int(name: str, default: int, *, low: int, high: int) -> int:
@@ -82,7 +82,9 @@ def env_zone(name: str, default: str) -> str:
     try:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError) as error:  # none found, a path outside, a folder of them
-        raise ImproperlyConfigured(f"{name}={value!r} is not a time zone: write one such as Europe/Berlin.") from error
+        raise ImproperlyConfigured(
+            f"{name}={value!r} is not a time zone: write a name such as Europe/Berlin."
+        ) from error
     return value
 
 
@@ -117,12 +119,12 @@ def secret_key() -> str:
                 draft.unlink()
         except OSError as error:
             raise ImproperlyConfigured(
-                f"Data cannot be kept in {HOME}: {error}. Set MNEMOSCOPE_HOME to a folder that you may write."
+                f"Data cannot be stored in {HOME}: {error}. Set MNEMOSCOPE_HOME to a writable folder."
             ) from error
     try:
         return path.read_text().strip()
     except OSError as error:
-        raise ImproperlyConfigured(f"{path} cannot be read: {error}. Run this as the user who made it.") from error
+        raise ImproperlyConfigured(f"{path} cannot be read: {error}. Run this as the user who created it.") from error
 
 
 SECRET_KEY = secret_key()
@@ -147,6 +149,7 @@ INSTALLED_APPS = [
     "curation",
     "agent_tools",
     "config",  # for the command `up`
+    "bench",  # for the command `evaluate`
 ]
 
 MIDDLEWARE = [

@@ -1,36 +1,29 @@
 """Curation as JSON: one address a verb, the log, and undo. Thin: requests say what may come in, services do it."""
 
 from datetime import datetime
-from typing import Any
 
 from ninja import Router
-from ninja.params.functions import Query
 from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
 from curation.models import Curation
 from curation.plan import Plan
-from curation.queries import TermNotFound, curation_seen, curations_seen, names_like, who
+from curation.queries import TermNotFoundError, curation_seen, curations_seen, names_like, who
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import Busy, MayNotCurate, PlanChanged, curation_apply, curation_plan, curation_undo
-from curation.undo import UndoRefused
-from curation.working_copy import CurationRefused
-from explorer.memory_api import only_parameters
-from web.errors import GUARDED, ApiError, error_of, errors
+from curation.services import curation_apply, curation_plan, curation_undo
+from web.errors import GUARDED, ApiError, errors
+from web.params import Params, pairs_of
 
 router = Router()
 
-LIMIT: Any = Query(50, ge=1, le=100, description="How many.")
-BEFORE: Any = Query(None, ge=1, lt=2**63, description="Only those before the one of this id.")
-# Where the names of each kind are listed.
-_LISTED = {
-    "category": "/api/categories?filter=…",
-    "concept": "/api/concepts?search=…",
-    "entity": "/api/entities?search=…",
-    "tag": "/api/facets/tag?search=…",
-    "curation": "/api/curation",
-}
 _ERRORS = errors(400, *GUARDED, 404, 409, 411, 413, 415, 422)
+
+
+class LogRequest(Params):
+    """Which curations the log lists."""
+
+    limit: int = Field(50, ge=1, le=100, description="How many.")
+    before: int | None = Field(None, ge=1, le=2**63 - 1, description="Only those before the one of this id.")
 
 
 class LineReply(BaseModel):
@@ -47,7 +40,7 @@ class FigureReply(BaseModel):
     kind: str
     source: str
     target: str
-    moved: int = Field(description="Links that move, are made or are removed.")
+    moved: int = Field(description="Links that are moved, created or removed.")
     collapsed: int = Field(description="Memories that have both: one link is kept.")
 
 
@@ -62,12 +55,12 @@ class PlanReply(BaseModel):
     verb: str
     kind: str
     title: str
-    refusals: list[str] = Field(description="Why it would be refused; empty where it would not.")
+    refusals: list[str] = Field(description="Why it would be refused; empty if it would not.")
     lines: list[LineReply]
     figures: list[FigureReply]
-    memories: int = Field(description="How many memories it changes.")
+    memories: int = Field(description="Number of memories that it changes.")
     examples: list[ExampleReply]
-    token: str = Field(description="Send it back to do exactly this, or nothing where it has become another thing.")
+    token: str = Field(description="Send it to execute exactly this plan; if the plan has changed, nothing is done.")
 
 
 class CurationReply(BaseModel):
@@ -95,36 +88,6 @@ class Log(BaseModel):
 
     curations: list[CurationReply]
     more: bool
-
-
-@error_of.register
-def _(error: CurationRefused) -> ApiError:
-    return ApiError(409, "curation_refused", f"{error.field}: {error}" if error.field else str(error))
-
-
-@error_of.register
-def _(error: TermNotFound) -> ApiError:
-    return ApiError(404, "not_found", str(error), f"Look for it: GET {_LISTED[error.kind]}", error.near)
-
-
-@error_of.register
-def _(error: PlanChanged) -> ApiError:
-    return ApiError(409, "plan_changed", str(error), "Ask again with dry_run, and send the token of that.")
-
-
-@error_of.register
-def _(error: UndoRefused) -> ApiError:
-    return ApiError(409, "undo_refused", str(error), "Undo what came later first, or mend it by another verb.")
-
-
-@error_of.register
-def _(error: MayNotCurate) -> ApiError:
-    return ApiError(403, "forbidden", str(error), "Use a key with the scope curate.")
-
-
-@error_of.register
-def _(error: Busy) -> ApiError:
-    return ApiError(503, "busy", str(error), "Try again in a moment.", headers={"Retry-After": "5"})
 
 
 @router.post("/curation/merge", response={200: Answer, **_ERRORS}, operation_id="curation_merge")
@@ -172,25 +135,26 @@ def retag(request: ApiRequest, asked: Retag) -> Answer:
             422,
             "invalid_request",
             "token: is missing, and this changes many memories at once",
-            "Ask with dry_run first, look at how many there are, and send the token of that plan.",
+            "Call it with dry_run first, check the counts, and send the token of that plan.",
         )
     return _done(request, asked)
 
 
-@router.get("/curation", response={200: Log, **errors(*GUARDED, 422)}, operation_id="curation_log")
-def log(
-    request: ApiRequest,
-    limit: int = LIMIT,
-    before: int | None = BEFORE,
-) -> Log:
+@router.get(
+    "/curation",
+    response={200: Log, **errors(*GUARDED, 422)},
+    operation_id="curation_log",
+    openapi_extra={"parameters": LogRequest.openapi_parameters()},
+)
+def log(request: ApiRequest) -> Log:
     """What curators did, the newest first, as far as it is about what the key may see."""
     viewer = allowed(request, "read")
-    only_parameters(request, "limit", "before")
+    asked = LogRequest.from_pairs(pairs_of(request.GET))
     curations = curations_seen(viewer)
-    if before is not None:
-        curations = curations.filter(pk__lt=before)
-    found = list(curations[: limit + 1])
-    return Log(curations=[_reply(curation) for curation in found[:limit]], more=len(found) > limit)
+    if asked.before is not None:
+        curations = curations.filter(pk__lt=asked.before)
+    found = list(curations[: asked.limit + 1])
+    return Log(curations=[_reply(curation) for curation in found[: asked.limit]], more=len(found) > asked.limit)
 
 
 @router.get(
@@ -199,10 +163,10 @@ def log(
 def one(request: ApiRequest, curation_id: int) -> CurationReply:
     """One curation."""
     viewer = allowed(request, "read")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     curation = curation_seen(curation_id, viewer)
     if curation is None:
-        raise TermNotFound("curation", f"#{curation_id}")
+        raise TermNotFoundError("curation", f"#{curation_id}")
     return _reply(curation)
 
 
@@ -214,19 +178,19 @@ def one(request: ApiRequest, curation_id: int) -> CurationReply:
 def undo(request: ApiRequest, curation_id: int) -> CurationReply:
     """Put everything that a curation changed back as it was, unless it was changed again since."""
     viewer = allowed(request, "curate")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     return _reply(curation_undo(curation_id=min(curation_id, 2**63 - 1), viewer=viewer))
 
 
 def _done(request: ApiRequest, asked: Asked) -> Answer:
     viewer = allowed(request, "curate")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     try:
         if asked.dry_run:
             return Answer(plan=_plan(curation_plan(asked=asked, viewer=viewer)), curation=None)
         applied = curation_apply(asked=asked, viewer=viewer)
-    except TermNotFound as error:
-        error.near = names_like(error, viewer)
+    except TermNotFoundError as error:
+        error.did_you_mean = names_like(error, viewer)
         raise
     return Answer(plan=_plan(applied.plan), curation=_reply(applied.curation))
 

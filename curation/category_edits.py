@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from categories.details import joined_aliases
 from categories.paths import MAX_DEPTH, MAX_NAME_LENGTH, MAX_PATH_LENGTH, clean_name, slug, slug_path
-from curation.working_copy import CurationRefused, Relink, Row, WorkingCopy, references_follow
+from curation.working_copy import CurationRefusedError, Relink, Row, WorkingCopy, references_follow
 
 
 def category_rename(desk: WorkingCopy, category_id: int, name: str) -> None:
@@ -15,7 +15,7 @@ def category_rename(desk: WorkingCopy, category_id: int, name: str) -> None:
     row = desk.table("category")[category_id]
     new = clean_category_name(name)
     if new == row["name"]:
-        raise CurationRefused(f"It is called “{new}” already.", "name")
+        raise CurationRefusedError(f"Its name is already “{new}”.", "name")
     old_path, old_name = row["path"], row["name"]
     row["aliases"] = joined_aliases(new, row["aliases"], [old_name])
     row["name"] = new
@@ -32,14 +32,14 @@ def category_move(desk: WorkingCopy, category_id: int, parent_id: int | None) ->
     rows = desk.table("category")
     row = rows[category_id]
     if parent_id == category_id:
-        raise CurationRefused(f"{row['path']} cannot be moved under itself.", "parent")
+        raise CurationRefusedError(f"{row['path']} cannot be moved under itself.", "parent")
     if parent_id is not None and category_id in _ancestors(desk, parent_id):
-        raise CurationRefused(
-            f"{rows[parent_id]['path']} is below {row['path']}: moved there, the tree would be a ring.", "parent"
+        raise CurationRefusedError(
+            f"{rows[parent_id]['path']} is below {row['path']}: the tree would have a cycle.", "parent"
         )
     if parent_id == row["parent_id"]:
-        where = rows[parent_id]["path"] if parent_id is not None else "the root"
-        raise CurationRefused(f"It is under {where} already.", "parent")
+        where = rows[parent_id]["path"] if parent_id is not None else "the top level"
+        raise CurationRefusedError(f"It is already under {where}.", "parent")
     old_path = row["path"]
     row["parent_id"] = parent_id
     row["path"] = _below(rows[parent_id]["path"] if parent_id is not None else "", _step(old_path))
@@ -55,9 +55,9 @@ def category_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
     rows = desk.table("category")
     source, target = rows[source_id], rows[target_id]
     if source_id == target_id:
-        raise CurationRefused(f"{source['path']} cannot be merged into itself.", "target")
+        raise CurationRefusedError(f"{source['path']} cannot be merged into itself.", "target")
     if source_id in _ancestors(desk, target_id):
-        raise CurationRefused(
+        raise CurationRefusedError(
             f"{target['path']} is below {source['path']}: merge it the other way round, or move it out first.", "target"
         )
     desk.title = f"Merged the category {source['path']} into {target['path']}"
@@ -104,12 +104,12 @@ def categories_relate(desk: WorkingCopy, first_id: int, second_id: int, *, remov
     rows = desk.table("category")
     first, second = rows[first_id], rows[second_id]
     if first_id == second_id:
-        raise CurationRefused(f"{first['path']} cannot be related to itself.", "other")
+        raise CurationRefusedError(f"{first['path']} cannot be related to itself.", "other")
     are_related = second_id in first["related_ids"] or first_id in second["related_ids"]
     if remove and not are_related:
-        raise CurationRefused(f"{first['path']} and {second['path']} are not related.", "other")
+        raise CurationRefusedError(f"{first['path']} and {second['path']} are not related.", "other")
     if not remove and second_id in first["related_ids"] and first_id in second["related_ids"]:
-        raise CurationRefused(f"{first['path']} and {second['path']} are related already.", "other")
+        raise CurationRefusedError(f"{first['path']} and {second['path']} are already related.", "other")
     for one, other in ((first, second_id), (second, first_id)):
         one["related_ids"] = sorted(set(one["related_ids"]) - {other} if remove else {*one["related_ids"], other})
     pair = f"{first['path']} and {second['path']}"
@@ -121,11 +121,11 @@ def clean_category_name(name: str) -> str:
     """A name that a category can have."""
     cleaned = clean_name(name)
     if not cleaned or not slug(cleaned):
-        raise CurationRefused("A category needs a name.", "name")
+        raise CurationRefusedError("A category needs a name.", "name")
     if "/" in cleaned:
-        raise CurationRefused("A category's name has no slash: say where it hangs by moving it.", "name")
+        raise CurationRefusedError("A category's name has no slash: move it to change its parent.", "name")
     if len(cleaned) > MAX_NAME_LENGTH:
-        raise CurationRefused(
+        raise CurationRefusedError(
             f"A category's name has up to {MAX_NAME_LENGTH} characters; this has {len(cleaned):,}.", "name"
         )
     return cleaned
@@ -201,11 +201,11 @@ def _paths_follow(desk: WorkingCopy) -> None:
 def _refuse_path(row: Row, taken: dict[str, Row]) -> None:
     path = row["path"]
     if path in taken:
-        raise CurationRefused(f"There is a category {path} already: merge the two instead.", "name")
+        raise CurationRefusedError(f"The category {path} already exists: merge the two instead.", "name")
     if row["depth"] > MAX_DEPTH:
-        raise CurationRefused(f"{path} would be {row['depth']} levels deep; the most is {MAX_DEPTH}.", "parent")
+        raise CurationRefusedError(f"{path} would be {row['depth']} levels deep; the most is {MAX_DEPTH}.", "parent")
     if len(path) > MAX_PATH_LENGTH:
-        raise CurationRefused(
+        raise CurationRefusedError(
             f"“{path[:60]}…” would have {len(path):,} characters; a path has up to {MAX_PATH_LENGTH:,}.", "name"
         )
 
@@ -215,7 +215,7 @@ def refuse_paths(desk: WorkingCopy, category_id: int, aliases: Iterable[str]) ->
     owners = {row["path"]: row["id"] for row in desk.table("category").values()}
     for alias in aliases:
         if owners.get(slug_path(alias), category_id) != category_id:
-            raise CurationRefused(f"“{alias}” is the path of another category already.", "add")
+            raise CurationRefusedError(f"“{alias}” is already the path of another category.", "add")
 
 
 def _former_paths_follow(desk: WorkingCopy, taken: dict[str, Row]) -> None:

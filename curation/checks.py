@@ -44,11 +44,11 @@ def findings() -> list[Finding]:
     found = [Finding(f"{problem}.", problem.endswith(_RINGS)) for problem in structure_problems()]
     for kind in LINKS:
         found += [
-            Finding(f"the memory #{memory_id} is counted by other {_plural(kind)} than it is linked to.")
+            Finding(f"the memory #{memory_id} is counted under other {_plural(kind)} than it is linked to.")
             for memory_id in columns_differing(kind)
         ]
-    found += [Finding(f"the memory #{row[0]} has a tag twice, or by another name.") for row in _asked(_TAGS)]
-    found += [Finding(f"the relationship #{row[0]} rests on memories that are not there.") for row in _asked(_EVIDENCE)]
+    found += [Finding(f"the memory #{row[0]} has a tag twice or under another name.") for row in _asked(_TAGS)]
+    found += [Finding(f"the relationship #{row[0]} refers to memories that do not exist.") for row in _asked(_EVIDENCE)]
     return found
 
 
@@ -163,7 +163,7 @@ _CHECKS = (
     " own.path, own.id, coalesce(above.path, 'the root'))"
     " FROM categories_category own LEFT JOIN categories_category above ON above.id = own.parent_id"
     " WHERE own.path <> concat_ws('/', above.path, regexp_replace(own.path, '^.*/', ''))",
-    "SELECT format('the category %%s (#%%s) is said to be %%s levels deep', path, id, depth) FROM categories_category"
+    "SELECT format('the category %%s (#%%s) has the wrong depth %%s', path, id, depth) FROM categories_category"
     " WHERE depth <> 1 + length(path) - length(replace(path, '/', ''))",
     # Whatever cannot be reached from a root is below itself.
     "WITH RECURSIVE reached (id) AS (SELECT id FROM categories_category WHERE parent_id IS NULL"

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from access.viewer import Viewer
 from curation.plan import Plan
-from curation.queries import TermNotFound, told
+from curation.queries import TermNotFoundError, told
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import Applied, Busy, PlanChanged, curation_apply, curation_plan
-from curation.working_copy import CurationRefused
-from memories.reasons import reasons
+from curation.services import Applied, BusyError, PlanChangedError, curation_apply, curation_plan
+from curation.working_copy import CurationRefusedError
 from web.admin import Lines
+from web.validation import reasons
 
 CONCEPT_RELATIONS = (
     ("broader", "broader than this"),
@@ -25,7 +25,7 @@ CONCEPT_RELATIONS = (
 _BESIDE = {"csrfmiddlewaretoken", "query", "token"}
 
 
-def _names(label: str, help_text: str = "One a line.") -> Lines:
+def _names(label: str, help_text: str = "One per line.") -> Lines:
     return Lines(required=False, label=label, help_text=help_text, widget=forms.Textarea(attrs={"rows": 2}))
 
 
@@ -57,7 +57,10 @@ class VerbForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         # What would be dropped in silence may have been meant to narrow.
         if strange := sorted(self.data.keys() - self.fields.keys() - _BESIDE):
-            self.add_error(None, f"Nothing here is called {', '.join(name[:40] for name in strange)}.")
+            self.add_error(
+                None,
+                f"Unknown parameter: {', '.join(name[:40] for name in strange)}.",
+            )
         if not self.errors:
             try:
                 self.asked = self.request.model_validate(self.arguments())
@@ -93,7 +96,7 @@ class MergeForm(VerbForm):
 
 class MoveForm(VerbForm):
     request, legend = Move, "Move"
-    parent = _target("New parent", required=False, help_text="Empty for the root.")
+    parent = _target("New parent", required=False, help_text="Leave empty for the top level.")
 
     def arguments(self) -> dict[str, Any]:
         return {"category": self.term, **self.cleaned_data}
@@ -102,16 +105,19 @@ class MoveForm(VerbForm):
 class AliasForm(VerbForm):
     request, legend = Alias, "Other names"
     add = _names("Add")
-    remove = _names("Remove", "One a line; for a category also a path that it had.")
+    remove = _names("Remove", "One per line; for a category also an earlier path.")
 
 
 class SplitForm(VerbForm):
     request, legend = Split, "Split"
-    name = forms.CharField(max_length=600, label="Name of the new one")
+    name = forms.CharField(max_length=600, label="New name")
     query = forms.CharField(
-        required=False, max_length=8_000, label="Its memories that match", help_text="Such as tag=db&since=30d."
+        required=False,
+        max_length=8_000,
+        label="Take the memories matching",
+        help_text="A query, such as tag=db&since=30d.",
     )
-    memories = forms.CharField(required=False, label="or these", help_text="Numbers, such as 12 15 #19.")
+    memories = forms.CharField(required=False, label="or these memories", help_text="Their numbers, such as 12 15 #19.")
 
     def clean_memories(self) -> list[int]:
         words = self.cleaned_data["memories"].replace(",", " ").split()
@@ -125,8 +131,8 @@ class RelateForm(VerbForm):
     request, legend = Relate, "Relate"
     how = forms.CharField(max_length=100, label="How", help_text="The type of the relationship, such as depends-on.")
     other = _target("Other")
-    fact = forms.CharField(required=False, max_length=2_000, label="What holds, in a sentence")
-    remove = forms.BooleanField(required=False, label="No longer")
+    fact = forms.CharField(required=False, max_length=2_000, label="The fact, in a sentence")
+    remove = forms.BooleanField(required=False, label="Remove this relation")
 
     def __init__(self, data: Mapping[str, Any] | None, kind: str, term: str) -> None:
         super().__init__(data, kind, term)
@@ -148,9 +154,9 @@ class RetagForm(VerbForm):
     remove_categories = _names("Remove categories")
     add_concepts = _names("Add concepts")
     remove_concepts = _names("Remove concepts")
-    add_entities = _names("Add entities", "One a line, such as person:Ada.")
+    add_entities = _names("Add entities", "One per line, such as person:Ada.")
     remove_entities = _names("Remove entities")
-    set_category = _target("Set the category", required=False, help_text="In place of all others.")
+    set_category = _target("Set the category", required=False, help_text="Replaces all categories.")
 
     def arguments(self) -> dict[str, Any]:
         return {"query": self.term, **self.cleaned_data}
@@ -195,11 +201,11 @@ def form_take(form: VerbForm, viewer: Viewer, token: str | None) -> Applied | Pr
             return None if plan.refusals else Proposed(plan)
         # An empty token would be that of any plan.
         return curation_apply(asked=form.asked.model_copy(update={"token": token or "none"}), viewer=viewer)
-    except PlanChanged as error:
+    except PlanChangedError as error:
         return Proposed(error.plan, changed=True)
-    except TermNotFound as error:
+    except TermNotFoundError as error:
         form.refuse(error.field, told(error, viewer))
         return None
-    except (CurationRefused, Busy) as error:
+    except (CurationRefusedError, BusyError) as error:
         form.refuse(getattr(error, "field", ""), str(error))
         return None

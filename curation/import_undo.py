@@ -26,7 +26,7 @@ _BLOCK = 5_000
 _NAMED = 10
 
 
-class UndoRefused(Exception):  # noqa: N818 - it reads as what happened
+class UndoRefusedError(Exception):
     """The batch cannot be undone. The message says why, and what can be done."""
 
 
@@ -82,11 +82,11 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
 def _undoable(batch_id: int) -> ImportBatch:
     batch = ImportBatch.objects.filter(pk=batch_id).first()
     if batch is None:
-        raise UndoRefused(f"There is no batch {batch_id}. --list shows the imports so far.")
+        raise UndoRefusedError(f"There is no batch {batch_id}. --list shows the imports so far.")
     if batch.state == ImportBatch.State.UNDONE:
-        raise UndoRefused(f"Batch {batch_id} was undone already, on {batch.finished_at:%Y-%m-%d %H:%M} UTC.")
+        raise UndoRefusedError(f"Batch {batch_id} was already undone on {batch.finished_at:%Y-%m-%d %H:%M} UTC.")
     if batch.state != ImportBatch.State.DONE:
-        raise UndoRefused(f"Batch {batch_id} is {batch.state}: it wrote nothing that could be undone.")
+        raise UndoRefusedError(f"Batch {batch_id} is {batch.state}: it wrote nothing that could be undone.")
     return batch
 
 
@@ -108,8 +108,8 @@ def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int]) -> None:
     if edited:
         named = ", ".join(f"#{memory_id}" for memory_id in edited[:_NAMED])
         more = f" and {len(edited) - _NAMED:,} more" if len(edited) > _NAMED else ""
-        raise UndoRefused(
-            f"{memories(len(edited))} {'was' if len(edited) == 1 else 'were'} changed since batch {batch.pk} brought "
+        raise UndoRefusedError(
+            f"{memories(len(edited))} {'was' if len(edited) == 1 else 'were'} changed since batch {batch.pk} imported "
             f"{'it' if len(edited) == 1 else 'them'}: {named}{more}. "
             "Nothing was undone. --force undoes the batch and loses those changes."
         )

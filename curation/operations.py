@@ -31,12 +31,12 @@ from curation.queries import (
 )
 from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
 from curation.term_edits import clean_tag
-from curation.working_copy import CurationRefused, Ref, Relink, WorkingCopy
+from curation.working_copy import CurationRefusedError, Ref, Relink, WorkingCopy
 from memories.queries import visible_to
 
 
 def apply_operation(asked: Asked, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    """The kind that a verb is about, and the copy as it leaves it. Raises CurationRefused and TermNotFound."""
+    """The kind that a verb is about, and the copy after it. Raises CurationRefusedError and TermNotFoundError."""
     return _BUILDERS[type(asked)](asked, viewer)
 
 
@@ -44,7 +44,7 @@ def _own_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref:
     """The one term that a name means, whose every memory the viewer may write."""
     term = term_named(kind, name, viewer, field)
     if are_used_by_others(kind, [term], viewer):
-        raise CurationRefused(OTHERS_USE_IT)
+        raise CurationRefusedError(OTHERS_USE_IT)
     return term
 
 
@@ -66,7 +66,7 @@ def _merge(asked: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
 
 def _pair(source: Ref, target: Ref) -> tuple[int, int]:
     if source == target:
-        raise CurationRefused("These two are one and the same already.", "target")
+        raise CurationRefusedError("These two are already the same.", "target")
     return int(source), int(target)
 
 
@@ -116,10 +116,10 @@ def _alias(asked: Alias, viewer: Viewer) -> tuple[str, WorkingCopy]:
             text_edits.refuse_taken(row["aliases"], _namesakes(asked.kind, row))
     except text_edits.EditRefusedError as error:
         # The reason names what has the name, which others' memories alone may be about.
-        reason = str(error) if viewer.project_ids is None else "One of these cannot be: see that it is no other's name."
-        raise CurationRefused(reason, "add") from error
+        reason = str(error) if viewer.project_ids is None else "One of these names belongs to another term."
+        raise CurationRefusedError(reason, "add") from error
     if not desk.changes():
-        raise CurationRefused("It is known by these names already.", "add")
+        raise CurationRefusedError("It already has these names.", "add")
     desk.title = f"Changed the aliases of the {asked.kind} {row['path' if asked.kind == 'category' else 'name']}"
     desk.line("aliases", ", ".join(_was(desk, asked.kind, int(term))["aliases"]), ", ".join(row["aliases"]))
     return asked.kind, desk
@@ -138,9 +138,9 @@ def _without(asked: Alias, desk: WorkingCopy, term_id: int) -> list[str]:
             del aliases[name.lower()]
         elif name.lower() in former:
             del desk.table("former_path")[former.pop(name.lower())]
-            desk.line("no longer a path of it", name)
+            desk.line("path removed", name)
         else:
-            raise CurationRefused(f"“{name}” is no alias of it.", "remove")
+            raise CurationRefusedError(f"“{name}” is not one of its aliases.", "remove")
     return list(aliases.values())
 
 
@@ -153,9 +153,9 @@ def _split(asked: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
     chosen = sorted(set(asked.memories)) or matching_ids(query_read(asked.query), viewer)
     memory_ids = tuple(linked_ids(asked.kind, [term], chosen))
     if not memory_ids:
-        raise CurationRefused("None of these memories has it itself: choose others.", "query")
+        raise CurationRefusedError("None of these memories has it directly: choose others.", "query")
     if len(memory_ids) == len(linked_ids(asked.kind, [term])):
-        raise CurationRefused("All of its memories are among these: rename it instead.", "query")
+        raise CurationRefusedError("All of its memories are among these: rename it instead.", "query")
     desk = _desk(asked.kind, [term])
     match asked.kind:
         case "category":
@@ -185,7 +185,7 @@ def _relate(asked: Relate, viewer: Viewer) -> tuple[str, WorkingCopy]:
         case "entity":
             evidence = set(asked.evidence)
             if visible_to(viewer).filter(pk__in=evidence).count() != len(evidence):
-                raise CurationRefused("Some of these are no memories that you may see.", "evidence")
+                raise CurationRefusedError("Some of these are not memories that you can see.", "evidence")
             term_edits.relationship_add(desk, term, asked.how, other, fact=asked.fact, evidence_ids=evidence)
     return asked.kind, desk
 
@@ -194,10 +194,10 @@ def _retag(asked: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
     query = query_read(asked.query)
     ids = tuple(matching_ids(query, viewer))
     if not ids:
-        raise CurationRefused("No memory matches the query.", "query")
+        raise CurationRefusedError("No memory matches the query.", "query")
     if viewer.writable_project_ids is not None and not set(projects_of(ids)) <= viewer.writable_project_ids:
-        raise CurationRefused(
-            "Some of these memories are in projects that you may read but not write: narrow the query by project=….",
+        raise CurationRefusedError(
+            "You can read but not write some of these projects: narrow the query by project=….",
             "query",
         )
     desk = WorkingCopy({})
@@ -240,7 +240,7 @@ def _retagged(asked: Retag, viewer: Viewer, ids: tuple[int, ...]) -> Iterable[tu
 
 def _refuse_both(added: Collection[Ref], removed: Collection[Ref], plural: str) -> None:
     if both := set(added) & set(removed):
-        raise CurationRefused(f"“{sorted(both, key=str)[0]}” is both added and removed.", f"add_{plural}")
+        raise CurationRefusedError(f"“{sorted(both, key=str)[0]}” is both added and removed.", f"add_{plural}")
 
 
 _BUILDERS: dict[type[Asked], Callable[[Any, Viewer], tuple[str, WorkingCopy]]] = {
@@ -284,12 +284,12 @@ def _refuse_name_taken(kind: str, name: str, desk: WorkingCopy, term_id: int) ->
             [*parameters, cleaned, cleaned],
         )
         if cursor.fetchone()[0]:
-            raise CurationRefused(f"“{cleaned}” is a name of another {kind}: merge the two instead.", "name")
+            raise CurationRefusedError(f"“{cleaned}” is the name of another {kind}: merge the two instead.", "name")
 
 
 def _refuse_tag_in_use(tag: str, desk: WorkingCopy, *, unless_of: str = "", field: str = "name") -> None:
     owner = next((row["tag"] for row in desk.table("tag_alias").values() if row["alias"] == tag), "")
     if owner and owner != unless_of:
-        raise CurationRefused(f"“{tag}” is another name of a tag already.", field)
+        raise CurationRefusedError(f"“{tag}” is already an alias of a tag.", field)
     if tag != unless_of and memories_of("tag", [tag]).exists():
-        raise CurationRefused(f"“{tag}” is a tag already: merge the two instead.", field)
+        raise CurationRefusedError(f"“{tag}” is already a tag: merge the two instead.", field)

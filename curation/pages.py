@@ -182,7 +182,7 @@ def plan_page(
 
 
 def retag_page(query: str, form: VerbForm, viewer: Viewer) -> RetagPage:
-    """Raises CurationRefused where the query cannot be read."""
+    """Raises CurationRefusedError where the query cannot be read."""
     asked = query_read(query)
     found = run(asked, viewer, detail=HitDetail.NONE)
     return RetagPage(
@@ -203,11 +203,10 @@ _TO_DO = {
     "Moved": "Move",
     "Changed": "Change",
     "Related": "Relate",
-    "Unrelated": "No longer relate",
-    "Said": "Say",
-    "Ended": "No longer say",
+    "Unrelated": "Unrelate",
+    "Added:": "Add:",
+    "Removed:": "Remove:",
     "Stated:": "State:",
-    "Took": "Take",
     "Retagged": "Retag",
 }
 
@@ -218,13 +217,13 @@ def _to_do(title: str) -> str:
 
 
 def _figure(figure: Any) -> str:
-    kind = {"category": "filed under", "concept": "about", "entity": "naming", "tag": "tagged"}[figure.kind]
+    kind = {"category": "in", "concept": "about", "entity": "naming", "tag": "tagged"}[figure.kind]
     if not figure.source:
         return f"{memories_label(figure.moved)} will be {kind} {figure.target}"
     if not figure.target:
         return f"{memories_label(figure.moved)} will no longer be {kind} {figure.source}"
-    both = f"; {number(figure.collapsed)} had both, and keep one" if figure.collapsed else ""
-    comes = "comes" if figure.moved == 1 else "come"
+    both = f"; {number(figure.collapsed)} had both and keep one" if figure.collapsed else ""
+    comes = "moves" if figure.moved == 1 else "move"
     return f"{memories_label(figure.moved)} {kind} {figure.source} {comes} to {figure.target}{both}"
 
 

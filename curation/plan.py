@@ -67,7 +67,7 @@ class Prepared:
 
 
 def prepare(asked: Asked, viewer: Viewer) -> Prepared:
-    """Work a verb out for a viewer. Raises CurationRefused, or TermNotFound, with the reason."""
+    """Work a verb out for a viewer. Raises CurationRefusedError, or TermNotFoundError, with the reason."""
     kind, desk = apply_operation(asked, viewer)
     relinks = tuple(desk.relinks)
     changes = tuple(desk.changes())

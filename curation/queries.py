@@ -28,31 +28,45 @@ from categories.queries import (
 from curation.models import Curation
 from curation.tables import LINKS, rows_read
 from curation.term_edits import clean_tag
-from curation.working_copy import KINDS, CurationRefused, Ref, WorkingCopy
+from curation.working_copy import KINDS, CurationRefusedError, Ref, WorkingCopy
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import unstorable
 from search.engines.postgres import PostgresEngine
 from search.plan import resolve_query
-from search.query import QueryError, SearchQuery, Sort
+from search.query import SearchQuery, Sort
 from search.result import HitDetail
 from search.run import run
 from text.formatting import legible
+from web.errors import Refusal
+from web.params import QueryError
 
 _SEVERAL = 5
 OTHERS_USE_IT = (
-    "Memories that you may not write use it as well, and the vocabulary is one for all projects. Ask somebody who may "
-    "curate every project."
+    "Memories that you cannot write also use it, and all projects share the vocabulary. Ask a curator of all projects."
 )
 
 
-class TermNotFound(LookupError):  # noqa: N818 - it reads as what happened
+# Where the names of each kind are listed.
+_LISTED = {
+    "category": "/api/categories?filter=…",
+    "concept": "/api/concepts?search=…",
+    "entity": "/api/entities?search=…",
+    "tag": "/api/facets/tag?search=…",
+    "curation": "/api/curation",
+}
+
+
+class TermNotFoundError(Refusal):
     """There is no such term, or none that the viewer may see: the answer is the same."""
+
+    status = 404
+    code = "not_found"
 
     def __init__(self, kind: str, name: str, field: str = "") -> None:
         self.kind, self.name, self.field = kind, name, field
-        self.near: tuple[str, ...] = ()
-        super().__init__(f"There is no {kind} “{legible(name, 80)}” that you may see.")
+        self.suggestion = f"Look for it: GET {_LISTED[kind]}"
+        super().__init__(f"There is no {kind} “{legible(name, 80)}” that you can see.")
 
 
 # --- terms by name --------------------------------------------------------------------------------------------------
@@ -61,7 +75,7 @@ class TermNotFound(LookupError):  # noqa: N818 - it reads as what happened
 def term_named(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref:
     """The one term that a name means to a viewer."""
     if unstorable(name):
-        raise TermNotFound(kind, name, field)
+        raise TermNotFoundError(kind, name, field)
     if kind == "tag":
         return tag_named(name, viewer, field)
     if name[:1] == "#" and name[1:].isascii() and name[1:].isdecimal() and len(name) < 19:
@@ -70,15 +84,15 @@ def term_named(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref
         found = _resolved(kind, name)
     seen = [one for one in found if one in terms_seen(kind, found, viewer)]
     if not seen:
-        raise TermNotFound(kind, name, field)
+        raise TermNotFoundError(kind, name, field)
     if len(seen) > 1:
         shown = labels(kind, seen[:_SEVERAL])
         named = ", ".join(f"#{one} {shown[one]}" for one in seen[:_SEVERAL])
-        raise CurationRefused(f"“{name}” may be any of several: {named}. Write one of them by its #id.", field)
+        raise CurationRefusedError(f"“{name}” may be any of several: {named}. Write one of them by its #id.", field)
     return seen[0]
 
 
-def names_like(error: TermNotFound, viewer: Viewer) -> tuple[str, ...]:
+def names_like(error: TermNotFoundError, viewer: Viewer) -> tuple[str, ...]:
     """What may have been meant by a name that means nothing: of what the viewer sees, as a search by it says."""
     if error.kind not in KINDS or unstorable(error.name):
         return ()
@@ -86,7 +100,7 @@ def names_like(error: TermNotFound, viewer: Viewer) -> tuple[str, ...]:
     return next((warning.did_you_mean for warning in answer.warnings if warning.parameter == error.kind), ())
 
 
-def told(error: TermNotFound, viewer: Viewer) -> str:
+def told(error: TermNotFoundError, viewer: Viewer) -> str:
     """The error in a sentence, with what may have been meant."""
     near = names_like(error, viewer)
     return f"{error} Did you mean {' or '.join(near)}?" if near else str(error)
@@ -106,7 +120,7 @@ def tag_named(name: str, viewer: Viewer, field: str = "term") -> str:
     tag = clean_tag(name, field)
     tag = tags_now([tag]).get(tag, tag)
     if not visible_to(viewer).filter(tags__contains=[tag]).exists():
-        raise TermNotFound("tag", name, field)
+        raise TermNotFoundError("tag", name, field)
     return tag
 
 
@@ -267,9 +281,9 @@ def query_read(text: str) -> SearchQuery:
     try:
         return SearchQuery.from_pairs(parse_qsl(text.removeprefix("?"), keep_blank_values=True, max_num_fields=1_000))
     except QueryError as error:
-        raise CurationRefused(str(error), "query") from error
+        raise CurationRefusedError(str(error), "query") from error
     except ValueError as error:
-        raise CurationRefused("That is no query string.", "query") from error
+        raise CurationRefusedError("That is no query string.", "query") from error
 
 
 def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
@@ -278,14 +292,14 @@ def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
     resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
     if resolved.unknown:
         key, name = resolved.unknown[0]
-        raise CurationRefused(f"{key}: nothing is called “{name}”. Mend the query first.", "query")
+        raise CurationRefusedError(f"{key}: nothing is named “{name}”. Correct the query first.", "query")
     if resolved.without_meaning:
-        raise CurationRefused(
+        raise CurationRefusedError(
             f"The query looks by meaning, and {resolved.without_meaning}. Add mode=keyword to it.", "query"
         )
-    summary = engine.summary(resolved.plan, no_values=False)
-    if summary.capped:
-        raise CurationRefused(
+    summary = engine.match([resolved.plan])[0]
+    if summary.truncated:
+        raise CurationRefusedError(
             "More may match than are looked at by meaning: add a filter, or mode=keyword, so that it is clear which.",
             "query",
         )
@@ -317,7 +331,7 @@ def who(curation: Curation) -> str:
         return str(curation.user)
     if curation.api_key is not None:
         return f"key {curation.api_key.name}"
-    return "a command" if curation.door == "command" else "somebody who is gone"
+    return "a command" if curation.door == "command" else "a deleted user"
 
 
 def ids_now(kind: str, ids: Iterable[int]) -> dict[int, int]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from memories.records import unstorable
-from memories.validation import refuse
+from web.validation import refuse
 
 Kind = Literal["category", "concept", "entity", "tag"]
 Linked = Literal["category", "concept", "entity"]
@@ -31,7 +31,7 @@ Ref = Annotated[
     Field(
         min_length=1,
         max_length=1_600,
-        description="`#id`, or a name, path or alias; an entity as `type:name` where the type must be said.",
+        description="`#id`, or a name, path or alias; an entity as `type:name` if its name is ambiguous.",
     ),
     AfterValidator(_storable),
 ]
@@ -51,7 +51,7 @@ class Asked(BaseModel):
     verb: ClassVar[str]
     dry_run: bool = Field(False, description="Only tell what would happen.")
     token: Annotated[str, Field(max_length=100)] = Field(
-        "", description="The token of a plan: what that told is done, or nothing where it would be another thing now."
+        "", description="The token of a plan: exactly that plan is executed; if it has changed, nothing is done."
     )
 
     def arguments(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Split(Asked):
     @model_validator(mode="after")
     def _chooses(self) -> "Split":
         if bool(self.query) == bool(self.memories):
-            raise refuse("query, memories: choose the memories by a query or by their ids, by one of the two")
+            raise refuse("query, memories: choose the memories either by a query or by their ids")
         return self
 
 
@@ -134,17 +134,17 @@ class Relate(Asked):
     )
     other: Ref
     remove: bool = False
-    fact: Text = Field("", description="Of a relationship of entities: what holds, in a sentence.")
-    evidence: MemoryIds = Field([], description="Of a relationship of entities: the memories that bear it out.")
+    fact: Text = Field("", description="For a relationship of entities: the fact, in a sentence.")
+    evidence: MemoryIds = Field([], description="For a relationship of entities: the supporting memories.")
 
     @model_validator(mode="after")
     def _fits_the_kind(self) -> "Relate":
         known = {"category": ("related",), "concept": ("broader", "narrower", "related")}.get(self.kind)
         if known and self.how not in known:
             choices = ", ".join(known)
-            raise refuse(f"how: “{self.how[:40]}” is not how two of the kind {self.kind} are related: write {choices}")
+            raise refuse(f"how: “{self.how[:40]}” is not a relation of the kind {self.kind}: write {choices}")
         if self.kind != "entity" and (self.fact or self.evidence):
-            raise refuse("fact, evidence: only relationships of entities have them")
+            raise refuse("fact, evidence: only relationships of entities have these")
         return self
 
 
@@ -152,11 +152,11 @@ class Retag(Asked):
     """Change the tags, categories, concepts or entities of all memories that match a query."""
 
     verb = "retag"
-    query: Query = Field(description="A query string as the explorer has it; empty means every memory.")
+    query: Query = Field(description="A query string as on the explore page; empty means all memories.")
     add_tags: Annotated[list[Name], Field(max_length=MOST_NAMED)] = []
     remove_tags: Annotated[list[Name], Field(max_length=MOST_NAMED)] = []
     set_category: Annotated[str, Field(max_length=1_600), AfterValidator(_storable)] = Field(
-        "", description="File them here, and nowhere else."
+        "", description="Put them in this category only."
     )
     add_categories: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
     remove_categories: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
@@ -169,9 +169,9 @@ class Retag(Asked):
     def _changes_something(self) -> "Retag":
         named = self.arguments().keys() - {"query"}
         if not named:
-            raise refuse("add_tags: say what to add, to set or to remove")
+            raise refuse("add_tags: name what to add, set or remove")
         if self.set_category and (self.add_categories or self.remove_categories):
-            raise refuse("set_category: leaves no other category to add or to remove")
+            raise refuse("set_category: cannot be combined with adding or removing categories")
         return self
 
 

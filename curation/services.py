@@ -19,37 +19,55 @@ from curation.facet_columns import columns_refresh, tags_read, tags_write
 from curation.journal import Journal
 from curation.models import Curation
 from curation.plan import Plan, Prepared, prepare
-from curation.queries import OTHERS_USE_IT, TermNotFound, are_used_by_others, curation_seen, linked_ids, projects_of
+from curation.queries import (
+    OTHERS_USE_IT,
+    TermNotFoundError,
+    are_used_by_others,
+    curation_seen,
+    linked_ids,
+    projects_of,
+)
 from curation.schemas import Asked
 from curation.tables import LINKS
-from curation.undo import UndoRefused, replay
-from curation.working_copy import CurationRefused, Ref, Relink
+from curation.undo import UndoRefusedError, replay
+from curation.working_copy import CurationRefusedError, Ref, Relink
 from memories.storage import corpus_bump, outbox_stamp
+from web.errors import Refusal
 
 # How long a curator waits for writers before it is told; an import may take minutes.
 _WAIT = "5s"
 
 
-class PlanChanged(Exception):  # noqa: N818 - it reads as what happened
-    """What was previewed is no longer what would happen. `plan` is what would."""
+class PlanChangedError(Refusal):
+    """The plan that was previewed is out of date. `plan` is the one that would be carried out now."""
+
+    status = 409
+    code = "plan_changed"
+    message = "Something has changed since the preview: check it again."
+    suggestion = "Call it again with dry_run, and send the token of that plan."
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        super().__init__("Something has changed since the preview: look at it again.")
+        super().__init__()
 
 
-class Busy(Exception):  # noqa: N818
-    """Somebody is writing, for longer than one waits."""
+class BusyError(Refusal):
+    """Another transaction has been writing for longer than the wait."""
 
-    def __init__(self) -> None:
-        super().__init__("Memories are being written, perhaps by an import. Try again when that is done.")
+    status = 503
+    code = "busy"
+    message = "Memories are being written, perhaps by an import. Try again later."
+    suggestion = "Try again in a moment."
+    headers = {"Retry-After": "5"}
 
 
-class MayNotCurate(Exception):  # noqa: N818
+class MayNotCurateError(Refusal):
     """The viewer lacks the scope."""
 
-    def __init__(self) -> None:
-        super().__init__("Only curators may change the vocabulary.")
+    status = 403
+    code = "forbidden"
+    message = "Only curators can change the vocabulary."
+    suggestion = "Use a key with the scope curate."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,40 +79,40 @@ class Applied:
 
 
 def curation_plan(*, asked: Asked, viewer: Viewer) -> Plan:
-    """What a verb would do, and what stands against it. Raises TermNotFound."""
+    """What a verb would do, and what stands against it. Raises TermNotFoundError."""
     _refuse_others(viewer)
     with transaction.atomic():
         try:
             return prepare(asked, viewer).plan
-        except CurationRefused as error:
+        except CurationRefusedError as error:
             kind = getattr(asked, "kind", "category" if asked.verb == "move" else "memory")
             return Plan(asked.verb, kind, "", refusals=(str(error),), field=error.field)
 
 
 def curation_apply(*, asked: Asked, viewer: Viewer) -> Applied:
-    """Do it. Raises CurationRefused, TermNotFound; PlanChanged where the token is of another plan."""
+    """Do it. Raises CurationRefusedError, TermNotFoundError; PlanChangedError where the token is of another plan."""
     _refuse_others(viewer)
     with _alone():
         prepared = prepare(asked, viewer)
         if asked.token and asked.token != prepared.plan.token:
-            raise PlanChanged(prepared.plan)
+            raise PlanChangedError(prepared.plan)
         return Applied(_write(asked, prepared, viewer), prepared.plan)
 
 
 def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
-    """Put everything back as it was. Raises UndoRefused where later changes stand in the way."""
+    """Put everything back as it was. Raises UndoRefusedError where later changes stand in the way."""
     _refuse_others(viewer)
     with _alone():
         curation = curation_seen(curation_id, viewer)
         if curation is None:
-            raise TermNotFound("curation", f"#{curation_id}")
+            raise TermNotFoundError("curation", f"#{curation_id}")
         _refuse_undo(curation, viewer)
         known = set(structure_problems())
         touched = replay(curation)
         for kind, ids in touched.relinked.items():
             columns_refresh(kind, ids)
         if problems := [problem for problem in structure_problems() if problem not in known]:
-            raise UndoRefused(f"Something that came since rests on it: {problems[0]}")
+            raise UndoRefusedError(f"A later change depends on it: {problems[0]}")
         _terms_follow(touched.entity_ids)
         curation.undone_at, curation.undone_by_id = timezone.now(), viewer.user_id
         curation.save(update_fields=["undone_at", "undone_by"])
@@ -106,12 +124,12 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
 
 def _refuse_others(viewer: Viewer) -> None:
     if "curate" not in viewer.scopes:
-        raise MayNotCurate
+        raise MayNotCurateError
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One curation at a time, and no memory written meanwhile; or Busy."""
+    """One curation at a time, and no memory written meanwhile; or BusyError."""
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
@@ -124,7 +142,7 @@ def _alone() -> Iterator[None]:
             yield
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
-            raise Busy from error
+            raise BusyError from error
         raise
 
 
@@ -212,7 +230,7 @@ def _terms_follow(entity_ids: Collection[int]) -> None:
 
 def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if curation.undone_at is not None:
-        raise UndoRefused(f"It was undone already, on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
+        raise UndoRefusedError(f"It was already undone on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
     writable = viewer.writable_project_ids
     refs: dict[str, list[Ref]] = {}
     for kind, _, ref in (key.partition(":") for key in curation.terms):
@@ -220,9 +238,9 @@ def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if (writable is not None and not set(curation.project_ids) <= writable) or any(
         are_used_by_others(kind, of_kind, viewer) for kind, of_kind in refs.items()
     ):
-        raise UndoRefused(OTHERS_USE_IT)
+        raise UndoRefusedError(OTHERS_USE_IT)
     later = Curation.objects.filter(pk__gt=curation.pk, undone_at=None, terms__overlap=curation.terms).order_by("-pk")
     for other in later:
         is_known = curation_seen(other.pk, viewer) is not None
-        known = f"#{other.pk} ({other.title})" if is_known else "a later curation by somebody else"
-        raise UndoRefused(f"Something of it was changed again by {known}: undo that first.")
+        known = f"#{other.pk} ({other.title})" if is_known else "a later change by another user"
+        raise UndoRefusedError(f"Part of it was changed again by {known}: undo that first.")

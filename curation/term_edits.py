@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from categories.details import joined_aliases
 from categories.paths import clean_name
-from curation.working_copy import CurationRefused, Relink, Row, WorkingCopy, references_follow
+from curation.working_copy import CurationRefusedError, Relink, Row, WorkingCopy, references_follow
 from memories.records import MAX_TAG, normalise_tag, slug_name
 
 CONCEPT_REFERENCES = ("broader_ids", "narrower_ids", "related_ids")
@@ -20,7 +20,7 @@ def term_rename(desk: WorkingCopy, kind: str, term_id: int, name: str) -> None:
     row = desk.table(kind)[term_id]
     new = clean_term_name(kind, name)
     if new == row["name"]:
-        raise CurationRefused(f"It is called “{new}” already.", "name")
+        raise CurationRefusedError(f"Its name is already “{new}”.", "name")
     old = row["name"]
     row["aliases"] = joined_aliases(new, row["aliases"], [old])
     row["name"] = new
@@ -35,7 +35,7 @@ def term_split(desk: WorkingCopy, kind: str, term_id: int, name: str, memory_ids
     row = desk.table(kind)[term_id]
     new = clean_term_name(kind, name)
     if new.lower() in {known.lower() for known in (row["name"], *row["aliases"])}:
-        raise CurationRefused(f"“{new}” is a name of it already: choose another for what is split off.", "name")
+        raise CurationRefusedError(f"“{new}” is already one of its names: choose another for the new one.", "name")
     values: Row = {"name": new, "aliases": [], "description": "", f"{kind}_type": row[f"{kind}_type"]}
     if kind == "concept":
         values |= {"broader_ids": [], "narrower_ids": [], "related_ids": [], "weight": None}
@@ -57,16 +57,16 @@ def _facts_split(desk: WorkingCopy, entity_id: int, made: int, memory_ids: set[i
             if row[side] == entity_id:
                 row[side] = made
         told = row["fact"] or row["relationship_type"]
-        desk.line("relationship comes along", told, entities[made]["name"], of=("relationship", row["id"]))
+        desk.line("relationship moves along", told, entities[made]["name"], of=("relationship", row["id"]))
 
 
 def clean_term_name(kind: str, name: str) -> str:
     """A name that a concept or an entity can have."""
     cleaned = clean_name(name)
     if not cleaned:
-        raise CurationRefused(f"{'An' if kind == 'entity' else 'A'} {kind} needs a name.", "name")
+        raise CurationRefusedError(f"{'An' if kind == 'entity' else 'A'} {kind} needs a name.", "name")
     if len(cleaned) > MAX_NAME[kind]:
-        raise CurationRefused(f"A name has up to {MAX_NAME[kind]} characters; this has {len(cleaned):,}.", "name")
+        raise CurationRefusedError(f"A name has up to {MAX_NAME[kind]} characters; this has {len(cleaned):,}.", "name")
     return cleaned
 
 
@@ -75,7 +75,7 @@ def _absorb(desk: WorkingCopy, kind: str, source_id: int, target_id: int) -> tup
     rows = desk.table(kind)
     source, target = rows[source_id], rows[target_id]
     if source_id == target_id:
-        raise CurationRefused(f"{source['name']} cannot be merged into itself.", "target")
+        raise CurationRefusedError(f"{source['name']} cannot be merged into itself.", "target")
     names = [source["name"], *source["aliases"]]
     kind_of, target_kind = source[f"{kind}_type"], target[f"{kind}_type"]
     gone, kept = source["name"], target["name"]
@@ -111,9 +111,9 @@ def concept_merge(desk: WorkingCopy, source_id: int, target_id: int, broader: Ma
     references_follow(desk, "concept", CONCEPT_REFERENCES)
     contracted = _contracted(broader, source_id, target_id)
     if _reaches(contracted, target_id, target_id):
-        raise CurationRefused(
-            f"A concept stands between {source['name']} and {target['name']}, broader than one and narrower than the "
-            "other: merged, it would be broader than itself. End one of the two relations first.",
+        raise CurationRefusedError(
+            f"A concept is between {source['name']} and {target['name']}, broader than one and narrower than the "
+            "other: merged, it would be broader than itself. Remove one of the two relations first.",
             "target",
         )
 
@@ -127,7 +127,7 @@ def entity_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
         ends = [target_id if row[side] == source_id else row[side] for side in ("source_id", "target_id")]
         moved = ends != [row["source_id"], row["target_id"]]
         if moved and ends[0] == ends[1]:
-            desk.line("relationship ends", _fact(row, source, target), of=("relationship", row["id"]))
+            desk.line("relationship removed", _fact(row, source, target), of=("relationship", row["id"]))
             del rows[row["id"]]
             continue
         key = (ends[0], row["relationship_type"], ends[1])
@@ -136,7 +136,7 @@ def entity_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
             known[key] = row
         else:
             _fact_join(same, row)
-            desk.line("relationships become one", _fact(row, source, target), of=("relationship", row["id"]))
+            desk.line("relationships merged", _fact(row, source, target), of=("relationship", row["id"]))
             del rows[row["id"]]
 
 
@@ -164,19 +164,19 @@ def concepts_relate(
     rows = desk.table("concept")
     first, other = rows[first_id], rows[other_id]
     if first_id == other_id:
-        raise CurationRefused(f"{first['name']} cannot be related to itself.", "other")
+        raise CurationRefusedError(f"{first['name']} cannot be related to itself.", "other")
     column, back = f"{how}_ids", f"{OPPOSITE[how]}_ids"
     said, said_back = other_id in first[column], first_id in other[back]
     if remove and not (said or said_back):
-        raise CurationRefused(f"{other['name']} is not {how} to {first['name']}.", "other")
+        raise CurationRefusedError(f"{other['name']} is not {how} to {first['name']}.", "other")
     if not remove and said and said_back:
-        raise CurationRefused(f"{other['name']} is {how} to {first['name']} already.", "other")
+        raise CurationRefusedError(f"{other['name']} is already {how} to {first['name']}.", "other")
     if not remove:
         _refuse_ring(first, how, other, broader)
     for row, name, one in ((first, column, other_id), (other, back, first_id)):
         row[name] = sorted(set(row[name]) - {one} if remove else {*row[name], one})
     sentence = f"{other['name']} is {'related to' if how == 'related' else f'{how} than'} {first['name']}"
-    desk.title = f"{'Ended' if remove else 'Said'} that {sentence}"
+    desk.title = f"{'Removed' if remove else 'Added'}: {sentence}"
     desk.said("relation", sentence, ends=remove, of=("concept", first_id))
 
 
@@ -185,8 +185,8 @@ def _refuse_ring(first: Row, how: str, other: Row, broader: Mapping[int, Iterabl
         return
     above, below = (other, first) if how == "broader" else (first, other)
     if _reaches(broader, above["id"], below["id"]):
-        raise CurationRefused(
-            f"{below['name']} is broader than {above['name']} already, if not directly: it cannot be narrower too.",
+        raise CurationRefusedError(
+            f"{below['name']} is already broader than {above['name']}, directly or not: it cannot also be narrower.",
             "other",
         )
 
@@ -222,11 +222,11 @@ def relationship_add(
     kind = slug_name(relationship_type)
     source, target = entities[source_id]["name"], entities[target_id]["name"]
     if not kind or len(kind) > 100:
-        raise CurationRefused("A relationship has a type of up to 100 characters, such as depends-on.", "how")
+        raise CurationRefusedError("A relationship has a type of up to 100 characters, such as depends-on.", "how")
     if source_id == target_id:
-        raise CurationRefused(f"{source} cannot be related to itself.", "other")
+        raise CurationRefusedError(f"{source} cannot be related to itself.", "other")
     if any(_key(row) == (source_id, kind, target_id) for row in rows.values()):
-        raise CurationRefused(f"{source} {kind} {target}: that is stated already.", "other")
+        raise CurationRefusedError(f"{source} {kind} {target}: already stated.", "other")
     desk.make(
         "relationship",
         source_id=source_id,
@@ -249,9 +249,9 @@ def relationship_remove(desk: WorkingCopy, source_id: int, relationship_type: st
     stated = [row for row in rows.values() if _key(row) == key]
     if not stated:
         names = [desk.table("entity")[one]["name"] for one in (source_id, target_id)]
-        raise CurationRefused(f"{names[0]} {kind} {names[1]}: nobody states that.", "other")
+        raise CurationRefusedError(f"{names[0]} {kind} {names[1]}: not stated.", "other")
     del rows[stated[0]["id"]]
-    _stated(desk, "Took back", source_id, kind, target_id)
+    _stated(desk, "Removed", source_id, kind, target_id)
 
 
 def _key(row: Row) -> tuple[int, str, int]:
@@ -272,7 +272,7 @@ def _stated(desk: WorkingCopy, verb: str, source_id: int, kind: str, target_id: 
 def tag_merge(desk: WorkingCopy, source: str, target: str) -> None:
     """Give all memories with a tag another one instead; the tag is an alias of it from now on."""
     if source == target:
-        raise CurationRefused(f"{source} cannot be merged into itself.", "target")
+        raise CurationRefusedError(f"{source} cannot be merged into itself.", "target")
     _tag_follow(desk, source, target)
     desk.title = f"Merged the tag {source} into {target}"
     desk.line("merges into", source, target, of=("tag", source))
@@ -281,7 +281,7 @@ def tag_merge(desk: WorkingCopy, source: str, target: str) -> None:
 def tag_rename(desk: WorkingCopy, old: str, new: str) -> None:
     """Give a tag another name, which nothing else is called by."""
     if old == new:
-        raise CurationRefused(f"It is called “{new}” already.", "name")
+        raise CurationRefusedError(f"Its name is already “{new}”.", "name")
     _tag_follow(desk, old, new)
     desk.title = f"Renamed the tag {old} to {new}"
     desk.touched.add(("tag", new))
@@ -302,14 +302,14 @@ def tag_aliases_set(desk: WorkingCopy, tag: str, add: Iterable[str], remove: Ite
     known = {row["alias"]: row for row in rows.values()}
     for alias in remove:
         if alias not in known or known[alias]["tag"] != tag:
-            raise CurationRefused(f"“{alias}” is no alias of {tag}.", "remove")
+            raise CurationRefusedError(f"“{alias}” is not an alias of {tag}.", "remove")
         del rows[known[alias]["id"]]
         desk.said("alias", alias, ends=True, of=("tag", tag))
     for alias in add:
         if alias == tag:
-            raise CurationRefused(f"“{alias}” is the tag itself.", "add")
+            raise CurationRefusedError(f"“{alias}” is the tag itself.", "add")
         if alias in known:
-            raise CurationRefused(f"“{alias}” is an alias already, of {known[alias]['tag']}.", "add")
+            raise CurationRefusedError(f"“{alias}” is already an alias of {known[alias]['tag']}.", "add")
         desk.make("tag_alias", alias=alias, tag=tag)
         desk.said("alias", alias, of=("tag", tag))
     desk.title = f"Changed the aliases of the tag {tag}"
@@ -320,9 +320,9 @@ def clean_tag(text: str, field: str = "name") -> str:
     """A tag as it is stored."""
     tag = normalise_tag(text)
     if not tag:
-        raise CurationRefused("A tag needs a name.", field)
+        raise CurationRefusedError("A tag needs a name.", field)
     if len(tag) > MAX_TAG:
-        raise CurationRefused(f"A tag has up to {MAX_TAG} characters; this has {len(tag):,}.", field)
+        raise CurationRefusedError(f"A tag has up to {MAX_TAG} characters; this has {len(tag):,}.", field)
     return tag
 
 

@@ -78,7 +78,7 @@ def relationship_describe(
 def _refuse_others(viewer: Viewer, kind: str, ids: Collection[int]) -> None:
     """Whoever may not curate the terms. From here on, no curation that is under way changes them."""
     if "curate" not in viewer.scopes:
-        raise EditRefusedError("Only curators may edit the vocabulary.")
+        raise EditRefusedError("Only curators can edit the vocabulary.")
     vocabulary_share()
     if are_used_by_others(kind, ids, viewer):
         raise EditRefusedError(OTHERS_USE_IT)
@@ -123,4 +123,4 @@ def refuse_taken(aliases: list[str], others: QuerySet[Any]) -> None:
     lowered = [alias.lower() for alias in aliases]
     named = others.annotate(lower=Lower("name")).filter(Q(lower__in=lowered)).first() if lowered else None
     if named is not None:
-        raise EditRefusedError(f"“{named.name}” is the name of {named} (#{named.pk}) already.", "aliases")
+        raise EditRefusedError(f"“{named.name}” is already the name of {named} (#{named.pk}).", "aliases")

@@ -16,13 +16,18 @@ from curation.models import Curation, CurationChange
 from curation.tables import DERIVED, LINKS, VECTORS, images_of, rows_delete, rows_insert, rows_update
 from curation.working_copy import Row
 from memories.models import EmbeddingModel
+from web.errors import Refusal
 
 Action = CurationChange.Action
 _NAMED = 5
 
 
-class UndoRefused(Exception):  # noqa: N818 - it reads as what happened
-    """A curation cannot be undone. The message says what stands in the way."""
+class UndoRefusedError(Refusal):
+    """A curation cannot be undone. The message says why."""
+
+    status = 409
+    code = "undo_refused"
+    suggestion = "Undo later changes first, or correct it by another operation."
 
 
 @dataclass
@@ -46,7 +51,7 @@ def replay(curation: Curation) -> Touched:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     except IntegrityError as error:
-        raise UndoRefused("Something that it would bring back belongs to what is gone since.") from error
+        raise UndoRefusedError("Something that it would restore belongs to something deleted since.") from error
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")
     return touched
@@ -88,10 +93,10 @@ def _delete_back(change: CurationChange, touched: Touched) -> None:
 def _refuse_differing(table: str, left: Row, now: Row | None) -> None:
     """What the curation left of a row must be what it is now."""
     if now is None:
-        raise UndoRefused(f"{_told(table, left)} is not there any more.")
+        raise UndoRefusedError(f"{_told(table, left)} no longer exists.")
     if differing := [name for name in left if name not in DERIVED and now[name] != left[name]]:
         what = ", ".join(name.removesuffix("_ids").replace("_", " ") for name in differing)
-        raise UndoRefused(f"{_told(table, now)} was changed since: its {what}.")
+        raise UndoRefusedError(f"{_told(table, now)} was changed since: its {what}.")
 
 
 def _refuse_in_use(table: str, row: Row) -> None:
@@ -107,7 +112,7 @@ def _refuse_in_use(table: str, row: Row) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, {"id": row["id"]})
         if cursor.fetchone()[0]:
-            raise UndoRefused(f"{_told(table, row)}, which it made, has come to be used since.")
+            raise UndoRefusedError(f"{_told(table, row)}, which it created, is used since.")
 
 
 def _or_taken(table: str, write: Callable[[], object]) -> None:
@@ -115,7 +120,9 @@ def _or_taken(table: str, write: Callable[[], object]) -> None:
         with transaction.atomic():
             write()
     except IntegrityError as error:
-        raise UndoRefused(f"A name or a path that a {table.replace('_', ' ')} had has been taken since.") from error
+        raise UndoRefusedError(
+            f"A name or a path that a {table.replace('_', ' ')} had is used by another now."
+        ) from error
 
 
 def _vectors_back(table: str, rows: Sequence[Row]) -> None:
@@ -176,7 +183,7 @@ def _unlink_back(change: CurationChange, touched: Touched) -> None:
     ids = [row[0] for row in rows]
     with connection.cursor() as cursor:
         cursor.execute("SELECT id FROM memories_memory WHERE id = ANY(%s)", [ids])
-        _refuse_memories(set(ids) - {row[0] for row in cursor.fetchall()}, "is gone")
+        _refuse_memories(set(ids) - {row[0] for row in cursor.fetchall()}, "is deleted")
         cursor.execute(
             f"INSERT INTO {links.table} (memory_id, {links.column}, made_by, weight, created_at)"
             f" SELECT memory_id, {links.column}, made_by, weight, created_at FROM {unnested(links.column)}"
@@ -228,7 +235,7 @@ def _refuse_memories(memory_ids: Collection[int], what: str) -> None:
         named = ", ".join(f"#{memory_id}" for memory_id in sorted(memory_ids)[:_NAMED])
         more = f" and {len(memory_ids) - _NAMED:,} more" if len(memory_ids) > _NAMED else ""
         verb = what if len(memory_ids) == 1 else what.replace("has ", "have ", 1).replace("is ", "are ", 1)
-        raise UndoRefused(f"{named}{more} {verb} since.")
+        raise UndoRefusedError(f"{named}{more} {verb} since.")
 
 
 _STEPS: dict[Action, Callable[[Any, Touched], None]] = {

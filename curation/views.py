@@ -14,10 +14,10 @@ from django.views.decorators.http import require_POST, require_safe
 from access.viewer import Viewer
 from curation.forms import RetagForm, VerbForm, fits, form_take, forms_of
 from curation.pages import log_page, plan_page, ref_of, retag_page, term_page, term_url
-from curation.queries import TermNotFound, term_named, told
-from curation.services import Applied, Busy, curation_undo
-from curation.undo import UndoRefused
-from curation.working_copy import KINDS, CurationRefused
+from curation.queries import TermNotFoundError, term_named, told
+from curation.services import Applied, BusyError, curation_undo
+from curation.undo import UndoRefusedError
+from curation.working_copy import KINDS, CurationRefusedError
 from explorer.http import page_viewer, private
 
 View = Callable[..., HttpResponse]
@@ -32,12 +32,12 @@ def curators_only(view: View) -> View:
     def guarded(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
         viewer = page_viewer(request)
         if "curate" not in viewer.scopes:
-            raise PermissionDenied("Only curators may change the vocabulary.")
+            raise PermissionDenied("Only curators can change the vocabulary.")
         try:
             return private(view(request, viewer, *args, **kwargs))
-        except TermNotFound as error:
+        except TermNotFoundError as error:
             raise Http404(str(error)) from error
-        except CurationRefused as error:
+        except CurationRefusedError as error:
             raise BadRequest(str(error)) from error
 
     return guarded
@@ -52,9 +52,9 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     if kind in KINDS and name:
         try:
             return HttpResponseRedirect(term_url(kind, term_named(kind, name, viewer)))
-        except TermNotFound as missing:
+        except TermNotFoundError as missing:
             error = told(missing, viewer)
-        except CurationRefused as refused:
+        except CurationRefusedError as refused:
             error = str(refused)
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
     page = log_page(viewer, before=number, kind=kind if kind in KINDS else "", name=name, error=error)
@@ -71,7 +71,7 @@ def term(request: HttpRequest, viewer: Viewer, kind: str, ref: str) -> HttpRespo
 @curators_only
 def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -> HttpResponse:
     if not fits(verb, kind):
-        raise Http404(f"There is no way to {verb} a {kind}.")
+        raise Http404(f"A {kind} has no operation {verb}.")
     found = ref_of(kind, ref, viewer)
     data = _data(request)
     forms = forms_of(kind, ref if kind == "tag" else f"#{ref}", data, verb)
@@ -124,6 +124,6 @@ def undo(request: HttpRequest, viewer: Viewer, curation_id: int) -> HttpResponse
     try:
         curation = curation_undo(curation_id=curation_id, viewer=viewer)
         messages.success(request, f"Undone: {curation.title}.")
-    except (UndoRefused, Busy) as error:
+    except (UndoRefusedError, BusyError) as error:
         messages.error(request, f"#{curation_id} cannot be undone. {error}")
     return HttpResponseRedirect(reverse("curation:log"))

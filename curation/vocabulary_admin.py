@@ -48,7 +48,7 @@ class VocabularyForm(ServiceForm):
 
 
 class CategoryForm(VocabularyForm):
-    aliases = Lines(required=False, help_text="Other names it is found by, one a line.")
+    aliases = Lines(required=False, help_text="Other names, one per line.")
 
     class Meta:
         model = Category
@@ -59,7 +59,7 @@ class CategoryForm(VocabularyForm):
 
 
 class ConceptForm(VocabularyForm):
-    aliases = Lines(required=False, help_text="Other names it is found by, one a line.")
+    aliases = Lines(required=False, help_text="Other names, one per line.")
 
     class Meta:
         model = Concept
@@ -70,7 +70,7 @@ class ConceptForm(VocabularyForm):
 
 
 class EntityForm(VocabularyForm):
-    aliases = Lines(required=False, help_text="Other names it is found by, one a line.")
+    aliases = Lines(required=False, help_text="Other names, one per line.")
 
     class Meta:
         model = Entity
@@ -108,12 +108,12 @@ class LinkedAdmin(VocabularyAdmin):
     memory_column: str
     actions = ("merge_chosen",)
 
-    @admin.action(description="Merge the one chosen into another, or the first of two into the second")
+    @admin.action(description="Merge the selected one into another, or the first of two into the second")
     def merge_chosen(self, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponseRedirect | None:
         """Leads to the page that shows what would happen; nothing is done here."""
         chosen = list(rows.order_by("pk").values_list("pk", flat=True)[:3])
         if len(chosen) > 2:
-            self.message_user(request, "Choose one or two.", messages.ERROR)
+            self.message_user(request, "Select one or two.", messages.ERROR)
             return None
         kind = str(self.model._meta.model_name)
         if len(chosen) == 1:

@@ -9,6 +9,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from web.errors import Refusal
+
 Row = dict[str, Any]
 Ref = int | str
 """The id of a category, concept or entity; a tag is its own name."""
@@ -16,12 +18,19 @@ Ref = int | str
 KINDS = ("category", "concept", "entity", "tag")
 
 
-class CurationRefused(ValueError):  # noqa: N818 - it reads as what happened
-    """What a verb cannot do. The message says why, and what can be done; `field` is the argument at fault."""
+class CurationRefusedError(Refusal):
+    """An operation that is refused. The message says why and what can be done; `field` is the argument at fault."""
+
+    status = 409
+    code = "curation_refused"
 
     def __init__(self, message: str, field: str = "") -> None:
         self.field = field
         super().__init__(message)
+
+    @property
+    def detail(self) -> str:
+        return f"{self.field}: {self}" if self.field else str(self)
 
 
 @dataclass(frozen=True, slots=True)

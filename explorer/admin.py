@@ -13,7 +13,7 @@ from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewe
 from explorer import memory_admin  # noqa: F401
 from memories.models import Corpus, EmbeddingModel, ImportBatch, Project, Session
 from memories.projects import LANGUAGE_IS_KEPT, project_create, project_update
-from memories.services import AlreadyExists, ChangeRefused, NotAllowed
+from memories.services import AlreadyExistsError, ChangeRefusedError, NotAllowedError
 from text.analysis import languages
 from web.admin import OwnersOnly, ShownOnlyAdmin
 
@@ -36,9 +36,9 @@ class ProjectForm(ServiceForm):
         fields = {"name": row.name, "description": row.description, "language": row.language, "viewer": self.viewer}
         try:
             self.instance = project_update(project=row, **fields) if row.pk else project_create(slug=row.slug, **fields)
-        except ChangeRefused as error:
+        except ChangeRefusedError as error:
             yield error.field if error.field in self.fields else None, str(error).removeprefix(f"{error.field}: ")
-        except (NotAllowed, AlreadyExists) as error:
+        except (NotAllowedError, AlreadyExistsError) as error:
             yield None, str(error)
 
 

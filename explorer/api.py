@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Router
 
@@ -30,48 +30,20 @@ from explorer.schemas import (
     WhyReason,
     unified_parts,
 )
-from explorer.timeline_api import VIEW_PARAMETER, index_row, query_warning, read_view
+from explorer.timeline_api import ViewRequest, index_row, query_warning
 from search.explain import explain
 from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
 from search.histogram import Histogram
-from search.query import QueryError, SearchQuery, pairs_of
-from search.result import FacetListing, FacetPage, Hit, HitDetail, SearchResult
+from search.query import SearchQuery
+from search.result import FACET_LIMIT, FacetListing, FacetPage, Hit, HitDetail, SearchResult
 from search.run import facet_page, run
 from search.unified.service import UnifiedResult, is_unified, unified
-from search.why_not import WhyNot, take_id, why_not
+from search.why_not import WhyNot, WhyNotRequest, why_not
 from web.errors import GUARDED, ApiError, close_to, errors
-from web.timing import server_timing
-
-# Maximum number of values of a facet in a reply.
-FACET_LIMIT = 1_000
+from web.params import pairs_of
+from web.timing import Timings, timed, took_ms
 
 router = Router()
-
-
-_LISTING: dict[str, tuple[dict[str, Any], str]] = {
-    "search": ({"type": "string", "maxLength": 200, "default": ""}, "A part of the names wanted."),
-    "sort": ({"type": "string", "enum": ["count", "name"], "default": "count"}, "The largest first, or by name."),
-    "page": ({"type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 1}, "Which page of the values."),
-    "page_size": ({"type": "integer", "minimum": 1, "maximum": FACET_LIMIT, "default": 100}, "Values of a page."),
-    "parent": ({"type": "string", "default": ""}, "Of categories: only the children of this one."),
-}
-# `sort` and paging are those of the listing, not of the search.
-_LISTING_PARAMETERS = [
-    *(
-        {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
-        for name, (schema, description) in _LISTING.items()
-    ),
-    *(parameter for parameter in SearchQuery.openapi_parameters() if parameter["name"] not in _LISTING),
-]
-
-
-_ID_PARAMETER = {
-    "name": "id",
-    "in": "query",
-    "required": True,
-    "schema": {"type": "integer"},
-    "description": "The number of the memory.",
-}
 
 
 # --- operations --------------------------------------------------------------------------------------------------
@@ -82,37 +54,38 @@ _ID_PARAMETER = {
     response={200: SearchReply | UnifiedReply, **errors(*GUARDED, 422)},
     exclude_unset=True,
     operation_id="search",
-    openapi_extra={"parameters": [*SearchQuery.openapi_parameters(), VIEW_PARAMETER]},
+    openapi_extra={"parameters": [*SearchQuery.openapi_parameters(), *ViewRequest.openapi_parameters()]},
 )
-def search(request: ApiRequest, response: HttpResponse) -> SearchReply | UnifiedReply:
+@timed
+def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     """Memories by words, filters or both; with `include_facets`, counts over the whole match set.
 
     With `mode=unified`, entities and relationships beside them: see `results` and `legs`.
     """
     viewer = allowed(request, "read")
-    view, query = read_view(pairs_of(request.GET))
+    extra, query = ViewRequest.with_query(pairs_of(request.GET))
     if is_unified(query):
         found = unified(query, viewer, facet_limit=FACET_LIMIT)
-        response["Server-Timing"] = server_timing(found.timings)
-        return _unified_reply(found, request, view)
-    result = run(query, viewer, facet_limit=FACET_LIMIT, detail=HitDetail.FULL if view == "full" else HitDetail.INDEX)
-    response["Server-Timing"] = server_timing(result.timings)
-    return _search_reply(result, request, view)
+        return found.timings, _unified_reply(found, request, extra.view)
+    result = run(
+        query, viewer, facet_limit=FACET_LIMIT, detail=HitDetail.FULL if extra.view == "full" else HitDetail.INDEX
+    )
+    return result.timings, _search_reply(result, request, extra.view)
 
 
 @router.get(
     "/search/why-not",
     response={200: WhyNotReply, **errors(*GUARDED, 404, 422)},
     operation_id="why_not",
-    openapi_extra={"parameters": [_ID_PARAMETER, *SearchQuery.openapi_parameters()]},
+    openapi_extra={"parameters": WhyNotRequest.openapi_with_query()},
 )
 def search_why_not(request: ApiRequest) -> WhyNotReply:
     """Why one memory is not among the results of a query, or where it is."""
     viewer = allowed(request, "read")
-    memory_id, pairs = take_id(pairs_of(request.GET))
-    found = why_not(SearchQuery.from_pairs(pairs), memory_id, viewer)
+    extra, query = WhyNotRequest.with_query(pairs_of(request.GET))
+    found = why_not(query, extra.id, viewer)
     if found is None:
-        raise ApiError(404, "not_found", f"There is no memory {memory_id}, or none that you may open.")
+        raise ApiError(404, "not_found", f"There is no memory {extra.id} that you can see.")
     return _why_not_reply(found, request)
 
 
@@ -122,19 +95,19 @@ def search_why_not(request: ApiRequest) -> WhyNotReply:
     operation_id="facets",
     openapi_extra={"parameters": SearchQuery.openapi_parameters()},
 )
-def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
+@timed
+def facets(request: ApiRequest) -> tuple[Timings, FacetsReply]:
     """Every facet of a query: how many values it has, and the largest of them."""
     viewer = allowed(request, "read")
-    query = SearchQuery.from_pairs(pairs_of(request.GET)).but(include_facets=True, page_size=1)
+    query = SearchQuery.from_pairs(pairs_of(request.GET)).with_(include_facets=True, page_size=1)
     result = run(query, viewer, detail=HitDetail.NONE)
-    response["Server-Timing"] = server_timing(result.timings)
-    return FacetsReply(
+    return result.timings, FacetsReply(
         total=result.total,
         lower_bounds=[name for name in result.lower_bounds if name in {"total", *(spec.api_name for spec in FACETS)}],
         filters=query.applied(),
         facets=[_facet_reply(facet) for facet in result.facets or ()],
         warnings=[query_warning(w) for w in result.warnings],
-        took_ms=result.took_ms,
+        took_ms=took_ms(result.timings),
     )
 
 
@@ -142,24 +115,16 @@ def facets(request: ApiRequest, response: HttpResponse) -> FacetsReply:
     "/facets/{facet}",
     response={200: FacetPageReply, **errors(*GUARDED, 404, 422)},
     operation_id="facet",
-    openapi_extra={"parameters": _LISTING_PARAMETERS},
+    openapi_extra={"parameters": FacetListing.openapi_with_query()},
 )
-def facet(request: ApiRequest, facet: str, response: HttpResponse) -> FacetPageReply:
+@timed
+def facet(request: ApiRequest, facet: str) -> tuple[Timings, FacetPageReply]:
     """The values of one facet under a query: a page of them, searched and sorted."""
     viewer = allowed(request, "read")
     spec = _facet_named(facet)
-    listing, query = _read_listing(pairs_of(request.GET))
+    listing, query = FacetListing.with_query(pairs_of(request.GET))
     page = facet_page(query, spec.key, listing, viewer)
-    response["Server-Timing"] = server_timing(page.timings)
-    return _facet_page_reply(page, query)
-
-
-def _read_listing(pairs: list[tuple[str, str]]) -> tuple[FacetListing, SearchQuery]:
-    listing, rest, problems = FacetListing.read(pairs)
-    query, more = SearchQuery.read(rest)
-    if problems or more:
-        raise QueryError((*problems, *more))
-    return listing, query
+    return page.timings, _facet_page_reply(page, query)
 
 
 def _facet_named(name: str) -> FacetSpec:
@@ -207,6 +172,8 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         relaxations=[
             RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
         ],
+        engine=result.engine,
+        took_ms=took_ms(result.timings),
         **_counted(result),
     )
 

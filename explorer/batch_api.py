@@ -1,6 +1,5 @@
 """Whole memories as JSON, several at a time by id: the third layer after index and timeline."""
 
-import re
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -9,29 +8,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from access.keys import ApiRequest, allowed
 from access.viewer import Viewer
-from explorer.memory_api import MemoryReply, memory_reply, only_parameters
+from explorer.memory_api import MemoryReply, memory_reply
 from memories.queries import MemoryDetail, memory_details
-from memories.validation import refuse
+from memories.records import MemoryId
 from search.query import SORT_ALIASES
 from web.errors import GUARDED, errors
+from web.params import Params, pairs_of
+from web.validation import refuse
 
 MOST_IDS = 100
 # `given` is the order of the ids, and the default.
 ORDERS = ("given", "newest", "oldest")
-_ID = re.compile(r"#?([0-9]{1,18})")
 
 router = Router()
-
-
-def _read_id(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63:
-        return value
-    if isinstance(value, str) and (match := _ID.fullmatch(value.strip())) and int(match[1]):
-        return int(match[1])
-    raise refuse(f"{ascii(value)[:40]} is not the id of a memory: write a number such as 123")
-
-
-MemoryId = Annotated[int, BeforeValidator(_read_id)]
 
 
 def _read_ids(value: Any) -> Any:
@@ -46,7 +35,7 @@ def _read_order(value: Any) -> Any:
     order = SORT_ALIASES.get(value, value) if isinstance(value, str) else value
     if order not in ORDERS:
         known = ", ".join((*ORDERS, *SORT_ALIASES))
-        raise refuse(f"{ascii(value)[:40]} is not an order: write one of {known}")
+        raise refuse(f"{ascii(value)[:40]} is not a sort order: write one of {known}")
     return order
 
 
@@ -62,7 +51,7 @@ class Batch(BaseModel):
     ids: Annotated[
         list[MemoryId],
         BeforeValidator(_read_ids),
-        Field(min_length=1, max_length=MOST_IDS, description="Ids, as a search gives them."),
+        Field(min_length=1, max_length=MOST_IDS, description="Ids from a search."),
     ]
     order: Annotated[
         str,
@@ -72,9 +61,9 @@ class Batch(BaseModel):
             description="`given` (as the ids are), `newest` or `oldest`, which are `date_desc` and `date_asc` too.",
         ),
     ] = "given"
-    limit: int = Field(MOST_IDS, ge=1, le=MOST_IDS, description="How many of them, the first in the order.")
+    limit: int = Field(MOST_IDS, ge=1, le=MOST_IDS, description="Maximum number of memories, in this order.")
     project: Annotated[list[str], BeforeValidator(_read_projects)] = Field(
-        default_factory=list, description="Only those of these projects, by slug."
+        default_factory=list, description="Only memories of these projects, by slug."
     )
 
 
@@ -83,7 +72,7 @@ class BatchReply(BaseModel):
 
     memories: list[MemoryReply]
     missing: list[int]
-    left_out: list[int] = Field(description="Found, and past the limit.")
+    left_out: list[int] = Field(description="Number of memories found beyond the limit.")
 
 
 @router.post(
@@ -121,6 +110,6 @@ def batch_of(batch: Batch, viewer: Viewer) -> tuple[list[MemoryDetail], list[int
 
 
 def _batch_reply(batch: Batch, viewer: Viewer, request: HttpRequest) -> BatchReply:
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     found, missing, left_out = batch_of(batch, viewer)
     return BatchReply(memories=[memory_reply(d, request) for d in found], missing=missing, left_out=left_out)

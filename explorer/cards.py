@@ -100,7 +100,7 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
 
 def _narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
     """The query with one more selected value."""
-    return query.but() if value in query.selection(key).include else query.toggle(key, value)
+    return query.with_() if value in query.selection(key).include else query.toggle(key, value)
 
 
 def _tag(query: SearchQuery, tag: str) -> Link:
@@ -175,7 +175,7 @@ def _card(query: SearchQuery, hit: UnifiedHit, memory: HitCard | None) -> Result
         snippet=hit.content,
         type=hit.entity.type if hit.entity else "",
         origin=hit.source,
-        confidence="" if sure is None else f"{sure:.0%} sure",
+        confidence="" if sure is None else f"{sure:.0%} confidence",
         why=hit.why,
         memory=memory,
         source=_end(query, relationship.source) if relationship else None,
@@ -194,7 +194,7 @@ def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[RelatedLink,
 
 
 def _end(query: SearchQuery, ref: EntityRef) -> Link:
-    return Link(ref.name, _filtered(query, (ref.value,)), f"Memories that name {ref.name}, {ref.type}")
+    return Link(ref.name, _filtered(query, (ref.value,)), f"Memories that mention {ref.name}, {ref.type}")
 
 
 def _page_url(hit: UnifiedHit) -> str:
@@ -209,7 +209,7 @@ def _url(query: SearchQuery, item: Linked) -> str:
 
 def _filtered(query: SearchQuery, values: tuple[str, ...]) -> str:
     """The memories that name all given entities, under the filters of the query."""
-    narrowed = query.but(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
+    narrowed = query.with_(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
     for value in values:
         narrowed = narrowed if value in narrowed.entity else narrowed.toggle("entity", value)
-    return explore_url(narrowed.but(entity_all=narrowed.entity_all or len(narrowed.entity) > 1))
+    return explore_url(narrowed.with_(entity_all=narrowed.entity_all or len(narrowed.entity) > 1))

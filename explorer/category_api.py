@@ -1,11 +1,10 @@
 """Categories as JSON: one category, the list of all, and the concepts of one."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Router
 
@@ -21,17 +20,7 @@ from explorer.category_reads import (
     category_overview,
     concepts_in,
 )
-from explorer.category_requests import (
-    CATEGORY_SORTS,
-    CONCEPT_SORTS,
-    DEFAULT_LISTED,
-    DEFAULT_RESULTS,
-    MOST_LISTED,
-    MOST_RESULTS,
-    CategoryListRequest,
-    CategoryRequest,
-    ConceptListRequest,
-)
+from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.category_schemas import (
     AggregateStats,
     CategoryAbout,
@@ -53,74 +42,53 @@ from explorer.category_schemas import (
 from explorer.operations import read_operation
 from explorer.timeline_api import query_warning
 from explorer.visible_tree import CategoryChild, CategoryDescription
-from search.query import MAX_VALUE_LENGTH, pairs_of
-from web.timing import server_timing
+from web.params import pairs_of
+from web.timing import Timings, timed, took_ms
 
 router = Router()
-
-
-def _parameter(name: str, description: str, **schema: Any) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
-
-
-def _switch(name: str, description: str) -> dict[str, Any]:
-    return _parameter(name, description, type="boolean", default=False)
-
-
-def _limit(default: int, most: int, of: str) -> dict[str, Any]:
-    description = f"{of}, 1 to {most}; what is out of these bounds is brought into them, with a warning."
-    return _parameter("limit", description, type="integer", default=default)
-
-
-def _sort(orders: Sequence[str]) -> dict[str, Any]:
-    description = "What comes first: the most memories, or whatever is named (also `sortBy`)."
-    return _parameter("sort_by", description, type="string", enum=list(orders), default=orders[0])
-
-
-_BELOW = _switch("include_children", "With all that is below the category (also `includeChildren`).")
-_LIST_PARAMETERS = (
-    _sort(CATEGORY_SORTS),
-    _limit(DEFAULT_LISTED, MOST_LISTED, "How many categories"),
-    _switch("include_hierarchy", "With the parent and the children of each (also `includeHierarchy`)."),
-    _parameter("filter", "A part of the names wanted.", type="string", maxLength=MAX_VALUE_LENGTH, default=""),
-)
-_CONCEPT_PARAMETERS = (_sort(CONCEPT_SORTS), _limit(DEFAULT_LISTED, MOST_LISTED, "How many concepts"), _BELOW)
-_CATEGORY_PARAMETERS = (
-    _BELOW,
-    _switch("include_chunks", "With chunks, their texts and their density (also `includeChunks`)."),
-    _limit(DEFAULT_RESULTS, MOST_RESULTS, "How many of each"),
-)
 
 _get = partial(read_operation, router, exclude_unset=True)
 
 
-@_get("/categories", "categories", CategoryListReply, parameters=_LIST_PARAMETERS)
-def categories(request: ApiRequest, response: HttpResponse) -> CategoryListReply:
+@_get("/categories", "categories", CategoryListReply, parameters=CategoryListRequest.openapi_parameters())
+@timed
+def categories(request: ApiRequest) -> tuple[Timings, CategoryListReply]:
     """Categories with their numbers, those of what is below them included."""
     viewer = allowed(request, "read")
-    params = CategoryListRequest.read(pairs_of(request.GET))
+    params = CategoryListRequest.from_pairs(pairs_of(request.GET))
     found = category_list(params, viewer)
-    response["Server-Timing"] = server_timing(found.timings)
-    return category_list_reply(found, with_hierarchy=params.include_hierarchy)
+    return found.timings, category_list_reply(found, with_hierarchy=params.include_hierarchy)
 
 
-# Before the operation on a category, whose path may contain slashes.
-@_get("/categories/{path:ref}/concepts", "category_concepts", ConceptListReply, 404, parameters=_CONCEPT_PARAMETERS)
-def category_concepts(request: ApiRequest, ref: str, response: HttpResponse) -> ConceptListReply:
+# Ahead of the category alone, whose path may hold slashes.
+@_get(
+    "/categories/{path:ref}/concepts",
+    "category_concepts",
+    ConceptListReply,
+    404,
+    parameters=ConceptListRequest.openapi_parameters(without={"category"}),
+)
+@timed
+def category_concepts(request: ApiRequest, ref: str) -> tuple[Timings, ConceptListReply]:
     """The concepts that the memories of a category have, with how many have each."""
     viewer = allowed(request, "read")
-    found = concepts_in(ConceptListRequest.read(pairs_of(request.GET), ref), viewer)
-    response["Server-Timing"] = server_timing(found.timings)
-    return concept_list_reply(found)
+    found = concepts_in(ConceptListRequest.from_pairs(pairs_of(request.GET), name=ref), viewer)
+    return found.timings, concept_list_reply(found)
 
 
-@_get("/categories/{path:ref}", "category", CategoryReply, 404, parameters=_CATEGORY_PARAMETERS)
-def category(request: ApiRequest, ref: str, response: HttpResponse) -> CategoryReply:
+@_get(
+    "/categories/{path:ref}",
+    "category",
+    CategoryReply,
+    404,
+    parameters=CategoryRequest.openapi_parameters(without={"category"}),
+)
+@timed
+def category(request: ApiRequest, ref: str) -> tuple[Timings, CategoryReply]:
     """A category by slug path, name, alias or id, whatever the case: its numbers, memories and concepts."""
     viewer = allowed(request, "read")
-    found = category_overview(CategoryRequest.read(pairs_of(request.GET), ref), viewer)
-    response["Server-Timing"] = server_timing(found.timings)
-    return category_reply(found, request)
+    found = category_overview(CategoryRequest.from_pairs(pairs_of(request.GET), name=ref), viewer)
+    return found.timings, category_reply(found, request)
 
 
 # --- from result to reply ----------------------------------------------------------------------------------------
@@ -191,7 +159,7 @@ def _message(message: str) -> dict[str, str]:
 def _closing(found: CategoryOverview | CategoryList | ConceptList) -> dict[str, Any]:
     return {
         "warnings": [query_warning(warning) for warning in found.warnings],
-        "took_ms": round(sum(found.timings.values()), 2),
+        "took_ms": took_ms(found.timings),
     }
 
 

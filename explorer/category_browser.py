@@ -3,10 +3,12 @@
 With a query, only matching memories are counted. The query's own selection of categories is ignored.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Self
+from typing import Literal
+
+from pydantic import Field
 
 from access.viewer import Viewer
 from categories.vocabulary_cache import Node
@@ -19,6 +21,7 @@ from search.query import Interval, SearchQuery
 from search.result import SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
+from web.params import Params, Value
 
 # Children of a node shown in the tree, and in a table. A separate page lists all of them.
 MOST_BRANCHES = 60
@@ -26,28 +29,14 @@ MOST_ROWS = 100
 # A node is large if it has at least this many memories of its own, and this share of all memories.
 _LARGE = 100
 _LARGE_SHARE = 0.02
-SHOWS = ("single", "large", "empty")
 
 
-@dataclass(frozen=True, slots=True)
-class BrowseRequest:
-    """The view of the tree: `part` searches names, `show` lists one of SHOWS, `below` reads a single level."""
+class BrowseRequest(Params):
+    """Which part of the tree the browser shows, in addition to the node that its address names."""
 
-    part: str = ""
-    show: str = ""
-    below: str = ""
-
-    @classmethod
-    def read(cls, pairs: Iterable[tuple[str, str]]) -> tuple[Self, list[tuple[str, str]]]:
-        """The browser's own parameters, and the pairs of the query beside them. What it cannot be is left out."""
-        own = {"filter": "", "show": "", "below": ""}
-        rest = []
-        for key, value in pairs:
-            if key in own:
-                own[key] = value.strip()[:200]
-            else:
-                rest.append((key, value))
-        return cls(own["filter"], own["show"] if own["show"] in SHOWS else "", own["below"]), rest
+    part: Value = Field("", alias="filter", description="Part of a name.")
+    show: Literal["single", "large", "empty", ""] = Field("", description="Only the nodes of this sort.")
+    below: Value = Field("", description="The category whose children are shown, and nothing else.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +91,7 @@ class BrowserView:
 def browse(name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> BrowserView:
     """The browser at a category, or at the top level if the name is empty. Raises CategoryNotFoundError."""
     # Order and page of the results do not apply here.
-    query = query.without("category").but(sort=None, page_size=25, subcategories=True, bucket=Interval.AUTO)
+    query = query.without("category").with_(sort=None, page_size=25, subcategories=True, bucket=Interval.AUTO)
     return with_engine(lambda engine: _browse(engine, name, request, query, viewer), viewer)
 
 

@@ -27,9 +27,9 @@ _SHOWN = 8
 _TOP_TAGS = 14
 _DISTINCTIVE = (("tag", "Tags"), ("concept", "Concepts"), ("entity", "Entities"))
 _SHOWS = {
-    "single": ("with a single memory", "Leaves that hold one memory alone: candidates for merging."),
-    "large": ("that hold very many", "So many memories are filed right there that a division may help."),
-    "empty": ("without memories", "Nothing that a search shows is in them or below them."),
+    "single": ("with one memory", "They have no subcategories and one memory: candidates for merging."),
+    "large": ("with very many memories", "So many memories are directly in them that splitting may help."),
+    "empty": ("without memories", "No memory that a search shows is in them or their subcategories."),
 }
 
 
@@ -158,7 +158,7 @@ class LostCategory:
 
 def build_lost(error: CategoryNotFoundError) -> LostCategory:
     near = tuple(Link(path, category_url(path)) for path in error.did_you_mean)
-    return LostCategory(f"{error}. There is none, or none that you may see.", near, category_url(""))
+    return LostCategory(f"{error}. It does not exist, or you cannot see it.", near, category_url(""))
 
 
 def build_browser(
@@ -200,7 +200,7 @@ def build_browser(
 def _chips(query: SearchQuery, result: SearchResult | None, here: str) -> Iterator[Chip]:
     """Chips for all filters, and for the words, since these pages have no search box."""
     if query.text:
-        removed = category_url(here, query.but(text=""))
+        removed = category_url(here, query.with_(text=""))
         yield Chip("chip-q", "words", (ChipPart(query.text, removed, f"Remove the words {query.text}"),))
     yield from build_chips(query, result.labels if result else {}, lambda other: category_url(here, other))
 
@@ -264,7 +264,7 @@ def _crumbs(found: BrowserView) -> Iterator[Link]:
 def _summary(indicators: Indicators) -> str:
     filed = indicators.memories - indicators.uncategorised
     return (
-        f"{plural(indicators.categories, 'category', 'categories')} for {number(filed)} of"
+        f"{plural(indicators.categories, 'category', 'categories')} cover {number(filed)} of"
         f" {memories(indicators.memories)}"
     )
 
@@ -273,7 +273,7 @@ def _indicators(indicators: Indicators, query: SearchQuery) -> Iterator[Labelled
     nothing = explore_url(SearchQuery().toggle_presence("no", "category")) if indicators.uncategorised else ""
     yield LabelledNumber("Uncategorised", number(indicators.uncategorised), nothing, "memories in no category")
     for show, label, count in (
-        ("single", "Single-memory leaves", indicators.single),
+        ("single", "With one memory", indicators.single),
         ("large", "Very large", indicators.large),
         ("empty", "Empty", indicators.empty),
     ):
@@ -346,13 +346,13 @@ def _node(
 def _facts(found: BrowserView, query: SearchQuery) -> Iterator[LabelledNumber]:
     count, own = found.numbers.memories, found.own
     yield LabelledNumber(
-        "Memories", number(count), explore_url(query) if count else "", "in it and below it, each counted once"
+        "Memories", number(count), explore_url(query) if count else "", "including subcategories, each counted once"
     )
-    yield LabelledNumber("Filed right here", number(own), explore_url(query.but(subcategories=False)) if own else "")
+    yield LabelledNumber("Directly in it", number(own), explore_url(query.with_(subcategories=False)) if own else "")
     yield LabelledNumber("Subcategories", number(found.children_total))
     if not found.is_narrowed:
-        yield LabelledNumber("Chunks", number(found.numbers.chunks), "", "passages that are found by meaning")
-        yield LabelledNumber("Concepts", number(found.numbers.concepts), "", "distinct ones, in it and below it")
+        yield LabelledNumber("Chunks", number(found.numbers.chunks), "", "passages for search by meaning")
+        yield LabelledNumber("Concepts", number(found.numbers.concepts), "", "distinct, including subcategories")
 
 
 def _counts_here(query: SearchQuery, key: str) -> bool:
@@ -402,6 +402,6 @@ def _lifted(query: SearchQuery, key: str, lift: float, value: FacetValue, total:
         url=explore_url(query.toggle(key, value.value)),
         count=number(value.count),
         lift=f"×{times}",
-        title=f"{value.type or key} {value.label}: {memories(value.count)} here, {times} times as often as among all",
+        title=f"{value.type or key} {value.label}: {memories(value.count)} here, {times} times as often as overall",
         share=round(100 * value.count / total),
     )

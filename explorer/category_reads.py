@@ -17,7 +17,7 @@ from django.db import connection
 from access.viewer import Viewer
 from categories.queries import Term
 from categories.vocabulary_cache import Node, Tree
-from explorer.category_requests import MOST_LISTED, CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.visible_tree import CategoryChild, CategoryDescription, VisibleTree, ambiguity_warning, visible_tree
 from search.category_counts import CategoryCounts, ConceptCounts, Totals
 from search.engines import with_engine
@@ -223,7 +223,7 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
             numbers=numbers,
             own=own,
             with_below=with_below,
-            children=tuple(children[:MOST_LISTED]),
+            children=tuple(children[: CategoryListRequest.most]),
             children_total=len(children),
             documents=documents,
             concepts=concepts,
@@ -263,7 +263,7 @@ def _message(numbers: Totals, with_below: int) -> str:
     if numbers.memories:
         return ""
     if with_below:
-        return f"Nothing is filed right here; {with_below:,} are below: ask with include_children."
+        return f"No memory is directly in it; its subcategories have {with_below:,}: ask with include_children."
     return (
         "No documents, chunks, or concepts found in this category. This category may have been assigned but content"
         " hasn't been indexed yet."
@@ -433,7 +433,7 @@ def _nothing(part: str, found: int) -> list[SearchWarning]:
     if found:
         return []
     if not part:
-        return [SearchWarning("There is no category that you may see.")]
+        return [SearchWarning("There is no category that you can see.")]
     where = "path" if "/" in part else "name"
     return [SearchWarning(f"No category has “{part}” in its {where}. Leave filter out to list all of them.", "filter")]
 

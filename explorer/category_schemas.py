@@ -42,17 +42,17 @@ class CategoryStatistics(BaseModel):
     total_documents: int
     total_chunks: int
     total_concepts: int
-    own_documents: int = Field(description="Filed right there, whatever was asked.")
-    documents_with_children: int = Field(description="In it or below it, whatever was asked.")
-    total_child_categories: int = Field(description="How many children there are; 0 without include_children.")
-    child_categories: list[ChildCategory] = Field(description="The largest of them first, at most 200.")
+    own_documents: int = Field(description="Directly in it, regardless of the query.")
+    documents_with_children: int = Field(description="In it or its subcategories, regardless of the query.")
+    total_child_categories: int = Field(description="Number of children; 0 without include_children.")
+    child_categories: list[ChildCategory] = Field(description="Largest first, at most 200.")
 
 
 class CategoryDocument(BaseModel):
     """A memory of the category."""
 
     id: int
-    source: str = Field(description="Where it can be read, or the system it came from; empty where neither is known.")
+    source: str = Field(description="The address of the original, or its source; empty if unknown.")
     title: str
     preview: str
     project: str
@@ -71,8 +71,8 @@ class CategoryConcept(BaseModel):
     id: int
     name: str
     type: str
-    category: str = Field(description="The name of the category that was asked for.")
-    weight: float | None = Field(description="What it is said to weigh; null where nobody said.")
+    category: str = Field(description="The name of the requested category.")
+    weight: float | None = Field(description="Its weight; null if unknown.")
     document_count: int = Field(description="Memories of the category that have it.")
     chunk_count: int = Field(description="The chunks of these.")
     related_concepts: list[str] = Field(description="At most three.")
@@ -97,9 +97,9 @@ class CategoryReply(BaseModel):
     documents: list[CategoryDocument]
     concepts: list[CategoryConcept]
     chunks: list[CategoryChunk] | None = Field(
-        None, description="Those of the newest memories that have any; with include_chunks alone."
+        None, description="Those of the newest memories that have any; only with include_chunks."
     )
-    message: str | None = Field(None, description="Why there is nothing, where there is nothing.")
+    message: str | None = Field(None, description="Why there are no results, if there are none.")
     warnings: list[QueryWarning]
     took_ms: float
 
@@ -108,7 +108,7 @@ class ListedStatistics(BaseModel):
     """What is in a category and below it."""
 
     document_count: int
-    own_document_count: int = Field(description="Filed right there.")
+    own_document_count: int = Field(description="Directly in it.")
     chunk_count: int
     concept_count: int
 
@@ -136,16 +136,16 @@ class AggregateStats(BaseModel):
     total_documents: int
     total_chunks: int
     total_concepts: int
-    average_docs_per_category: float = Field(description="The mean of document_count; 0 where there is no category.")
+    average_docs_per_category: float = Field(description="The mean of document_count; 0 if there is no category.")
     average_chunks_per_category: float
-    most_popular_category: str | None = Field(description="Its path; null where there is no category.")
+    most_popular_category: str | None = Field(description="Its path; null if there is no category.")
     least_popular_category: str | None
 
 
 class CategoryListReply(BaseModel):
     """Categories in the order asked for."""
 
-    total_categories: int = Field(description="How many the filter leaves.")
+    total_categories: int = Field(description="Number of categories that match the filter.")
     returned_categories: int
     categories: list[ListedCategory]
     aggregate_stats: AggregateStats
@@ -166,9 +166,9 @@ class ConceptInCategory(BaseModel):
     name: str
     type: str
     document_count: int = Field(description="Memories of the category that have it.")
-    total_document_count: int = Field(description="Memories that have it, whatever their category.")
+    total_document_count: int = Field(description="Memories that have it, in any category.")
     chunk_count: int
-    weight: float | None = Field(description="What it is said to weigh; null where nobody said.")
+    weight: float | None = Field(description="Its weight; null if unknown.")
     related_concepts: list[str] = Field(description="At most three.")
 
 
@@ -178,6 +178,6 @@ class ConceptListReply(BaseModel):
     category: CategoryHead
     statistics: ConceptStatistics
     concepts: list[ConceptInCategory]
-    message: str | None = Field(None, description="Why there is nothing, where there is nothing.")
+    message: str | None = Field(None, description="Why there are no results, if there are none.")
     warnings: list[QueryWarning]
     took_ms: float

@@ -254,7 +254,7 @@ def _caption(histogram: Histogram) -> str:
     """Period, interval and peak: "Jan 2018 – Dec 2023, by quarter · peak 20 in Jan–Mar 2019"."""
     filled = [bar for bar in histogram.bars if bar.count] or [bar for bar in histogram.bars if bar.all]
     if not filled:
-        return "No dates to draw"
+        return "No dates"
     by = f"by {histogram.interval.value}" if histogram.step == 1 else f"by {histogram.step} years"
     spread = _spread(filled[0], filled[-1], histogram)
     if histogram.peak is None or not histogram.peak.count:
@@ -279,7 +279,7 @@ def _note(histogram: Histogram) -> str:
     if histogram.coarsened_from is None:
         return ""
     wanted = INTERVAL_LABELS[histogram.coarsened_from]
-    return f"By {wanted} would be too many bars, so they are by {INTERVAL_LABELS[histogram.interval]}."
+    return f"Too many bars by {wanted}; shown by {INTERVAL_LABELS[histogram.interval]}."
 
 
 def _ranges(query: SearchQuery, buckets: DateBuckets | None, *, at_least: bool) -> tuple[QuickRange, ...]:
@@ -289,7 +289,7 @@ def _ranges(query: SearchQuery, buckets: DateBuckets | None, *, at_least: bool) 
     for since, label, name, attribute in QUICK_RANGES:
         count: int = getattr(buckets, attribute)
         current = query.since == since and not (query.date_from or query.date_to)
-        target = query.without("date") if current else query.without("date").but(since=since)
+        target = query.without("date") if current else query.without("date").with_(since=since)
         spoken = f"{name}: {spoken_number(count, at_least=at_least)}"
         shown = number(count, at_least=at_least)
         links.append(QuickRange(label, spoken, shown, explore_url(target), current, not count))

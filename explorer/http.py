@@ -6,6 +6,7 @@ Besides views, only this module reads requests.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
@@ -15,11 +16,16 @@ from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
-from search.query import ALIASES, Problem, SearchQuery, pairs_of, zone_names
+from search.query import ALIASES, SearchQuery
+from text.dates import zone_names
 from text.formatting import number
+from web.params import Pair, Params, pairs_of
 from web.timing import Stopwatch, server_timing
+from web.validation import Problem
 
 TIMEZONE_COOKIE = "timezone"
+
+Extra = TypeVar("Extra", bound=Params)
 
 
 class PageRequest(HttpRequest):
@@ -40,12 +46,12 @@ def menu(request: HttpRequest) -> dict[str, Callable[[], bool]]:
     return {"may_curate": cache(lambda: "curate" in viewer_of_user(request.user).scopes)}
 
 
-def request_pairs(request: HttpRequest) -> list[tuple[str, str]]:
+def request_pairs(request: HttpRequest) -> list[Pair]:
     return pairs_of(request.GET)
 
 
-def read_query(pairs: list[tuple[str, str]]) -> tuple[SearchQuery, tuple[Problem, ...]]:
-    """The query of a page, and the problems with parameters that were ignored."""
+def read_query(pairs: list[Pair]) -> tuple[SearchQuery, tuple[Problem, ...]]:
+    """The search query of a page, and the parameters that are invalid."""
     query, problems = SearchQuery.read(pairs)
     if query.min_similarity is not None and not query.mode.looks_by_meaning:
         # The form still sends it after a change of mode, where it has no meaning.
@@ -55,6 +61,14 @@ def read_query(pairs: list[tuple[str, str]]) -> tuple[SearchQuery, tuple[Problem
         query = query.model_copy(update={"since": ""})
     # Pages always count facets, so the switch must not appear in their links.
     return query.model_copy(update={"include_facets": False}), problems
+
+
+def read_with_query(extra: type[Extra], pairs: list[Pair]) -> tuple[Extra, SearchQuery, tuple[Problem, ...]]:
+    """Read the parameters of a page that also shows a search query, and the query."""
+    own, rest = extra.split(pairs)
+    params, misread = extra.read(own)
+    query, problems = read_query(rest)
+    return params, query, (*misread, *problems)
 
 
 def wants_fragment(request: PageRequest) -> bool:

@@ -37,19 +37,19 @@ def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = No
     """The page of all values of a facet under a query. `listing` are its parameters; empty ones are left out."""
     path = _path("explorer:facet_values", key)
     # The values do not depend on the order and page of the results.
-    query = query.but(sort=None, page_size=25)
+    query = query.with_(sort=None, page_size=25)
     return _with_query(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
 
 
 def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
     """The page that explains why a memory is or is not among the results; without an id, its form."""
     parameters = urlencode({"id": memory_id}) if memory_id is not None else ""
-    return _with_query(_path("explorer:why_not"), parameters, query.but().querystring())
+    return _with_query(_path("explorer:why_not"), parameters, query.with_().querystring())
 
 
 def retag_url(query: SearchQuery) -> str:
     """The page to retag all memories that match a query."""
-    parameters = query.but(sort=None, page_size=25).querystring()
+    parameters = query.with_(sort=None, page_size=25).querystring()
     return _with_query(_path("curation:retag"), urlencode({"query": parameters}))
 
 

@@ -27,13 +27,12 @@ from access.viewer import Viewer
 from memories.embedding.chunking import chunk_text
 from memories.models import Memory, Project
 from memories.queries import visible_to
-from memories.reasons import reasons
 from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord
 from memories.services import (
-    AlreadyExists,
-    ChangeRefused,
-    MemoryNotFound,
-    NotAllowed,
+    AlreadyExistsError,
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
     memory_archive,
     memory_create,
     memory_delete,
@@ -44,6 +43,7 @@ from memories.services import (
 from search.engines.sql import tsquery
 from text.query_syntax import parse_text
 from web.admin import Lines, Prose, panel
+from web.validation import reasons
 
 # Rows of a panel.
 PANEL = 20
@@ -63,21 +63,21 @@ class MemoryForm(ServiceForm):
     title = forms.CharField(required=False, widget=forms.TextInput(attrs={"class": "vLargeTextField"}))
     summary = Prose(required=False)
     content = Prose(strip=False, widget=forms.Textarea(attrs={"rows": 24, "class": "vLargeTextField"}))
-    tags = Lines(required=False, help_text="One a line.")
-    categories = Lines(required=False, help_text="Paths such as Backend/Database, one a line. New ones are made.")
-    concepts = Lines(required=False, help_text="One a line. New ones are made.")
-    entities = Lines(required=False, help_text="As type:name, one a line. New ones are made.")
-    authors = Lines(required=False, help_text="One a line.")
+    tags = Lines(required=False, help_text="One per line.")
+    categories = Lines(required=False, help_text="Paths such as Backend/Database, one per line. New ones are created.")
+    concepts = Lines(required=False, help_text="One per line. New ones are created.")
+    entities = Lines(required=False, help_text="As type:name, one per line. New ones are created.")
+    authors = Lines(required=False, help_text="One per line.")
     importance = forms.FloatField(required=False, min_value=0, max_value=1, help_text="0 to 1.")
     confidence = forms.FloatField(required=False, min_value=0, max_value=1, help_text="0 to 1.")
     state = forms.ChoiceField(choices=Memory.State)
     successor = forms.IntegerField(
-        required=False, label="superseded by", help_text="The number of the memory that takes its place."
+        required=False, label="superseded by", help_text="The number of the memory that replaces it."
     )
     reason = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs={"class": "vLargeTextField"}),
-        help_text="Why, for the audit trail.",
+        help_text="The reason, for the audit trail.",
     )
 
     class Meta:
@@ -118,10 +118,10 @@ class MemoryForm(ServiceForm):
             for place, reason in zip(places, reasons(error, MemoryRecord), strict=True):
                 field = FORM_NAMES.get(place, place)
                 yield field if field in self.fields else None, reason.removeprefix(f"{place}: ")
-        except ChangeRefused as error:
+        except ChangeRefusedError as error:
             field = FORM_NAMES.get(error.field, error.field)
             yield field if field in self.fields else None, str(error).removeprefix(f"{error.field}: ")
-        except (NotAllowed, AlreadyExists, MemoryNotFound) as error:
+        except (NotAllowedError, AlreadyExistsError, MemoryNotFoundError) as error:
             yield None, str(error)
 
     def store(self) -> None:
@@ -153,7 +153,7 @@ class MemoryForm(ServiceForm):
         if state != Memory.State.SUPERSEDED:
             return STATE_VERBS.get(state) if "state" in self.changed_data else None
         if successor is None:
-            raise ChangeRefused("superseded_by", "name the memory that takes its place")
+            raise ChangeRefusedError("superseded_by", "enter the memory that replaces it")
         return partial(memory_supersede, by_id=successor)
 
     def state_fields(self) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class MemoryAdmin(ServiceAdmin):
             ("State", {"fields": (*state, "successor", "state_reason", "reason")}),
             ("Dates", {"fields": (*dates, "updated_at")}),
             ("Provenance", {"fields": (*provenance, "session", "batch", "shown_raw")}),
-            ("What hangs on it", {"fields": self.panels}),
+            ("Related data", {"fields": self.panels}),
             ("Derived", {"fields": (*self.derived, "shown_terms"), "classes": ("collapse",)}),
         )
 
@@ -356,11 +356,11 @@ class MemoryAdmin(ServiceAdmin):
         actions.pop("delete_selected", None)
         return actions
 
-    @admin.action(description="Archive the chosen memories", permissions=["change"])
+    @admin.action(description="Archive the selected memories", permissions=["change"])
     def archive(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
         self._each(request, queryset, memory_archive, "Archived")
 
-    @admin.action(description="Restore the chosen memories", permissions=["change"])
+    @admin.action(description="Restore the selected memories", permissions=["change"])
     def restore(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
         self._each(request, queryset, memory_restore, "Restored")
 
@@ -372,7 +372,7 @@ class MemoryAdmin(ServiceAdmin):
         """Apply a service to every selected memory, and report successes and refusals."""
         chosen = list(queryset.order_by().values_list("pk", flat=True)[: MAX_IN_ACTION + 1])
         if len(chosen) > MAX_IN_ACTION:
-            messages.error(request, f"Choose at most {MAX_IN_ACTION:,} memories at a time; nothing was changed.")
+            messages.error(request, f"Select at most {MAX_IN_ACTION:,} memories at a time; nothing was changed.")
             return
         viewer, reason = admin_viewer(request), _reason(request, f"{done} in the admin.")
         refused = [refusal for pk in chosen if (refusal := _refusal(verb, pk, viewer, reason))]
@@ -384,7 +384,7 @@ class MemoryAdmin(ServiceAdmin):
 def _refusal(verb: Verb, memory_id: int, viewer: Viewer, reason: str) -> str:
     try:
         verb(memory_id=memory_id, viewer=viewer, reason=reason)
-    except (NotAllowed, MemoryNotFound) as error:
+    except (NotAllowedError, MemoryNotFoundError) as error:
         return str(error)
     return ""
 

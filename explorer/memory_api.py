@@ -2,15 +2,14 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Router
-from ninja.params.functions import Query
 from ninja.responses import Status
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from access.keys import ApiRequest, allowed, known_viewer
 from access.viewer import Viewer
@@ -18,29 +17,29 @@ from explorer.status import SiteStatus, site_status
 from memories.checks import database_answers
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
-from memories.records import MemoryChanges, StrictMemoryRecord, unstorable
-from memories.services import MemoryNotFound, memory_create, memory_delete, memory_restore, memory_update
-from memories.validation import refuse
+from memories.records import MemoryChanges, StrictMemoryRecord
+from memories.services import MemoryNotFoundError, memory_create, memory_delete, memory_restore, memory_update
 from search.engines.health import index_health
-from search.query import Problem, QueryError
 from web.errors import GUARDED, errors
 from web.middleware import outage_response
+from web.params import Params, Text, pairs_of
+from web.validation import refuse
 from web.version import VERSION
 
 router = Router()
 health_router = Router()
 
 
-def _storable(text: str) -> str:
-    if reason := unstorable(text):
-        raise refuse(reason.removeprefix("text: "))
-    return text
+class ReasonRequest(Params):
+    """Why something is changed."""
+
+    reason: Text = Field("", max_length=1_000, description="Why, for the audit trail.")
 
 
-Reason = Annotated[str, AfterValidator(_storable)]
-_WHY = "Why, for the audit trail."
-WHY: Any = Query("", max_length=1_000, description=_WHY)
-WHY_DELETED: Any = Query("Deleted through the API.", max_length=1_000, description=_WHY)
+class DeletionRequest(ReasonRequest):
+    """Why a memory is deleted."""
+
+    reason: Text = Field("Deleted through the API.", max_length=1_000, description="Why, for the audit trail.")
 
 
 class MemoryPatch(MemoryChanges):
@@ -59,12 +58,12 @@ class MemoryPatch(MemoryChanges):
 
 
 class CategoryPathReply(BaseModel):
-    path: str = Field(description="The slug path, which filters take.")
+    path: str = Field(description="The slug path, the value of filters.")
     names: list[str] = Field(description="The names along the path.")
 
 
 class TermReply(BaseModel):
-    value: str = Field(description="What filters take.")
+    value: str = Field(description="The value of filters.")
     name: str
     type: str
 
@@ -124,7 +123,7 @@ class MemoryReply(BaseModel):
     confidence: float | None
     authors: list[str]
     agent: str
-    session: str = Field(description="The id of the session it came out of, in its agent's words.")
+    session: str = Field(description="The id of its session, as given by its agent.")
     source: str
     source_uri: str
     external_id: str
@@ -154,9 +153,9 @@ class IndexState(BaseModel):
     """The search index beside the database."""
 
     state: Literal["ready", "missing", "off"] = Field(
-        description="`missing`: the database answers in its place. `off`: SEARCH_ENGINE does without one."
+        description="`missing`: the database answers instead. `off`: SEARCH_ENGINE does not use one."
     )
-    lag_seconds: float = Field(0, description="With a key: how long the oldest change has waited to be taken in.")
+    lag_seconds: float = Field(0, description="With a key: the age of the oldest pending change.")
     waiting: int = Field(0, description="With a key that sees every project: how many changes wait.")
     left_out: list[int] = Field(
         default_factory=list,
@@ -170,15 +169,15 @@ class ModelState(BaseModel):
 
     name: str
     state: Literal["serving", "building"] = Field(
-        description="`serving`: searches ask it. `building`: it takes the other one's place once it has embedded all."
+        description="`serving`: searches use it. `building`: it replaces the other when all memories are embedded."
     )
-    embedded: int = Field(description="Memories that can be found by it as they are now.")
+    embedded: int = Field(description="Memories whose current text is embedded by it.")
 
 
 class EmbeddingState(BaseModel):
     """Search by meaning."""
 
-    ready: bool = Field(description="Whether searches go by meaning now.")
+    ready: bool = Field(description="Whether searches use meaning now.")
     reason: str = Field("", description="Why they do not.")
     models: list[ModelState] = Field(description="The model that serves, and one that is building.")
 
@@ -191,7 +190,7 @@ class Health(BaseModel):
     engine: str
     index: IndexState
     version: str
-    memories: int = Field(0, description="With a key: memories that it may see.")
+    memories: int = Field(0, description="With a key: memories that it can see.")
     revision: int = Field(0, description="With a key that sees every project: it rises with every change.")
     pending_embeddings: int = Field(0, description="With a key: memories that are yet to be made findable by meaning.")
     pending_vocabulary: int = Field(
@@ -208,7 +207,7 @@ class Health(BaseModel):
 )
 def health(request: HttpRequest) -> Health | HttpResponse:
     """Whether the site answers, for anybody; with a key also what is in it."""
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     if not database_answers():
         return outage_response(request)
     viewer = known_viewer(request)
@@ -240,7 +239,7 @@ def _site_fields(status: SiteStatus) -> dict[str, Any]:
 def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Written]:
     """Remember something. Only `content` is required; categories, concepts and entities are made where they are new."""
     viewer = allowed(request, "write")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     written = _written(memory_create(record=record, viewer=viewer), viewer, request)
     response["Location"] = reverse("api:memory", args=[written.id])
     return Status(201, written)
@@ -255,10 +254,10 @@ def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpRespon
 def read(request: ApiRequest, memory_id: int) -> MemoryReply:
     """A memory with everything about it: content, facts, links, provenance, validity."""
     viewer = allowed(request, "read")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     detail = memory_detail(viewer, storable_id(memory_id))
     if detail is None:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return memory_reply(detail, request)
 
 
@@ -266,16 +265,16 @@ def read(request: ApiRequest, memory_id: int) -> MemoryReply:
     "/memories/{int:memory_id}",
     response={200: Written, **errors(400, *GUARDED, 404, 409, 411, 413, 415, 422)},
     operation_id="memory_update",
+    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
 def update(
     request: ApiRequest,
     memory_id: int,
     changes: MemoryPatch,
-    reason: Reason = WHY,
 ) -> Written:
     """Change what the body names, and leave the rest. A list that is given takes the place of the one there is."""
     viewer = allowed(request, "write")
-    only_parameters(request, "reason")
+    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_update(memory_id=storable_id(memory_id), changes=changes, viewer=viewer, reason=reason)
     return _written(memory, viewer, request)
 
@@ -284,15 +283,15 @@ def update(
     "/memories/{int:memory_id}",
     response={200: Written, **errors(*GUARDED, 404, 422)},
     operation_id="memory_delete",
+    openapi_extra={"parameters": DeletionRequest.openapi_parameters()},
 )
 def delete(
     request: ApiRequest,
     memory_id: int,
-    reason: Reason = WHY_DELETED,
 ) -> Written:
     """Delete a memory: it is kept in the state deleted, found only where that is asked for, and can be restored."""
     viewer = allowed(request, "write")
-    only_parameters(request, "reason")
+    reason = DeletionRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_delete(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
     return _written(memory, viewer, request)
 
@@ -301,27 +300,20 @@ def delete(
     "/memories/{int:memory_id}/restore",
     response={200: Written, **errors(*GUARDED, 404, 411, 422)},
     operation_id="memory_restore",
+    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
-def restore(request: ApiRequest, memory_id: int, reason: Reason = WHY) -> Written:
+def restore(request: ApiRequest, memory_id: int) -> Written:
     """Make a memory that was deleted, archived or superseded active again."""
     viewer = allowed(request, "write")
-    only_parameters(request, "reason")
+    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_restore(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
     return _written(memory, viewer, request)
-
-
-def only_parameters(request: HttpRequest, *known: str) -> None:
-    """Raise QueryError for unknown parameters, as a search does."""
-    suggestion = f"the parameters are {', '.join(known)}" if known else "there are no parameters here"
-    unknown = [Problem(name[:60], "is not a parameter", suggestion) for name in request.GET if name not in known]
-    if unknown:
-        raise QueryError(unknown)
 
 
 def storable_id(memory_id: int) -> int:
     """Return the id if it fits into a bigint. Raises MemoryNotFound."""
     if memory_id >= 2**63:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return memory_id
 
 

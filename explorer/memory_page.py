@@ -240,8 +240,8 @@ def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
         "Session", (FactValue(session.title or session.external_id, "", session.external_id),) if session else ()
     )
     yield MemoryFact("Source", _filters("source", [memory.source]))
-    yield MemoryFact("Read it at", (_address(memory.source_uri),) if memory.source_uri else ())
-    yield MemoryFact("Id there", (FactValue(memory.external_id),) if memory.external_id else ())
+    yield MemoryFact("Original", (_address(memory.source_uri),) if memory.source_uri else ())
+    yield MemoryFact("Original id", (FactValue(memory.external_id),) if memory.external_id else ())
     batch = memory.batch
     # The path on the server's disk is only shown in the admin.
     imported = f"batch {batch.pk}, {batch.format}, {day_label(batch.started_at, zone)}" if batch else ""

@@ -23,11 +23,12 @@ from explorer.sidebar import (
     value_rows,
 )
 from search.facets import FACET, STATES
-from search.query import Mode, Problem, SearchQuery, Sort
+from search.query import Mode, SearchQuery, Sort
 from search.result import FacetPage, FilterRelaxation, SearchResult, SearchWarning
 from search.unified.service import UnifiedResult, is_unified
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
+from web.validation import Problem
 
 _PAGE_SIZES = (25, 50, 100)
 
@@ -39,11 +40,11 @@ SORT_LABELS = {
     Sort.TITLE: "Title A–Z",
 }
 MODE_LABELS = {
-    Mode.HYBRID: "Words and meaning",
-    Mode.KEYWORD: "Words",
-    Mode.SEMANTIC: "Meaning",
+    Mode.HYBRID: "Words + meaning",
+    Mode.KEYWORD: "Words only",
+    Mode.SEMANTIC: "Meaning only",
     Mode.FACETED: "Filters, then words",
-    Mode.TAG: "Tags",
+    Mode.TAG: "Tags only",
     Mode.UNIFIED: "Memories, entities, relationships",
 }
 # The other modes are for agents; a page offers one only if its URL selects it.
@@ -215,7 +216,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         hidden=hidden_fields(query, rows, ()),
         search=listing.search,
         search_hidden=(
-            *(HiddenField(k, v) for k, v in query.but(sort=None, page_size=25).parameters()),
+            *(HiddenField(k, v) for k, v in query.with_(sort=None, page_size=25).parameters()),
             *(HiddenField(k, v) for k, v in listing_parameters.items() if k not in {"search", "page"}),
         ),
         here=at(page=listing_parameters.get("page", "")),
@@ -229,7 +230,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         crumbs=crumbs,
         results_url=explore_url(query),
         results_label=f"Show {memories(page.total, at_least=page.at_least)}",
-        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} has such a name here."),
+        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} matches this name."),
         chips=build_chips(query, page.labels),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
     )
@@ -272,15 +273,19 @@ def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
 
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
     """None if the total is a lower bound: the user could not know how many memories change."""
-    return None if result.at_least or not result.total else Link(f"Retag all {number(result.total)}", retag_url(query))
+    return None if result.at_least or not result.total else Link(f"Edit all {number(result.total)}…", retag_url(query))
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
     if not result.hidden:
         return None
-    shown = query.but(state=tuple(sorted(set(STATES) - {"deleted"})))
+    shown = query.with_(state=tuple(sorted(set(STATES) - {"deleted"})))
     hidden = number(result.hidden, at_least=result.hidden_at_least)
-    return Link("show", explore_url(shown), count=f"{hidden} hidden: archived or superseded")
+    return Link(
+        "Show them",
+        explore_url(shown),
+        count=f"{hidden} archived or superseded {'is' if hidden == '1' else 'are'} hidden",
+    )
 
 
 def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
@@ -289,15 +294,16 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
     if warning.parameter in FACET:
         # Without a selection in the facet, the suggestion is about the words of the text.
         is_chosen = query.selection(warning.parameter).restricts
-        base = query if is_chosen else query.but(text="")
+        base = query if is_chosen else query.with_(text="")
         kind = "" if is_chosen else f"{FACET[warning.parameter].label.lower()} "
         links = tuple(
-            Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Look for {kind}{name} instead")
+            Link(f"{kind}{name}", explore_url(base.only(warning.parameter, name)), f"Search for {kind}{name} instead")
             for name in warning.did_you_mean
         )
     if warning.parameter == "q":
         links = tuple(
-            Link(text, explore_url(query.but(text=text)), f"Look for {text} instead") for text in warning.did_you_mean
+            Link(text, explore_url(query.with_(text=text)), f"Search for {text} instead")
+            for text in warning.did_you_mean
         )
     if warning.parameter == "page" and query.page > pages:
         last = query.model_copy(update={"page": pages})
@@ -351,7 +357,7 @@ def _pager(query: SearchQuery, result: SearchResult, unified: UnifiedResult | No
     if total <= min(_PAGE_SIZES[0], query.page_size):
         return None
     sizes = tuple(
-        PageSize(str(size), explore_url(query.but(page_size=size)), size == query.page_size) for size in _PAGE_SIZES
+        PageSize(str(size), explore_url(query.with_(page_size=size)), size == query.page_size) for size in _PAGE_SIZES
     )
 
     def at(page: int) -> str:
@@ -373,7 +379,7 @@ def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
             )
             for relaxation in result.relaxations
         ),
-        clear_url=explore_url(query.without_filters().but(text="")) if criteria else "",
+        clear_url=explore_url(query.without_filters().with_(text="")) if criteria else "",
         corpus_is_empty=not result.corpus.total,
     )
 

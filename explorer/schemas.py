@@ -28,7 +28,7 @@ class RankBoosts(BaseModel):
 class RankScoreParts(BaseModel):
     """What the score is the sum of."""
 
-    relevance: float | None = Field(description="Null where the score is.")
+    relevance: float | None = Field(description="Null if the score is null.")
     quality: float
     recency: float
     source: float
@@ -42,21 +42,21 @@ class WhyReason(BaseModel):
 class HitWhy(BaseModel):
     """Why a memory is among the results and where it stands. Ranks begin with 1."""
 
-    keyword_rank: int | None = Field(description="Null where it has none of the words, or they were not ranked by.")
+    keyword_rank: int | None = Field(description="Null if it has none of the words, or words are not used for ranking.")
     word_score: float | None
     semantic_rank: int | None
-    similarity: float | None = Field(description="To the text; null where the memory is not embedded yet.")
+    similarity: float | None = Field(description="Similarity to the query; null if the memory is not embedded yet.")
     cross_encoder_rank: int | None = Field(
-        description="By the cross-encoder; null where none is set, or it did not read it."
+        description="Rank by the cross-encoder; null if none is set, or it did not score this memory."
     )
     cross_encoder_score: float | None
     relevance: float | None = Field(
         description="By words and meaning, or words alone where it has no vector, from 0 to 1; or the second reading."
     )
-    boosts: RankBoosts | None = Field(description="Null beyond the candidates that are weighed further.")
+    boosts: RankBoosts | None = Field(description="Null beyond the candidates that are scored further.")
     score_parts: RankScoreParts | None
-    found: dict[str, list[str]] = Field(description="By field (title, tags, summary, text): the words as they stand.")
-    reasons: list[WhyReason] = Field(description="All of it in plain words.")
+    found: dict[str, list[str]] = Field(description="By field (title, tags, summary, text): the matching words.")
+    reasons: list[WhyReason] = Field(description="The whole explanation in plain words.")
 
 
 class MemoryHit(BaseModel):
@@ -64,7 +64,7 @@ class MemoryHit(BaseModel):
 
     id: int
     title: str
-    snippet: str = Field(description="The part of the text that the words were found in, or its beginning.")
+    snippet: str = Field(description="The part of the text that matches, or its beginning.")
     project: str
     memory_type: str
     tags: list[str]
@@ -81,10 +81,10 @@ class MemoryHit(BaseModel):
     importance: float | None
     superseded_by: int | None
     score: float | None = Field(
-        description="Comparable within one answer; null unless ranked, for who may see all projects."
+        description="Comparable within one reply; null unless ranked, for who may see all projects."
     )
-    similar_to: int | None = Field(description="The memory before it, of this answer, that says nearly the same.")
-    why: HitWhy | None = Field(description="Why it is here; null where no text was looked for.")
+    similar_to: int | None = Field(description="An earlier memory in this reply with nearly the same text.")
+    why: HitWhy | None = Field(description="Why it was found; null without a search text.")
     url: str = Field(description="The page of the memory.")
 
 
@@ -104,14 +104,14 @@ class HistogramBar(BaseModel):
     first: str
     last: str
     label: str
-    count: int = Field(description="Memories within the dates asked for.")
-    all: int = Field(description="Memories whatever the dates: what asking for this bar would give.")
-    partial: bool = Field(description="Whether the dates asked for cut through the bar.")
+    count: int = Field(description="Memories within the selected dates.")
+    all: int = Field(description="Memories regardless of the selected dates: the count if this bar is selected.")
+    partial: bool = Field(description="Whether the selected dates cover the bar only in part.")
 
 
 class HistogramReply(BaseModel):
     interval: str
-    step: int = Field(description="How many years a bar spans, where the interval is a year.")
+    step: int = Field(description="Number of years per bar, if the interval is a year.")
     bars: list[HistogramBar]
 
 
@@ -126,7 +126,7 @@ else:
     FacetCounts = create_model(
         "FacetCounts",
         __base__=BaseModel,
-        __doc__="Over the whole match set, largest first. A facet's counts leave its own selection out of account.",
+        __doc__="Over the whole match set, largest first. A facet's counts ignore its own selection.",
         **_COUNTS,
     )
 
@@ -149,7 +149,7 @@ class RelaxationReply(BaseModel):
 
 
 LOWER_BOUNDS = (
-    "Which numbers are lower bounds because more is near in meaning than is looked at: `total`, `hidden`, "
+    "Which numbers are lower bounds because more memories are close in meaning than are considered: `total`, `hidden`, "
     "`date_buckets`, `histogram`, names of facets."
 )
 
@@ -164,19 +164,19 @@ class SearchReply(BaseModel):
     pages: int
     has_more: bool
     lower_bounds: list[str] = Field(description=LOWER_BOUNDS)
-    filters: dict[str, Any] = Field(description="The query as it was understood, by canonical name.")
-    matched_by: str = Field(description="In words, what a memory had to have.")
+    filters: dict[str, Any] = Field(description="The parsed query, by canonical name.")
+    matched_by: str = Field(description="How memories matched, in words.")
     warnings: list[QueryWarning]
-    hidden: int = Field(description="How many more there are in states that are left out where no state is asked for.")
+    hidden: int = Field(description="Number of further matches in states that are excluded by default.")
     relaxations: list[RelaxationReply] = Field(
-        description="Where nothing was found: what leaving one filter out would give."
+        description="If nothing was found: the number of results without one filter."
     )
     engine: str
     took_ms: float
     facets: FacetCounts = Field(default_factory=FacetCounts)
     no_value: dict[str, int] = Field(default_factory=dict, description="Per facet: memories without a value.")
     facet_notes: dict[str, FacetNote] = Field(default_factory=dict, description="The facets not listed in full.")
-    unavailable: dict[str, str] = Field(default_factory=dict, description="The facets not counted, and why.")
+    unavailable: dict[str, str] = Field(default_factory=dict, description="The facets that are not counted, and why.")
 
 
 class CheckReply(BaseModel):
@@ -184,8 +184,8 @@ class CheckReply(BaseModel):
 
     name: str = Field(description="A facet, `date`, `required`, `excluded`, `phrase`, `words`, `meaning` or `index`.")
     label: str
-    asked: str = Field(description="What the query asks for, in words.")
-    has: str = Field(description="What the memory has, in words.")
+    asked: str = Field(description="The condition of the query, in words.")
+    has: str = Field(description="The value of the memory, in words.")
     passed: bool
     either: bool
 
@@ -196,38 +196,40 @@ class WhyNotReply(BaseModel):
     id: int
     title: str
     matches: bool
-    verdict: str = Field(description="In one sentence.")
-    place: int | None = Field(description="Where it stands among the results; null where it does not, or very late.")
+    verdict: str = Field(description="The verdict in one sentence.")
+    place: int | None = Field(
+        description="Its position among the results; null if it does not match or is too far down."
+    )
     page: int | None
-    total: int = Field(description="How many memories the query finds.")
+    total: int = Field(description="Number of memories that the query finds.")
     lower_bounds: list[str] = Field(description=LOWER_BOUNDS)
     checks: list[CheckReply]
-    notes: list[str] = Field(description="What else to know, such as why meaning was left out.")
+    notes: list[str] = Field(description="Notes, such as why meaning was not used.")
     filters: dict[str, Any]
     url: str = Field(description="The page of the memory.")
 
 
 class FacetValueReply(BaseModel):
-    value: str = Field(description="What a query says to choose it.")
+    value: str = Field(description="The value of the query parameter that selects it.")
     label: str
-    count: int = Field(description="What choosing it instead of what is chosen in this facet would give.")
+    count: int = Field(description="The number of memories if it replaces the selection in this facet.")
     selected: bool
     excluded: bool
-    own_count: int | None = Field(description="Of a category: the memories filed right here, not below.")
-    parent: str | None = Field(description="Of a category: the slug path of its parent.")
+    own_count: int | None = Field(description="For a category: the memories directly in it, without subcategories.")
+    parent: str | None = Field(description="For a category: the slug path of its parent.")
     has_children: bool
-    type: str = Field(description="Of a concept or an entity: its type.")
+    type: str = Field(description="For a concept or an entity: its type.")
 
 
 class FacetReply(BaseModel):
-    facet: str = Field(description="The name of the parameter that chooses in it.")
-    api_name: str = Field(description="Its name among the facets of a search.")
+    facet: str = Field(description="The query parameter of this facet.")
+    api_name: str = Field(description="Its name in the facets of a search.")
     label: str
     kind: str
-    distinct: int = Field(description="How many values have a memory.")
-    no_value: int = Field(description="How many memories have no value.")
+    distinct: int = Field(description="Number of values with a memory.")
+    no_value: int = Field(description="Number of memories without a value.")
     values: list[FacetValueReply]
-    unavailable: str = Field(description="Why there are no counts, where there are none.")
+    unavailable: str = Field(description="Why there are no counts, if there are none.")
 
 
 class FacetsReply(BaseModel):
@@ -245,7 +247,7 @@ class FacetPageReply(FacetReply):
     """One page of the values of one facet. `distinct` counts the values that the listing's search leaves."""
 
     filters: dict[str, Any]
-    total: int = Field(description="How many memories the query finds.")
+    total: int = Field(description="Number of memories that the query finds.")
     lower_bounds: list[str] = Field(description=LOWER_BOUNDS)
     page: int
     page_size: int
@@ -263,8 +265,8 @@ class LegReply(BaseModel):
     name: str = Field(description="Kind and way, such as `entity meaning`.")
     ms: float
     found: int
-    state: Literal["ok", "late", "failed"] = Field(description="`late` and `failed`: the leg was left out.")
-    reason: str = Field(description="Why it was left out; empty where it was not.")
+    state: Literal["ok", "late", "failed"] = Field(description="`late` and `failed`: the leg is not included.")
+    reason: str = Field(description="Why it is not included; empty if it is.")
 
 
 class LinkedReply(BaseModel):
@@ -283,10 +285,10 @@ class EntityReply(BaseModel):
     id: int
     name: str
     type: str
-    value: str = Field(description="What `entity=` takes for it.")
+    value: str = Field(description="The value of `entity=` for it.")
     aliases: list[str]
     description: str
-    memories: int = Field(description="How many memories that pass the filters name it.")
+    memories: int = Field(description="Number of memories that match the filters and mention it.")
 
 
 class EntityRefReply(BaseModel):
@@ -295,7 +297,7 @@ class EntityRefReply(BaseModel):
     id: int
     name: str
     type: str
-    value: str = Field(description="What `entity=` takes for it.")
+    value: str = Field(description="The value of `entity=` for it.")
 
 
 class RelationshipReply(BaseModel):
@@ -309,23 +311,25 @@ class RelationshipReply(BaseModel):
     confidence: float | None
     valid_from: datetime | None
     valid_to: datetime | None
-    evidence: list[int] = Field(description="Ids of the memories that bear it out and pass the filters.")
+    evidence: list[int] = Field(description="Ids of the supporting memories that match the filters.")
 
 
 class UnifiedHitReply(BaseModel):
     """One result. The record of its kind is there in full, unless `view=index`; the other two are left out."""
 
     kind: KindName
-    id: int = Field(description="Of its kind: a memory and an entity may share one.")
+    id: int = Field(description="Unique within its kind: a memory and an entity can share an id.")
     title: str
-    content: str = Field(description="A stretch of the text of a memory, a description, or a fact.")
-    score: float = Field(description="Comparable within one answer only.")
+    content: str = Field(description="An excerpt of the text of a memory, a description, or a fact.")
+    score: float = Field(description="Comparable within one reply only.")
     legs: dict[str, int] = Field(description="Its place by `words` and by `meaning`, from 1, where that found it.")
-    why: str = Field(description="The same in words.")
-    source: str = Field(description="The system of a memory; how many memories tell of an entity or a relationship.")
-    url: str = Field(description="The page of a memory; else the memories that tell of it.")
+    why: str = Field(description="The explanation in words.")
+    source: str = Field(
+        description="The source of a memory; the number of memories that mention an entity or support a relationship."
+    )
+    url: str = Field(description="The page of a memory; otherwise the memories that mention or support it.")
     related: list[LinkedReply] = Field(description="At most two, each with the reason.")
-    folded: list[LinkedReply] = Field(description="Results that say the same or come from the same memory, and why.")
+    folded: list[LinkedReply] = Field(description="Results with the same content or from the same memory, and why.")
     memory: MemoryHit | None = None
     entity: EntityReply | None = None
     relationship: RelationshipReply | None = None
@@ -345,7 +349,7 @@ class UnifiedReply(SearchReply):
     """
 
     results: list[UnifiedHitReply]
-    found: int = Field(description="How many results there are; what is folded counts once.")
+    found: int = Field(description="Number of results; a group counts once.")
     totals: KindTotals
     legs: list[LegReply]
 

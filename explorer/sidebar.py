@@ -146,7 +146,7 @@ def hidden_fields(query: SearchQuery, rows: Iterable[FacetRow], own_fields: Iter
 
 def form_fields(query: SearchQuery) -> tuple[HiddenField, ...]:
     """The whole query as hidden fields."""
-    return tuple(HiddenField(key, value) for key, value in query.but().parameters())
+    return tuple(HiddenField(key, value) for key, value in query.with_().parameters())
 
 
 def row_id(key: str, value: str) -> str:
@@ -179,7 +179,7 @@ def _summary(query: SearchQuery, facet: Facet) -> str:
 
 def _note(query: SearchQuery, facet: Facet) -> str:
     if facet.key == "state" and not query.selection("state").restricts:
-        return "Active and proposed are shown unless a state is chosen."
+        return "Active and proposed are shown unless a state is selected."
     return ""
 
 
@@ -229,7 +229,7 @@ def _title(value: FacetValue, facet: Facet) -> str:
     title = f"{value.label} ({value.type})" if value.type else value.label
     if value.own_count is not None and value.own_count != value.count and not value.excluded:
         own, rolled_up = (number(count, at_least=facet.at_least) for count in (value.own_count, value.count))
-        title += f": {own} right here, {rolled_up} with what is below"
+        title += f": {own} directly in it, {rolled_up} with subcategories"
     return title
 
 
@@ -241,7 +241,7 @@ def _accessible_name(value: FacetValue, facet: Facet, total: int | None) -> str:
     if total is not None:
         name += f" of {total:,}"
     if value.own_count is not None and value.own_count != value.count:
-        name += f", {spoken_number(value.own_count, at_least=facet.at_least)} right here"
+        name += f", {spoken_number(value.own_count, at_least=facet.at_least)} directly in it"
     return name
 
 
@@ -324,7 +324,7 @@ def _branch(
 ) -> FacetRow:
     row = replace(row, children=below, is_branch=value.has_children or bool(below))
     if implied and not row.checked:
-        row = replace(row, implied=True, accessible_name=f"{row.accessible_name}, taken in by its parent")
+        row = replace(row, implied=True, accessible_name=f"{row.accessible_name}, included by its parent")
     if any(child.checked or child.is_open for child in below):
         row = replace(row, is_open=True)
     return _with_subtree(query, row, value)

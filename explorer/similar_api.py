@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Router
 from pydantic import BaseModel, Field
@@ -11,11 +11,7 @@ from pydantic import BaseModel, Field
 from access.keys import ApiRequest, allowed
 from explorer.memory_api import CategoryPathReply, TermReply, storable_id
 from explorer.timeline_api import QueryWarning, query_warning
-from search.query import SearchQuery, pairs_of
 from search.similar import (
-    DEFAULT_LIMIT,
-    MAX_LIMIT,
-    OF_A_SEARCH,
     SharedTerms,
     SimilarMemory,
     SimilarRequest,
@@ -23,7 +19,8 @@ from search.similar import (
     similar_memories,
 )
 from web.errors import GUARDED, errors
-from web.timing import server_timing
+from web.params import pairs_of
+from web.timing import Timings, timed, took_ms
 
 router = Router()
 
@@ -34,7 +31,7 @@ class SharedReply(BaseModel):
     tags: list[str]
     entities: list[TermReply]
     categories: list[CategoryPathReply]
-    more: int = Field(description="How many more tags, entities and categories they share.")
+    more: int = Field(description="Number of further shared tags, entities and categories.")
 
 
 class SimilarRow(BaseModel):
@@ -46,8 +43,8 @@ class SimilarRow(BaseModel):
     memory_type: str
     state: str
     created_at: datetime
-    similarity: float = Field(description="Of the two chunks that are nearest to each other; at most 1.")
-    possible_duplicate: bool = Field(description="Whether the two say nearly the same as wholes.")
+    similarity: float = Field(description="The similarity of their closest chunks; at most 1.")
+    possible_duplicate: bool = Field(description="Whether the two have nearly the same text.")
     shared: SharedReply
     url: str = Field(description="The page of the memory.")
 
@@ -56,41 +53,26 @@ class SimilarReply(BaseModel):
     """The memories like one, the nearest first."""
 
     memories: list[SimilarRow]
-    reason: str = Field(description="Why there are none, where there are none.")
-    min_similarity: float = Field(description="What is less similar is left out.")
+    reason: str = Field(description="Why there are none, if there are none.")
+    min_similarity: float = Field(description="Less similar memories are not included.")
     has_more: bool
-    filters: dict[str, Any] = Field(description="The filters as they were understood, by canonical name.")
+    filters: dict[str, Any] = Field(description="The parsed filters, by canonical name.")
     warnings: list[QueryWarning]
     took_ms: float
-
-
-_OWN: list[dict[str, Any]] = [
-    {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
-    for name, schema, description in (
-        (
-            "limit",
-            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
-            "How many memories.",
-        ),
-        ("same_project", {"type": "boolean", "default": False}, "Only those of the memory's own project."),
-    )
-]
-_PARAMETERS = [*_OWN, *(p for p in SearchQuery.openapi_parameters() if p["name"] not in OF_A_SEARCH)]
 
 
 @router.get(
     "/memories/{int:memory_id}/similar",
     response={200: SimilarReply, **errors(*GUARDED, 404, 422)},
     operation_id="memory_similar",
-    openapi_extra={"parameters": _PARAMETERS},
+    openapi_extra={"parameters": SimilarRequest.openapi_with_query()},
 )
-def similar(request: ApiRequest, memory_id: int, response: HttpResponse) -> SimilarReply:
+@timed
+def similar(request: ApiRequest, memory_id: int) -> tuple[Timings, SimilarReply]:
     """Memories like this one by meaning, among those that pass the filters."""
     viewer = allowed(request, "read")
-    params, query = SimilarRequest.read(storable_id(memory_id), pairs_of(request.GET))
-    found = similar_memories(params, query, viewer)
-    response["Server-Timing"] = server_timing(found.timings)
-    return _reply(found, request)
+    found = similar_memories(storable_id(memory_id), *SimilarRequest.with_query(pairs_of(request.GET)), viewer)
+    return found.timings, _reply(found, request)
 
 
 def _reply(found: SimilarResult, request: HttpRequest) -> SimilarReply:
@@ -101,7 +83,7 @@ def _reply(found: SimilarResult, request: HttpRequest) -> SimilarReply:
         has_more=found.has_more,
         filters=found.query.applied(),
         warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=found.took_ms,
+        took_ms=took_ms(found.timings),
     )
 
 

@@ -147,7 +147,7 @@ class StatusPage:
     """The interval to reload while work is in progress; 0 if none is."""
 
 
-_ROLES = {"serving": "Searches ask it", "building": "Takes its place once it has embedded all"}
+_ROLES = {"serving": "In use", "building": "Replaces it when all memories are embedded"}
 
 
 def build_status(status: SiteStatus) -> StatusPage:
@@ -167,7 +167,7 @@ def build_status(status: SiteStatus) -> StatusPage:
         meaning_is_ready=not status.not_ready,
         index=_index_text(status.index),
         index_is_ready=status.index.state in ("ready", "off"),
-        queries=f"{status.queries.hits:,} of {total:,} queries to this server were known from before",
+        queries=f"{status.queries.hits:,} of {total:,} hits",
         version=status.version,
         vocabulary=_vocabulary_text(status.pending_vocabulary),
         refresh_seconds=0 if status.is_settled and not status.not_ready else _REFRESH_SECONDS,
@@ -176,25 +176,25 @@ def build_status(status: SiteStatus) -> StatusPage:
 
 def _meaning_text(status: SiteStatus) -> str:
     if status.not_ready:
-        return f"Searches go by words alone: {status.not_ready}."
+        return f"Searching by words only: {status.not_ready}."
     if status.pending:
-        wait, are = ("waits", "is") if status.pending == 1 else ("wait", "are")
-        return f"Ready for what is embedded: {memories(status.pending)} {wait}, and {are} found by words alone."
+        are = "is" if status.pending == 1 else "are"
+        return f"Partly ready: {memories(status.pending)} {are} still found by words only."
     return "Ready."
 
 
 def _vocabulary_text(pending: int | None) -> str:
     if pending is None:
         return ""
-    return f"{pending:,} of the entities and relationships wait to be embedded." if pending else ""
+    return f"{pending:,} entities and relationships are not embedded yet." if pending else ""
 
 
 def _index_text(index: IndexHealth) -> str:
     if index.state == "off":
         return "Off: the database answers searches."
     if index.state == "missing":
-        return "It is being made; until it is there the database answers searches."
+        return "Being built; until then the database answers searches."
     if not index.lag_seconds:
         return "Up to date."
-    waiting = f", {plural(index.waiting, 'change')} to take in" if index.waiting is not None else ""
+    waiting = f", {plural(index.waiting, 'change')} pending" if index.waiting is not None else ""
     return f"Behind by {index.lag_seconds:.1f} s{waiting}."

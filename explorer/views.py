@@ -10,21 +10,31 @@ from django.views.decorators.http import require_safe
 
 from explorer.category_browser import BrowseRequest, browse
 from explorer.category_page import build_browser, build_lost, category_url
-from explorer.http import PageRequest, page_response, page_viewer, private, read_query, request_pairs, wants_fragment
+from explorer.http import (
+    PageRequest,
+    page_response,
+    page_viewer,
+    private,
+    read_query,
+    read_with_query,
+    request_pairs,
+    wants_fragment,
+)
 from explorer.links import explore_url
 from explorer.memory_page import build_memory, build_similar
 from explorer.page import build_context, build_values_context, build_verdict, problem_notices
 from explorer.status import build_status, site_status
 from explorer.visible_tree import CategoryNotFoundError
 from memories.queries import memory_detail, timeline_around
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.facets import FACET
-from search.query import QueryError, SearchQuery
+from search.query import SearchQuery
 from search.result import FacetListing, SearchResult
 from search.run import facet_page, run
 from search.similar import SimilarRequest, similar_memories
 from search.unified.service import is_unified, unified
-from search.why_not import take_id, why_not
+from search.why_not import WhyNotRequest, why_not
+from web.params import QueryError
 
 # Similar memories in a section of another page, and on a page of their own.
 _SIMILAR_IN_SECTION = 8
@@ -67,19 +77,19 @@ def explore(request: PageRequest) -> HttpResponse:
 @login_required
 def explain_absence(request: PageRequest) -> HttpResponse:
     viewer = page_viewer(request)
-    pairs = request_pairs(request)
+    own, rest = WhyNotRequest.split(request_pairs(request))
+    query, problems = read_query(rest)
+    found = None
     try:
-        memory_id, rest = take_id(pairs)
+        memory_id = WhyNotRequest.from_pairs(own).id
     except QueryError as error:
-        query, problems = read_query([(key, value) for key, value in pairs if key != "id"])
-        notices = problem_notices((*error.problems, *problems))
-        context = build_verdict(query, None, notices)
+        problems = (*error.problems, *problems)
     else:
-        query, problems = read_query(rest)
         found = why_not(query, memory_id, viewer)
         if found is None:
-            raise Http404(f"There is no memory {memory_id}, or none that you may open.")
-        context = build_verdict(query, found, notices := problem_notices(problems))
+            raise Http404(f"There is no memory {memory_id} that you can see.")
+    notices = problem_notices(problems)
+    context = build_verdict(query, found, notices)
     page = render(request, "explorer/why_not.html", {"verdict": context}, status=422 if notices else 200)
     return private(page)
 
@@ -89,11 +99,10 @@ def explain_absence(request: PageRequest) -> HttpResponse:
 def facet_values(request: PageRequest, key: str) -> HttpResponse:
     if key not in FACET:
         raise Http404(f"{key} is not a facet")
-    listing, pairs, misread = FacetListing.read(request_pairs(request))
-    query, problems = read_query(pairs)
+    listing, query, problems = read_with_query(FacetListing, request_pairs(request))
     viewer = page_viewer(request)
     page = facet_page(query, key, listing, viewer)
-    values = build_values_context(query, page, problem_notices((*misread, *problems)))
+    values = build_values_context(query, page, problem_notices(problems))
     # Unfolding a branch of the tree loads the rows below it; other fragments replace `main`.
     is_level = (request.htmx.target or "").startswith("below-")
     return page_response(
@@ -102,8 +111,8 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
         {"values": values},
         partial="level" if is_level else "values",
         timings=page.timings,
-        status=422 if (misread or problems) and wants_fragment(request) else 200,
-        address="" if is_level or misread or problems else values.here,
+        status=422 if problems and wants_fragment(request) else 200,
+        address="" if is_level or problems else values.here,
     )
 
 
@@ -113,7 +122,7 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     found = memory_detail(viewer, memory_id)
     if found is None:
-        raise Http404(f"There is no memory {memory_id}, or none that you may open.")
+        raise Http404(f"There is no memory {memory_id} that you can see.")
     around = timeline_around(viewer, found.memory)
     context = build_memory(found, around, _origin_query(request), viewer.timezone)
     return private(render(request, "memories/detail.html", {"memory": context}))
@@ -125,9 +134,9 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     limit = _SIMILAR_IN_SECTION if wants_fragment(request) else _SIMILAR_ON_PAGE
     try:
-        found = similar_memories(SimilarRequest(memory_id, limit), SearchQuery(), viewer)
-    except MemoryNotFound as error:
-        raise Http404(f"There is no memory {memory_id}, or none that you may open.") from error
+        found = similar_memories(memory_id, SimilarRequest(limit=limit), SearchQuery(), viewer)
+    except MemoryNotFoundError as error:
+        raise Http404(f"There is no memory {memory_id} that you can see.") from error
     context = build_similar(memory_id, found, _origin_query(request), viewer.timezone)
     return page_response(
         request, "memories/similar.html", {"similar": context}, partial="similar", timings=found.timings
@@ -145,8 +154,7 @@ def status(request: PageRequest) -> HttpResponse:
 @login_required
 def category_browser(request: PageRequest, path: str = "") -> HttpResponse:
     viewer = page_viewer(request)
-    params, pairs = BrowseRequest.read(request_pairs(request))
-    query, problems = read_query(pairs)
+    params, query, problems = read_with_query(BrowseRequest, request_pairs(request))
     try:
         found = browse(path, params, query, viewer)
     except CategoryNotFoundError as error:
@@ -156,7 +164,7 @@ def category_browser(request: PageRequest, path: str = "") -> HttpResponse:
     result: SearchResult | None = None
     partial = "level" if (request.htmx.target or "").startswith("below-") else "tree"
     if found.node and not wants_fragment(request):
-        inside = found.query.only("category", path).but(page_size=_CATEGORY_SAMPLES)
+        inside = found.query.only("category", path).with_(page_size=_CATEGORY_SAMPLES)
         result = run(inside, viewer, include_facets=True, facet_limit=_COMPARED_VALUES, with_corpus=True)
     notices = problem_notices(problems)
     context = build_browser(found, result, viewer, datetime.now(UTC), notices)

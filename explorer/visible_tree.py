@@ -10,17 +10,23 @@ from categories.names import Names, names_at
 from categories.revision import DataRevision, data_revision
 from categories.vocabulary_cache import Node, Tree, similar_paths, tree_at
 from search.category_counts import CategoryCounts, Totals, category_counts_at
+from search.engines import read_columns
 from search.engines.array_files import Array, Mask
 from search.engines.base import Engine
 from search.result import SearchWarning
 from text.formatting import legible
+from web.errors import Refusal
 
 _SUGGESTIONS = 5
 _OTHERS_SHOWN = 10
 
 
-class CategoryNotFoundError(Exception):
-    """No visible category has this name. `did_you_mean` are paths of similar ones."""
+class CategoryNotFoundError(Refusal):
+    """No category of this name is visible to the viewer. `did_you_mean` are the paths of some with a similar name."""
+
+    status = 404
+    code = "not_found"
+    suggestion = "See what there is: GET /api/categories"
 
     def __init__(self, name: str, did_you_mean: Sequence[str] = ()) -> None:
         self.did_you_mean = tuple(did_you_mean)
@@ -99,7 +105,7 @@ class VisibleTree:
 def visible_tree(engine: Engine, viewer: Viewer) -> VisibleTree:
     """Call this and everything that uses the result within one snapshot."""
     revision = data_revision()
-    counts = category_counts_at(revision, engine.filing(), viewer.project_ids)
+    counts = category_counts_at(revision, read_columns(engine), viewer.project_ids)
     return VisibleTree(engine, viewer, revision, tree_at(revision), counts, names_at(revision))
 
 
@@ -109,5 +115,5 @@ def ambiguity_warning(node: Node, others: Sequence[str]) -> tuple[SearchWarning,
         return ()
     shown = others[:_OTHERS_SHOWN]
     more = f", of {len(others)}" if len(others) > len(shown) else ""
-    text = f"The name means {len(others) + 1} categories; this is {node.path}. Others: {', '.join(shown)}{more}."
+    text = f"{len(others) + 1} categories have this name; this is {node.path}. Others: {', '.join(shown)}{more}."
     return (SearchWarning(text, "category", tuple(shown)),)

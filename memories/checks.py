@@ -42,7 +42,7 @@ def database_is_fit(
         if connection.vendor != "postgresql":
             messages.append(
                 Error(
-                    f"The database is {connection.display_name}, and Mnemoscope runs on PostgreSQL.",
+                    f"The database is {connection.display_name}; Mnemoscope requires PostgreSQL.",
                     hint="Set DATABASE_URL to a PostgreSQL server, or unset it to use the embedded one.",
                     id="memories.E002",
                 )
@@ -63,7 +63,7 @@ def model_fits(
     if source not in ("", HASHED) and settings.EMBEDDING_MIN_SIMILARITY is None:
         messages.append(
             checks.Warning(
-                f"Nobody has said how similar to a query a memory must be for EMBEDDING_MODEL={source}; 0.30 is taken.",
+                f"There is no known minimum similarity for EMBEDDING_MODEL={source}; 0.30 is used.",
                 hint="Set EMBEDDING_MIN_SIMILARITY to a number from 0 to 1 that suits the model.",
                 id="memories.W001",
             )
@@ -77,7 +77,7 @@ def model_fits(
         if column is not None and column != dimensions:
             messages.append(
                 Error(
-                    f"The vectors of {model_name(source)} have {dimensions} numbers, and the column takes {column}.",
+                    f"The vectors of {model_name(source)} have {dimensions} dimensions; the column has {column}.",
                     hint=(
                         f"Set EMBEDDING_MODEL to a model with {column}, or change the column, which removes all "
                         f"vectors: python manage.py embedding_dimensions {dimensions}"
@@ -100,8 +100,8 @@ def cannot_connect(connection: BaseDatabaseWrapper) -> Error | None:
         return Error(
             f"The {where} cannot be reached: {str(error).strip()}",
             hint=(
-                "See that the server runs there, that the database exists, and that DATABASE_URL names them and the "
-                "user rightly. Unset DATABASE_URL to use the embedded Postgres."
+                "Check that the server runs there, that the database exists, and that DATABASE_URL names them and the "
+                "user correctly. Unset DATABASE_URL to use the embedded Postgres."
                 if place["HOST"] or place["PORT"] or place["ENGINE"] != "config.embedded"
                 else "The log of the embedded Postgres is postgres.log in MNEMOSCOPE_HOME (var/ unless it is set)."
             ),
@@ -129,8 +129,8 @@ def what_is_missing(connection: BaseDatabaseWrapper) -> list[Error]:
     if encoding != "UTF8":
         errors.append(
             Error(
-                f"The database keeps text as {encoding}, which cannot hold every character.",
-                hint="Make it anew: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
+                f"The encoding of the database is {encoding}, which cannot store every character.",
+                hint="Create it again: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
                 id="memories.E004",
             )
         )
@@ -162,7 +162,7 @@ def what_is_missing(connection: BaseDatabaseWrapper) -> list[Error]:
     if extensions.get("intarray", [None, None])[1]:
         errors.append(
             Error(
-                "The extension intarray is installed in this database, and hides the indexes on arrays of ids.",
+                "The extension intarray is installed in this database and hides the indexes on arrays of ids.",
                 hint="DROP EXTENSION intarray; or give Mnemoscope a database of its own.",
                 id="memories.E008",
             )

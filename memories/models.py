@@ -104,8 +104,8 @@ class Memory(models.Model):
     tags = ArrayField(models.TextField(), default=list, blank=True)
     state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
     state_reason = models.TextField(blank=True)
-    importance = models.FloatField(null=True, blank=True, help_text="0 to 1, empty where nobody said.")
-    confidence = models.FloatField(null=True, blank=True, help_text="0 to 1, empty where nobody said.")
+    importance = models.FloatField(null=True, blank=True, help_text="0 to 1; empty if unknown.")
+    confidence = models.FloatField(null=True, blank=True, help_text="0 to 1; empty if unknown.")
     pinned = models.BooleanField(default=False)
     authors = ArrayField(models.TextField(), default=list, blank=True)
     agent = models.CharField(max_length=200, blank=True)
@@ -225,7 +225,9 @@ class Chunk(models.Model):
     ordinal = models.IntegerField()
     start = models.IntegerField(help_text="Where it begins in the content, in characters.")
     end = models.IntegerField(help_text="Where it ends.")
-    embedding = HalfVectorField(dimensions=384, help_text="As wide as `manage.py embedding_dimensions` has made it.")
+    embedding = HalfVectorField(
+        dimensions=384, help_text="The number of dimensions is set by `manage.py embedding_dimensions`."
+    )
 
     class Meta:
         # Better connected than by pgvector's own m=16, ef_construction=64: the nearest of what lies in clusters are

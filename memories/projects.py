@@ -7,26 +7,26 @@ from django.db import transaction
 from access.audit import audit
 from access.viewer import Viewer
 from memories.models import Project
-from memories.services import AlreadyExists, ChangeRefused, NotAllowed
+from memories.services import AlreadyExistsError, ChangeRefusedError, NotAllowedError
 from memories.storage import corpus_bump
 from text.analysis import languages
 
-LANGUAGE_IS_KEPT = "It cannot change once the project has memories: their terms are made by it."
+LANGUAGE_IS_KEPT = "It cannot change once the project has memories, because it determines their terms."
 
 
 @transaction.atomic
 def project_create(
     *, slug: str, name: str, viewer: Viewer, description: str = "", language: str = "english"
 ) -> Project:
-    """Make a project. One of the same slug is AlreadyExists."""
+    """Make a project. One of the same slug is AlreadyExistsError."""
     if not viewer.may_write(None):
-        raise NotAllowed("You may not make projects.")
+        raise NotAllowedError("You cannot create projects.")
     _refuse_unknown(language)
     project, made = Project.objects.get_or_create(
         slug=slug, defaults={"name": name, "description": description, "language": language}
     )
     if not made:
-        raise AlreadyExists(project.pk, f"There is a project {slug!r} already.")
+        raise AlreadyExistsError(project.pk, f"The project {slug!r} already exists.")
     _written(project, "project_create", viewer, None)
     return project
 
@@ -35,14 +35,14 @@ def project_create(
 def project_update(*, project: Project, name: str, description: str, language: str, viewer: Viewer) -> Project:
     """Say what a project is called and is about. Its slug stays: links and keys hold it."""
     if not viewer.may_write(project.pk):
-        raise NotAllowed(f"You may not change the project {project.slug!r}.")
+        raise NotAllowedError(f"You cannot change the project {project.slug!r}.")
     # By its id alone, which is the only way a distributed Postgres locks a row.
     stored = Project.objects.select_for_update().get(pk=project.pk)
     before = _told(stored)
     if language != stored.language:
         _refuse_unknown(language)
         if stored.memories.exists():
-            raise ChangeRefused("language", LANGUAGE_IS_KEPT)
+            raise ChangeRefusedError("language", LANGUAGE_IS_KEPT)
     stored.name, stored.description, stored.language = name, description, language
     if _told(stored) != before:
         stored.save(update_fields=["name", "description", "language"])
@@ -52,7 +52,7 @@ def project_update(*, project: Project, name: str, description: str, language: s
 
 def _refuse_unknown(language: str) -> None:
     if language not in languages():
-        raise ChangeRefused("language", f"{language!r} is not known: write one of {', '.join(languages())}")
+        raise ChangeRefusedError("language", f"{language!r} is not known: write one of {', '.join(languages())}")
 
 
 def _written(project: Project, verb: str, viewer: Viewer, before: dict[str, Any] | None) -> None:

@@ -25,7 +25,7 @@ from pydantic import (
 
 from categories.paths import PathError, clean_name, is_clean, parse_path
 from memories.timestamps import parse_moment
-from memories.validation import kind_of, refuse, shown
+from web.validation import kind_of, refuse, shown
 
 MAX_CONTENT = 1_000_000
 MAX_SUMMARY = 100_000
@@ -43,6 +43,7 @@ SUPERSEDED_BY_REL = "superseded-by"
 _WHITESPACE = re.compile(r"\s+")
 # `person:Ann` has a type; `std::vector`, `https://…`, `C:\x` and `Note: this` do not.
 _TYPED_NAME = re.compile(r"(?P<type>[^\W\d_][\w-]+):(?P<name>[^\s:/\\].*)", re.DOTALL)
+_ID = re.compile(r"#?([0-9]{1,18})")
 _HEADING = re.compile(r"^ {0,3}#{1,6}\s+(?P<title>.*?)\s*#*\s*$", re.MULTILINE)
 _SENTENCE = re.compile(r".+?[.!?。](?=\s|$)", re.DOTALL)
 
@@ -210,6 +211,17 @@ CategoryPaths = Annotated[tuple[str, ...], BeforeValidator(_category_paths)]
 EntityType = Annotated[str, _slug(100, DEFAULT_ENTITY_TYPE)]
 ConceptNames = Annotated[tuple[str, ...], _names(300, _whole_items)]
 State = Literal["active", "proposed", "archived", "superseded", "deleted"]
+
+
+def _memory_id(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63:
+        return value
+    if isinstance(value, str) and (match := _ID.fullmatch(value.strip())) and int(match[1]):
+        return int(match[1])
+    raise refuse(f"{ascii(value)[:40]} is not the id of a memory: write a number such as 123")
+
+
+MemoryId = Annotated[int, Field(ge=1), BeforeValidator(_memory_id)]
 
 
 def _state(value: object) -> object:

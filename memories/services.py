@@ -42,33 +42,50 @@ from memories.storage import (
     targets_resolve,
 )
 from memories.terms import memory_terms
+from web.errors import FIELDS_LISTED, Refusal
 
 DEFAULT_PROJECT = "default"
 _LISTED_PROJECTS = 20
 
 
-class MemoryNotFound(LookupError):  # noqa: N818 - it reads as what happened
+class MemoryNotFoundError(Refusal):
     """There is no such memory, or none that the viewer may see: the answer is the same."""
+
+    status = 404
+    code = "not_found"
+    suggestion = "Look for it: GET /api/search?q=…"
 
     def __init__(self, memory_id: int) -> None:
         self.memory_id = memory_id
-        super().__init__(f"There is no memory #{memory_id} that you may see.")
+        super().__init__(f"There is no memory #{memory_id} that you can see.")
 
 
-class NotAllowed(Exception):  # noqa: N818
-    """The viewer may not do this. The message is a sentence for people."""
+class NotAllowedError(Refusal):
+    """The viewer may not do this."""
+
+    status = 403
+    code = "forbidden"
+    suggestion = "Use a key or an account that can write to this project."
 
 
-class AlreadyExists(Exception):  # noqa: N818
-    """The memory is there already, as `memory_id`."""
+class AlreadyExistsError(Refusal):
+    """The memory exists already, as `memory_id`."""
+
+    status = 409
+    code = "already_exists"
 
     def __init__(self, memory_id: int, message: str) -> None:
         self.memory_id = memory_id
+        address = f"/api/memories/{memory_id}"
+        self.suggestion = f"Change the existing memory: PATCH {address}"
+        self.headers = {"Location": address}
         super().__init__(message)
 
 
-class ChangeRefused(ValueError):  # noqa: N818
-    """A change that makes no sense. `field` is what it is about."""
+class ChangeRefusedError(Refusal):
+    """An invalid change. `field` is the field at fault."""
+
+    suggestion = FIELDS_LISTED
 
     def __init__(self, field: str, message: str) -> None:
         self.field = field
@@ -77,7 +94,7 @@ class ChangeRefused(ValueError):  # noqa: N818
 
 @transaction.atomic
 def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
-    """Store a new memory. One with the same id, or without an id the same text, in the project is AlreadyExists."""
+    """Store a new memory. Raises AlreadyExistsError if the project has its id or, without an id, its text."""
     vocabulary = Vocabulary(viewer)
     vocabulary_share()
     project = _project_for(record, viewer, vocabulary)
@@ -107,13 +124,13 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
 def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -> Project:
     """The project a record names, or the one that goes without saying; made where the viewer may make projects."""
     if "write" not in viewer.scopes:
-        raise NotAllowed("You may read but not write: writing needs the scope write.")
+        raise NotAllowedError("You can read but not write: writing needs the scope write.")
     slug = record.project
     if not slug and viewer.writable_project_ids is not None:
         choices = list(Project.objects.filter(pk__in=viewer.writable_project_ids))
         if len(choices) == 1:
             return choices[0]
-        raise NotAllowed(f"Say which project it belongs to. {_writable_text(choices)}")
+        raise NotAllowedError(f"Name its project. {_writable_text(choices)}")
     slug = slug or DEFAULT_PROJECT
     project = Project.objects.filter(slug=slug).first()
     if project is None and viewer.may_write(None):
@@ -122,15 +139,15 @@ def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -
     if project is None or not viewer.may_write(project.pk):
         # The same for a project that is not there: the answer must not tell.
         choices = list(Project.objects.filter(pk__in=viewer.writable_project_ids or ()))
-        raise NotAllowed(f"You may not write into a project {slug!r}. {_writable_text(choices)}")
+        raise NotAllowedError(f"You cannot write to a project {slug!r}. {_writable_text(choices)}")
     return project
 
 
 def _writable_text(projects: Sequence[Project]) -> str:
     if not projects:
-        return "There is no project that you may write into."
+        return "There is no project that you can write to."
     names = ", ".join(project.slug for project in projects[:_LISTED_PROJECTS])
-    return f"You may write into: {names}{', …' if len(projects) > _LISTED_PROJECTS else ''}."
+    return f"You can write to: {names}{', …' if len(projects) > _LISTED_PROJECTS else ''}."
 
 
 def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) -> None:
@@ -141,13 +158,13 @@ def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) ->
     same = Memory.objects.filter(project=project).order_by("id")
     if record.id:
         known = same.filter(external_id=record.id).values_list("id", flat=True).first()
-        said = f"{project.slug} has a memory with the id {record.id!r} already: #{known}."
+        said = f"{project.slug} already has a memory with the id {record.id!r}: #{known}."
     else:
         same = same.exclude(state=Memory.State.DELETED)
         known = same.filter(content_hash=content_hash).values_list("id", flat=True).first()
-        said = f"{project.slug} has a memory with this title and text already: #{known}. Give it an id to keep both."
+        said = f"{project.slug} already has a memory with this title and text: #{known}. Give it an id to keep both."
     if known is not None:
-        raise AlreadyExists(known, said)
+        raise AlreadyExistsError(known, said)
 
 
 def _session_id(project: Project, session: str, agent: str, vocabulary: Vocabulary) -> int | None:
@@ -165,13 +182,13 @@ def _writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
     """The memory as it stands, locked until the end of the transaction."""
     vocabulary_share()
     if not visible_to(viewer).filter(pk=memory_id).exists():
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     # One row by its id: the only form of lock that works on a distributed table.
     locked = Memory.objects.select_for_update().only("project_id").filter(pk=memory_id).first()
     if locked is None:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     if not viewer.may_write(locked.project_id):
-        raise NotAllowed(f"You may read #{memory_id} but not change it.")
+        raise NotAllowedError(f"You can read #{memory_id} but not change it.")
     return images_read([memory_id])[memory_id]
 
 
@@ -225,8 +242,8 @@ def _changed(before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabul
     project = Project.objects.get(pk=before.project_id)
     values: dict[str, Any] = {_PLAIN[name]: getattr(changes, name) for name in given & _PLAIN.keys()}
     if "project" in given and changes.project != project.slug:
-        raise ChangeRefused(
-            "project", f"a memory stays in its project ({project.slug}); store it anew in the other one"
+        raise ChangeRefusedError(
+            "project", f"a memory stays in its project ({project.slug}); store it again in the other project"
         )
     if "tags" in given:
         values["tags"] = vocabulary.tags_of(changes.tags)
@@ -237,7 +254,7 @@ def _changed(before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabul
         values["external_id"] = changes.id
     if "created_at" in given:
         if changes.created_at is None:
-            raise ChangeRefused("created_at", "cannot be empty; every memory has a date")
+            raise ChangeRefusedError("created_at", "cannot be empty; every memory has a date")
         values["created_at"] = changes.created_at
     if "session" in given:
         agent = values.get("agent", before.agent)
@@ -289,12 +306,14 @@ def _refuse_taken_id(project: Project, external_id: str, memory_id: int) -> None
         .values_list("id", flat=True)
     )
     if (known := taken.first()) is not None:
-        raise AlreadyExists(known, f"{project.slug} has a memory with the id {external_id!r} already: #{known}.")
+        raise AlreadyExistsError(known, f"{project.slug} already has a memory with the id {external_id!r}: #{known}.")
 
 
 def _refuse_disorder(valid_from: datetime | None, valid_to: datetime | None) -> None:
     if valid_from and valid_to and valid_to < valid_from:
-        raise ChangeRefused("valid_to", "is before valid_from; a memory is valid from the earlier to the later of them")
+        raise ChangeRefusedError(
+            "valid_to", "is before valid_from; a memory is valid from the earlier to the later of them"
+        )
 
 
 def _without_successor(before: MemorySnapshot, values: dict[str, Any]) -> dict[str, Any]:
@@ -315,8 +334,8 @@ def _successor(before: MemorySnapshot, changes: MemoryChanges, values: dict[str,
     key = (before.project_id, changes.superseded_by)
     successor_id = targets_resolve([key]).get(key)
     if successor_id is None:
-        raise ChangeRefused(
-            "superseded_by", f"{changes.superseded_by!r} is no memory of this project: write its id, or #123"
+        raise ChangeRefusedError(
+            "superseded_by", f"{changes.superseded_by!r} is not a memory of this project: write its id, or #123"
         )
     _refuse_ring(before.id, successor_id)
     cleared["superseded_by_id"] = successor_id
@@ -327,14 +346,16 @@ def _successor(before: MemorySnapshot, changes: MemoryChanges, values: dict[str,
 def _refuse_ring(memory_id: int, successor_id: int) -> None:
     """A memory cannot come after itself, however many stand between."""
     if memory_id == successor_id:
-        raise ChangeRefused("superseded_by", f"#{memory_id} cannot supersede itself")
+        raise ChangeRefusedError("superseded_by", f"#{memory_id} cannot supersede itself")
     seen = {memory_id}
     following: int | None = successor_id
     while following is not None and following not in seen:
         seen.add(following)
         following = Memory.objects.filter(pk=following).values_list("superseded_by_id", flat=True).first()
     if following == memory_id:
-        raise ChangeRefused("superseded_by", f"#{successor_id} is itself superseded by #{memory_id}, if not directly")
+        raise ChangeRefusedError(
+            "superseded_by", f"#{successor_id} is itself superseded by #{memory_id}, directly or not"
+        )
 
 
 @transaction.atomic
@@ -343,9 +364,9 @@ def memory_supersede(*, memory_id: int, by_id: int, viewer: Viewer, reason: str 
     before = _writable(memory_id, viewer)
     successor = visible_to(viewer).filter(pk=by_id).only("project_id").first()
     if successor is None:
-        raise MemoryNotFound(by_id)
+        raise MemoryNotFoundError(by_id)
     if successor.project_id != before.project_id:
-        raise ChangeRefused("superseded_by", f"#{by_id} is in another project than #{memory_id}")
+        raise ChangeRefusedError("superseded_by", f"#{by_id} is in another project than #{memory_id}")
     _refuse_ring(memory_id, by_id)
     after = replace(
         before,
@@ -371,11 +392,11 @@ def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer) -> 
     before = _writable(memory_id, viewer)
     target = visible_to(viewer).filter(pk=target_id).only("project_id").first()
     if target is None:
-        raise MemoryNotFound(target_id)
+        raise MemoryNotFoundError(target_id)
     if target_id == memory_id:
-        raise ChangeRefused("target", f"#{memory_id} cannot be linked to itself")
+        raise ChangeRefusedError("target", f"#{memory_id} cannot be linked to itself")
     if target.project_id != before.project_id:
-        raise ChangeRefused("target", f"#{target_id} is in another project than #{memory_id}")
+        raise ChangeRefusedError("target", f"#{target_id} is in another project than #{memory_id}")
     link = NamedLink(rel, f"#{target_id}")
     if link in before.links:
         return Memory.objects.get(pk=memory_id)

@@ -213,7 +213,9 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
         images_update([(before, after) for before, after in changes if before != after])
         for before, after in changes:
             if before != after and (batch_id is None or before.batch_id != batch_id):
-                memory_audit(viewer, "supersede", before, after, batch_id=batch_id, note="Its successor arrived.")
+                memory_audit(
+                    viewer, "supersede", before, after, batch_id=batch_id, note="Superseded by an imported memory."
+                )
 
 
 def images_update(

@@ -4,7 +4,7 @@ import math
 import re
 from datetime import UTC, date, datetime, timedelta
 
-from memories.validation import kind_of, refuse, shown
+from web.validation import kind_of, refuse, shown
 
 # From here on a number is milliseconds: as seconds it would be the year 5138.
 MILLISECONDS_FROM = 10**11

@@ -25,7 +25,7 @@ from memories.records import (
     Timestamp,
     Weight,
 )
-from memories.validation import refuse, shown
+from web.validation import refuse, shown
 
 
 class ProjectRecord(Record):

@@ -6,8 +6,8 @@ from django.http import HttpRequest
 
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from search.models import SavedView
-from search.query import QueryError
 from search.saved_views import saved_view_delete, saved_view_save
+from web.params import QueryError
 
 
 class SavedViewForm(ServiceForm):

@@ -4,12 +4,9 @@ Cached per process, view of the corpus and engine revision. They also answer the
 empty query.
 """
 
-import time
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from threading import Lock
 
 from django.db import DataError
 
@@ -28,6 +25,7 @@ from search.engines.base import (
 )
 from search.facets import DEFAULT_STATES, FACETS
 from search.result import CorpusCounts
+from web.cache import RevisionCache
 
 _KEPT_VIEWS = 16
 # Bounds how long a change made directly in the database, bypassing the services, stays invisible.
@@ -38,10 +36,8 @@ _KEPT_SECONDS = 300
 class CorpusView:
     """All counts without a query: every value of every facet, and the days of one time zone."""
 
-    revision: str
     counted: Counts
     counts: dict[tuple[str, Value], int]
-    made_at: float = field(default_factory=time.monotonic)
 
     def answer(self, request: FacetRequest) -> FacetCounts:
         """The answer of an engine to the request over the whole corpus."""
@@ -57,9 +53,7 @@ class CorpusView:
         return FacetCounts((*largest, *(v for v in chosen if v.value not in shown)), every.distinct)
 
 
-_View = tuple[str, tuple[int, ...] | None, str]
-_cache: OrderedDict[_View, CorpusView] = OrderedDict()
-_lock = Lock()
+cache = RevisionCache[tuple[str, tuple[int, ...] | None, str], CorpusView](_KEPT_VIEWS, seconds=_KEPT_SECONDS)
 
 
 def corpus_plan(project_ids: tuple[int, ...] | None) -> EngineQuery:
@@ -70,24 +64,14 @@ def corpus_plan(project_ids: tuple[int, ...] | None) -> EngineQuery:
 
 def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinfo) -> CorpusView:
     """The counts of the current revision, cached. Raises EngineTimeoutError."""
-    view = (engine.name, project_ids, str(zone))
-    revision = engine.revision
-    with _lock:
-        known = _cache.get(view)
-    if known is not None and known.revision == revision and time.monotonic() - known.made_at < _KEPT_SECONDS:
+    view, revision = (engine.name, project_ids, str(zone)), engine.revision
+    if (known := cache.get(view, revision)) is not None:
         return known
     plan = corpus_plan(project_ids)
     requests = [FacetRequest(spec.key) for spec in FACETS]
     counted = engine.counts(plan, requests, zone=zone, now=datetime.now(UTC))
-    known = CorpusView(
-        revision, counted, {(key, v.value): v.count for key, f in counted.facets.items() for v in f.values}
-    )
-    with _lock:
-        _cache[view] = known
-        _cache.move_to_end(view)
-        while len(_cache) > _KEPT_VIEWS:
-            _cache.popitem(last=False)
-    return known
+    counts = {(key, v.value): v.count for key, f in counted.facets.items() for v in f.values}
+    return cache.put(view, CorpusView(counted, counts), revision)
 
 
 def corpus_answer(
@@ -95,7 +79,9 @@ def corpus_answer(
 ) -> Counts:
     """The answer of an engine to the plan of an empty query. Only the date buckets are counted now."""
     view = corpus_view(engine, plan.project_ids, zone)
-    since = engine.totals([replace(plan, start=now - timedelta(days=days)) for days in BUCKET_DAYS])
+    since = [
+        found.total for found in engine.match([replace(plan, start=now - timedelta(days=days)) for days in BUCKET_DAYS])
+    ]
     buckets = (*since, view.counted.summary.total - since[-1])
     facets = {request.key: view.answer(request) for request in requests}
     return replace(view.counted, facets=facets, buckets=buckets, buckets_without_dates=buckets)
@@ -108,11 +94,5 @@ def corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
         view = corpus_view(engine, projects, viewer.timezone)
     except (EngineTimeoutError, DataError):
         # DataError: a time zone that Postgres does not know.
-        return CorpusCounts(engine.summary(corpus_plan(projects), no_values=False).total, {}, known=False)
+        return CorpusCounts(engine.match([corpus_plan(projects)])[0].total, {}, known=False)
     return CorpusCounts(view.counted.summary.total, view.counts)
-
-
-def clear_cache() -> None:
-    """Empty the cache. For tests, whose transactions roll the revision back."""
-    with _lock:
-        _cache.clear()

@@ -5,10 +5,8 @@ descendants. They come from the engine's columns (`search.engines.column_snapsho
 After a change, only the categories of changed memories are counted again.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from threading import Lock
 
 import numpy as np
 from django.db import connection
@@ -18,6 +16,7 @@ from categories.vocabulary_cache import Tree
 from search.engines.array_files import Array, Mask
 from search.engines.base import Ids
 from search.engines.column_snapshot import ColumnSnapshot
+from web.cache import RevisionCache
 
 _CACHED_VIEWS = 16
 # Sets of categories whose totals are cached.
@@ -34,7 +33,6 @@ FROM memories_embeddedmemory WHERE model_id = %s"""
 class Chunks:
     """The number of chunks per embedded memory, of the serving model."""
 
-    key: tuple[object, ...]
     ids: Ids
     counts: Array
 
@@ -130,7 +128,7 @@ class CategoryCounts:
         """Totals of the union of categories with their descendants."""
         wanted = tuple(category_ids)
         if (known := self._set_totals.get(wanted)) is None:
-            mask = np.zeros(self.filing.slots, np.bool_)
+            mask = np.zeros(self.filing.size, np.bool_)
             for category_id in wanted:
                 mask[self.slots(category_id, below=True)] = True
             some = self._count_concepts(mask)[1:] > 0
@@ -167,15 +165,14 @@ class CategoryCounts:
     def _count_concepts(self, mask: Mask) -> Array:
         size = self.filing.sizes["concept"]
         counts = np.zeros(size, np.int64)
-        for part in self.filing.parts:
-            stretch = mask[part.slots]
-            counts += part.count("concept", stretch, np.flatnonzero(stretch), size)
+        for segment in self.filing.segments:
+            stretch = mask[segment.span]
+            counts += segment.count("concept", stretch, np.flatnonzero(stretch), size)
         return counts
 
 
-_lock = Lock()
-_chunks: Chunks | None = None
-_counts: OrderedDict[tuple[int, ...] | None, CategoryCounts] = OrderedDict()
+_chunks = RevisionCache[tuple[object, ...], Chunks](1)
+_counts = RevisionCache[tuple[int, ...] | None, CategoryCounts](_CACHED_VIEWS)
 
 
 def category_counts_at(
@@ -184,9 +181,8 @@ def category_counts_at(
     """The counts of all categories in the given projects; None means every project."""
     chunks, is_shared = _chunks_of_model(revision), revision.is_shared
     view = None if project_ids is None else tuple(sorted(project_ids))
-    with _lock:
-        known = _counts.get(view)
-    if known is not None and (not is_shared or known.filing.lineage != filing.lineage):
+    known = _counts.get(view)
+    if known is not None and (not is_shared or known.filing.series != filing.series):
         known = None
     if known is not None and known.filing.number >= filing.number and known.chunks is chunks:
         # Another thread may have counted a newer snapshot.
@@ -194,39 +190,21 @@ def category_counts_at(
     if known is not None and known.filing.number > filing.number:
         filing = known.filing
     found = _counted(filing, chunks, project_ids, known)
-    if is_shared:
-        with _lock:
-            _counts[view] = found
-            _counts.move_to_end(view)
-            while len(_counts) > _CACHED_VIEWS:
-                _counts.popitem(last=False)
-    return found
-
-
-def clear_cache() -> None:
-    """Empty the caches. For tests, whose transactions roll the revision back."""
-    global _chunks
-    with _lock:
-        _chunks = None
-        _counts.clear()
+    return _counts.put(view, found) if is_shared else found
 
 
 def _chunks_of_model(revision: DataRevision) -> Chunks:
-    global _chunks
     key = (revision.database, revision.vectors, revision.model_id)
-    known = _chunks
-    if known is not None and revision.is_shared and known.key == key:
-        return known
+    return _chunks.get_or_make(key, lambda: _read_chunks(revision)) if revision.is_shared else _read_chunks(revision)
+
+
+def _read_chunks(revision: DataRevision) -> Chunks:
     with connection.cursor() as cursor:
         cursor.execute(_CHUNKS, [revision.model_id])
         packed_ids, packed_counts = cursor.fetchone()
     ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
     order = np.argsort(ids, kind="stable")
-    found = Chunks(key, ids[order], np.frombuffer(packed_counts or b"", ">i4").astype(np.int64)[order])
-    if revision.is_shared:
-        with _lock:
-            _chunks = found
-    return found
+    return Chunks(ids[order], np.frombuffer(packed_counts or b"", ">i4").astype(np.int64)[order])
 
 
 def _counted(
@@ -237,7 +215,7 @@ def _counted(
     shown = filing.shown(within)
     size = filing.sizes["category"]
     if before is None:
-        at = chunks.of(filing.take("id", np.arange(filing.slots)))
+        at = chunks.of(filing.take("id", np.arange(filing.size)))
         changed = np.arange(1, size)
     else:
         at = _chunks_at(filing, chunks, before)
@@ -262,16 +240,16 @@ def _counted(
 
 def _chunks_at(filing: ColumnSnapshot, chunks: Chunks, before: CategoryCounts) -> Array:
     if chunks is not before.chunks:
-        return chunks.of(filing.take("id", np.arange(filing.slots)))
-    new = np.arange(before.filing.slots, filing.slots)
+        return chunks.of(filing.take("id", np.arange(filing.size)))
+    new = np.arange(before.filing.size, filing.size)
     return np.concatenate([before.chunks_at, chunks.of(filing.take("id", new))])
 
 
 def _changed(filing: ColumnSnapshot, chunks_at: Array, before: CategoryCounts) -> Array:
     """Codes of the categories with added, removed or re-embedded memories."""
-    slots = before.filing.slots
+    slots = before.filing.size
     gone = np.flatnonzero(before.filing.live & ~filing.live[:slots])
-    new = np.arange(slots, filing.slots)
+    new = np.arange(slots, filing.size)
     other = np.flatnonzero(before.filing.live & (before.chunks_at != chunks_at[:slots]))
     codes = [before.filing.values("category", gone)[0], filing.values("category", new)[0]]
     codes.append(before.filing.values("category", other)[0])

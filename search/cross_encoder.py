@@ -10,7 +10,6 @@ import math
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from django.conf import settings
+
+from web.cache import RevisionCache
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ _RETRY_LOADING_SECONDS = 60.0
 _DIGITS = 4
 
 
-class RerankUnavailable(Exception):  # noqa: N818 - it reads as what happened
+class RerankUnavailableError(Exception):
     """The cross-encoder cannot score now. `reason` is for users."""
 
     def __init__(self, reason: str) -> None:
@@ -59,13 +60,16 @@ class CrossEncoderReader:
 
 
 def load_reader(source: str) -> Reader:
-    """Load a model from a folder or by name, which takes seconds. Raises RerankUnavailable."""
+    """Load a model, from a folder or by a name that sentence-transformers knows. It takes seconds.
+
+    Raises RerankUnavailableError.
+    """
     for package in ("torch", "sentence_transformers"):
         if find_spec(package) is None:
-            raise RerankUnavailable(f"{package.replace('_', '-')} is not installed")
+            raise RerankUnavailableError(f"{package.replace('_', '-')} is not installed")
     folder = Path(source).expanduser()
     if source.startswith((".", "/", "~")) and not folder.is_dir():
-        raise RerankUnavailable(f"RERANK_MODEL={source} is no folder of this machine")
+        raise RerankUnavailableError(f"RERANK_MODEL={source} is not a folder on this machine")
     is_local = folder.is_dir()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if is_local:
@@ -78,8 +82,8 @@ def load_reader(source: str) -> Reader:
     as_it_is = Identity()
     model = CrossEncoder(str(folder) if is_local else source, local_files_only=is_local, activation_fn=as_it_is)
     if model.num_labels != 1:
-        raise RerankUnavailable(
-            f"RERANK_MODEL={source} gives {model.num_labels} numbers for a passage, and one is needed"
+        raise RerankUnavailableError(
+            f"RERANK_MODEL={source} gives {model.num_labels} scores for a passage; it must give 1"
         )
     return CrossEncoderReader(model)
 
@@ -94,23 +98,21 @@ class CrossEncoder:
         self._clock = clock
         self._lock = threading.Lock()
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="cross-encoder")
-        self._scores: OrderedDict[bytes, float] = OrderedDict()
-        self._failures: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._scores = RevisionCache[bytes, float](_MAX_SCORES)
+        self._failures = RevisionCache[bytes, str](_MAX_FAILURES, seconds=_FAILURE_SECONDS, clock=clock)
         self._reader: tuple[str, Reader] | None = None
         self._loading = False
         self._failed: tuple[str, str, float] | None = None
 
     def scores(self, text: str, passages: Mapping[int, str]) -> dict[int, float]:
-        """Scores of passages by memory id. Raises RerankUnavailable, also on timeout."""
+        """The score of each passage. Raises RerankUnavailableError if the model fails or runs out of time."""
         source, reader = self._ready()
         digests = {pk: _digest(source, text, passage) for pk, passage in passages.items()}
         question = _digest(*sorted(digest.hex() for digest in digests.values()))
-        with self._lock:
-            if (failure := self._failures.get(question)) and self._clock() < failure[1]:
-                raise RerankUnavailable(failure[0])
-            known = {digest: self._scores[digest] for digest in digests.values() if digest in self._scores}
-            for digest in known:
-                self._scores.move_to_end(digest)
+        if reason := self._failures.get(question):
+            raise RerankUnavailableError(reason)
+        stored = {digest: self._scores.get(digest) for digest in digests.values()}
+        known = {digest: score for digest, score in stored.items() if score is not None}
         unread = {digest: passages[pk] for pk, digest in digests.items() if digest not in known}
         if unread:
             known |= self._read_in_time(reader, text, unread, question)
@@ -136,19 +138,19 @@ class CrossEncoder:
             if self._reader is not None and self._reader[0] == source:
                 return self._reader
             if self._failed is not None and self._failed[0] == source and not self._loading:
-                raise RerankUnavailable(self._failed[1])
-        raise RerankUnavailable("it is still loading")
+                raise RerankUnavailableError(self._failed[1])
+        raise RerankUnavailableError("the model is still loading")
 
     def _load_now(self, source: str) -> None:
         reason = ""
         try:
             reader = self._load(source)
             reader.scores("the first one takes longer", ["than those after it"])
-        except RerankUnavailable as error:
-            logger.warning("No second reading of results: %s", error)
+        except RerankUnavailableError as error:
+            logger.warning("Results are not reranked: %s", error)
             reason = error.reason
         except Exception as error:  # model files, downloads and the library raise anything
-            logger.exception("No second reading of results: the cross-encoder could not be loaded.")
+            logger.exception("Results are not reranked: the cross-encoder could not be loaded.")
             reason = f"it could not be loaded: {error}"
         with self._lock:
             self._loading = False
@@ -172,11 +174,7 @@ class CrossEncoder:
             reason = f"it failed: {error}"
         finally:
             stop.set()
-        with self._lock:
-            self._failures[question] = (reason, self._clock() + _FAILURE_SECONDS)
-            while len(self._failures) > _MAX_FAILURES:
-                self._failures.popitem(last=False)
-        raise RerankUnavailable(reason)
+        raise RerankUnavailableError(self._failures.put(question, reason))
 
     def _read(
         self, reader: Reader, text: str, unread: Mapping[bytes, str], stop: threading.Event
@@ -191,12 +189,8 @@ class CrossEncoder:
             scores = [round(score, _DIGITS) for score in reader.scores(text, [passage for _, passage in batch])]
             if not all(map(math.isfinite, scores)):
                 raise ValueError("it gave no number for a passage")
-            read = dict(zip((digest for digest, _ in batch), scores, strict=True))
-            found |= read
-            with self._lock:
-                self._scores |= read
-                while len(self._scores) > _MAX_SCORES:
-                    self._scores.popitem(last=False)
+            for (digest, _), score in zip(batch, scores, strict=True):
+                found[digest] = self._scores.put(digest, score)
         return found
 
 
@@ -208,7 +202,7 @@ _cross_encoder = CrossEncoder()
 
 
 def cross_encode(text: str, passages: Mapping[int, str]) -> dict[int, float]:
-    """Scores of passages by memory id, from the configured model. Raises RerankUnavailable."""
+    """How well each passage fits the text, by the model that is set. Raises RerankUnavailableError."""
     return _cross_encoder.scores(text, passages)
 
 

@@ -19,7 +19,7 @@ from text.query_syntax import TextQuery
 _MIN_LETTERS = 4
 _MAX_WORDS = 5
 _SUGGESTIONS = 2
-_MIN_LIKENESS = 0.72
+_MIN_MIN_LIKENESS = 0.72
 _SCOPE = 20_000
 _MEMORIES_READ = 5
 # A longer text is a sentence, not a name.
@@ -36,20 +36,20 @@ def count_alternatives(
     hidden_states = replace(plan.filter("state") or Filter("state"), include=(("archived",), ("superseded",)))
     plans = [] if asks_state else [plan.with_filter(hidden_states)]
     removals = list(_removals(query, resolved)) if total == 0 else []
-    totals = engine.totals([*plans, *(changed for *_, changed in removals)])
+    totals = [found.total for found in engine.match([*plans, *(changed for *_, changed in removals)])]
     hidden = 0 if asks_state else totals.pop(0)
     relaxations = tuple(
-        FilterRelaxation(key, value, label, count, changed, engine.near(wider).capped)
+        FilterRelaxation(key, value, label, count, changed, engine.knn(wider).truncated)
         for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
     )
-    return hidden, bool(hidden) and engine.near(plans[0]).capped, relaxations
+    return hidden, bool(hidden) and engine.knn(plans[0]).truncated, relaxations
 
 
 def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
     """Each filter as (key, value, label, query without it, plan without it)."""
     plan = resolved.plan
     if query.text:
-        yield "q", query.text, f"the words “{query.text}”", query.but(text=""), replace(plan, texts=(), meaning=None)
+        yield "q", query.text, f"the words “{query.text}”", query.with_(text=""), replace(plan, texts=(), meaning=None)
     if query.has_dates:
         changed = replace(plan, start=None, end=None)
         yield DATE_KEY, "", "the dates", query.without(DATE_KEY), changed
@@ -95,7 +95,7 @@ def match_warnings(
         ]
         visible = EngineQuery(project_ids=resolved.plan.project_ids)
         plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
-        suspects += [pair for pair, count in zip(plain, engine.totals(plans), strict=True) if count == 0]
+        suspects += [pair for pair, found in zip(plain, engine.match(plans), strict=True) if found.total == 0]
     warnings = explain_unknown(resolved, engine, suspects)
     named = name_warnings(engine, query, resolved, total) if query.text else []
     warnings += named
@@ -123,7 +123,7 @@ def spelling_warnings(
     named = " or ".join(f"“{query.text[start:end]}”" for start, end, _ in unknown)
     candidates = [_corrected(query.text, unknown, choice) for choice in range(_SUGGESTIONS)]
     texts = tuple(text for text in dict.fromkeys(candidates) if text != query.text)
-    return [SearchWarning(f"Nothing has the word {named}.", "q", texts)]
+    return [SearchWarning(f"No memory contains the word {named}.", "q", texts)]
 
 
 def _corrected(text: str, unknown: Sequence[tuple[int, int, Sequence[str]]], choice: int) -> str:
@@ -148,10 +148,10 @@ def _unknown(
         texts = tuple(_having(typed, text) for text in resolved.plan.texts)
         if looked_for.isdisjoint(pattern for text in texts for pattern in text.words.required):
             continue
-        if engine.totals([replace(visible, texts=texts)])[0]:
+        if engine.match([replace(visible, texts=texts)])[0].total:
             continue
         term = _pattern(typed, language).terms[0]
-        close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _MIN_LIKENESS)
+        close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _MIN_MIN_LIKENESS)
         spelled = [_spelling(engine, visible, other, language, viewer) for other in close]
         yield start, end, list(dict.fromkeys(word for word in spelled if word))
 
@@ -201,12 +201,12 @@ def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, t
         return []
     without_text = replace(resolved.plan, texts=(), meaning=None)
     candidates = [one for one in _named(name_text, resolved) if not query.selection(one[0]).restricts]
-    counts = engine.totals([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in candidates])
-    found = sorted((count, key, name) for (key, name, _), count in zip(candidates, counts, strict=True) if count)
+    counts = engine.match([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in candidates])
+    found = sorted((n.total, key, name) for (key, name, _), n in zip(candidates, counts, strict=True) if n.total)
     return [
         SearchWarning(
-            f"Nothing here has the words “{name_text}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
-            f"{FACET[key].label.lower()} of that name.",
+            f"No memory contains “{name_text}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
+            f"{FACET[key].label.lower()} with that name.",
             key,
             (name,),
         )
@@ -220,7 +220,7 @@ def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
     if total and plan.meaning is not None:
-        total = engine.summary(replace(plan, meaning=None), no_values=False).total
+        total = engine.match([replace(plan, meaning=None)])[0].total
     return total == 0
 
 

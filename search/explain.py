@@ -25,24 +25,24 @@ def explain(hit: Hit, query: SearchQuery, threshold: float | None) -> tuple[Reas
         reasons.append(Reason("Meaning", _meaning(hit.why, threshold)))
     if hit.why.cross_encoder_rank is not None:
         read = f"{ordinal(hit.why.cross_encoder_rank)} by the cross-encoder, score {hit.why.cross_encoder_score:.2f}"
-        reasons.append(Reason("Read again", read))
+        reasons.append(Reason("Reranked", read))
     if query.order != Sort.RELEVANCE:
-        reasons.append(Reason("Order", f"{query.order.value}: relevance does not count"))
+        reasons.append(Reason("Order", f"{query.order.value}, not by relevance"))
     elif standing := _standing(hit.why):
         reasons.append(Reason("Score", standing))
     if hit.why.similar_to is not None:
-        reasons.append(Reason("Like", f"nearly the same as #{hit.why.similar_to}, so it stands behind that one"))
+        reasons.append(Reason("Similar", f"nearly the same as #{hit.why.similar_to}, grouped under it"))
     return tuple(reasons)
 
 
 def _words(hit: Hit, query: SearchQuery, threshold: float | None) -> str:
     found = listed([_place(one) for one in hit.found])
     if threshold is not None and query.mode == Mode.SEMANTIC:
-        return f"{found or 'none of them'}; by meaning alone they do not count"
+        return f"{found or 'none'}; ignored when matching by meaning only"
     if hit.why.keyword_rank is not None:
         # The match is in the target of a link, in an id, or beyond the searched part of a long text.
-        return f"{ordinal(hit.why.keyword_rank)} by words: {found or 'further on in its record'}"
-    return found or ("further on in its record" if threshold is None else "none of them, or further on in its record")
+        return f"{ordinal(hit.why.keyword_rank)} by words: {found or 'elsewhere in the memory'}"
+    return found or ("elsewhere in the memory" if threshold is None else "none, or elsewhere in the memory")
 
 
 def _place(found: FieldMatch) -> str:
@@ -52,12 +52,9 @@ def _place(found: FieldMatch) -> str:
 
 def _meaning(why: Ranked, threshold: float) -> str:
     if why.similarity is None:
-        return "not embedded yet, so found by words alone"
+        return "not embedded yet, so found by words only"
     if why.similarity < threshold:
-        return (
-            f"similarity {why.similarity:.2f}, under the {threshold:.2f} that it takes to match: "
-            "it is here for its words"
-        )
+        return f"similarity {why.similarity:.2f}, below the required {threshold:.2f}: it matches by its words"
     rank = "" if why.semantic_rank is None else f"{ordinal(why.semantic_rank)} by meaning, "
     return f"{rank}similarity {why.similarity:.2f} (at least {threshold:.2f})"
 
@@ -67,7 +64,7 @@ def _standing(why: Ranked) -> str:
     if why.score_parts is not None:
         return _sum(why.score, why.score_parts, by)
     if why.relevance is not None:
-        return f"{why.relevance:.2f} by {by}; only the first {WINDOW} are weighed further"
+        return f"{why.relevance:.2f} by {by}; only the first {WINDOW} are scored further"
     return ""
 
 

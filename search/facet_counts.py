@@ -17,7 +17,7 @@ from search.engines.base import (
     FacetCounts,
     FacetRequest,
     Filter,
-    Summary,
+    MatchSet,
     Value,
     ValueCount,
 )
@@ -38,7 +38,7 @@ _TREE_CHILDREN = 8
 class Counted:
     """All counts of one result."""
 
-    summary: Summary
+    summary: MatchSet
     facets: tuple[Facet, ...]
     histogram: Histogram
     date_buckets: DateBuckets | None = None
@@ -53,7 +53,7 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
     requests = [_request(spec, plan, tree, always, facet_limit) for spec in FACETS]
     try:
         counts = _counts(engine, resolved, requests)
-        histogram = replace(_histogram(engine, query, resolved, counts), at_least=counts.days_capped)
+        histogram = replace(_histogram(engine, query, resolved, counts), at_least=counts.days_truncated)
     except EngineTimeoutError:
         return _unavailable(engine, plan, "Counting took too long.")
     except (OperationalError, InterfaceError):
@@ -75,7 +75,7 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, resolved, zeros), resolved, hides)
         facet = build_facet(spec, values, counted.distinct, summary, resolved)
-        facets.append(replace(facet, at_least=counted.capped))
+        facets.append(replace(facet, at_least=counted.truncated))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
     return Counted(summary, tuple(facets), histogram, buckets, ranges)
 
@@ -108,7 +108,7 @@ def _counts_without(plan: EngineQuery, key: str) -> EngineQuery:
 
 def _unavailable(engine: Engine, plan: EngineQuery, reason: str) -> Counted:
     facets = tuple(Facet(spec.key, unavailable=reason) for spec in FACETS)
-    return Counted(engine.summary(plan, no_values=False), facets, Histogram(unavailable=reason))
+    return Counted(engine.match([plan])[0], facets, Histogram(unavailable=reason))
 
 
 def _chosen_values(plan: EngineQuery, key: str) -> tuple[Value, ...]:
@@ -164,17 +164,17 @@ def hidden_by_exclusions(engine: Engine, resolved: ResolvedQuery, total: int) ->
         for chosen in resolved.plan.filters
         for n in range(len(chosen.exclude))
     ]
-    totals = engine.totals([resolved.plan.with_filter(changed) for _, _, changed in variants])
+    shown = engine.match([resolved.plan.with_filter(changed) for _, _, changed in variants])
     hides: dict[tuple[str, str], int] = {}
-    for (key, values, _), without in zip(variants, totals, strict=True):
+    for (key, values, _), without in zip(variants, shown, strict=True):
         for value in values:
             # With truncated k-NN results both are lower bounds, and the difference may be negative.
-            hides[key, resolved.url_values[key, value]] = max(0, without - total)
+            hides[key, resolved.url_values[key, value]] = max(0, without.total - total)
     return hides
 
 
 def build_facet(
-    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: Summary, resolved: ResolvedQuery
+    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: MatchSet, resolved: ResolvedQuery
 ) -> Facet:
     chosen = resolved.plan.filter(spec.key) or Filter(spec.key)
     return Facet(

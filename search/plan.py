@@ -24,7 +24,7 @@ from categories.queries import (
     tags_now,
 )
 from categories.revision import DataRevision, data_revision_with
-from memories.embedding.query import EmbedderNotReady, query_vector
+from memories.embedding.query import EmbedderNotReadyError, query_vector
 from memories.records import normalise_tag, slug_name
 from search.engines.base import (
     Engine,
@@ -149,9 +149,9 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
 def _date_warnings(query: SearchQuery, start: datetime | None, end: datetime | None) -> Iterable[SearchWarning]:
     if start and end and start >= end:
         dates = f"from {query.date_from} to {query.date_to}"
-        yield SearchWarning(f"The dates end before they start: {dates}. Nothing can match.", "to")
+        yield SearchWarning(f"The date range ends before it starts: {dates}. Nothing can match.", "to")
     if query.since and (query.date_from or query.date_to):
-        yield SearchWarning("from and to were given, so since was left out.", "since")
+        yield SearchWarning("since is ignored, because from and to are given.", "since")
 
 
 def _texts(query: SearchQuery, projects: Mapping[int, ProjectRow]) -> tuple[LanguageText, ...]:
@@ -174,12 +174,12 @@ def _texts(query: SearchQuery, projects: Mapping[int, ProjectRow]) -> tuple[Lang
 
 def _text_warnings(query: SearchQuery, words: TextQuery) -> Iterable[SearchWarning]:
     if words.is_empty and not query.mode.looks_by_meaning:
-        yield SearchWarning("There is no word to look for in the text.", "q")
+        yield SearchWarning("The text has no word to search for.", "q")
     for flag in words.flags:
-        message = f'“{flag}” was read as a command-line flag. To leave a word out, write -"{flag[1:]}".'
+        message = f'“{flag}” was read as a command-line flag. To exclude a word, write -"{flag[1:]}".'
         yield SearchWarning(message, "q")
     for short in words.short_prefixes:
-        yield SearchWarning(f"“{short}” was read without its *: at least two letters are needed before it.", "q")
+        yield SearchWarning(f"The * after “{short}” is ignored: a prefix needs at least two letters.", "q")
 
 
 def _vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | None, str]:
@@ -188,15 +188,15 @@ def _vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | No
         return None, ""
     try:
         found = query_vector(plain_text)
-    except EmbedderNotReady as error:
+    except EmbedderNotReadyError as error:
         return None, error.reason
     least = found.min_similarity if query.min_similarity is None else query.min_similarity
     vector_query = VectorQuery(
         model_id=found.model_id,
         vector=found.vector.tobytes(),
-        least=least,
+        min_similarity=least,
         limit=settings.SEARCH_SEMANTIC_LIMIT,
-        alone=query.mode == Mode.SEMANTIC,
+        semantic_only=query.mode == Mode.SEMANTIC,
     )
     return vector_query, ""
 
@@ -204,7 +204,7 @@ def _vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | No
 def _meaning_warnings(query: SearchQuery, without_meaning: str) -> Iterable[SearchWarning]:
     if without_meaning and query.mode == Mode.SEMANTIC:
         reason = f"{without_meaning[:1].upper()}{without_meaning[1:]}"
-        yield SearchWarning(f"{reason}. These were found by words instead.", "mode")
+        yield SearchWarning(f"{reason}. These results are found by words instead.", "mode")
 
 
 def _filters(query: SearchQuery, chosen: Mapping[str, _ChosenNames]) -> Iterable[Filter]:
@@ -291,7 +291,7 @@ def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, i
     wanted = sorted(set(ids))
     if project_ids is None:
         return set(wanted)
-    return {int(pk) for pk in engine.present(EngineQuery(project_ids=project_ids), key, wanted)}
+    return {int(pk) for pk in engine.values_present(EngineQuery(project_ids=project_ids), key, wanted)}
 
 
 def explain_unknown(
@@ -309,7 +309,7 @@ def explain_unknown(
         except EngineTimeoutError:
             near = []
         label = FACET[key].label.lower()
-        warnings.append(SearchWarning(f"No {label} is called “{name}”.", key, tuple(near)))
+        warnings.append(SearchWarning(f"No {label} is named “{name}”.", key, tuple(near)))
     return warnings
 
 

@@ -4,27 +4,49 @@ Every link on a page is another SearchQuery; `querystring` writes the one canoni
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from enum import StrEnum
-from functools import lru_cache
-from typing import Annotated, Any, Self
-from urllib.parse import urlencode
+from typing import Annotated, Any, ClassVar, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from search.facets import DATE_KEY, FACET, FACET_KEYS, FACETS
-from search.spellings import ALIASES, SORT_ALIASES, Problem, QueryError, gather, pairs_of, problem_of
-from text.dates import check_date, check_since, check_zone, instant, since_span, zone_names
-from text.formatting import date_text
+from search.facets import DATE_KEY, FACET, FACETS
+from text.dates import check_date, check_since, check_zone, instant, since_span
+from text.formatting import date_text, legible
+from web.params import MAX_PAGE, Pair, Params, QueryError, Text, Values
+from web.validation import Problem
 
 MAX_TEXT_LENGTH = 1_000
-MAX_VALUE_LENGTH = 1_600
-MAX_VALUES = 100
-MAX_PAGE = 1_000_000
 
+# Names that the seeds and other systems use for a parameter. The API's plural names of facets are among them.
+ALIASES: dict[str, str] = {
+    **{spec.api_name: spec.key for spec in FACETS},
+    "query": "q",
+    "text": "q",
+    "memory_type": "type",
+    "obs_type": "type",
+    "types": "type",
+    "start_date": "from",
+    "date_from": "from",
+    "dateStart": "from",
+    "end_date": "to",
+    "date_to": "to",
+    "dateEnd": "to",
+    "orderBy": "sort",
+    "order_by": "sort",
+    "limit": "page_size",
+    "match_all": "tag.all",
+    "includeChildren": "subcategories",
+    "include_children": "subcategories",
+    "includeFacets": "include_facets",
+    "timezone": "tz",
+    "minSimilarity": "min_similarity",
+}
+SORT_ALIASES = {"date_desc": "newest", "date_asc": "oldest", "created_at": "newest", "date": "newest"}
 
 # The field that turns a facet to AND, where the seeds' name for it is older than the rule.
 _ALL_SWITCH = {"tag": "match_all"}
@@ -61,24 +83,8 @@ class Interval(StrEnum):
     YEAR = "year"
 
 
-def _clean_text(value: str) -> str:
-    if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
-        raise ValueError("holds a character that is not text (NUL or half of a surrogate pair)")
-    return value
-
-
-def _as_tuple(value: object) -> object:
-    if isinstance(value, str):
-        value = (value,)
-    if isinstance(value, list | tuple | set | frozenset):
-        # Order and repeats never make another query; an empty value is a field somebody left blank.
-        return tuple(sorted({str(item).strip() for item in value} - {""}))
-    return value
-
-
-Text = Annotated[str, AfterValidator(_clean_text)]
-Value = Annotated[str, Field(max_length=MAX_VALUE_LENGTH), AfterValidator(_clean_text)]
-Values = Annotated[tuple[Value, ...], BeforeValidator(_as_tuple), Field(max_length=MAX_VALUES)]
+def _sort_meant(value: object) -> object:
+    return SORT_ALIASES.get(value, value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +104,10 @@ class Selection:
         return bool(self.include or self.exclude or self.no_value or self.any_value)
 
 
-class SearchQuery(BaseModel):
-    """What the visitor asked. Immutable: every link is another SearchQuery."""
+class SearchQuery(Params):
+    """The parameters of a search. Immutable: every link is another SearchQuery."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    aliases = ALIASES
 
     text: Text = Field(
         "",
@@ -111,11 +117,11 @@ class SearchQuery(BaseModel):
     )
     mode: Mode = Field(
         Mode.HYBRID,
-        description="How to look: by words and meaning, by either alone, by tags alone, by filters, or as hybrid does"
+        description="How to match: words and meaning, either of them only, tags only, filters, or as hybrid does"
         " for memories, entities and relationships together.",
     )
     min_similarity: float | None = Field(
-        None, ge=0, le=1, description="How near in meaning a memory must be; the model's own where it is not given."
+        None, ge=0, le=1, description="Minimum similarity for a match by meaning; by default that of the model."
     )
     project: Values = Field((), description="Slug of a project. Repeat for any of several.")
     type: Values = Field((), description="Type of memory.")
@@ -126,23 +132,23 @@ class SearchQuery(BaseModel):
     author: Values = Field((), description="Name of an author.")
     agent: Values = Field((), description="Name of an agent.")
     source: Values = Field((), description="The system a memory came from.")
-    state: Values = Field((), description="State; active and proposed where nothing is asked.")
-    not_project: Values = Field((), alias="-project", description="Leave out a project.")
-    not_type: Values = Field((), alias="-type", description="Leave out a type.")
-    not_category: Values = Field((), alias="-category", description="Leave out a category and what is below it.")
-    not_tag: Values = Field((), alias="-tag", description="Leave out a tag.")
-    not_concept: Values = Field((), alias="-concept", description="Leave out a concept.")
-    not_entity: Values = Field((), alias="-entity", description="Leave out an entity.")
-    not_author: Values = Field((), alias="-author", description="Leave out an author.")
-    not_agent: Values = Field((), alias="-agent", description="Leave out an agent.")
-    not_source: Values = Field((), alias="-source", description="Leave out a source.")
-    not_state: Values = Field((), alias="-state", description="Leave out a state.")
+    state: Values = Field((), description="State; active and proposed by default.")
+    not_project: Values = Field((), alias="-project", description="Exclude a project.")
+    not_type: Values = Field((), alias="-type", description="Exclude a type.")
+    not_category: Values = Field((), alias="-category", description="Exclude a category and its subcategories.")
+    not_tag: Values = Field((), alias="-tag", description="Exclude a tag.")
+    not_concept: Values = Field((), alias="-concept", description="Exclude a concept.")
+    not_entity: Values = Field((), alias="-entity", description="Exclude an entity.")
+    not_author: Values = Field((), alias="-author", description="Exclude an author.")
+    not_agent: Values = Field((), alias="-agent", description="Exclude an agent.")
+    not_source: Values = Field((), alias="-source", description="Exclude a source.")
+    not_state: Values = Field((), alias="-state", description="Exclude a state.")
     match_all: bool = Field(False, alias="tag.all", description="All of the tags, not any (also `match_all`).")
     concept_all: bool = Field(False, alias="concept.all", description="All of the concepts, not any.")
     entity_all: bool = Field(False, alias="entity.all", description="All of the entities, not any.")
     has: Values = Field((), description="A facet in which a memory must have a value.")
-    no: Values = Field((), description="A facet in which a memory may have no value.")
-    subcategories: bool = Field(True, description="Whether a category takes in what is below it.")
+    no: Values = Field((), description="A facet in which a memory must have no value.")
+    subcategories: bool = Field(True, description="Whether a category includes its subcategories.")
     date_from: Annotated[str, AfterValidator(check_date)] = Field(
         "", alias="from", description="First day, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
@@ -151,9 +157,11 @@ class SearchQuery(BaseModel):
     )
     since: Annotated[str, AfterValidator(check_since)] = Field("", description="A span up to now: 24h, 7d, 4w, 6m, 1y.")
     timezone: Annotated[str, AfterValidator(check_zone)] = Field(
-        "", alias="tz", description="Time zone of days and bars; the viewer's where it is not given."
+        "", alias="tz", description="Time zone of days and bars; by default that of the viewer."
     )
-    sort: Sort | None = Field(None, description="relevance with words, newest without, where it is not given.")
+    sort: Annotated[Sort | None, BeforeValidator(_sort_meant)] = Field(
+        None, description="By default relevance with words, newest without."
+    )
     page: int = Field(1, ge=1, le=MAX_PAGE)
     page_size: int = Field(25, ge=1, le=100)
     include_facets: bool = Field(False, description="Count the facets over the whole match set.")
@@ -162,46 +170,14 @@ class SearchQuery(BaseModel):
     # --- reading ---------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_mapping(cls, arguments: Mapping[str, Any]) -> Self:
-        """Build from named arguments, as an agent's tool or a caller in Python gives them.
-
-        Raises QueryError, which names every parameter at fault.
-        """
-        pairs: list[tuple[str, str]] = []
-        for key, value in arguments.items():
-            if value is None:
-                continue
-            items = value if isinstance(value, list | tuple | set | frozenset) else [value]
-            pairs.extend((key, str(item).lower() if isinstance(item, bool) else str(item)) for item in items)
-        return cls.from_pairs(pairs)
-
-    @classmethod
-    def from_pairs(cls, pairs: Iterable[tuple[str, str]]) -> Self:
-        """Build from the pairs of a query string. Raises QueryError, which names every parameter at fault."""
-        query, problems = cls.read(pairs)
-        if problems:
-            raise QueryError(problems)
-        return query
-
-    @classmethod
-    def read(cls, pairs: Iterable[tuple[str, str]]) -> tuple[Self, tuple[Problem, ...]]:
-        """Build from what can be read, and name the rest: a page goes on with a notice."""
-        data, problems = gather(pairs, _FIELD_NAMES, _MULTIPLE)
-        while True:
-            try:
-                query = cls.model_validate(data)
-                break
-            except ValidationError as error:
-                for detail in error.errors():
-                    key = str(detail["loc"][0])
-                    name = _FIELD_NAMES.get(key, key)
-                    choices = [choice.value for choice in _CHOICES.get(name, Mode)]
-                    problems.append(problem_of(_KEYS.get(name, key), data.pop(key, None), detail, choices))
-        problems.extend(query._contradictions())
+    def read(cls, pairs: Iterable[Pair], **fixed: Any) -> tuple[Self, tuple[Problem, ...]]:
+        """Read the valid parameters and describe the others. `offset` stands for a page, unknown facets are dropped."""
+        pairs, misplaced = _page_of_offset(list(pairs))
+        query, problems = super().read(pairs, **fixed)
         known = {"has": tuple(k for k in query.has if k in FACET), "no": tuple(k for k in query.no if k in FACET)}
-        return query.model_copy(update=known), tuple(problems)
+        return query.replace(**known), (*misplaced, *problems)
 
-    def _contradictions(self) -> Iterator[Problem]:
+    def conflicts(self) -> Iterator[Problem]:
         for parameter, keys in (("has", self.has), ("no", self.no)):
             for key in keys:
                 if key not in FACET:
@@ -264,10 +240,6 @@ class SearchQuery(BaseModel):
 
     # --- other queries ---------------------------------------------------------------------------------------
 
-    def but(self, **changes: Any) -> Self:
-        """This query with changes, from its first page."""
-        return self.model_copy(update={"page": 1, **changes})
-
     def toggle(self, key: str, value: str) -> Self:
         """With a value ticked, or unticked where it was. What was left out before is no longer."""
         return self._toggled(key, f"not_{key}", value)
@@ -279,61 +251,42 @@ class SearchQuery(BaseModel):
     def _toggled(self, name: str, opposite: str, value: str) -> Self:
         chosen: tuple[str, ...] = getattr(self, name)
         if value in chosen:
-            return self.but(**{name: tuple(v for v in chosen if v != value)})
+            return self.with_(**{name: tuple(v for v in chosen if v != value)})
         kept = tuple(v for v in getattr(self, opposite) if v != value)
-        return self.but(**{name: tuple(sorted((*chosen, value))), opposite: kept})
+        return self.with_(**{name: tuple(sorted((*chosen, value))), opposite: kept})
 
     def toggle_presence(self, parameter: str, key: str) -> Self:
         """With `has=key` or `no=key` added, or taken away."""
         chosen: tuple[str, ...] = getattr(self, parameter)
-        return self.but(
+        return self.with_(
             **{parameter: tuple(k for k in chosen if k != key) if key in chosen else tuple(sorted((*chosen, key)))}
         )
 
     def only(self, key: str, value: str) -> Self:
         """With nothing chosen in a facet but one value."""
-        return self.without(key).but(**{key: (value,)})
+        return self.without(key).with_(**{key: (value,)})
 
     def without(self, key: str) -> Self:
         """With nothing chosen in a facet, or in the dates."""
         if key == DATE_KEY:
-            return self.but(date_from="", date_to="", since="")
+            return self.with_(date_from="", date_to="", since="")
         changes: dict[str, Any] = {key: (), f"not_{key}": ()}
         changes["has"] = tuple(k for k in self.has if k != key)
         changes["no"] = tuple(k for k in self.no if k != key)
-        return self.but(**changes)
+        return self.with_(**changes)
 
     def without_filters(self) -> Self:
         """With the text and the view alone."""
         query = self.without(DATE_KEY)
         for spec in FACETS:
             query = query.without(spec.key)
-        return query.but(match_all=False, concept_all=False, entity_all=False, subcategories=True)
+        return query.with_(match_all=False, concept_all=False, entity_all=False, subcategories=True)
 
     def between(self, first: str, last: str) -> Self:
         """With the dates set; both ends are included."""
-        return self.but(date_from=first, date_to=last, since="")
+        return self.with_(date_from=first, date_to=last, since="")
 
     # --- writing ---------------------------------------------------------------------------------------------
-
-    def parameters(self) -> list[tuple[str, str]]:
-        """The canonical pairs: fixed order of keys, sorted values, defaults left out."""
-        pairs: list[tuple[str, str]] = []
-        for name, key, default in _written_fields():
-            value = getattr(self, name)
-            if value == default:
-                continue
-            if isinstance(value, tuple):
-                pairs.extend((key, item) for item in value)
-            elif isinstance(value, bool):
-                pairs.append((key, "1" if value else "0"))
-            else:
-                pairs.append((key, str(value)))
-        return pairs
-
-    def querystring(self) -> str:
-        """The canonical query string: one state, one URL."""
-        return urlencode(self.parameters())
 
     def applied(self) -> dict[str, Any]:
         """The echo for a reply: what this query asked for, by canonical name, defaults left out."""
@@ -344,43 +297,63 @@ class SearchQuery(BaseModel):
                 echo[field.alias or name] = list(value) if isinstance(value, tuple) else value
         return echo
 
+
+class ExtraParams(Params):
+    """The parameters that an operation takes in addition to those of a search."""
+
+    ineffective: ClassVar[frozenset[str]] = frozenset()
+    """Parameters of a search that the operation refuses, because they would have no effect."""
+    ineffective_message: ClassVar[str] = ""
+    ineffective_suggestion: ClassVar[str] = ""
+
     @classmethod
-    def openapi_parameters(cls) -> list[dict[str, Any]]:
-        """The query parameters as the API document lists them."""
-        schema = cls.model_json_schema()
-        definitions = schema.get("$defs", {})
-        listed = []
-        for name, prop in schema["properties"].items():
-            prop = dict(prop)
-            description = prop.pop("description", "")
-            prop.pop("title", None)
-            options = [prop.pop("anyOf")[0]] if "anyOf" in prop else []
-            reference = prop.pop("$ref", "") or (options[0].get("$ref", "") if options else "")
-            if reference:
-                prop = {**definitions[reference.rsplit("/", 1)[1]], "default": prop.get("default")}
-                prop.pop("title", None)
-            if prop.get("default", 0) is None:
-                del prop["default"]
-            listed.append({"name": name, "in": "query", "required": False, "schema": prop, "description": description})
-        return listed
+    def with_query(cls, pairs: Iterable[Pair]) -> tuple[Self, SearchQuery]:
+        """Read these parameters and the search query among the pairs. Raises QueryError, naming all that is wrong."""
+        own, rest = cls.split(pairs)
+        refused = [key for key, _ in rest if ALIASES.get(key, key) in cls.ineffective]
+        problems = [Problem(key, cls.ineffective_message, cls.ineffective_suggestion) for key in refused]
+        query, unread = SearchQuery.read((key, value) for key, value in rest if key not in refused)
+        extra, misread = cls.read(own)
+        if problems := [*problems, *unread, *misread] or [*extra.missing(), *extra.conflicts_with(query)]:
+            raise QueryError(problems)
+        return extra, query
+
+    def conflicts_with(self, query: SearchQuery) -> Iterable[Problem]:
+        """Problems of these parameters and a query that are valid by themselves and not together."""
+        return ()
+
+    @classmethod
+    def openapi_with_query(cls) -> list[dict[str, Any]]:
+        """These parameters, and those of a search that they neither replace nor exclude."""
+        own = cls.openapi_parameters()
+        replaced = {parameter["name"] for parameter in own}
+        return [*own, *SearchQuery.openapi_parameters(without=cls.ineffective | replaced)]
 
 
-@lru_cache(maxsize=1)
-def _written_fields() -> tuple[tuple[str, str, Any], ...]:
-    """Name, key and default of each field in the order of the canonical form. A page writes hundreds of queries."""
-    return tuple((name, field.alias or name, field.default) for name, field in SearchQuery.model_fields.items())
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
-_FIELD_NAMES = {field.alias or name: name for name, field in SearchQuery.model_fields.items()}
-_MULTIPLE = {
-    key for key, name in _FIELD_NAMES.items() if SearchQuery.model_fields[name].default == () and name != "text"
-}
-_KEYS = {name: key for key, name in _FIELD_NAMES.items()}
-_CHOICES: dict[str, type[StrEnum]] = {"mode": Mode, "sort": Sort, "bucket": Interval}
+def _page_of_offset(pairs: list[Pair]) -> tuple[list[Pair], list[Problem]]:
+    """The pairs with the page that an `offset` means; one that means none is a problem."""
+    offsets = [value for key, value in pairs if key == "offset"]
+    if not offsets:
+        return pairs, []
+    rest = [(key, value) for key, value in pairs if key != "offset"]
+    given = {ALIASES.get(key, key): value.strip() for key, value in rest if value.strip()}
+    offset, size = offsets[-1], given.get("page_size", "25")
+    if not (_COUNT.fullmatch(offset) and _COUNT.fullmatch(size) and int(size)):
+        message = f"'{legible(offset, 40)}' is not a whole number"
+        return rest, [Problem("offset", message, "write 0 or a multiple of limit")]
+    if int(offset) % int(size):
+        message = f"{offset} is not a multiple of limit, {size}"
+        return rest, [Problem("offset", message, "use page and page_size")]
+    if "page" in given:
+        return rest, [Problem("offset", "is given together with page", "give one of the two")]
+    return [*rest, ("page", str(int(offset) // int(size) + 1))], []
 
 
 def dates_label(query: SearchQuery) -> str:
-    """The dates asked for in words."""
+    """The dates of a query in words."""
     first, last = query.date_from, query.date_to
     if first and last:
         return _from_to(first, last)
@@ -392,24 +365,7 @@ def dates_label(query: SearchQuery) -> str:
 
 
 def _from_to(first: str, last: str) -> str:
-    """Whole years by their numbers, one day once, else both ends."""
+    """Whole years by their numbers, a single day once, else both ends."""
     if first[4:] == "-01-01" and last[4:] == "-12-31":
         return first[:4] if first[:4] == last[:4] else f"{first[:4]} – {last[:4]}"
     return date_text(first) if first == last else f"{date_text(first)} – {date_text(last)}"
-
-
-__all__ = [
-    "ALIASES",
-    "FACET_KEYS",
-    "SORT_ALIASES",
-    "Interval",
-    "Mode",
-    "Problem",
-    "QueryError",
-    "SearchQuery",
-    "Selection",
-    "Sort",
-    "pairs_of",
-    "since_span",
-    "zone_names",
-]

@@ -14,7 +14,7 @@ from django.db import connection
 
 from memories.embedding.chunking import embedded_text
 from memories.models import Memory
-from search.cross_encoder import RerankUnavailable, cross_encode
+from search.cross_encoder import RerankUnavailableError, cross_encode
 from search.engines.base import Engine, EngineQuery, VectorQuery
 from search.engines.vectors.pgvector import vector_text
 from search.query import Sort
@@ -63,7 +63,7 @@ def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, off
     if offset < WINDOW:
         page = _reranked(fused[:WINDOW], plan.meaning, now)[offset : offset + limit]
     page += fused[max(WINDOW, offset) : offset + limit]
-    if len(page) < limit and not plan.meaning.alone:
+    if len(page) < limit and not plan.meaning.semantic_only:
         page += _by_words_alone(engine, plan, set(candidates.ids), limit=limit - len(page), offset=offset)
     return RankedPage(page, rerank_failure, candidates.without_vector, at_least=is_truncated)
 
@@ -82,11 +82,11 @@ def _by_words_alone(
 
 def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> tuple[Fused, bool]:
     """Semantic matches and the best keyword matches, with both scores; and whether there may be more of the latter."""
-    near = engine.near(plan)
+    near = engine.knn(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
     is_truncated = False
-    if not meaning.alone:
+    if not meaning.semantic_only:
         best = engine.hits(replace(plan, meaning=None), Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
         is_truncated = len(best) >= WORD_CANDIDATES
         words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)
@@ -108,7 +108,7 @@ def _cross_encoded(fused: Fused, meaning: VectorQuery, text: str) -> tuple[Seque
         return fused, ""
     try:
         scores = cross_encode(text, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
-    except RerankUnavailable as error:
+    except RerankUnavailableError as error:
         return fused, error.reason
     return reorder(fused, scores), ""
 

@@ -1,15 +1,23 @@
 """Results of searches: frozen and independent of the engine, for pages, API and tools to render."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from typing import Literal
+
+from pydantic import Field
 
 from search.facets import DateBuckets, Facet, FacetValue
 from search.histogram import Histogram
-from search.query import Problem, SearchQuery
+from search.query import ExtraParams, SearchQuery
 from search.ranking import Ranked
 from text.highlight import Segment
+from web.params import MAX_PAGE, Text
+from web.timing import took_ms
+
+# The most values of a facet in one answer.
+FACET_LIMIT = 1_000
 
 
 class HitDetail(Enum):
@@ -157,7 +165,7 @@ class SearchResult:
 
     @property
     def took_ms(self) -> float:
-        return round(sum(self.timings.values()), 2)
+        return took_ms(self.timings)
 
     @property
     def lower_bounds(self) -> tuple[str, ...]:
@@ -169,57 +177,14 @@ class SearchResult:
         return tuple(name for name, is_bound in named if is_bound)
 
 
-@dataclass(frozen=True, slots=True)
-class FacetListing:
-    """Search, order and page of a list of the values of a facet."""
+class FacetListing(ExtraParams):
+    """How a page lists the values of one facet. Its order and its pages replace those of the search."""
 
-    search: str = ""
-    sort: str = "count"
-    page: int = 1
-    page_size: int = 100
-    parent: str = ""
-
-    @classmethod
-    def read(
-        cls, pairs: Iterable[tuple[str, str]]
-    ) -> tuple["FacetListing", list[tuple[str, str]], tuple[Problem, ...]]:
-        """Take the listing's own parameters out of a query string; the rest is the search query."""
-        given: dict[str, str] = {}
-        rest: list[tuple[str, str]] = []
-        for key, value in pairs:
-            if key in {"search", "sort", "page", "page_size", "parent"}:
-                given[key] = value.strip()
-            else:
-                rest.append((key, value))
-        problems: list[Problem] = []
-        sort = given.get("sort") or "count"
-        if sort not in {"count", "name"}:
-            problems.append(Problem("sort", f"'{sort[:40]}' is not one of the choices", "write one of count, name"))
-            sort = "count"
-        search, parent = given.get("search", ""), given.get("parent", "")
-        if len(search) > 200 or "\x00" in search:
-            problems.append(Problem("search", "is too long or not text", "write at most 200 characters"))
-            search = ""
-        if "\x00" in parent:
-            problems.append(Problem("parent", "is not text", "write the path of a category"))
-            parent = ""
-        numbers = {"page": (1, 1_000_000), "page_size": (100, 1_000)}
-        read: dict[str, int] = {}
-        for key, (default, most) in numbers.items():
-            text = given.get(key) or str(default)
-            if text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= most and len(text) <= 9:
-                read[key] = int(text)
-            else:
-                problems.append(Problem(key, f"'{text[:40]}' is not allowed", f"write a number from 1 to {most:,}"))
-                read[key] = default
-        listing = cls(search=search, sort=sort, page=read["page"], page_size=read["page_size"], parent=parent)
-        return listing, rest, tuple(problems)
-
-    def parameters(self) -> list[tuple[str, str]]:
-        """The parameters that differ from the defaults."""
-        default = FacetListing()
-        names = ("search", "sort", "page", "page_size", "parent")
-        return [(n, str(getattr(self, n))) for n in names if getattr(self, n) != getattr(default, n)]
+    search: Text = Field("", max_length=200, description="Part of a name.")
+    sort: Literal["count", "name"] = Field("count", description="Largest first, or by name.")
+    page: int = Field(1, ge=1, le=MAX_PAGE, description="Page number.")
+    page_size: int = Field(100, ge=1, le=FACET_LIMIT, description="Values per page.")
+    parent: Text = Field("", description="For categories: only the children of this one.")
 
 
 @dataclass(frozen=True, slots=True)

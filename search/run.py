@@ -13,7 +13,7 @@ from categories.queries import resolve_categories
 from search.baseline_counts import corpus_counts
 from search.did_you_mean import count_alternatives, match_warnings
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetCounts, FacetRequest, Summary, Value
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetCounts, FacetRequest, MatchSet, Value
 from search.engines.index.outbox import backlog
 from search.facet_counts import (
     Counted,
@@ -88,7 +88,7 @@ def _run(
             with watch.stage("facets"):
                 counted = count_facets(engine, query, resolved, facet_limit)
         with watch.stage("search"):
-            summary = counted.summary if counted else engine.summary(resolved.plan, no_values=False)
+            summary = counted.summary if counted else engine.match([resolved.plan])[0]
             total = summary.total
             ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total)
             matched_by = describe_match_set(engine, resolved, total)
@@ -104,7 +104,7 @@ def _run(
     return SearchResult(
         query=query,
         total=total,
-        at_least=summary.capped,
+        at_least=summary.truncated,
         hits=hits,
         matched_by=matched_by,
         hidden=hidden,
@@ -116,7 +116,7 @@ def _run(
         warnings=warnings,
         relaxations=relaxations,
         labels=resolved.labels,
-        min_similarity=resolved.plan.meaning.least if resolved.plan.meaning else None,
+        min_similarity=resolved.plan.meaning.min_similarity if resolved.plan.meaning else None,
         engine=engine.name,
         timings=watch.timings,
     )
@@ -138,13 +138,13 @@ def _facet_page(
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("facets"):
         resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
-        summary = engine.summary(resolved.plan, no_values=True)
+        summary = engine.match([resolved.plan], no_values=True)[0]
         warnings = [*resolved.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == FacetKind.TREE:
             parents = _visible_categories(engine, resolved, listing.parent)
             if not parents:
-                warnings.append(SearchWarning(f"No category is called “{listing.parent}”.", "parent"))
+                warnings.append(SearchWarning(f"No category is named “{listing.parent}”.", "parent"))
             only = tuple(child.id for below in resolved.names.children(parents).values() for child in below)
         request = FacetRequest(spec.key, only=only)
         try:
@@ -159,7 +159,7 @@ def _facet_page(
         facet=facet,
         listing=listing,
         total=summary.total,
-        at_least=summary.capped,
+        at_least=summary.truncated,
         warnings=tuple(warnings),
         labels=resolved.labels,
         timings=watch.timings,
@@ -176,7 +176,7 @@ def _listed_facet(
     spec: FacetSpec,
     resolved: ResolvedQuery,
     listing: FacetListing,
-    summary: Summary,
+    summary: MatchSet,
     counts: FacetCounts,
 ) -> Facet:
     """The values of a page of a listing. `distinct` is the number of values on all pages."""
@@ -198,13 +198,13 @@ def _listed_facet(
         values = counted_rows(spec, shown, resolved, hides)
     if spec.kind == FacetKind.TREE:
         values = tuple(mark_parents(engine, resolved, values))
-    return replace(build_facet(spec, values, len(listed), summary, resolved), at_least=counts.capped)
+    return replace(build_facet(spec, values, len(listed), summary, resolved), at_least=counts.truncated)
 
 
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
     """Warnings about a fallback engine, or an index that is behind."""
     if engine.name != settings.SEARCH_ENGINE:
-        text = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
+        text = "The search index is not ready yet. These results come from the database: exact, but slower."
         return [SearchWarning(text, "engine")]
     if engine.seconds_behind > _PATIENCE and (behind := backlog(_COUNTED_BEHIND)).changes:
         more = "or more " if behind.changes == _COUNTED_BEHIND else ""
@@ -212,7 +212,7 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
         if viewer.project_ids is not None:
             # The exact number would reveal activity in other projects.
             changes = "Some changes are"
-        return [SearchWarning(f"{changes} still on the way into the search index.", "engine")]
+        return [SearchWarning(f"{changes} not indexed yet.", "engine")]
     return []
 
 
@@ -236,13 +236,11 @@ def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, to
     found = ranked_page(engine, plan, resolved.plain_text, limit=query.page_size, offset=offset, now=resolved.now)
     warnings = []
     if found.rerank_failure:
-        reason = (
-            f"The results are in the order of words and meaning, without the cross-encoder: {found.rerank_failure}."
-        )
+        reason = f"The results are not reranked by the cross-encoder: {found.rerank_failure}."
         warnings.append(SearchWarning(reason, "rerank"))
     if found.without_vector:
         count = memories(found.without_vector, at_least=found.at_least)
-        waiting = f"Found by words, and without a vector to rank by: {count}. More may match once they are embedded."
+        waiting = f"Still preparing search by meaning. Found by their words only: {count}. More may appear."
         warnings.append(SearchWarning(waiting, "mode"))
     # Scores reveal how rare a word is among all memories, so only viewers of all projects get them.
     hits = found.hits if plan.project_ids is None else [hit.without_scores() for hit in found.hits]
@@ -256,24 +254,28 @@ def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> s
         return ""
     words, meaning = plan.texts[0].words, plan.meaning
     if words.is_empty and meaning is None:
-        return "no word to look for"
-    if meaning is not None and (meaning.alone or words.is_empty):
-        return f"{total:,} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
-    by_words = total if meaning is None else engine.summary(replace(plan, meaning=None), no_values=False).total
+        return "no word to search for"
+    if meaning is not None and (meaning.semantic_only or words.is_empty):
+        return f"{total:,} close in meaning (≥ {meaning.min_similarity:.2f})" + _ceiling(engine, plan)
+    by_words = total if meaning is None else engine.match([replace(plan, meaning=None)])[0].total
     text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
     if by_words == 0 and meaning is not None:
-        text = f"none contains {words.describe()}"
+        text = f"no memory contains {words.describe()}"
     if words.ignored:
-        text += f"; not counted: {', '.join(words.ignored)}"
+        text += f"; ignored: {', '.join(words.ignored)}"
     if meaning is not None:
         more = " more" if by_words else ""
-        text += f"; {total - by_words:,}{more} by meaning ≥ {meaning.least:.2f}" + _ceiling(engine, plan)
+        if near := total - by_words:
+            text += f", {near:,}{more} close in meaning (≥ {meaning.min_similarity:.2f})"
+        elif not by_words:
+            text += " or is close in meaning"
+        text += _ceiling(engine, plan)
     elif resolved.without_meaning:
-        text += f"; by words alone: {resolved.without_meaning}"
+        text += f"; words only: {resolved.without_meaning}"
     return text
 
 
 def _ceiling(engine: Engine, plan: EngineQuery) -> str:
-    if plan.meaning is None or not engine.near(plan).capped:
+    if plan.meaning is None or not engine.knn(plan).truncated:
         return ""
-    return f"; only the nearest {plan.meaning.limit:,} are looked at, so there may be more"
+    return f"; only the nearest {plan.meaning.limit:,} are considered, so there may be more"

@@ -5,91 +5,51 @@ mean vector of a long text is close to none of its chunks. Since texts that shar
 possible duplicates also need mean vectors as similar as `SEARCH_DEDUP_SIMILARITY`.
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Self
 
 import numpy as np
 from django.conf import settings
+from pydantic import Field
 
 from access.viewer import Viewer
 from categories.queries import Term
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import EmbeddedMemory
 from memories.queries import visible_to
-from memories.services import MemoryNotFound
+from memories.services import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, VectorQuery
 from search.hits import load_hits
 from search.plan import ResolvedQuery, explain_unknown, resolve_query
-from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery
+from search.query import ExtraParams, Mode, SearchQuery
 from search.ranking import Ranked
 from search.relevance import Vector, chunks_of, mean_vector
 from search.result import CategoryRef, Hit, SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
 from web.timing import Stopwatch
+from web.validation import Problem
 
-DEFAULT_LIMIT = 10
-MAX_LIMIT = 100
-# Parameters of a search that do not apply to similar memories.
-OF_A_SEARCH = {"q", "mode", "sort", "page", "page_size", "offset", "include_facets", "bucket"}
 # Chunks of a long memory to search with, evenly spread.
 _MOST_CHUNKS = 12
 _NAMED = 3
-_LIMIT = re.compile(r"[1-9][0-9]{0,3}")
-_SWITCHES = {"1": True, "true": True, "0": False, "false": False, "": False}
 
 
-@dataclass(frozen=True, slots=True)
-class SimilarRequest:
-    """A memory, the number of similar ones, and whether to search in its project only."""
+class SimilarRequest(ExtraParams):
+    """How many memories similar to one are wanted, and whether only those of its project."""
 
-    memory_id: int
-    limit: int = DEFAULT_LIMIT
-    same_project: bool = False
+    ineffective = frozenset({"q", "mode", "sort", "page", "page_size", "offset", "include_facets", "bucket"})
+    ineffective_message = "does nothing here: the nearest come first"
+    ineffective_suggestion = "leave it out; limit says how many, and filters say which"
 
-    @classmethod
-    def read(cls, memory_id: int, pairs: Iterable[tuple[str, str]]) -> tuple[Self, SearchQuery]:
-        """What was asked, and the filters beside it. Raises QueryError, naming all that is wrong."""
-        problems: list[Problem] = []
-        given: dict[str, str] = {}
-        rest: list[tuple[str, str]] = []
-        for key, value in pairs:
-            if key in {"limit", "same_project"}:
-                if given.setdefault(key, value.strip()) != value.strip():
-                    problems.append(Problem(key, "is given twice with different values", "give it once"))
-            elif ALIASES.get(key, key) in OF_A_SEARCH:
-                advice = "leave it out; limit says how many, and filters say which"
-                problems.append(Problem(key, "does nothing here: the nearest come first", advice))
-            else:
-                rest.append((key, value))
-        query, unread = SearchQuery.read(rest)
-        problems.extend(unread)
-        limit = _read_limit(given.get("limit", ""), problems)
-        same_project = _read_switch("same_project", given.get("same_project", ""), problems)
-        if same_project and query.project:
-            problems.append(Problem("same_project", "is given together with project", "give one of the two"))
-        if problems:
-            raise QueryError(problems)
-        return cls(memory_id, limit, same_project), query
+    limit: int = Field(10, ge=1, le=100, description="Maximum number of memories.")
+    same_project: bool = Field(False, description="Only memories of the same project.")
 
-
-def _read_limit(text: str, problems: list[Problem]) -> int:
-    if not text:
-        return DEFAULT_LIMIT
-    if _LIMIT.fullmatch(text) and int(text) <= MAX_LIMIT:
-        return int(text)
-    problems.append(Problem("limit", f"{text[:40]!a} is not allowed", f"write a number from 1 to {MAX_LIMIT}"))
-    return DEFAULT_LIMIT
-
-
-def _read_switch(key: str, text: str, problems: list[Problem]) -> bool:
-    if text.lower() not in _SWITCHES:
-        problems.append(Problem(key, f"{text[:40]!a} is not a switch", "write 1 or 0"))
-    return _SWITCHES.get(text.lower(), False)
+    def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
+        if self.same_project and query.project:
+            yield Problem("same_project", "is given together with project", "give one of the two")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +85,10 @@ class SimilarResult:
     warnings: tuple[SearchWarning, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def took_ms(self) -> float:
-        return round(sum(self.timings.values()), 2)
 
-
-def similar_memories(request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
-    """Memories similar to one. Raises MemoryNotFound if it is not visible."""
-    return with_engine(lambda engine: _similar(engine, request, query, viewer), viewer)
+def similar_memories(memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
+    """The memories most similar to one. Raises MemoryNotFoundError for one that the viewer may not see."""
+    return with_engine(lambda engine: _similar(engine, memory_id, request, query, viewer), viewer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +104,15 @@ class _Anchor:
     entity_ids: list[int]
 
 
-def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
+def _similar(
+    engine: Engine, memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer
+) -> SimilarResult:
     watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("search"):
-            anchor = _anchor(request.memory_id, viewer)
+            anchor = _anchor(memory_id, viewer)
             if request.same_project:
-                query = query.but(project=(anchor.project,))
+                query = query.with_(project=(anchor.project,))
             title = anchor.title or f"Memory {anchor.id}"
             serving = serving_model()
             if serving is None:
@@ -165,7 +123,7 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
                 reason = "this memory has not been embedded yet"
                 return SimilarResult(query, title, reason=reason, min_similarity=threshold, timings=watch.timings)
             # Only the filters of the query apply.
-            resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+            resolved = resolve_query(engine, query.with_(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
             warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
             warnings += _changed_since(anchor, serving)
             near = _nearest(engine, resolved, serving, chunks, threshold, anchor.id, request.limit)
@@ -180,7 +138,7 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
         query=query,
         title=title,
         memories=found,
-        reason="" if found else f"nothing else{_that_passes(query)} is at least {threshold:.2f} similar",
+        reason="" if found else f"no other memory{_that_passes(query)} is at least {threshold:.2f} similar",
         min_similarity=threshold,
         has_more=len(near) > len(listed),
         warnings=tuple(warnings),
@@ -189,14 +147,14 @@ def _similar(engine: Engine, request: SimilarRequest, query: SearchQuery, viewer
 
 
 def _that_passes(query: SearchQuery) -> str:
-    return " that passes the filters" if set(query.applied()) - {"min_similarity"} else ""
+    return " that matches the filters" if set(query.applied()) - {"min_similarity"} else ""
 
 
 def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:
     columns = ("id", "title", "content_hash", "project__slug", "tags", "category_ids", "entity_ids")
     row = visible_to(viewer).filter(pk=memory_id).values_list(*columns).first()
     if row is None:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFoundError(memory_id)
     return _Anchor(*row)
 
 
@@ -213,8 +171,8 @@ def _nearest(
     found: dict[int, float] = {}
     for chunk in _spread(chunks):
         # Two more than `limit`: the memory itself, and one to know if there are more.
-        meaning = VectorQuery(serving.id, chunk.tobytes(), threshold, limit + 2, alone=True)
-        near = engine.near(replace(resolved.plan, meaning=meaning))
+        meaning = VectorQuery(serving.id, chunk.tobytes(), threshold, limit + 2, semantic_only=True)
+        near = engine.knn(replace(resolved.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
             if pk != memory_id:
                 found[pk] = min(1.0, max(similar, found.get(pk, -1.0)))
@@ -242,7 +200,7 @@ def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning
     known = embedded.values_list("content_hash", flat=True).first()
     if known in {None, anchor.content_hash}:
         return []
-    return [SearchWarning("It was changed since it was embedded: these are like what it said before.")]
+    return [SearchWarning("It has changed since it was embedded: these are similar to its earlier text.")]
 
 
 def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, SharedTerms]:

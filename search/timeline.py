@@ -4,92 +4,51 @@ The entry is `timeline(request, query, viewer)`. Without an id, the anchor is th
 which does not restrict its neighbours.
 """
 
-import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Self
+
+from pydantic import Field
 
 from access.viewer import Viewer
 from memories.queries import visible_to
-from memories.services import MemoryNotFound
+from memories.records import MemoryId
+from memories.services import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery
 from search.hits import load_hits
 from search.plan import explain_unknown, resolve_query
-from search.query import ALIASES, Mode, Problem, QueryError, SearchQuery, Sort
+from search.query import ExtraParams, Mode, SearchQuery, Sort
 from search.ranking import Ranked
 from search.result import Hit, HitDetail, SearchWarning
 from search.run import engine_notices, run
 from search.snapshots import snapshot
 from web.timing import Stopwatch
+from web.validation import Problem
 
-DEFAULT_DEPTH = 3
-MAX_DEPTH = 100
-# Parameters of a search that do not apply to a timeline.
-OF_A_SEARCH = {"sort", "page", "page_size", "offset", "include_facets", "bucket"}
-_ID = re.compile(r"#?([0-9]{1,18})")
 # The resolution of timestamps.
 _TICK = timedelta(microseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineRequest:
-    """The anchor and the numbers of neighbours. Without an anchor it is the best hit for the text of the query."""
+class TimelineRequest(ExtraParams):
+    """The anchor of a timeline and its length. Without an anchor, the best hit of the query's words is the anchor."""
 
-    anchor: int | None = None
-    before: int = DEFAULT_DEPTH
-    after: int = DEFAULT_DEPTH
+    # A timeline is in order of time, and as long as its depths.
+    ineffective = frozenset({"sort", "page", "page_size", "offset", "include_facets", "bucket"})
+    ineffective_message = "does nothing in a timeline"
+    ineffective_suggestion = "leave it out; depth_before and depth_after set its length"
 
-    @classmethod
-    def read(cls, pairs: Iterable[tuple[str, str]]) -> tuple[Self, SearchQuery]:
-        """The timeline's own parameters and the query beside them. Raises QueryError, naming all that is wrong."""
-        problems: list[Problem] = []
-        given: dict[str, str] = {}
-        rest: list[tuple[str, str]] = []
-        for key, value in pairs:
-            if key in {"anchor", "depth_before", "depth_after"}:
-                if given.setdefault(key, value.strip()) != value.strip():
-                    problems.append(Problem(key, "is given twice with different values", "give it once"))
-            elif ALIASES.get(key, key) in OF_A_SEARCH:
-                problems.append(
-                    Problem(
-                        key, "does nothing in a timeline", "leave it out; depth_before and depth_after set its length"
-                    )
-                )
-            else:
-                rest.append((key, value))
-        query, unread = SearchQuery.read(rest)
-        problems.extend(unread)
-        anchor = _read_anchor(given.get("anchor", ""), problems)
-        depths = [_read_depth(key, given.get(key, ""), problems) for key in ("depth_before", "depth_after")]
-        if not problems and (anchor is None) == (not query.text):
-            wrong = "neither is given" if anchor is None else "both are given"
-            advice = "write anchor=ID of a memory, or query=words to stand at the best hit"
-            problems.append(Problem("anchor", f"a timeline stands at an anchor or at a query: {wrong}", advice))
-        if problems:
-            raise QueryError(problems)
-        return cls(anchor, *depths), query
+    anchor: MemoryId | None = Field(None, description="The id of the memory in the middle; or give words in `q`.")
+    before: int = Field(3, alias="depth_before", ge=0, le=100, description="Number of memories before it.")
+    after: int = Field(3, alias="depth_after", ge=0, le=100, description="Number of memories after it.")
 
-
-def _read_anchor(text: str, problems: list[Problem]) -> int | None:
-    if not text:
-        return None
-    if match := _ID.fullmatch(text):
-        return int(match[1])
-    problems.append(Problem("anchor", f"'{text[:40]!a}' is not the id of a memory", "write a number such as 123"))
-    return None
-
-
-def _read_depth(key: str, text: str, problems: list[Problem]) -> int:
-    if not text:
-        return DEFAULT_DEPTH
-    if text.isascii() and text.isdecimal() and len(text) < 9 and int(text) <= MAX_DEPTH:
-        return int(text)
-    problems.append(Problem(key, f"'{text[:40]!a}' is not allowed", f"write a number from 0 to {MAX_DEPTH}"))
-    return DEFAULT_DEPTH
+    def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
+        if (self.anchor is None) == (not query.text):
+            wrong = "neither is given" if self.anchor is None else "both are given"
+            advice = "write anchor=ID of a memory, or query=words to use the best hit"
+            yield Problem("anchor", f"a timeline needs either an anchor or a query: {wrong}", advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +64,14 @@ class Timeline:
     warnings: tuple[SearchWarning, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def took_ms(self) -> float:
-        return round(sum(self.timings.values()), 2)
-
 
 def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Timeline:
-    """The neighbours of a memory. Raises MemoryNotFound if the anchor is not visible."""
+    """What stands around a memory. Raises MemoryNotFoundError for an anchor that the viewer may not see."""
     if request.anchor is not None:
         return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
-    result = run(query.but(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)
+    result = run(query.with_(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)
     if not result.hits:
-        nothing = SearchWarning("Nothing was found to stand at.", "query")
+        nothing = SearchWarning("No memory was found for the anchor.", "query")
         return Timeline(query, None, warnings=(nothing, *result.warnings), timings=result.timings)
     anchor = result.hits[0].id
     found = with_engine(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)
@@ -128,9 +83,9 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
     with snapshot(), watch.stage("timeline"):
         at = visible_to(viewer).filter(pk=anchor).values_list("created_at", flat=True).first()
         if at is None:
-            raise MemoryNotFound(anchor)
-        # The text only finds the anchor; it does not restrict the neighbours.
-        resolved = resolve_query(engine, query.but(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+            raise MemoryNotFoundError(anchor)
+        # The words have found the anchor, if they were to; what stands around it need not have them.
+        resolved = resolve_query(engine, query.with_(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
         warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
         newer, has_anchor, total = _place(engine, resolved.plan, at, anchor)
         older = total - newer - has_anchor
@@ -165,7 +120,7 @@ def _place(engine: Engine, plan: EngineQuery, at: datetime, anchor: int) -> tupl
     start, end = max(plan.start or at, at), min(plan.end or after, after)
     instant = replace(plan, start=start, end=max(start, end))
     later = replace(plan, start=max(plan.start or after, after))
-    newer, same, total = engine.totals([later, instant, plan])
+    newer, same, total = (found.total for found in engine.match([later, instant, plan]))
 
     def id_at(n: int) -> int:
         return engine.hits(instant, Sort.NEWEST, limit=1, offset=n)[0][0]

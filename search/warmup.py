@@ -1,4 +1,4 @@
-"""Warms up caches when a process starts, so that its first requests are fast."""
+"""Prepares what the first visitor of a process would wait for."""
 
 import logging
 import threading
@@ -9,22 +9,24 @@ from django.db import connection
 from access.viewer import command_viewer
 from search.baseline_counts import corpus_counts
 from search.engines import select_engine
+from search.engines.index.engine import IndexEngine
 
 logger = logging.getLogger(__name__)
 
 
 def warm() -> None:
-    """Warm up the engine and count the whole corpus; nothing if the configured engine is not ready."""
+    """Count the whole corpus and prepare the bitmaps for large sets, if the configured engine can answer."""
     viewer = command_viewer()
     engine = select_engine(viewer, wait_for_index=False)
     if engine.name != settings.SEARCH_ENGINE:
         return
-    engine.warm_up()
+    if isinstance(engine, IndexEngine):
+        engine.warm_up()
     corpus_counts(engine, viewer)
 
 
 def warm_in_background() -> None:
-    """Run `warm` in a thread; failures are logged."""
+    """Warm up in a thread. Failures are logged and left to the first request."""
     threading.Thread(target=_warm, name="warming", daemon=True).start()
 
 
@@ -32,6 +34,6 @@ def _warm() -> None:
     try:
         warm()
     except Exception:  # requests work without warm caches
-        logger.exception("The first answers will take longer: what they need could not be made ready.")
+        logger.exception("The first requests will be slower: the warm-up failed.")
     finally:
         connection.close()

@@ -4,33 +4,43 @@ The engine checks filters and dates one by one, words are checked against the me
 engine's for the whole query.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Annotated
 
 from django.db import connection
 from django.db.models import QuerySet
+from pydantic import Field
 
 from access.viewer import Viewer
 from memories.models import Memory
 from memories.queries import visible_to
+from memories.records import MemoryId
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Filter, LanguageText, VectorQuery
 from search.facets import DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, resolve_query
-from search.query import Problem, QueryError, SearchQuery, Sort, dates_label
+from search.query import ExtraParams, SearchQuery, Sort, dates_label
 from search.relevance import ranked_page
 from search.snapshots import snapshot
 from text.analysis import Pattern
-from text.formatting import legible, listed, moment_label, with_article
+from text.formatting import listed, moment_label, with_article
 from text.query_syntax import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
+from web.params import Required
 
 # The lowest rank that is determined.
 MAX_PLACES = 10_000
 
-_ID = re.compile(r"#?([0-9]{1,18})")
 _TERMS = "SELECT lexeme, positions, weights FROM memories_memory, unnest(terms) WHERE id = %s"
+
+
+class WhyNotRequest(ExtraParams):
+    """The memory that is looked for among the results of a query."""
+
+    id: Annotated[MemoryId, Required("write the number of one memory, such as id=123")] = Field(
+        0, description="The number of the memory."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +88,13 @@ class WhyNot:
     def verdict(self) -> str:
         """The conclusion in a sentence."""
         if self.matches and self.place is None:
-            return f"It matches, and comes after the first {MAX_PLACES:,} results."
+            return f"It matches, after the first {MAX_PLACES:,} results."
         if self.matches:
             more = " or more" if self.at_least else ""
-            return f"It matches: number {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
+            return f"It matches: result {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
         if not self.missing:
-            return "It does not match: it was changed a moment ago, or is about to be. Ask again."
-        return f"It does not match, for {listed([check.label.lower() for check in self.missing])}."
-
-
-def take_id(pairs: Iterable[tuple[str, str]]) -> tuple[int, list[tuple[str, str]]]:
-    """The `id` among the pairs of a query string, and the rest. Raises QueryError."""
-    given, rest = [], []
-    for key, value in pairs:
-        if key == "id":
-            given.append(value.strip())
-        else:
-            rest.append((key, value))
-    if len(given) != 1:
-        message = "is given twice" if given else "is missing"
-        raise QueryError([Problem("id", message, "write the number of one memory, such as id=123")])
-    found = _ID.fullmatch(given[0])
-    if found is None:
-        told = legible(given[0], 40)
-        raise QueryError([Problem("id", f"'{told}' is not the number of a memory", "write a number such as 123")])
-    return int(found[1]), rest
+            return "It does not match: it has just changed, or is about to. Try again."
+        return f"It does not match these conditions: {listed([check.label.lower() for check in self.missing])}."
 
 
 def why_not(query: SearchQuery, memory_id: int, viewer: Viewer) -> WhyNot | None:
@@ -121,20 +113,20 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         title = memory.title or f"Memory {memory.pk}"
         notes = [warning.message for warning in resolved.warnings]
         if resolved.without_meaning and not any(w.parameter == "mode" for w in resolved.warnings):
-            notes.append(f"By words alone: {resolved.without_meaning}.")
+            notes.append(f"Words only: {resolved.without_meaning}.")
         everything = EngineQuery(project_ids=plan.project_ids, subcategories=plan.subcategories)
-        if not engine.among(everything, [memory_id]):
-            late = Check("index", "The index", "in the search index", "not taken in yet: it is quite new", False)
+        if not engine.filter_ids(everything, [memory_id]):
+            late = Check("index", "Search index", "indexed", "not indexed yet (just added)", False)
             return WhyNot(query, memory_id, title, False, (late,), notes=tuple(notes), labels=resolved.labels)
         checks = list(_filter_checks(engine, query, resolved, everything, memory))
         checks += _date_checks(engine, query, resolved, everything, memory)
         checks += _text_checks(query, resolved, memory)
         if plan.meaning is not None:
             apart = all(check.passed for check in checks if not check.either)
-            by_words = not plan.meaning.alone
+            by_words = not plan.meaning.semantic_only
             checks.append(_meaning_check(engine, plan, plan.meaning, memory_id, passes=apart, either=by_words))
-        matches = bool(engine.among(plan, [memory_id]))
-        summary = engine.summary(plan, no_values=False)
+        matches = bool(engine.filter_ids(plan, [memory_id]))
+        summary = engine.match([plan])[0]
         place = _place(engine, plan, query, summary.total, memory_id, now) if matches else None
     return WhyNot(
         query,
@@ -143,7 +135,7 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         matches,
         tuple(checks),
         summary.total,
-        summary.capped,
+        summary.truncated,
         place,
         tuple(notes),
         resolved.labels,
@@ -174,7 +166,7 @@ def _filter_checks(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
     def passes(condition: Filter) -> bool:
-        return bool(engine.among(everything.with_filter(condition), [memory.pk]))
+        return bool(engine.filter_ids(everything.with_filter(condition), [memory.pk]))
 
     for filter_ in resolved.plan.filters:
         key, spec, chosen = filter_.key, FACET[filter_.key], query.selection(filter_.key)
@@ -188,9 +180,9 @@ def _filter_checks(
             names = [*map(label_of, chosen.include), *(["none"] if chosen.no_value else [])]
             wanted = listed(names, "and" if chosen.require_all else "or")
             if key == "state" and not chosen.restricts:
-                wanted = f"{listed(DEFAULT_STATES, 'or')}, as no state is asked for"
+                wanted = f"{listed(DEFAULT_STATES, 'or')}, the default"
             elif key == "category" and not query.subcategories:
-                wanted += ", itself"
+                wanted += ", without subcategories"
             included = Filter(key, filter_.include, no_value=filter_.no_value, require_all=filter_.require_all)
             yield Check(key, spec.label, wanted, has, passes(included))
         if filter_.any_value:
@@ -224,7 +216,7 @@ def _date_checks(
         return
     dated = EngineQuery(project_ids=everything.project_ids, start=start, end=end)
     created = f"created {moment_label(memory.created_at, resolved.zone)}"
-    yield Check("date", "Date", dates_label(query), created, bool(engine.among(dated, [memory.pk])))
+    yield Check("date", "Date", dates_label(query), created, bool(engine.filter_ids(dated, [memory.pk])))
 
 
 # --- words and meaning ---------------------------------------------------------------------------------------------
@@ -238,7 +230,7 @@ def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) ->
     words = text.words
     if words.is_empty:
         if meaning is None:
-            yield Check("words", "Words", "a word to look for", "there is none in the text", False)
+            yield Check("words", "Words", "a word to search for", "the text has none", False)
         return
     index = _index(memory.pk)
     spelled = spellings(query.text, text.language)
@@ -248,18 +240,18 @@ def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) ->
 
     for pattern in words.required:
         has = pattern_occurs(pattern, index)
-        yield Check("required", f"+{name(pattern)}", f"{name(pattern)}, always", _has(has), has)
+        yield Check("required", f"+{name(pattern)}", f"must contain {name(pattern)}", _has(has), has)
     for pattern in words.excluded:
         has = pattern_occurs(pattern, index)
-        yield Check("excluded", f"-{name(pattern)}", f"never {name(pattern)}", _has(has), not has)
+        yield Check("excluded", f"-{name(pattern)}", f"must not contain {name(pattern)}", _has(has), not has)
     if len(words.groups) == 1:
         for pattern in words.groups[0].phrases:
             has = pattern_occurs(pattern, index)
-            yield Check("phrase", f"The phrase {name(pattern)}", "the words in a row", _has(has), has)
+            yield Check("phrase", f"The phrase {name(pattern)}", "the words next to each other", _has(has), has)
     elif meaning is not None and words.always.groups:
         has = TextQuery(groups=words.always.groups).matches(index)
-        yield Check("phrase", "The phrases", "those of one side of the or", _has(has), has)
-    if meaning is None or not meaning.alone:
+        yield Check("phrase", "The phrases", "all phrases of one alternative", _has(has), has)
+    if meaning is None or not meaning.semantic_only:
         yield _words_check(words, index, name, either=meaning is not None)
 
 
@@ -268,7 +260,7 @@ def _is_for(text: LanguageText, project_id: int) -> bool:
 
 
 def _has(has: bool) -> str:
-    return "has it" if has else "does not have it"
+    return "contains it" if has else "does not contain it"
 
 
 def _index(memory_id: int) -> Index:
@@ -284,7 +276,7 @@ def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str],
     has = [_word_matches(group, index, name) for group in words.groups]
     passed = not words.groups or TextQuery(groups=words.groups).matches(index)
     if not wanted:
-        return Check("words", "Words", "none but those", "nothing else is needed", passed, either)
+        return Check("words", "Words", "no other words", "nothing else required", passed, either)
     return Check("words", "Words", "; or ".join(wanted), "; or ".join(has), passed, either)
 
 
@@ -301,7 +293,10 @@ def _word_matches(group: Group, index: Index, name: Callable[[Pattern], str]) ->
     patterns = (*group.words, *group.phrases)
     held = [name(pattern) for pattern in patterns if pattern_occurs(pattern, index)]
     lacks = [name(pattern) for pattern in patterns if not pattern_occurs(pattern, index)]
-    parts = [f"has {listed(held)}" if held else "has none of them", f"lacks {listed(lacks)}" if lacks and held else ""]
+    parts = [
+        f"contains {listed(held)}" if held else "contains none of them",
+        f"lacks {listed(lacks)}" if lacks and held else "",
+    ]
     return ", ".join(part for part in parts if part)
 
 
@@ -309,16 +304,16 @@ def _meaning_check(
     engine: Engine, plan: EngineQuery, meaning: VectorQuery, memory_id: int, *, passes: bool, either: bool
 ) -> Check:
     """The similarity of the memory. Its rank among the nearest only exists if it passes the other checks."""
-    wanted = f"a similarity of at least {meaning.least:.2f}"
+    wanted = f"a similarity of at least {meaning.min_similarity:.2f}"
     similarity = engine.similarities(meaning, [memory_id]).get(memory_id)
     if similarity is None:
-        return Check("meaning", "Meaning", wanted, "not embedded yet, so there is none", False, either)
+        return Check("meaning", "Meaning", wanted, "not embedded yet", False, either)
     has = f"{similarity:.2f}"
-    if similarity < meaning.least:
+    if similarity < meaning.min_similarity:
         return Check("meaning", "Meaning", wanted, has, False, either)
-    near = engine.near(plan)
+    near = engine.knn(plan)
     if passes and memory_id not in near.ids:
-        ceiling = f"{has}, but only the {meaning.limit:,} nearest are taken"
+        ceiling = f"{has}, but only the {meaning.limit:,} nearest are considered"
         if len(near.similarities):
             ceiling += f", and the last of them has {float(near.similarities[-1]):.2f}"
         return Check("meaning", "Meaning", wanted, ceiling, False, either)

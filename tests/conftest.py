@@ -3,24 +3,18 @@
 import json
 
 import pytest
+from django.db import connection, transaction
+from django.test import TransactionTestCase
 
 from access.limits import buckets
-from categories import names, vocabulary_cache
-from explorer.graph import cache
 from memories.embedding import query
-from search import baseline_counts, category_counts
-from search.engines import postgres_columns
+from web.cache import clear_caches
 
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    """A test's transaction is rolled back, and with it the revision that counts and names are kept under."""
-    baseline_counts.clear_cache()
-    names.forget()
-    vocabulary_cache.forget()
-    category_counts.clear_cache()
-    postgres_columns.forget()
-    cache.clear_cache()
+    """Rolling back the transaction of a test takes the revision back that caches are keyed by."""
+    clear_caches()
     query.forget()
     buckets.forget()
 
@@ -34,3 +28,33 @@ def jsonl(tmp_path):
         return path
 
     return write_lines
+
+
+# What the migrations write and no test changes.
+LASTING = ("django_content_type", "auth_permission")
+# Among deleted rows their indexes find less, until a vacuum.
+OF_VECTORS = ("memories_chunk", "categories_entityvector", "categories_relationshipvector")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quickly_emptied():
+    """The tables after a test that commits. Django truncates all of them, most of which are empty, and makes new files
+    for several hundred tables and indexes; then it writes down all permissions again.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", _empty)
+        yield
+
+
+def _empty(test_case):
+    with transaction.atomic(), connection.cursor() as cursor:
+        tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
+        selects = (f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})" for table in tables.difference(LASTING))
+        cursor.execute(" UNION ALL ".join(selects))
+        filled = [table for (table,) in cursor.fetchall()]
+        # The triggers of the outbox fire all the same, unless the row that switches them on is gone.
+        filled.sort(key=lambda table: table != "memories_corpus")
+        # Neither the order of foreign keys nor what writes down changes.
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        for table in filled:
+            cursor.execute(f"TRUNCATE {table}" if table in OF_VECTORS else f"DELETE FROM {table}")

@@ -24,6 +24,8 @@ OF_A_SERVER = (
 )
 for name in (*OF_A_SERVER, "SECRET_KEY", "SECURE_COOKIES", "TZ_DEFAULT"):
     os.environ.pop(name, None)
+# A name that is no folder is looked for in the cache alone: the network is not there, and is tried for a minute.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 from config.database import database_settings  # noqa: E402
 from config.settings import *  # noqa: E402, F403

@@ -34,7 +34,7 @@ def check_date(value: str) -> str:
 
 def check_since(value: str) -> str:
     if value and not _SINCE.fullmatch(value):
-        raise ValueError("is not a span of time: write a number and h, d, w, m or y, such as 24h, 7d or 1y")
+        raise ValueError("is not a time span: write a number and h, d, w, m or y, such as 24h, 7d or 1y")
     if value and since_span(value) > _LONGEST_SPAN:
         raise ValueError("is too long a span: write at most 200y")
     return value
@@ -56,7 +56,7 @@ def since_span(since: str) -> timedelta:
     """How long `24h`, `7d` or `1y` is. Raises ValueError."""
     match = _SINCE.fullmatch(since)
     if match is None:
-        raise ValueError(f"{since!r} is not a span of time")
+        raise ValueError(f"{since!r} is not a time span")
     return timedelta(hours=int(match[1]) * _SINCE_HOURS[match[2]])
 
 

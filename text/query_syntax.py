@@ -116,9 +116,9 @@ class TextQuery:
                 alternatives.append(" and ".join(parts))
         text = ", or ".join(dict.fromkeys(alternatives))
         if self.required:
-            text = f"{text}, and every +word" if text else "every +word"
+            text = f"{text}, and every required word" if text else "every required word"
         if self.excluded:
-            text = f"{text}, and no -word" if text else "no -word"
+            text = f"{text}, and no excluded word" if text else "no excluded word"
         return text
 
 

@@ -93,7 +93,7 @@ def is_outage(error: BaseException | None) -> bool:
 
 def outage_response(request: HttpRequest) -> HttpResponse:
     """503, made without the database: the API's error shape below /api/, a small page elsewhere."""
-    detail = "The database does not answer, so nothing can be read or written at the moment."
+    detail = "The database does not answer, so nothing can be read or written now."
     suggestion = "Try again in a few seconds. If it lasts, run: python manage.py check --database default"
     if request.path_info.startswith("/api/"):
         error = {"error": "database_unavailable", "detail": detail, "suggestion": suggestion, "did_you_mean": []}

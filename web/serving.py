@@ -64,10 +64,10 @@ def _why_not(error: OSError, host: str, port: int) -> str:
     free = _free_port_after(host, port)
     another = f"Choose another one: PORT={free} make run (or: python manage.py up --port {free})."
     if error.errno == errno.EADDRINUSE:
-        return f"Port {port} on {host} is in use, perhaps by a Mnemoscope that already runs. {another}"
+        return f"Port {port} on {host} is in use, perhaps by another Mnemoscope. {another}"
     if error.errno == errno.EACCES:
-        return f"Port {port} may only be used by root. {another}"
-    return f"Cannot listen on {host}, port {port}: {error.strerror}. Use --host 127.0.0.1 for this machine alone."
+        return f"Port {port} can only be used by root. {another}"
+    return f"Cannot listen on {host}, port {port}: {error.strerror}. Use --host 127.0.0.1 for this machine only."
 
 
 def _free_port_after(host: str, port: int) -> int:

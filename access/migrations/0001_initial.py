@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
                 ('key_hash', models.CharField(max_length=64)),
                 ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=10), default=list, size=None)),
                 ('every_project', models.BooleanField(default=False)),
-                ('requests_per_minute', models.PositiveIntegerField(blank=True, help_text="Empty for the site's own limit (API_REQUESTS_PER_MINUTE).", null=True)),
+                ('requests_per_minute', models.PositiveIntegerField(blank=True, help_text="Empty for the limit of this site (API_REQUESTS_PER_MINUTE).", null=True)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('expires_at', models.DateTimeField(blank=True, null=True)),
                 ('last_used_at', models.DateTimeField(blank=True, null=True)),

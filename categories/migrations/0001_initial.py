@@ -132,7 +132,7 @@ class Migration(migrations.Migration):
                 ('entity', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='categories.entity')),
                 ('model', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='memories.embeddingmodel')),
                 ('text_hash', models.CharField(max_length=32)),
-                ('embedding', pgvector.django.halfvec.HalfVectorField(dimensions=384, help_text='As wide as `manage.py embedding_dimensions` has made it.')),
+                ('embedding', pgvector.django.halfvec.HalfVectorField(dimensions=384, help_text='The number of dimensions is set by `manage.py embedding_dimensions`.')),
             ],
             options={
                 'abstract': False,
@@ -171,7 +171,7 @@ class Migration(migrations.Migration):
                 ('relationship', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='categories.relationship')),
                 ('model', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='memories.embeddingmodel')),
                 ('text_hash', models.CharField(max_length=32)),
-                ('embedding', pgvector.django.halfvec.HalfVectorField(dimensions=384, help_text='As wide as `manage.py embedding_dimensions` has made it.')),
+                ('embedding', pgvector.django.halfvec.HalfVectorField(dimensions=384, help_text='The number of dimensions is set by `manage.py embedding_dimensions`.')),
             ],
             options={
                 'abstract': False,

@@ -108,7 +108,7 @@ class EmbeddedServer:
                 except (OSError, subprocess.SubprocessError) as error:
                     raise EmbeddedPostgresError(
                         f"The embedded Postgres in {self.data} cannot be used: {error}. "
-                        f"Set MNEMOSCOPE_HOME to a folder that you may write, {ELSEWHERE}."
+                        f"Set MNEMOSCOPE_HOME to a writable folder, {ELSEWHERE}."
                     ) from error
             return self._address
 
@@ -240,7 +240,7 @@ class EmbeddedServer:
             except KeyError:
                 name = str(owner)
             raise EmbeddedPostgresError(
-                f"The embedded Postgres in {self.data} belongs to {name}: run this as the user who made it (root for "
+                f"The embedded Postgres in {self.data} belongs to {name}: run this as that user (root for "
                 f"{ACCOUNT}), set MNEMOSCOPE_HOME to a folder of your own, {ELSEWHERE}."
             )
 
@@ -280,7 +280,7 @@ class EmbeddedServer:
         if made.returncode != 0:
             shutil.rmtree(draft, ignore_errors=True)
             raise EmbeddedPostgresError(
-                f"The embedded Postgres could not be made in {self.data}:\n{made.stdout[-2000:]}"
+                f"The embedded Postgres could not be created in {self.data}:\n{made.stdout[-2000:]}"
             )
         with (draft / "postgresql.conf").open("a") as conf:
             conf.write("\ninclude_if_exists = 'mnemoscope.conf'\n")
@@ -387,7 +387,7 @@ class EmbeddedServer:
         # The name can be guessed: a folder that somebody else put there would give him our connections.
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or found.st_mode & 0o077:
             raise EmbeddedPostgresError(
-                f"{folder} is not a private folder of ours. Remove it, or set a shorter MNEMOSCOPE_HOME."
+                f"{folder} is not a private folder of Mnemoscope. Remove it, or set a shorter MNEMOSCOPE_HOME."
             )
         return folder
 
@@ -412,7 +412,7 @@ class EmbeddedServer:
             return pwd.getpwnam(ACCOUNT)
         except KeyError:
             raise EmbeddedPostgresError(
-                f"Postgres does not run as root, and the account {ACCOUNT} for it could not be made "
+                f"Postgres does not run as root, and the account {ACCOUNT} for it could not be created "
                 f"({made.stderr.strip()}). Run this as another user, {ELSEWHERE}."
             ) from None
 

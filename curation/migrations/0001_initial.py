@@ -69,7 +69,7 @@ class Migration(migrations.Migration):
             name='Suggestion',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('category', 'Categories'), ('concept', 'Concepts'), ('entity_duplicate', 'Same entity'), ('concept_duplicate', 'Same concept'), ('tag_duplicate', 'Same tag'), ('memory_duplicate', 'Near-duplicates'), ('superseded', 'May be superseded')], max_length=20)),
+                ('kind', models.CharField(choices=[('category', 'Categories'), ('concept', 'Concepts'), ('entity_duplicate', 'Same entity'), ('concept_duplicate', 'Same concept'), ('tag_duplicate', 'Same tag'), ('memory_duplicate', 'Near-duplicates'), ('superseded', 'Possibly outdated')], max_length=20)),
                 ('fingerprint', models.CharField(max_length=32)),
                 ('subject_id', models.BigIntegerField(blank=True, null=True)),
                 ('target_id', models.BigIntegerField(blank=True, null=True)),
@@ -80,8 +80,8 @@ class Migration(migrations.Migration):
                 ('state', models.CharField(choices=[('open', 'Open'), ('accepted', 'Accepted'), ('rejected', 'Rejected')], default='open', max_length=10)),
                 ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('decided_at', models.DateTimeField(blank=True, null=True)),
-                ('is_automatic', models.BooleanField(default=False, help_text='Accepted by what its project allows, by no person.')),
-                ('applied', models.JSONField(blank=True, help_text='What accepting it did, for undoing it.', null=True)),
+                ('is_automatic', models.BooleanField(default=False, help_text='Accepted automatically by the policy of its project.')),
+                ('applied', models.JSONField(blank=True, help_text='The changes made when it was accepted, for undo.', null=True)),
                 ('decided_by', models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='memories.project')),
             ],
@@ -95,8 +95,8 @@ class Migration(migrations.Migration):
             name='SuggestionPolicy',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('category_from', models.FloatField(blank=True, help_text='Categories from this confidence on are accepted at once. Empty: never.', null=True)),
-                ('concept_from', models.FloatField(blank=True, help_text='Concepts from this confidence on are accepted at once. Empty: never.', null=True)),
+                ('category_from', models.FloatField(blank=True, help_text='Categories with at least this confidence are accepted automatically. Empty: never.', null=True)),
+                ('concept_from', models.FloatField(blank=True, help_text='Concepts with at least this confidence are accepted automatically. Empty: never.', null=True)),
                 ('project', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name='suggestion_policy', to='memories.project')),
             ],
             options={

@@ -13,7 +13,7 @@ from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewe
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.queries import suggestions_visible
 from curation.suggestions.services import policy_set
-from memories.services import ChangeRefused, NotAllowed
+from memories.services import ChangeRefusedError, NotAllowedError
 from web.admin import ShownOnlyAdmin
 
 
@@ -43,7 +43,7 @@ class SuggestionAdmin(ShownOnlyAdmin):
     @admin.display(description="review")
     def shown_page(self, row: Suggestion) -> SafeString:
         address = f"{reverse('suggestions:review')}?kind={row.kind}&item={row.pk}"
-        return format_html('<a href="{}">Look at it in the queue</a>', address)
+        return format_html('<a href="{}">Open it in the review queue</a>', address)
 
 
 class PolicyForm(ServiceForm):
@@ -56,9 +56,9 @@ class PolicyForm(ServiceForm):
         said = {"category_from": row.category_from, "concept_from": row.concept_from, "viewer": self.viewer}
         try:
             self.instance = policy_set(project=row.project, **said)
-        except ChangeRefused as error:
+        except ChangeRefusedError as error:
             yield error.field, str(error).removeprefix(f"{error.field}: ")
-        except NotAllowed as error:
+        except NotAllowedError as error:
             yield None, str(error)
 
 

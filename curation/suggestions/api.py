@@ -6,14 +6,12 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Router
-from ninja.params.functions import Query
 from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
 from curation.suggestions.models import Suggestion
-from curation.suggestions.params import MOST_PAGES, KindName, ReviewQuery, StateName
+from curation.suggestions.params import KindName, StateName, SuggestionsRequest, SwapRequest
 from curation.suggestions.queries import (
-    PAGE,
     Named,
     ShownSuggestion,
     counts_by_kind,
@@ -21,33 +19,18 @@ from curation.suggestions.queries import (
     suggestions_matching,
     with_names,
 )
-from curation.suggestions.services import (
-    SuggestionNotFound,
-    SuggestionRefused,
-    suggestion_accept,
-    suggestion_reject,
-    suggestion_undo,
-)
-from explorer.memory_api import WHY, Reason, only_parameters
-from web.errors import GUARDED, ApiError, error_of, errors
+from curation.suggestions.services import SuggestionNotFoundError, suggestion_accept, suggestion_reject, suggestion_undo
+from explorer.memory_api import ReasonRequest
+from web.errors import GUARDED, errors
+from web.params import Params, pairs_of
 
 router = Router()
-_LISTED = ("kind", "project", "state", "min_confidence", "page", "page_size")
-
-
-KIND: Any = Query(None, description="Of one kind.")
-PROJECT: Any = Query("", max_length=100, description="About memories of one project, by its slug.")
-STATE: Any = Query("open", description="What became of them.")
-LEAST: Any = Query(0.0, ge=0, le=1, allow_inf_nan=False, description="From a confidence on.")
-PAGE_NUMBER: Any = Query(1, ge=1, le=MOST_PAGES)
-PAGE_SIZE: Any = Query(PAGE, ge=1, le=100)
-SWAP: Any = Query(False, description="Of two that are the same, keep the other one.")
 
 
 def _storable(suggestion_id: int) -> int:
     """An id that a suggestion can have."""
     if suggestion_id >= 2**63:
-        raise SuggestionNotFound(suggestion_id)
+        raise SuggestionNotFoundError(suggestion_id)
     return suggestion_id
 
 
@@ -56,8 +39,8 @@ class NamedReply(BaseModel):
 
     kind: str = Field(description="memory, category, concept, entity or tag.")
     id: int | None
-    name: str = Field(description="Its title or name; of a category its slug path.")
-    type: str = Field(description="Of a concept or an entity.")
+    name: str = Field(description="Its title or name; for a category its slug path.")
+    type: str = Field(description="For a concept or an entity.")
 
 
 class SuggestionReply(BaseModel):
@@ -66,16 +49,16 @@ class SuggestionReply(BaseModel):
     id: int
     kind: KindName
     state: StateName
-    project: str | None = Field(description="Of what is proposed about memories; names belong to no project.")
-    subject: NamedReply = Field(description="What it is about: the memory; of two that are the same the one to go.")
-    target: NamedReply = Field(description="What is proposed for it; of two that are the same the one to stay.")
+    project: str | None = Field(description="For suggestions about memories; names belong to no project.")
+    subject: NamedReply = Field(description="The subject: the memory; for duplicates the one to remove.")
+    target: NamedReply = Field(description="The proposal for it; for duplicates the one to keep.")
     confidence: float
     reason: str
-    evidence: dict[str, Any] = Field(description="What it was made from, by kind of suggestion.")
+    evidence: dict[str, Any] = Field(description="The evidence, by kind of suggestion.")
     made_at: datetime
     decided_at: datetime | None
-    decided_by: str | None = Field(description="The person; null for a key, and for what a project allows.")
-    is_automatic: bool = Field(description="Accepted by what the project allows, by no person.")
+    decided_by: str | None = Field(description="The person; null for a key or the policy of a project.")
+    is_automatic: bool = Field(description="Accepted automatically by the policy of the project.")
     url: str = Field(description="Its page.")
 
 
@@ -83,38 +66,34 @@ class SuggestionsReply(BaseModel):
     """A page of suggestions, the surest first."""
 
     suggestions: list[SuggestionReply]
-    counts: dict[str, int] = Field(description="How many match by kind, whatever kind was asked for.")
+    counts: dict[str, int] = Field(description="Number of matches by kind, regardless of the selected kind.")
     total: int
     page: int
     page_size: int
     has_more: bool
 
 
-@router.get("/suggestions", response={200: SuggestionsReply, **errors(*GUARDED, 422)}, operation_id="suggestions")
-def suggestions(
-    request: ApiRequest,
-    kind: KindName | None = KIND,
-    project: Reason = PROJECT,
-    state: StateName = STATE,
-    min_confidence: float = LEAST,
-    page: int = PAGE_NUMBER,
-    page_size: int = PAGE_SIZE,
-) -> SuggestionsReply:
+@router.get(
+    "/suggestions",
+    response={200: SuggestionsReply, **errors(*GUARDED, 422)},
+    operation_id="suggestions",
+    openapi_extra={"parameters": SuggestionsRequest.openapi_parameters()},
+)
+def suggestions(request: ApiRequest) -> SuggestionsReply:
     """What might be tidied, of what the key may see, with how sure it is and why."""
     viewer = allowed(request, "read")
-    only_parameters(request, *_LISTED)
-    query = ReviewQuery(kind=kind or "", project=project, state=state, confidence=min_confidence)
+    query = SuggestionsRequest.from_pairs(pairs_of(request.GET))
     counts = counts_by_kind(viewer, query)
     total = counts.get(query.kind, 0) if query.kind else sum(counts.values())
-    start = (page - 1) * page_size
-    rows = suggestions_matching(viewer, query)[start : start + page_size]
+    start = (query.page - 1) * query.page_size
+    rows = suggestions_matching(viewer, query)[start : start + query.page_size]
     return SuggestionsReply(
         suggestions=[_reply(one, request) for one in with_names(rows)],
         counts=counts,
         total=total,
-        page=page,
-        page_size=page_size,
-        has_more=start + page_size < total,
+        page=query.page,
+        page_size=query.page_size,
+        has_more=start + query.page_size < total,
     )
 
 
@@ -122,15 +101,15 @@ def suggestions(
     "/suggestions/{int:suggestion_id}/accept",
     response={200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)},
     operation_id="suggestion_accept",
+    openapi_extra={"parameters": SwapRequest.openapi_parameters()},
 )
 def accept(
     request: ApiRequest,
     suggestion_id: int,
-    swap: bool = SWAP,
 ) -> SuggestionReply:
     """Do what is proposed. It takes the scopes curate and write in the projects concerned."""
     viewer = allowed(request, "curate")
-    only_parameters(request, "swap")
+    swap = SwapRequest.from_pairs(pairs_of(request.GET)).swap
     suggestion_accept(suggestion_id=_storable(suggestion_id), viewer=viewer, swap=swap)
     return _one(request, suggestion_id)
 
@@ -139,15 +118,15 @@ def accept(
     "/suggestions/{int:suggestion_id}/reject",
     response={200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)},
     operation_id="suggestion_reject",
+    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
 def reject(
     request: ApiRequest,
     suggestion_id: int,
-    reason: Reason = WHY,
 ) -> SuggestionReply:
     """Say no. It is remembered: the same is never proposed again."""
     viewer = allowed(request, "curate")
-    only_parameters(request, "reason")
+    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     suggestion_reject(suggestion_id=_storable(suggestion_id), viewer=viewer, reason=reason)
     return _one(request, suggestion_id)
 
@@ -160,7 +139,7 @@ def reject(
 def undo(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
     """Take a decision back, with all that accepting did. The suggestion is open again."""
     viewer = allowed(request, "curate")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     suggestion_undo(suggestion_id=_storable(suggestion_id), viewer=viewer)
     return _one(request, suggestion_id)
 
@@ -168,7 +147,7 @@ def undo(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
 def _one(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
     found = suggestion_shown(request.viewer, suggestion_id)
     if found is None:
-        raise SuggestionNotFound(suggestion_id)
+        raise SuggestionNotFoundError(suggestion_id)
     return _reply(found, request)
 
 
@@ -194,16 +173,3 @@ def _reply(one: ShownSuggestion, request: HttpRequest) -> SuggestionReply:
 
 def _named(named: Named) -> NamedReply:
     return NamedReply(kind=named.kind, id=named.id, name=named.label, type=named.type)
-
-
-# --- what may go wrong -----------------------------------------------------------------------------------------------
-
-
-@error_of.register
-def _(error: SuggestionNotFound) -> ApiError:
-    return ApiError(404, "not_found", str(error), "List them: GET /api/suggestions")
-
-
-@error_of.register
-def _(error: SuggestionRefused) -> ApiError:
-    return ApiError(409, "refused", str(error), "Look at it as it is now: GET /api/suggestions")

@@ -22,7 +22,7 @@ from memories.embedding.models import Embedder
 from memories.embedding.query import ServingModel
 from memories.models import Memory
 from search.engines.base import Ids, VectorQuery
-from search.engines.knn import nearest_passing
+from search.engines.knn import nearest_candidates
 from search.relevance import Vector, chunks_of
 
 # Of the nearest memories, so many vote; of a long memory, so many chunks look for them.
@@ -87,7 +87,7 @@ class _OneOf:
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
 
-    def among(self, ids: Ids) -> npt.NDArray[np.bool_]:
+    def contains(self, ids: Ids) -> npt.NDArray[np.bool_]:
         at = np.searchsorted(self._ids, ids).clip(max=max(0, len(self._ids) - 1))
         return self._ids[at] == ids if len(self._ids) else np.zeros(len(ids), np.bool_)
 
@@ -163,9 +163,9 @@ class Classifier:
         for chunk in chunks[:_MOST_CHUNKS]:
             # One more: the memory itself may be among them.
             meaning = VectorQuery(
-                self._serving.id, chunk.tobytes(), self._serving.min_similarity, NEIGHBOURS + 1, alone=True
+                self._serving.id, chunk.tobytes(), self._serving.min_similarity, NEIGHBOURS + 1, semantic_only=True
             )
-            found = nearest_passing(meaning, self._passing)
+            found = nearest_candidates(meaning, self._passing)
             for pk, similarity in zip(found.ids.tolist(), found.similarities.tolist(), strict=True):
                 near[pk] = max(similarity, near.get(pk, 0.0))
         near.pop(memory_id, None)

@@ -12,7 +12,7 @@ from django.db import connection
 
 from curation.suggestions.proposals import Kind, Proposal
 from memories.models import MemoryLink
-from search.engines.vectors.pgvector import from_the_index
+from search.engines.vectors.pgvector import hnsw_scan
 from search.relevance import chunks_of, mean_vector
 from text.analysis import STOPWORDS
 
@@ -131,7 +131,7 @@ def likeness_proposals(memory_ids: Sequence[int], model_id: int, kinds: Collecti
 
 def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int], float]:
     # Of so few the planner may think that reading all chunks for each of them is cheaper.
-    with from_the_index(_LOOKED_AT):
+    with hnsw_scan(_LOOKED_AT):
         rows = _nearest(_BY_INDEX, memory_ids, model_id)
     # Where many rows of one vector were deleted and not yet vacuumed, the index does not get past them: that there are
     # so few is not to be learnt from it.
@@ -182,11 +182,11 @@ def _duplicate(pair: _Pair, whole: float) -> Proposal:
     reason = (
         "Title and text are the same."
         if same
-        else f"The texts are {whole:.2f} similar as wholes, and {pair.overlap:.0%} of their words are in both."
+        else f"The texts have a similarity of {whole:.2f} and share {pair.overlap:.0%} of their words."
     )
     if named := pair.distinct_identifiers:
         confidence -= _OWN_CODE
-        reason += f" But only one of them names {', '.join(named[:2])}{' and more' if len(named) > 2 else ''}."
+        reason += f" But only one of them mentions {', '.join(named[:2])}{' and more' if len(named) > 2 else ''}."
     return Proposal(
         kind=Kind.MEMORY_DUPLICATE,
         key=(min(kept.id, other.id), max(kept.id, other.id)),
@@ -210,14 +210,17 @@ def _superseded(pair: _Pair) -> Proposal | None:
     }
     closeness = (pair.similarity - _LEAST_SIMILARITY) / (1 - _LEAST_SIMILARITY)
     if pair.overlap >= _SAME_FRAME_TERMS and not pair.same_numbers:
-        reason = f"The newer one says the same with other numbers: {pair.overlap:.0%} of their words are in both."
+        reason = f"The newer one says the same with other numbers: they share {pair.overlap:.0%} of their words."
         return _superseded_by(pair, 0.35 + 0.25 * closeness, reason, {**evidence, "numbers": True})
     cue = find_cue(pair.newer.said)
     if cue is None or cue == find_cue(pair.older.said):
         return None
     if cue.strength < _STRONG_CUE and pair.similarity < _LEAST_FOR_WEAK_CUE:
         return None
-    reason = f"Both are of one subject ({pair.similarity:.2f} similar), and the newer one {cue.what}: “{cue.word}”."
+    reason = (
+        f"Both have the same subject (similarity {pair.similarity:.2f}), and the newer one {cue.what} something: "
+        f"“{cue.word}”."
+    )
     confidence = 0.2 + 0.35 * closeness + 0.2 * pair.overlap + cue.strength + 0.1 * _quotes(pair)
     return _superseded_by(pair, min(0.85, confidence), reason, {**evidence, "sentence": cue.sentence})
 
@@ -255,7 +258,7 @@ def _linked(memory_ids: Collection[int]) -> list[Proposal]:
             kind=Kind.SUPERSEDED,
             key=(older, newer),
             confidence=0.9,
-            reason=f"The record of one of them says so by a link: “{rel}”.",
+            reason=f"A link of one of them states it: “{rel}”.",
             evidence={"link": rel},
             project_id=texts[older].project_id,
             subject_id=older,
@@ -270,11 +273,11 @@ _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)|$)", re.MULTILINE)
 _CUES = tuple(
     (what, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
     for what, words in (
-        ("takes back", r"revert(?:s|ed|ing)?|roll(?:s|ed|ing)? back|back(?:s|ed)? out|undo(?:es|ne)?"),
+        ("reverts", r"revert(?:s|ed|ing)?|roll(?:s|ed|ing)? back|back(?:s|ed)? out|undo(?:es|ne)?"),
         ("replaces", r"supersed(?:e|es|ed|ing)|replac(?:e|es|ed|ing)|obsoletes?|in favou?r of"),
-        ("says no longer", r"no longer|not any ?more|any longer|used to be|until now"),
+        ("ends", r"no longer|not any ?more|any longer|used to be|until now"),
         (
-            "says instead",
+            "changes",
             r"instead of|rather than|now uses?|switch(?:ed|es)? (?:from|back|to)|moved? (?:from|away)",
         ),
         ("drops", r"deprecat(?:e|es|ed)|remov(?:e|es|ed)|drop(?:s|ped)?|abandon(?:s|ed)?"),
@@ -284,7 +287,7 @@ _CUES = tuple(
 REPLACING_RELS = frozenset({"supersedes", "replaces", "obsoletes", "reverts"})
 REPLACED_RELS = frozenset({"superseded-by", "superseded_by", "replaced-by", "replaced_by", "obsoleted-by"})
 # In order of the above: how much a cue counts.
-_STRENGTHS = {"takes back": 0.25, "replaces": 0.25, "says no longer": 0.2, "says instead": 0.15, "drops": 0.1}
+_STRENGTHS = {"reverts": 0.25, "replaces": 0.25, "ends": 0.2, "changes": 0.15, "drops": 0.1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,11 @@ def numbers_differ(one: str, other: str) -> bool:
 def alike(one: str, other: str, trigram: float) -> Likeness | None:
     """Whether two names of one type may mean the same. `trigram` is how alike Postgres finds them."""
     if one.casefold() == other.casefold():
-        return Likeness(0.99, "The names differ in case alone.", "exact")
+        return Likeness(0.99, "The names differ only in case.", "exact")
     if normal_form(one) == normal_form(other) and (is_code(one) or is_code(other)):
-        return Likeness(0.6, "The names are the same but for case and separators; in code that may matter.", "exact")
+        return Likeness(0.6, "The names differ only in case and separators, which may matter in code.", "exact")
     if normal_form(one) == normal_form(other):
-        return Likeness(0.95, "The names are the same but for case, accents and separators.", "exact")
+        return Likeness(0.95, "The names differ only in case, accents and separators.", "exact")
     if numbers_differ(one, other):
         return None
     if _sorted_words(one) == _sorted_words(other) and not (is_code(one) or is_code(other)):
@@ -83,7 +83,7 @@ def alike(one: str, other: str, trigram: float) -> Likeness | None:
     if not _words_pair_up(one, other):
         return None
     confidence = round(0.4 + 0.5 * (trigram - LEAST_TRIGRAM) / (1 - LEAST_TRIGRAM), 3)
-    reason = f"The names are spelt alike: {trigram:.0%} of their letter groups are the same."
+    reason = f"The names are spelled similarly: they share {trigram:.0%} of their trigrams."
     return Likeness(confidence, reason, "spelling")
 
 
@@ -92,7 +92,7 @@ def alike_by_meaning(one: str, other: str, similarity: float) -> Likeness | None
     if numbers_differ(one, other) or is_code(one) or is_code(other) or not _words_begin_alike(one, other):
         return None
     confidence = round(min(0.6, 0.3 + 2.0 * max(0.0, similarity - LEAST_MEANING)), 3)
-    return Likeness(confidence, f"The names are {similarity:.2f} similar in meaning.", "meaning")
+    return Likeness(confidence, f"The names are close in meaning (similarity {similarity:.2f}).", "meaning")
 
 
 def _sorted_words(name: str) -> list[str]:
@@ -329,7 +329,7 @@ def _across_types(rows: Iterable[_Named], known: dict[Pair, Likeness]) -> dict[P
     for row in rows:
         names[row.name].append(row)
     return {
-        pair: Likeness(0.5, f"The names are equal, and the types are not: {one.type} and {other.type}.", "types")
+        pair: Likeness(0.5, f"The names are equal but the types differ: {one.type} and {other.type}.", "types")
         for group in names.values()
         if 1 < len(group) <= _MOST_OF_ONE_FORM
         for one, other in combinations(sorted(group, key=lambda row: row.id), 2)

@@ -21,7 +21,7 @@ from curation.suggestions.key_concepts import STATES, concept_proposals
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.proposals import Kind, Proposal
 from curation.suggestions.services import REFUSALS, suggestion_accept
-from memories.embedding.models import Embedder, EmbedderUnavailable, load_embedder
+from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import Memory, Project
 
@@ -163,11 +163,11 @@ def category_proposals(project: Project) -> Iterator[Proposal]:
 def _category(project_id: int, memory_id: int, choice: Choice, elsewhere: bool) -> Proposal:
     if choice.neighbours:
         reason = (
-            f"{len(choice.neighbours)} of the {choice.asked} nearest memories are in it, "
-            f"the nearest {choice.neighbours[0].similarity:.2f} similar."
+            f"{len(choice.neighbours)} of the {choice.asked} closest memories are in it, "
+            f"the closest with a similarity of {choice.neighbours[0].similarity:.2f}."
         )
     else:
-        reason = f"It is {choice.near_centroid:.2f} similar to the category as a whole."
+        reason = f"Its similarity to the category as a whole is {choice.near_centroid:.2f}."
     return Proposal(
         kind=Kind.CATEGORY,
         key=(memory_id, choice.category_id),
@@ -205,7 +205,7 @@ def _embedder_at_hand() -> Embedder | None:
     serving = serving_model()
     try:
         return load_embedder(serving.source) if serving else None
-    except EmbedderUnavailable:
+    except EmbedderUnavailableError:
         return None
 
 

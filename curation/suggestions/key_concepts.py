@@ -287,12 +287,12 @@ def _known_proposals(
         scored.append((round(min(confidence, 0.95), 3), pk, mention))
     for confidence, pk, mention in sorted(scored, key=lambda one: (-one[0], one[1]))[:_MOST_KNOWN]:
         where = "title" if mention.in_title else "text"
-        times = "" if mention.times == 1 else f", {mention.times} times in all"
+        times = "" if mention.times == 1 else f", {mention.times} times in total"
         yield Proposal(
             kind=Kind.CONCEPT,
             key=(memory_id, known.names[pk].lower()),
             confidence=confidence,
-            reason=f"The {where} names it as “{mention.text}”{times}.",
+            reason=f"The {where} mentions it as “{mention.text}”{times}.",
             proposal={"concept": known.names[pk]},
             evidence={"phrase": mention.text},
             project_id=project_id,
@@ -317,7 +317,7 @@ def _new_proposals(project_id: int, memory_id: int, phrases: list[Phrase], recur
             kind=Kind.CONCEPT,
             key=(memory_id, name.lower()),
             confidence=_confidence_of_new(phrase, count),
-            reason=f"A key phrase of the text, and of {count:,} memories of the project in all.",
+            reason=f"A key phrase of the text, and of {count:,} memories of the project in total.",
             proposal={
                 "concept": name,
                 "is_new": True,

@@ -22,7 +22,7 @@ class Suggestion(models.Model):
         CONCEPT_DUPLICATE = "concept_duplicate", "Same concept"
         TAG_DUPLICATE = "tag_duplicate", "Same tag"
         MEMORY_DUPLICATE = "memory_duplicate", "Near-duplicates"
-        SUPERSEDED = "superseded", "May be superseded"
+        SUPERSEDED = "superseded", "Possibly outdated"
 
     class State(models.TextChoices):
         OPEN = "open"
@@ -48,8 +48,8 @@ class Suggestion(models.Model):
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
     )
-    is_automatic = models.BooleanField(default=False, help_text="Accepted by what its project allows, by no person.")
-    applied = models.JSONField(null=True, blank=True, help_text="What accepting it did, for undoing it.")
+    is_automatic = models.BooleanField(default=False, help_text="Accepted automatically by the policy of its project.")
+    applied = models.JSONField(null=True, blank=True, help_text="The changes made when it was accepted, for undo.")
 
     class Meta:
         ordering = ["-confidence", "id"]
@@ -78,10 +78,14 @@ class SuggestionPolicy(models.Model):
         "memories.Project", models.CASCADE, related_name="suggestion_policy", db_constraint=False
     )
     category_from = models.FloatField(
-        null=True, blank=True, help_text="Categories from this confidence on are accepted at once. Empty: never."
+        null=True,
+        blank=True,
+        help_text="Categories with at least this confidence are accepted automatically. Empty: never.",
     )
     concept_from = models.FloatField(
-        null=True, blank=True, help_text="Concepts from this confidence on are accepted at once. Empty: never."
+        null=True,
+        blank=True,
+        help_text="Concepts with at least this confidence are accepted automatically. Empty: never.",
     )
 
     class Meta:

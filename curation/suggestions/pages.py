@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from difflib import SequenceMatcher
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
@@ -76,8 +77,8 @@ _QUESTIONS = {
     Kind.ENTITY_DUPLICATE: "Are these the same entity?",
     Kind.CONCEPT_DUPLICATE: "Are these the same concept?",
     Kind.TAG_DUPLICATE: "Are these the same tag?",
-    Kind.MEMORY_DUPLICATE: "Do these two say the same?",
-    Kind.SUPERSEDED: "Has the newer memory taken the place of the older one?",
+    Kind.MEMORY_DUPLICATE: "Do these two memories say the same?",
+    Kind.SUPERSEDED: "Does the newer memory replace the older one?",
 }
 
 
@@ -208,7 +209,7 @@ class ReviewContext:
 
 def review_url(query: ReviewQuery, item: int | None = None, done: int | None = None) -> str:
     more = [(name, str(value)) for name, value in (("item", item), ("done", done)) if value is not None]
-    querystring = query.querystring(more)
+    querystring = urlencode([*query.parameters(), *more])
     return reverse("suggestions:review") + (f"?{querystring}" if querystring else "")
 
 
@@ -229,30 +230,30 @@ def build_review(
     after = shown[at + 1] if 0 <= at < len(shown) - 1 else None
     total = counts.get(query.kind, 0)
     pages = max(1, -(-total // PAGE))
-    pager = build_pager(query.page, pages, PAGE, total, lambda page: review_url(query.but(page=page)))
+    pager = build_pager(query.page, pages, PAGE, total, lambda page: review_url(query.with_(page=page)))
     labels = kind_labels()
     return ReviewContext(
         title=f"{number(sum(counts.values()))} {query.state}",
         tabs=tuple(
-            Choice(label, kind, review_url(query.but(kind=kind)), number(counts.get(kind, 0)), kind == query.kind)
+            Choice(label, kind, review_url(query.with_(kind=kind)), number(counts.get(kind, 0)), kind == query.kind)
             for kind, label in labels.items()
         ),
         projects=(
-            Choice("Every project", "", review_url(query.but(project="")), current=not query.project),
+            Choice("All projects", "", review_url(query.with_(project="")), current=not query.project),
             *(
-                Choice(one.name, one.slug, review_url(query.but(project=one.slug)), current=one.slug == query.project)
+                Choice(one.name, one.slug, review_url(query.with_(project=one.slug)), current=one.slug == query.project)
                 for one in projects
             ),
         ),
         states=tuple(
-            Choice(label, value, review_url(query.but(state=value)), current=value == query.state)
+            Choice(label, value, review_url(query.with_(state=value)), current=value == query.state)
             for value, label in (("open", "Open"), ("accepted", "Accepted"), ("rejected", "Rejected"))
         ),
         confidences=tuple(
             Choice(
-                f"{least:.0%} and more" if least else "Any confidence",
+                f"{least:.0%} or more" if least else "Any confidence",
                 f"{least}",
-                review_url(query.but(confidence=least)),
+                review_url(query.with_(confidence=least)),
                 current=least == query.confidence,
             )
             for least in sorted({*_CONFIDENCES, query.confidence})
@@ -261,8 +262,8 @@ def build_review(
         rows=tuple(queue_row(one, query, is_current=bool(current and one.row.pk == current.row.pk)) for one in shown),
         detail=_detail(current, evidence, query, may_decide, zone) if current and evidence else None,
         pager=pager if pages > 1 else None,
-        previous_url=review_url(query.but(page=query.page), before.row.pk) if before else pager.previous_url,
-        next_url=review_url(query.but(page=query.page), after.row.pk) if after else pager.next_url,
+        previous_url=review_url(query.with_(page=query.page), before.row.pk) if before else pager.previous_url,
+        next_url=review_url(query.with_(page=query.page), after.row.pk) if after else pager.next_url,
         next_id=str(after.row.pk) if after else "",
         querystring=query.querystring(),
         many_url=f"{reverse('suggestions:accept_many')}?{query.querystring()}"
@@ -286,7 +287,7 @@ def proposal_text(one: ShownSuggestion) -> str:
 def queue_row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = False) -> QueueRow:
     return QueueRow(
         id=one.row.pk,
-        url=review_url(query.but(page=query.page), one.row.pk),
+        url=review_url(query.with_(page=query.page), one.row.pk),
         title=one.subject.label if one.subject.kind == "memory" and one.subject.label != proposal_text(one) else "",
         proposal=proposal_text(one),
         note=_note(one),
@@ -305,15 +306,15 @@ def _note(one: ShownSuggestion) -> str:
 
 def _empty(query: ReviewQuery) -> str:
     if query.project or query.confidence:
-        return "Nothing of this kind matches the filters."
+        return "No suggestion of this kind matches the filters."
     if query.state != "open":
-        return f"Nothing of this kind has been {query.state} yet."
-    return "Nothing to review here. The command “manage.py suggest” looks for more."
+        return f"No suggestion of this kind has been {query.state} yet."
+    return "Nothing to review. The command “manage.py suggest” finds more suggestions."
 
 
 def _done(one: ShownSuggestion) -> Done | None:
     if one.row.state == Suggestion.State.OPEN:
-        return Done(f"Open again: {proposal_text(one)}.", "")
+        return Done(f"Reopened: {proposal_text(one)}.", "")
     said = f"{one.row.get_state_display()}: {proposal_text(one)}."
     return Done(said, reverse("suggestions:undo", args=[one.row.pk]))
 
@@ -342,7 +343,8 @@ def _detail(
         swap_label=swap,
         texts=_texts(one, evidence, zone),
         sides=tuple(
-            _side(side, role, zone) for side, role in zip(evidence.sides, ("would go", "would stay"), strict=False)
+            _side(side, role, zone)
+            for side, role in zip(evidence.sides, ("will be merged away", "will be kept"), strict=False)
         ),
         shared=tuple(row.evidence.get("terms", ())),
         speakers=tuple(_mention(memory, zone) for memory in evidence.speakers),
@@ -372,7 +374,7 @@ def _short(named: Named) -> str:
 def _decided(row: Suggestion, zone: tzinfo) -> str:
     if row.state == Suggestion.State.OPEN or row.decided_at is None:
         return ""
-    who = "by what the project allows" if row.is_automatic else f"by {row.decided_by}" if row.decided_by else ""
+    who = "automatically" if row.is_automatic else f"by {row.decided_by}" if row.decided_by else ""
     return f"{row.get_state_display()} {day_label(row.decided_at, zone)} {who}".strip()
 
 
@@ -381,7 +383,7 @@ def _texts(one: ShownSuggestion, evidence: Evidence, zone: tzinfo) -> tuple[Show
     if evidence.memory and evidence.other:
         if one.row.kind == Kind.MEMORY_DUPLICATE:
             pieces = with_differences(_cut(evidence.memory), _cut(evidence.other))
-            roles = ("would be superseded", "would stay")
+            roles = ("will be superseded", "will be kept")
         else:
             pieces = ((Piece(_cut(evidence.memory)),), with_marked(_cut(evidence.other), [said.get("sentence", "")]))
             roles = ("older", "newer")
@@ -434,7 +436,7 @@ def _speaking(one: ShownSuggestion, evidence: Evidence) -> str:
     if not evidence.speakers:
         return ""
     if one.row.kind == Kind.CATEGORY:
-        return f"{plural(evidence.speaking, 'memory', 'memories')} near this one that are in it"
+        return f"{plural(evidence.speaking, 'memory', 'memories')} close to this one that are in it"
     if one.target.id is None:
         return f"Proposed for {memories(evidence.speaking)} more"
     return f"{memories(evidence.speaking)} of the project with it"

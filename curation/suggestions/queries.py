@@ -85,7 +85,7 @@ def _seen(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, set[Value]]
     def present(engine: Engine) -> dict[Kind, set[Value]]:
         plan = EngineQuery(project_ids=projects)
         return {
-            kind: engine.present(plan, _FACETS[kind], sorted(values, key=str)) if values else set()
+            kind: engine.values_present(plan, _FACETS[kind], sorted(values, key=str)) if values else set()
             for kind, values in named.items()
         }
 
@@ -103,8 +103,8 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
 
 
 def counts_by_kind(viewer: Viewer, query: ReviewQuery) -> dict[str, int]:
-    """How many of each kind match."""
-    rows = suggestions_matching(viewer, query.but(kind=""))
+    """Maximum number of each kind match."""
+    rows = suggestions_matching(viewer, query.with_(kind=""))
     return dict(rows.order_by().values_list("kind").annotate(n=Count("id")))
 
 

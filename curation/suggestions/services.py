@@ -12,25 +12,26 @@ from access.viewer import Viewer
 from categories.models import Category, Concept, ConceptLink, MadeBy
 from categories.services import ConceptKey, Vocabulary, concepts_ensure, vocabulary_share
 from curation.models import Curation
-from curation.queries import TermNotFound
+from curation.queries import TermNotFoundError
 from curation.schemas import Merge
-from curation.services import Busy, MayNotCurate, curation_apply, curation_undo
+from curation.services import BusyError, MayNotCurateError, curation_apply, curation_undo
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import suggestions_matching, suggestions_visible
-from curation.undo import UndoRefused
-from curation.working_copy import CurationRefused
+from curation.undo import UndoRefusedError
+from curation.working_copy import CurationRefusedError
 from memories.models import Memory, Project
 from memories.services import (
-    ChangeRefused,
-    MemoryNotFound,
-    NotAllowed,
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
     memory_classify,
     memory_restore,
     memory_supersede,
 )
 from memories.snapshot import Ref
+from web.errors import Refusal
 
 Applied = dict[str, Any]
 """What was done, as the suggestion keeps it."""
@@ -39,11 +40,15 @@ SWAPPABLE = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE, 
 """Of two that are the same, either may be kept."""
 
 
-CURATION_REFUSALS = (CurationRefused, TermNotFound, UndoRefused, MayNotCurate, Busy)
+CURATION_REFUSALS = (CurationRefusedError, TermNotFoundError, UndoRefusedError, MayNotCurateError, BusyError)
 
 
-class SuggestionRefused(ValueError):  # noqa: N818 - it reads as what happened
-    """A decision that cannot be taken: it was taken already, or what it is about has changed. A sentence for people."""
+class SuggestionRefusedError(Refusal):
+    """A decision that cannot be taken: it was taken already, or its subject has changed."""
+
+    status = 409
+    code = "refused"
+    suggestion = "Read its current state: GET /api/suggestions"
 
 
 def apply(row: Suggestion, viewer: Viewer, *, swap: bool, automatic: bool) -> Applied:
@@ -66,13 +71,13 @@ def _ref(row: Suggestion, target_id: int, viewer: Viewer, automatic: bool) -> Re
 
 def _subject(row: Suggestion) -> int:
     if row.subject_id is None:
-        raise SuggestionRefused("It is about nothing that there is.")
+        raise SuggestionRefusedError("Its subject does not exist.")
     return row.subject_id
 
 
 def _target(row: Suggestion) -> int:
     if row.target_id is None:
-        raise SuggestionRefused("It proposes nothing that there is.")
+        raise SuggestionRefusedError("Its target does not exist.")
     return row.target_id
 
 
@@ -84,7 +89,7 @@ def _apply_category(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool
     vocabulary_share()
     category = Category.objects.filter(pk=_target(row)).first()
     if category is None:
-        raise SuggestionRefused("The category is not there any more.")
+        raise SuggestionRefusedError("The category no longer exists.")
     ref = _ref(row, category.pk, viewer, automatic)
     before = _links_of(_subject(row), "category_ids")
     memory_classify(memory_id=_subject(row), categories=[ref], viewer=viewer, reason=_why(row))
@@ -95,7 +100,7 @@ def _take_back_category(row: Suggestion, viewer: Viewer) -> None:
     if (row.applied or {}).get("linked") and row.target_id is not None:
         vocabulary_share()
         if not Category.objects.filter(pk=row.target_id).exists():
-            raise SuggestionRefused("The category has been merged into another one since: undo that first.")
+            raise SuggestionRefusedError("The category has since been merged into another: undo that first.")
         memory_classify(
             memory_id=_subject(row), without_categories=[row.target_id], viewer=viewer, reason="A suggestion undone."
         )
@@ -106,7 +111,7 @@ def _apply_concept(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool)
     name = str(row.proposal["concept"])
     if row.target_id is not None:
         if not Concept.objects.filter(pk=row.target_id).exists():
-            raise SuggestionRefused("The concept is not there any more.")
+            raise SuggestionRefusedError("The concept no longer exists.")
         concept_id, made = row.target_id, 0
     else:
         vocabulary = Vocabulary(viewer)
@@ -125,7 +130,7 @@ def _take_back_concept(row: Suggestion, viewer: Viewer) -> None:
     if applied.get("linked"):
         vocabulary_share()
         if not Concept.objects.filter(pk=concept_id).exists():
-            raise SuggestionRefused("The concept has been merged into another one since: undo that first.")
+            raise SuggestionRefusedError("The concept has since been merged into another: undo that first.")
         memory_classify(
             memory_id=_subject(row), without_concepts=[concept_id], viewer=viewer, reason="A suggestion undone."
         )
@@ -147,10 +152,10 @@ def _apply_merge(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -
         gone, kept = kept, gone
     try:
         done = curation_apply(asked=Merge(kind=kind, source=gone, target=kept), viewer=viewer)
-    except TermNotFound as error:
-        raise SuggestionRefused("One of the two is not there any more.") from error
+    except TermNotFoundError as error:
+        raise SuggestionRefusedError("One of the two no longer exists.") from error
     except CURATION_REFUSALS as error:
-        raise SuggestionRefused(str(error)) from error
+        raise SuggestionRefusedError(str(error)) from error
     return {"curation": done.curation.pk}
 
 
@@ -162,7 +167,7 @@ def _take_back_merge(row: Suggestion, viewer: Viewer) -> None:
     try:
         curation_undo(curation_id=curation_id, viewer=viewer)
     except CURATION_REFUSALS as error:
-        raise SuggestionRefused(str(error)) from error
+        raise SuggestionRefusedError(str(error)) from error
 
 
 def _apply_superseded(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -> Applied:
@@ -171,7 +176,7 @@ def _apply_superseded(row: Suggestion, viewer: Viewer, swap: bool, automatic: bo
         gone, kept = kept, gone
     state = Memory.objects.filter(pk=gone).values_list("state", flat=True).first()
     if state not in (Memory.State.ACTIVE, Memory.State.PROPOSED):
-        raise SuggestionRefused(f"#{gone} is {state or 'not there'} by now.")
+        raise SuggestionRefusedError(f"#{gone} is {state or 'deleted'} now.")
     memory_supersede(memory_id=gone, by_id=kept, viewer=viewer, reason=_why(row))
     return {"memory": gone, "by": kept, "state": state}
 
@@ -180,7 +185,7 @@ def _take_back_superseded(row: Suggestion, viewer: Viewer) -> None:
     applied = row.applied or {}
     memory = Memory.objects.filter(pk=applied["memory"]).only("state", "superseded_by_id").first()
     if memory is None or memory.state != Memory.State.SUPERSEDED or memory.superseded_by_id != applied["by"]:
-        raise SuggestionRefused(f"#{applied['memory']} has been changed since: undo that on its own page first.")
+        raise SuggestionRefusedError(f"#{applied['memory']} has been changed since: undo that first.")
     memory_restore(memory_id=applied["memory"], viewer=viewer, reason="A suggestion undone.")
 
 
@@ -213,23 +218,29 @@ State = Suggestion.State
 MOST_AT_ONCE = 500
 
 
-class SuggestionNotFound(LookupError):  # noqa: N818 - it reads as what happened
+class SuggestionNotFoundError(Refusal):
     """There is no such suggestion, or none that the viewer may see: the answer is the same."""
+
+    status = 404
+    code = "not_found"
+    suggestion = "List them: GET /api/suggestions"
 
     def __init__(self, suggestion_id: int) -> None:
         self.suggestion_id = suggestion_id
-        super().__init__(f"There is no suggestion {suggestion_id} that you may see.")
+        super().__init__(f"There is no suggestion {suggestion_id} that you can see.")
 
 
-class CountChanged(Exception):  # noqa: N818
+class CountChangedError(Exception):
     """There are not as many any more as somebody was shown. Nothing was done."""
 
     def __init__(self, shown: int, now: int) -> None:
         self.now = now
-        super().__init__(f"There were {shown:,} when you were asked, and now there are {now:,}. Nothing was accepted.")
+        super().__init__(
+            f"There were {shown:,} suggestions when the page was shown; now there are {now:,}. Nothing was accepted."
+        )
 
 
-REFUSALS = (SuggestionNotFound, SuggestionRefused, NotAllowed, MemoryNotFound, ChangeRefused)
+REFUSALS = (SuggestionNotFoundError, SuggestionRefusedError, NotAllowedError, MemoryNotFoundError, ChangeRefusedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +262,11 @@ def suggestion_accept(*, suggestion_id: int, viewer: Viewer, swap: bool = False,
     """Do what is proposed. `swap`: of two that are the same, keep the other one."""
     row = _locked(suggestion_id, viewer)
     if row.state != State.OPEN:
-        raise SuggestionRefused(f"Suggestion {row.pk} was {row.state} already.")
+        raise SuggestionRefusedError(f"Suggestion {row.pk} is already {row.state}.")
     if swap and row.kind not in SWAPPABLE:
-        raise SuggestionRefused("Only of two that are the same can the other one be kept.")
+        raise SuggestionRefusedError("Only for duplicates can the other one be kept.")
     row.applied = apply(row, viewer, swap=swap, automatic=automatic)
-    note = f"By what the project allows, at a confidence of {row.confidence:.2f}." if automatic else ""
+    note = f"Automatic, at a confidence of {row.confidence:.2f}." if automatic else ""
     return _decide(row, State.ACCEPTED, "suggestion_accept", viewer, note, automatic)
 
 
@@ -264,7 +275,7 @@ def suggestion_reject(*, suggestion_id: int, viewer: Viewer, reason: str = "") -
     """Say no. It is remembered: the same is never proposed again."""
     row = _locked(suggestion_id, viewer)
     if row.state != State.OPEN:
-        raise SuggestionRefused(f"Suggestion {row.pk} was {row.state} already.")
+        raise SuggestionRefusedError(f"Suggestion {row.pk} is already {row.state}.")
     return _decide(row, State.REJECTED, "suggestion_reject", viewer, reason)
 
 
@@ -273,7 +284,7 @@ def suggestion_undo(*, suggestion_id: int, viewer: Viewer) -> Suggestion:
     """Take a decision back: the suggestion is open again, and what accepting it did is undone."""
     row = _locked(suggestion_id, viewer)
     if row.state == State.OPEN:
-        raise SuggestionRefused(f"Suggestion {row.pk} is open: there is nothing to undo.")
+        raise SuggestionRefusedError(f"Suggestion {row.pk} is open: there is nothing to undo.")
     if row.state == State.ACCEPTED:
         take_back(row, viewer)
     row.applied = None
@@ -286,13 +297,13 @@ def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> Dec
     Each is a change of its own: what is refused stays open, with the reason told.
     """
     if not query.kind:
-        raise SuggestionRefused("Say of which kind.")
-    matching = suggestions_matching(viewer, query.but(state=State.OPEN.value))
+        raise SuggestionRefusedError("Name a kind.")
+    matching = suggestions_matching(viewer, query.with_(state=State.OPEN.value))
     ids = list(matching.values_list("id", flat=True)[: MOST_AT_ONCE + 1])
     if len(ids) > MOST_AT_ONCE:
-        raise SuggestionRefused(f"Accept at most {MOST_AT_ONCE:,} at a time: ask for a higher confidence.")
+        raise SuggestionRefusedError(f"At most {MOST_AT_ONCE:,} can be accepted at a time: choose a higher confidence.")
     if len(ids) != shown:
-        raise CountChanged(shown, len(ids))
+        raise CountChangedError(shown, len(ids))
     refused: dict[str, None] = {}
     accepted = 0
     for pk in ids:
@@ -308,12 +319,12 @@ def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> Dec
 def _locked(suggestion_id: int, viewer: Viewer) -> Suggestion:
     """The suggestion, which the viewer may decide, locked until the end of the transaction."""
     if not suggestions_visible(viewer, Suggestion.objects.filter(pk=suggestion_id)).exists():
-        raise SuggestionNotFound(suggestion_id)
+        raise SuggestionNotFoundError(suggestion_id)
     row = Suggestion.objects.select_for_update().filter(pk=suggestion_id).first()
     if row is None:
-        raise SuggestionNotFound(suggestion_id)
+        raise SuggestionNotFoundError(suggestion_id)
     if not may_decide(row, viewer):
-        raise NotAllowed("You may see this suggestion and not decide it: that needs the scope curate in its project.")
+        raise NotAllowedError("Deciding this suggestion needs the scope curate in its project.")
     return row
 
 
@@ -351,10 +362,10 @@ def policy_set(
 ) -> SuggestionPolicy:
     """Say from which confidence on suggestions are accepted at once; None says never."""
     if "curate" not in viewer.scopes or not viewer.may_write(project.pk):
-        raise NotAllowed(f"You may not say what {project.slug!r} lets be applied: that takes a curator of it.")
+        raise NotAllowedError(f"Only curators of {project.slug!r} can change its policy.")
     for field, least in (("category_from", category_from), ("concept_from", concept_from)):
         if least is not None and not LEAST <= least <= 1:
-            raise ChangeRefused(field, f"is a confidence from {LEAST} to 1, or empty for never")
+            raise ChangeRefusedError(field, f"must be a confidence from {LEAST} to 1, or empty for never")
     policy, made = SuggestionPolicy.objects.get_or_create(project=project)
     # By its id alone, which is the only way a distributed Postgres locks a row.
     policy = SuggestionPolicy.objects.select_for_update().get(pk=policy.pk)

@@ -1,6 +1,6 @@
 """The pages of the queue. They read what was asked, decide through the services, and choose the frame."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from urllib.parse import parse_qsl
 
 from django.contrib import messages
@@ -17,8 +17,8 @@ from curation.suggestions.queries import projects_of, queue_of, suggestion_shown
 from curation.suggestions.services import (
     MOST_AT_ONCE,
     REFUSALS,
-    CountChanged,
-    SuggestionNotFound,
+    CountChangedError,
+    SuggestionNotFoundError,
     may_decide,
     suggestion_accept,
     suggestion_reject,
@@ -26,6 +26,7 @@ from curation.suggestions.services import (
     suggestions_accept,
 )
 from explorer.http import page_viewer, private, request_pairs
+from web.validation import Problem
 
 _SAMPLE = 12
 _OWN = ("item", "done")
@@ -35,7 +36,7 @@ _OWN = ("item", "done")
 @login_required
 def review(request: HttpRequest) -> HttpResponse:
     viewer = page_viewer(request)
-    pairs = {name: value for name, value in request_pairs(request) if name not in _OWN}
+    pairs = [(name, value) for name, value in request_pairs(request) if name not in _OWN]
     query, problems = ReviewQuery.read(pairs)
     queue = queue_of(viewer, query, _number(request, "item"))
     done = _number(request, "done")
@@ -46,7 +47,7 @@ def review(request: HttpRequest) -> HttpResponse:
         may_decide=bool(queue.current and may_decide(queue.current.row, viewer)),
         may_decide_many="curate" in viewer.scopes,
         zone=viewer.timezone,
-        notices=problems,
+        notices=_notices(problems),
         done=suggestion_shown(viewer, done) if done else None,
     )
     return private(render(request, "review/queue.html", {"review": page}))
@@ -78,35 +79,39 @@ def undo(request: HttpRequest, suggestion_id: int) -> HttpResponse:
 @login_required
 def accept_many(request: HttpRequest) -> HttpResponse:
     viewer = page_viewer(request)
-    given = dict(parse_qsl(request.POST.get("query", ""))) if request.method == "POST" else dict(request_pairs(request))
+    given = parse_qsl(request.POST.get("query", "")) if request.method == "POST" else request_pairs(request)
     query, problems = ReviewQuery.read(given)
-    query = query.but(state="open")
+    query, notices = query.with_(state="open"), _notices(problems)
     if not query.kind:
-        raise BadRequest("Say of which kind: open it from the queue.")
+        raise BadRequest("Name a kind: open this page from the queue.")
     if request.method == "POST":
         try:
             done = suggestions_accept(query=query, shown=_number(request, "shown") or 0, viewer=viewer)
-        except (CountChanged, *REFUSALS) as error:
-            problems = [str(error)]
+        except (CountChangedError, *REFUSALS) as error:
+            notices = [str(error)]
         else:
             messages.success(request, done.said)
             return HttpResponseRedirect(review_url(query))
     rows = suggestions_matching(viewer, query)
-    page = build_many(query, rows.count(), MOST_AT_ONCE, with_names(rows[:_SAMPLE]), problems)
+    page = build_many(query, rows.count(), MOST_AT_ONCE, with_names(rows[:_SAMPLE]), notices)
     return private(render(request, "review/accept_many.html", {"many": page}))
 
 
 def _decided(request: HttpRequest, suggestion_id: int, verb: Callable[[int], object]) -> HttpResponse:
     """Decide, and go on with the next one. Only what reads as a queue is followed, so this can lead nowhere else."""
-    query, _ = ReviewQuery.read(dict(parse_qsl(request.POST.get("query", ""))))
+    query, _ = ReviewQuery.read(parse_qsl(request.POST.get("query", "")))
     try:
         verb(suggestion_id)
-    except SuggestionNotFound as error:
+    except SuggestionNotFoundError as error:
         raise Http404(str(error)) from error
     except REFUSALS as error:
         messages.error(request, str(error))
         return HttpResponseRedirect(review_url(query, item=suggestion_id))
     return HttpResponseRedirect(review_url(query, item=_number(request, "next"), done=suggestion_id))
+
+
+def _notices(problems: Iterable[Problem]) -> list[str]:
+    return [f"{problem}. It was left out." for problem in problems]
 
 
 def _number(request: HttpRequest, name: str) -> int | None:

@@ -1,20 +1,18 @@
 """Entities, concepts and relationships as JSON, from the same reads as the pages."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from django.http import HttpResponse
 from ninja import Router
 
 from access.keys import ApiRequest, allowed
 from categories.queries import Term
 from explorer.graph.neighbourhood import Neighbourhood, NodeNeighbour
 from explorer.graph.node_page import NodeDetail, node_detail, node_neighbourhood, relationship_detail
-from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
-from explorer.graph.path_page import PathEndError, PathStep, find_path
-from explorer.graph.queries import CONCEPT, ENTITY, NameAmbiguousError, NameUnknownError, NodeKind, StatedEdge
+from explorer.graph.params import AroundRequest, PathRequest, TableRequest
+from explorer.graph.path_page import PathStep, find_path
+from explorer.graph.queries import CONCEPT, ENTITY, NodeKind, StatedEdge
 from explorer.graph.schemas import (
     CategoryCount,
     ConceptsReply,
@@ -37,23 +35,22 @@ from explorer.graph.schemas import (
 )
 from explorer.graph.table_page import NodeTable, node_table
 from explorer.links import memory_url, node_url, relationship_url
-from explorer.memory_api import MemoryName, only_parameters
+from explorer.memory_api import MemoryName
 from explorer.operations import read_operation
 from explorer.schemas import HistogramBar, HistogramReply
 from explorer.timeline_api import query_warning
-from search.query import Problem, QueryError, pairs_of
 from search.result import Hit
 from search.unified.rows import StoredRelationship
 from web.errors import ApiError
-from web.timing import server_timing
+from web.params import Params, pairs_of
+from web.timing import Timings, timed, took_ms
 
 router = Router()
 
 _TABLE = TableRequest.openapi_parameters()
 _AROUND = AroundRequest.openapi_parameters()
-_PATH = [{**p, "required": p["name"] in {"from", "to"}} for p in PathRequest.openapi_parameters()]
+_PATH = PathRequest.openapi_parameters()
 
-AnyParams = TypeVar("AnyParams", bound=Params)
 _get = partial(read_operation, router)
 
 
@@ -61,77 +58,76 @@ _get = partial(read_operation, router)
 
 
 @_get("/entities", "entities", EntitiesReply, parameters=_TABLE)
-def entities(request: ApiRequest, response: HttpResponse) -> EntitiesReply:
+@timed
+def entities(request: ApiRequest) -> tuple[Timings, EntitiesReply]:
     """Entities as a table: how many others each is linked with, how many memories name it, and since when."""
-    rows, fields = _read_table(ENTITY, request, response)
-    return EntitiesReply(entities=rows, **fields)
+    table = _read_table(request, ENTITY)
+    return table.timings, EntitiesReply(entities=_rows(table, request), **_table_fields(table))
 
 
 @_get("/concepts", "concepts", ConceptsReply, parameters=_TABLE)
-def concepts(request: ApiRequest, response: HttpResponse) -> ConceptsReply:
+@timed
+def concepts(request: ApiRequest) -> tuple[Timings, ConceptsReply]:
     """Concepts as a table: how many others each is linked with, how many memories are about it, and since when."""
-    rows, fields = _read_table(CONCEPT, request, response)
-    return ConceptsReply(concepts=rows, **fields)
+    table = _read_table(request, CONCEPT)
+    return table.timings, ConceptsReply(concepts=_rows(table, request), **_table_fields(table))
 
 
 @_get("/entities/path", "entity_path", PathReply, 404, parameters=_PATH)
-def path(request: ApiRequest, response: HttpResponse) -> PathReply:
+@timed
+def path(request: ApiRequest) -> tuple[Timings, PathReply]:
     """The shortest chain of relationships between two entities, with what bears out each step."""
     viewer = allowed(request, "read")
-    params = _read_params(PathRequest, request)
-    missing = [name for name, value in (("from", params.begin), ("to", params.end)) if not value]
-    if missing:
-        raise QueryError(Problem(name, "is missing", "write type:name, a name or an id") for name in missing)
-    try:
-        found = find_path(params, viewer)
-    except PathEndError as error:
-        raise _refusal(error.cause, f"{error.parameter}: ") from error
-    response["Server-Timing"] = server_timing(found.timings)
-    return PathReply(
+    found = find_path(PathRequest.from_pairs(pairs_of(request.GET)), viewer)
+    return found.timings, PathReply(
         source=_ref(found.source),
         target=_ref(found.target),
         found=bool(found.steps) or found.source.id == found.target.id,
         steps=[_step(step) for step in found.steps],
         reason=found.reason,
-        took_ms=_took(found.timings),
+        took_ms=took_ms(found.timings),
     )
 
 
 @_get("/entities/{path:ref}/neighbourhood", "entity_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
-def entity_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
+@timed
+def entity_neighbourhood(request: ApiRequest, ref: str) -> tuple[Timings, NeighbourhoodReply]:
     """What is linked with an entity, the strongest first, and what links those among themselves."""
-    return _read_neighbourhood(ENTITY, ref, request, response)
+    return _read_around(ENTITY, ref, request)
 
 
 @_get("/concepts/{path:ref}/neighbourhood", "concept_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
-def concept_neighbourhood(request: ApiRequest, ref: str, response: HttpResponse) -> NeighbourhoodReply:
+@timed
+def concept_neighbourhood(request: ApiRequest, ref: str) -> tuple[Timings, NeighbourhoodReply]:
     """What is linked with a concept, the strongest first, and what links those among themselves."""
-    return _read_neighbourhood(CONCEPT, ref, request, response)
+    return _read_around(CONCEPT, ref, request)
 
 
 @_get("/entities/{path:ref}", "entity", NodeReply, 404)
-def entity(request: ApiRequest, ref: str, response: HttpResponse) -> NodeReply:
+@timed
+def entity(request: ApiRequest, ref: str) -> tuple[Timings, NodeReply]:
     """An entity by its id, `type:name`, name or alias: what it is, and what its memories have in common."""
-    return _read_node(ENTITY, ref, request, response)
+    return _read_node(ENTITY, ref, request)
 
 
 @_get("/concepts/{path:ref}", "concept", NodeReply, 404)
-def concept(request: ApiRequest, ref: str, response: HttpResponse) -> NodeReply:
+@timed
+def concept(request: ApiRequest, ref: str) -> tuple[Timings, NodeReply]:
     """A concept by its id, name or alias: what it is, and what its memories have in common."""
-    return _read_node(CONCEPT, ref, request, response)
+    return _read_node(CONCEPT, ref, request)
 
 
 @_get("/relationships/{int:relationship_id}", "relationship", FactReply, 404)
-def relationship(request: ApiRequest, relationship_id: int, response: HttpResponse) -> FactReply:
+@timed
+def relationship(request: ApiRequest, relationship_id: int) -> tuple[Timings, FactReply]:
     """A relationship with the memories that bear it out."""
     viewer = allowed(request, "read")
-    only_parameters(request)
+    Params.from_pairs(pairs_of(request.GET))
     found = relationship_detail(relationship_id, viewer)
     if found is None:
         raise ApiError(404, "not_found", f"There is no relationship {relationship_id}, or none that you may know of.")
-    response["Server-Timing"] = server_timing(found.timings)
     record = found.record
-    return FactReply(
+    return found.timings, FactReply(
         id=record.id,
         source=NodeRef.model_validate(record.source, from_attributes=True),
         type=record.type,
@@ -140,42 +136,19 @@ def relationship(request: ApiRequest, relationship_id: int, response: HttpRespon
         evidence_count=len(record.evidence),
         evidence=[_evidence(hit, request) for hit in found.evidence],
         url=request.build_absolute_uri(relationship_url(record.id)),
-        took_ms=_took(found.timings),
+        took_ms=took_ms(found.timings),
     )
 
 
 # --- from request to reply ---------------------------------------------------------------------------------------
 
 
-def _read_params(model: type[AnyParams], request: ApiRequest) -> AnyParams:
-    params, problems = model.read(pairs_of(request.GET))
-    if problems:
-        raise QueryError(problems)
-    return params
-
-
-def _refusal(error: NameUnknownError | NameAmbiguousError, where: str = "") -> ApiError:
-    if isinstance(error, NameAmbiguousError):
-        values = [term.value for term in error.choices]
-        ids = [str(term.id) for term in error.choices]
-        choices = tuple(values if len(set(values)) == len(values) else ids)
-        return ApiError(422, "ambiguous_name", f"{where}{error}", "Write type:name, or an id.", choices)
-    advice = f"Look for it: GET /api/{error.kind.plural}?search=…"
-    return ApiError(404, "not_found", f"{where}{error}", advice, error.did_you_mean)
-
-
-@contextmanager
-def _refusing_names() -> Iterator[None]:
-    try:
-        yield
-    except (NameUnknownError, NameAmbiguousError) as error:
-        raise _refusal(error) from error
-
-
-def _read_table(kind: NodeKind, request: ApiRequest, response: HttpResponse) -> tuple[list[NodeRow], dict[str, Any]]:
+def _read_table(request: ApiRequest, kind: NodeKind) -> NodeTable:
     viewer = allowed(request, "read")
-    table = node_table(kind, _read_params(TableRequest, request), viewer)
-    response["Server-Timing"] = server_timing(table.timings)
+    return node_table(kind, TableRequest.from_pairs(pairs_of(request.GET)), viewer)
+
+
+def _rows(table: NodeTable, request: ApiRequest) -> list[NodeRow]:
     return [
         NodeRow(
             **_ref(row.term).model_dump(),
@@ -183,10 +156,10 @@ def _read_table(kind: NodeKind, request: ApiRequest, response: HttpResponse) -> 
             memories=row.memories,
             first_seen=row.first,
             last_seen=row.last,
-            url=request.build_absolute_uri(node_url(kind.key, row.term.id, row.term.value)),
+            url=request.build_absolute_uri(node_url(table.kind.key, row.term.id, row.term.value)),
         )
         for row in table.rows
-    ], _table_fields(table)
+    ]
 
 
 def _table_fields(table: NodeTable) -> dict[str, Any]:
@@ -199,17 +172,15 @@ def _table_fields(table: NodeTable) -> dict[str, Any]:
         "has_more": params.page < table.pages,
         "types": [TypeCount(type=name, count=count) for name, count in table.types],
         "warnings": [query_warning(warning) for warning in table.warnings],
-        "took_ms": _took(table.timings),
+        "took_ms": took_ms(table.timings),
     }
 
 
-def _read_node(kind: NodeKind, ref: str, request: ApiRequest, response: HttpResponse) -> NodeReply:
+def _read_node(kind: NodeKind, ref: str, request: ApiRequest) -> tuple[Timings, NodeReply]:
     viewer = allowed(request, "read")
-    only_parameters(request)
-    with _refusing_names():
-        node = node_detail(kind, ref, AroundRequest(), viewer)
-    response["Server-Timing"] = server_timing(node.timings)
-    return _node_reply(node, request)
+    Params.from_pairs(pairs_of(request.GET))
+    node = node_detail(kind, ref, AroundRequest(), viewer)
+    return node.timings, _node_reply(node, request)
 
 
 def _node_reply(node: NodeDetail, request: ApiRequest) -> NodeReply:
@@ -237,17 +208,14 @@ def _node_reply(node: NodeDetail, request: ApiRequest) -> NodeReply:
         samples=[_name(hit) for hit in node.samples],
         unavailable=profile.unavailable,
         url=request.build_absolute_uri(node_url(node.kind.key, node.term.id, node.term.value)),
-        took_ms=_took(node.timings),
+        took_ms=took_ms(node.timings),
     )
 
 
-def _read_neighbourhood(kind: NodeKind, ref: str, request: ApiRequest, response: HttpResponse) -> NeighbourhoodReply:
+def _read_around(kind: NodeKind, ref: str, request: ApiRequest) -> tuple[Timings, NeighbourhoodReply]:
     viewer = allowed(request, "read")
-    params = _read_params(AroundRequest, request)
-    with _refusing_names():
-        around, timings = node_neighbourhood(kind, ref, params, viewer)
-    response["Server-Timing"] = server_timing(timings)
-    return NeighbourhoodReply(
+    around, timings = node_neighbourhood(kind, ref, AroundRequest.from_pairs(pairs_of(request.GET)), viewer)
+    return timings, NeighbourhoodReply(
         center=_ref(around.center),
         total=around.total,
         nodes=[_neighbour(one, around) for one in around.drawn],
@@ -263,7 +231,7 @@ def _read_neighbourhood(kind: NodeKind, ref: str, request: ApiRequest, response:
         more=[_neighbour(one, around) for one in around.more],
         rels=_rels(around),
         warnings=[query_warning(warning) for warning in around.warnings],
-        took_ms=_took(timings),
+        took_ms=took_ms(timings),
     )
 
 
@@ -314,7 +282,3 @@ def _name(hit: Hit) -> MemoryName:
 def _evidence(hit: Hit, request: ApiRequest) -> EvidenceReply:
     url = request.build_absolute_uri(memory_url(hit.id))
     return EvidenceReply(**_name(hit).model_dump(), snippet=hit.snippet_text, url=url)
-
-
-def _took(timings: Mapping[str, float]) -> float:
-    return round(sum(timings.values()), 2)

@@ -4,10 +4,7 @@ Building it reads the links of all visible memories (docs/graph.md has timings).
 pages of single nodes do not need it.
 """
 
-import time
-from collections import OrderedDict
 from dataclasses import dataclass
-from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +12,7 @@ from django.db import connection
 
 from explorer.graph.adjacency import Ints, Network, Pairs, pairs_within
 from explorer.graph.queries import GraphContext, NodeKind, named_in_memories, stated_edges
+from web.cache import RevisionCache
 
 # An entry per vocabulary and set of projects.
 _CACHED_GRAPHS = 8
@@ -47,55 +45,27 @@ class VocabularyGraph:
 
 
 def load_graph(context: GraphContext) -> VocabularyGraph:
-    """The graph of the current revision, from the cache or the database."""
-    key = _key(context)
-    known = _cached(key)
-    if known is not None:
-        return known
-    graph = _read(context)
-    if not key:
-        return graph
-    with _lock:
-        _graphs[key] = (time.monotonic(), graph)
-        _graphs.move_to_end(key)
-        while len(_graphs) > _CACHED_GRAPHS:
-            _graphs.popitem(last=False)
-    return graph
+    """The graph of the look's revision and projects, from the cache or read."""
+    if context.cache_key is None:
+        return _read(context)
+    return _cache.get_or_make(_key(context), lambda: _read(context), _revision(context))
 
 
 def cached_graph(context: GraphContext) -> VocabularyGraph | None:
-    """The graph if it is cached, else None."""
-    return _cached(_key(context))
+    """The graph, if it need not be read."""
+    return None if context.cache_key is None else _cache.get(_key(context), _revision(context))
 
 
 def _key(context: GraphContext) -> tuple[object, ...]:
-    """The cache key; empty if the graph may not be cached."""
-    if context.cache_key is None:
-        return ()
-    # The index may lag behind the database, and evidence is read from the index.
-    return (
-        context.kind.key,
-        context.resolved.plan.project_ids,
-        context.engine.name,
-        context.engine.revision,
-        *context.cache_key,
-    )
+    return (context.kind.key, context.resolved.plan.project_ids, context.engine.name)
 
 
-def _cached(key: tuple[object, ...]) -> VocabularyGraph | None:
-    with _lock:
-        known = _graphs.get(key)
-    return known[1] if known is not None and time.monotonic() - known[0] < _CACHE_SECONDS else None
+def _revision(context: GraphContext) -> tuple[object, ...]:
+    # The index follows the database with a delay, and answers for evidence.
+    return (context.engine.revision, *(context.cache_key or ()))
 
 
-_lock = Lock()
-_graphs: OrderedDict[tuple[object, ...], tuple[float, VocabularyGraph]] = OrderedDict()
-
-
-def clear_cache() -> None:
-    """Empty the cache. For tests, whose transactions roll the revision back."""
-    with _lock:
-        _graphs.clear()
+_cache = RevisionCache[tuple[object, ...], VocabularyGraph](_CACHED_GRAPHS, seconds=_CACHE_SECONDS)
 
 
 def _read(context: GraphContext) -> VocabularyGraph:

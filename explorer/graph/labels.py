@@ -7,7 +7,7 @@ from datetime import tzinfo
 from django.urls import reverse
 
 from categories.queries import Term
-from explorer.graph.params import AroundRequest, Params, PathRequest, TableRequest
+from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.queries import KINDS, NodeKind
 from explorer.links import Link, explore_url, node_url, relationship_url
 from explorer.memory_page import MemoryLink, memory_link
@@ -16,7 +16,8 @@ from memories.queries import MemoryTitle
 from search.query import SearchQuery
 from search.result import Hit, SearchWarning
 from search.unified.rows import StoredRelationship
-from text.formatting import day_text, memories
+from text.formatting import day_text
+from web.params import Params
 
 
 def table_url(kind: NodeKind, params: TableRequest | None = None) -> str:
@@ -38,14 +39,14 @@ def _with(address: str, params: Params | None) -> str:
 
 def both_url(kind: NodeKind, one: Term, other: Term) -> str:
     """The explore page filtered by the memories that name both."""
-    query = SearchQuery().but(**{kind.key: tuple(sorted((one.value, other.value))), f"{kind.key}_all": True})
+    query = SearchQuery().with_(**{kind.key: tuple(sorted((one.value, other.value))), f"{kind.key}_all": True})
     return explore_url(query)
 
 
 def graph_tabs(kind: NodeKind | None) -> tuple[Link, ...]:
     """The tabs of the graph pages; `kind` None selects the path page."""
     tables = (Link(one.plural.capitalize(), table_url(one), current=one is kind) for one in KINDS.values())
-    return (*tables, Link("Path between two", reverse("graph:path"), current=kind is None))
+    return (*tables, Link("Find a path", reverse("graph:path"), current=kind is None))
 
 
 def warning_notices(warnings: Iterable[SearchWarning]) -> tuple[Notice, ...]:
@@ -62,7 +63,7 @@ def verb_text(name: str) -> str:
 
 
 def names_or_name(count: int) -> str:
-    return "names" if count == 1 else "name"
+    return "mentions" if count == 1 else "mention"
 
 
 def build_sample(hit: Hit, zone: tzinfo, query: SearchQuery | None = None) -> MemoryLink:
@@ -72,7 +73,7 @@ def build_sample(hit: Hit, zone: tzinfo, query: SearchQuery | None = None) -> Me
 
 def relationship_notes(record: StoredRelationship) -> tuple[str, ...]:
     """Confidence and validity dates, in words."""
-    sure = "" if record.confidence is None else f"{record.confidence:.0%} sure"
+    sure = "" if record.confidence is None else f"{record.confidence:.0%} confidence"
     since = f"since {day_text(record.valid_from.date())}" if record.valid_from else ""
     until = f"until {day_text(record.valid_to.date())}" if record.valid_to else ""
     return tuple(part for part in (sure, since, until) if part)
@@ -80,5 +81,5 @@ def relationship_notes(record: StoredRelationship) -> tuple[str, ...]:
 
 def evidence_link(record: StoredRelationship) -> Link:
     count = len(record.evidence)
-    label = f"{memories(count)} {'bears' if count == 1 else 'bear'} it out" if count else "no memory is given for it"
+    label = f"{count:,} supporting {'memory' if count == 1 else 'memories'}" if count else "no supporting memory"
     return Link(label, relationship_url(record.id), f"{record.title}: {label}")

@@ -210,5 +210,5 @@ def _warnings(params: AroundRequest, rels: tuple[tuple[str, int], ...]) -> Itera
     known = [name for name, _ in rels]
     for name in params.rel:
         if name not in known:
-            there_are = f" There are: {', '.join(known)}." if known else ""
-            yield SearchWarning(f"Nothing is linked by “{name}” here.{there_are}", "rel")
+            there_are = f" The types are: {', '.join(known)}." if known else ""
+            yield SearchWarning(f"No link here has the type “{name}”.{there_are}", "rel")

@@ -275,9 +275,15 @@ def build_node(
         groups=(*_groups(kind, around), *_further(kind, around)),
         more=_more(kind, around),
         unlisted=f"and {around.unlisted:,} more with fewer memories" if around.unlisted else "",
-        depths=tuple(_depths(kind, around)),
+        depths=tuple(
+            Link(label, term_url(kind, term, around.params.replace(depth=depth)), current=around.params.depth == depth)
+            for depth, label in ((1, "Neighbours"), (2, "Two steps"))
+        ),
         rels=_rels(kind, around),
-        minimums=tuple(_minimums(around.params.least)),
+        minimums=tuple(
+            Option(str(least) if least else "", "0" if not least else f"{least}", around.params.least == least)
+            for least in sorted({*_MIN_OFFERED, around.params.least})
+        ),
         hidden=tuple(pair for pair in around.params.parameters() if pair[0] != "min"),
         notices=(*notices, *warning_notices(around.warnings)),
     )
@@ -285,7 +291,7 @@ def build_node(
 
 def _depths(kind: NodeKind, around: Neighbourhood) -> Iterable[Link]:
     for depth, label in ((1, "Neighbours"), (2, "Two steps")):
-        url = term_url(kind, around.center, around.params.but(depth=depth))
+        url = term_url(kind, around.center, around.params.with_(depth=depth))
         yield Link(label, url, current=around.params.depth == depth)
 
 
@@ -307,23 +313,21 @@ def _facts(node: NodeDetail, query: SearchQuery) -> Iterable[Link]:
 
 def _heading(around: Neighbourhood) -> str:
     if not around.total:
-        return "Linked with nothing" if around.params == AroundRequest() else "Nothing is linked in this way"
+        return "No links" if around.params == AroundRequest() else "No links of this type"
     shown = sum(1 for one in around.drawn if one.level == 1)
-    return f"Linked with {around.total:,}" + (
-        f", of which the {shown} strongest are drawn" if shown < around.total else ""
-    )
+    return f"Linked with {around.total:,}" + (f", the {shown} strongest drawn" if shown < around.total else "")
 
 
 def _rels(kind: NodeKind, around: Neighbourhood) -> tuple[Link, ...]:
     """Links that toggle each type of link, after one that clears the selection."""
     params, center = around.params, around.center
-    every = Link("All links", term_url(kind, center, params.but(rel=())), current=not params.rel)
+    every = Link("All links", term_url(kind, center, params.replace(rel=())), current=not params.rel)
     return (
         every,
         *(
             Link(
                 rel_label(name),
-                term_url(kind, center, params.but(rel=toggled(params.rel, name))),
+                term_url(kind, center, params.replace(rel=toggled(params.rel, name))),
                 count=f"{count:,}",
                 current=name in params.rel,
             )
@@ -348,7 +352,9 @@ def _groups(kind: NodeKind, around: Neighbourhood) -> tuple[NeighbourGroup, ...]
         for tie in one.edge.ties:
             found.setdefault((False, _tie_label(kind, around.center, tie)), []).append(_tied(kind, around, one, tie))
         if not one.edge.ties:
-            found.setdefault((True, "Named in the same memories"), []).append(_shared_item(kind, around.center, one))
+            found.setdefault((True, "Mentioned in the same memories"), []).append(
+                _shared_item(kind, around.center, one)
+            )
     return tuple(
         NeighbourGroup(label, tuple(items)) for (_, label), items in sorted(found.items(), key=lambda pair: pair[0][0])
     )
@@ -374,7 +380,9 @@ def _tied(kind: NodeKind, around: Neighbourhood, one: NodeNeighbour, tie: Stated
 def _shared_item(kind: NodeKind, center: Term, one: NodeNeighbour) -> NeighbourItem:
     count = one.edge.memories
     link = (
-        Link(memories(count), both_url(kind, center, one.term), f"{memories(count)} that name both") if count else None
+        Link(memories(count), both_url(kind, center, one.term), f"{memories(count)} that mention both")
+        if count
+        else None
     )
     return _item(kind, one.term, "", "", link)
 

@@ -49,6 +49,7 @@ from search.query import Sort
 from search.snapshots import snapshot
 from search.unified.rows import StoredRelationship
 from text.formatting import memories, plural
+from web.errors import Refusal
 from web.timing import Stopwatch
 
 # For the whole search, and for each statement.
@@ -79,11 +80,13 @@ class NodePath:
     timings: dict[str, float]
 
 
-class PathEndError(LookupError):
-    """An end of a path is not the name of exactly one entity. `parameter` is `from` or `to`."""
+class PathEndError(Refusal):
+    """The name at one end of a path does not mean one entity. `parameter` says which end, `cause` why."""
 
     def __init__(self, parameter: str, cause: NameUnknownError | NameAmbiguousError) -> None:
         self.parameter, self.cause = parameter, cause
+        self.status, self.code, self.suggestion = cause.status, cause.code, cause.suggestion
+        self.did_you_mean = cause.did_you_mean
         super().__init__(f"{parameter}: {cause}")
 
 
@@ -126,13 +129,13 @@ def _end(context: GraphContext, parameter: str, name: str) -> Term:
 
 
 def _none(params: PathRequest, source: Term, target: Term) -> str:
-    by = "relationships and memories in common" if params.together else "relationships"
+    by = "relationships and shared memories" if params.together else "relationships"
     steps = "1 step" if params.steps == 1 else f"{params.steps} steps"
-    return f"No chain of {by} leads from {source.label} to {target.label} within {steps}."
+    return f"No path by {by} leads from {source.label} to {target.label} within {steps}."
 
 
 def _late() -> str:
-    return f"The search was given up after {MOST_TIME.total_seconds():g} s. Ask for fewer steps, or again later."
+    return f"The search stopped after {MOST_TIME.total_seconds():g} s. Ask for fewer steps, or try again later."
 
 
 def _steps(context: GraphContext, chain: Sequence[int], params: PathRequest) -> tuple[PathStep, ...]:
@@ -194,7 +197,7 @@ def build_fact(fact: RelationshipDetail, zone: tzinfo = UTC) -> FactContext:
         target=target,
         fact=record.fact,
         notes=relationship_notes(record),
-        summary=f"{memories(every)}{f', of which {shown} are shown' if shown < every else ''}",
+        summary=f"{memories(every)}{f', {shown} shown' if shown < every else ''}",
         evidence=tuple(build_sample(hit, zone) for hit in fact.evidence),
         put_away=tuple(build_sample(hit, zone) for hit in fact.put_away),
         both_url=both_url(ENTITY, *ends),
@@ -255,8 +258,8 @@ def build_path(
         summary=f"{plural(len(steps), 'step')} from {path.source.label} to {path.target.label}"
         if path and steps
         else "",
-        reason="These are the same." if is_same else path.reason if path else "",
-        wider=Link("Look through memories in common too", path_url(params.but(together=True)))
+        reason="These two are the same." if is_same else path.reason if path else "",
+        wider=Link("Also link entities mentioned in the same memory", path_url(params.replace(together=True)))
         if path and path.reason and not params.together
         else None,
         start=Link(path.source.label, term_url(ENTITY, path.source), path.source.type) if path and steps else None,
@@ -312,7 +315,7 @@ def build_lost(error: NameUnknownError | NameAmbiguousError) -> LostContext:
         label = "Did you mean"
     search = TableRequest(search=(error.name.partition(":")[2] or error.name)[:200])
     return LostContext(
-        title=f"Several {kind.plural} of this name" if label == "Which one?" else f"No such {kind.key}",
+        title=f"Several {kind.plural} with this name" if label == "Which one?" else f"No such {kind.key}",
         message=str(error),
         tabs=graph_tabs(kind),
         label=label if choices else "",
@@ -329,5 +332,5 @@ def end_notice(error: PathEndError, params: PathRequest) -> Notice:
         label, values = "Which one?", [(f"{term.label} ({term.type})", str(term.id)) for term in cause.choices]
     else:
         label, values = "Did you mean", [(name, name) for name in cause.did_you_mean]
-    links = tuple(Link(label, path_url(params.but(**{field: value})), f"Take {label}") for label, value in values)
+    links = tuple(Link(label, path_url(params.replace(**{field: value})), f"Use {label}") for label, value in values)
     return Notice(str(cause), parameter=error.parameter, suggestion=label if links else "", links=links)

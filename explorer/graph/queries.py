@@ -27,6 +27,7 @@ from search.plan import ResolvedQuery, explain_unknown, resolve_query, visible_i
 from search.query import SearchQuery
 from search.unified.vocabulary import evidence_of
 from text.formatting import legible
+from web.errors import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +94,29 @@ class StatedEdge(NamedTuple):
     evidence: int
 
 
-class NameUnknownError(LookupError):
-    """No visible node has this name. `did_you_mean` are similar visible names."""
+class NameUnknownError(Refusal):
+    """No node of this name is visible to the viewer. `did_you_mean` are some with a similar name."""
+
+    status = 404
+    code = "not_found"
 
     def __init__(self, kind: NodeKind, name: str, did_you_mean: tuple[str, ...] = ()) -> None:
         self.kind, self.name, self.did_you_mean = kind, name, did_you_mean
-        super().__init__(f"No {kind.key} is called “{name[:200]}”, or none that you may see.")
+        self.suggestion = f"Look for it: GET /api/{kind.plural}?search=…"
+        super().__init__(f"There is no {kind.key} named “{name[:200]}” that you can see.")
 
 
-class NameAmbiguousError(LookupError):
-    """Several nodes have this name."""
+class NameAmbiguousError(Refusal):
+    """A name that several nodes have. `did_you_mean` are their values, or their ids where values are the same."""
+
+    code = "ambiguous_name"
+    suggestion = "Write type:name, or an id."
 
     def __init__(self, kind: NodeKind, name: str, choices: tuple[Term, ...]) -> None:
         self.kind, self.name, self.choices = kind, name, choices
-        super().__init__(f"{len(choices)} {kind.plural} are called “{name[:200]}”.")
+        values = tuple(term.value for term in choices)
+        self.did_you_mean = values if len(set(values)) == len(values) else tuple(str(term.id) for term in choices)
+        super().__init__(f"{len(choices)} {kind.plural} are named “{name[:200]}”.")
 
 
 def open_graph(kind: NodeKind, engine: Engine, viewer: Viewer) -> GraphContext:

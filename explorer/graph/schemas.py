@@ -8,7 +8,7 @@ from explorer.memory_api import CategoryPathReply, MemoryName
 from explorer.schemas import HistogramReply
 from explorer.timeline_api import QueryWarning
 
-_VALUE = "What filters take for it."
+_VALUE = "The value of filters for it."
 
 
 class NodeRef(BaseModel):
@@ -23,7 +23,7 @@ class NodeRef(BaseModel):
 class NodeRow(NodeRef):
     """A row of the table."""
 
-    links: int = Field(description="How many others it is linked with, by what is stated or by memories in common.")
+    links: int = Field(description="Number of others it is linked with, by stated relationships or shared memories.")
     memories: int
     first_seen: datetime | None
     last_seen: datetime | None
@@ -43,7 +43,7 @@ class TableReply(BaseModel):
     page_size: int
     pages: int
     has_more: bool
-    types: list[TypeCount] = Field(description="Of what the search leaves, whatever types are asked for.")
+    types: list[TypeCount] = Field(description="Counts for the search, regardless of the selected types.")
     warnings: list[QueryWarning]
     took_ms: float
 
@@ -70,7 +70,7 @@ class NodeCount(NodeRef):
 
 
 class RelCount(BaseModel):
-    rel: str = Field(description="A type of relationship; `same-memory`: a memory names both.")
+    rel: str = Field(description="A type of relationship; `same-memory`: a memory mentions both.")
     neighbours: int
 
 
@@ -82,15 +82,15 @@ class NodeReply(NodeRef):
     memories: int
     first_seen: date | None = Field(description="A day of the time zone.")
     last_seen: date | None
-    months: HistogramReply | None = Field(description="Null where no memory names it.")
+    months: HistogramReply | None = Field(description="Null if no memory mentions it.")
     categories: list[CategoryCount] = Field(description="The largest.")
     tags: list[TagCount] = Field(description="The largest.")
-    concepts: list[NodeCount] = Field(description="Of an entity: the concepts that most of its memories are about.")
-    entities: list[NodeCount] = Field(description="Of a concept: the entities that most of its memories name.")
-    neighbours: int = Field(description="How many others it is linked with.")
+    concepts: list[NodeCount] = Field(description="For an entity: the most frequent concepts of its memories.")
+    entities: list[NodeCount] = Field(description="For a concept: the entities mentioned most in its memories.")
+    neighbours: int = Field(description="Number of others it is linked with.")
     rels: list[RelCount]
-    samples: list[MemoryName] = Field(description="The newest memories that name it.")
-    unavailable: str = Field(description="Why there are no numbers, where there are none.")
+    samples: list[MemoryName] = Field(description="The newest memories that mention it.")
+    unavailable: str = Field(description="Why there are no counts, if there are none.")
     url: str = Field(description="Its page.")
     took_ms: float
 
@@ -102,7 +102,7 @@ class TieReply(BaseModel):
     source: int
     type: str
     target: int
-    evidence: int = Field(description="How many memories bear it out.")
+    evidence: int = Field(description="Number of supporting memories.")
     fact: str
     confidence: float | None
     valid_from: datetime | None
@@ -111,8 +111,8 @@ class TieReply(BaseModel):
 
 class NeighbourReply(NodeRef):
     level: int = Field(description="Steps from the middle: 1 or 2.")
-    parent: int = Field(description="The node it hangs on.")
-    memories: int = Field(description="How many memories name both it and that node.")
+    parent: int = Field(description="The node it is linked to.")
+    memories: int = Field(description="Number of memories that mention both it and that node.")
     ties: list[TieReply]
 
 
@@ -121,19 +121,19 @@ class EdgeReply(BaseModel):
 
     source: int
     target: int
-    memories: int = Field(description="How many memories name both.")
-    types: list[str] = Field(description="What is stated of the two; empty where they only stand together.")
+    memories: int = Field(description="Number of memories that mention both.")
+    types: list[str] = Field(description="The stated relationships; empty if the two only share memories.")
 
 
 class NeighbourhoodReply(BaseModel):
     """Around a node: at most 60 nodes with the middle one, and 120 edges, the strongest first."""
 
     center: NodeRef
-    total: int = Field(description="How many neighbours pass `rel` and `min`.")
+    total: int = Field(description="Number of neighbours that match `rel` and `min`.")
     nodes: list[NeighbourReply]
     edges: list[EdgeReply]
-    more: list[NeighbourReply] = Field(description="Neighbours that are no part of the drawing: at most 200.")
-    rels: list[RelCount] = Field(description="What `rel` may be here.")
+    more: list[NeighbourReply] = Field(description="Neighbours that are not in the diagram: at most 200.")
+    rels: list[RelCount] = Field(description="The possible values of `rel`.")
     warnings: list[QueryWarning]
     took_ms: float
 
@@ -143,9 +143,9 @@ class StepReply(BaseModel):
 
     source: NodeRef
     target: NodeRef
-    memories: int = Field(description="How many memories name both; 0 where `together` was not asked for.")
+    memories: int = Field(description="Number of memories that mention both; 0 without `together`.")
     ties: list[TieReply]
-    evidence: list[MemoryName] = Field(description="Some memories that bear it out: at most three.")
+    evidence: list[MemoryName] = Field(description="Supporting memories: at most three.")
 
 
 class PathReply(BaseModel):

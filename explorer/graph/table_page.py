@@ -142,7 +142,7 @@ def _warnings(params: TableRequest, types: tuple[tuple[str, int], ...], total: i
     for name in params.type:
         if name not in known:
             similar = difflib.get_close_matches(name, sorted(known), 3)
-            found.append(SearchWarning(f"Nothing here is of the type “{name}”.", "type", tuple(similar)))
+            found.append(SearchWarning(f"Nothing here has the type “{name}”.", "type", tuple(similar)))
     pages = max(1, -(-total // params.page_size))
     if params.page > pages:
         found.append(SearchWarning(f"Page {params.page:,} is past the last page, {pages:,}.", "page"))
@@ -153,10 +153,14 @@ _TYPES_SHOWN = 14
 _COLUMNS = (
     ("name", "Name", ""),
     ("type", "Type", ""),
-    ("links", "Links", "How many others it is linked with: by what is stated, or because one memory names both"),
-    ("memories", "Memories", "How many memories name it"),
-    ("first", "First seen", "The day of the first memory that names it"),
-    ("last", "Last seen", "The day of the last memory that names it"),
+    (
+        "links",
+        "Links",
+        "Number of others it is linked with, by a stated relationship or because a memory mentions both",
+    ),
+    ("memories", "Memories", "Number of memories that mention it"),
+    ("first", "First seen", "Day of the first memory that mentions it"),
+    ("last", "Last seen", "Day of the last memory that mentions it"),
 )
 _UP_FIRST = {"name", "type", "first"}
 
@@ -209,7 +213,7 @@ def build_table(table: NodeTable, notices: Iterable[Notice], zone: tzinfo = UTC)
     kind, params = table.kind, table.params
 
     def at(**changes: object) -> str:
-        return table_url(kind, params.but(**{"page": 1, **changes}))
+        return table_url(kind, params.with_(**changes))
 
     types = tuple(
         Link(name or "no type", at(type=toggled(params.type, name)), count=f"{count:,}", current=name in params.type)
@@ -263,10 +267,10 @@ def _empty(table: NodeTable, *, is_narrowed: bool) -> str:
     if table.rows:
         return ""
     if table.total:
-        return "Nothing stands on this page."
+        return "This page is empty."
     if is_narrowed:
-        return f"No {table.kind.key} here has such a name and type."
-    return f"None of the memories that you may see names {_article(table.kind)} yet."
+        return f"No {table.kind.key} matches this name and type."
+    return f"No memory that you can see mentions {_article(table.kind)} yet."
 
 
 def _elsewhere(table: NodeTable, first_page: str, *, is_narrowed: bool) -> Link | None:

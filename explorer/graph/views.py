@@ -47,7 +47,7 @@ def relationship(request: PageRequest, relationship_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     found = relationship_detail(relationship_id, viewer)
     if found is None:
-        raise Http404(f"There is no relationship {relationship_id}, or none that you may know of.")
+        raise Http404(f"There is no relationship {relationship_id} that you can see.")
     return _page(request, "graph/relationship.html", {"fact": build_fact(found, viewer.timezone)}, found.timings)
 
 

@@ -36,7 +36,7 @@ _BATCH = 32
 _SAMPLE = 1 << 20
 
 
-class EmbedderUnavailable(Exception):  # noqa: N818 - it reads as what happened
+class EmbedderUnavailableError(Exception):
     """The model cannot be loaded. The message is fit to be shown: what is missing, and what to do."""
 
 
@@ -146,9 +146,9 @@ def _own_tokenizer(name: str, tokenizer: Any) -> Any:
     """A copy of the model's tokenizer that cuts nothing off; the model sets its own up anew for every batch."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise EmbedderUnavailable(
-            f"The tokenizer of {name} does not tell where its tokens are in a text, so texts cannot be cut for it. "
-            "Set EMBEDDING_MODEL to a model with a tokenizer.json."
+        raise EmbedderUnavailableError(
+            f"The tokenizer of {name} does not give the positions of its tokens, so texts cannot be split "
+            "into chunks for it. Set EMBEDDING_MODEL to a model with a tokenizer.json."
         )
     own = type(backend).from_str(backend.to_str())
     own.no_truncation()
@@ -195,21 +195,21 @@ def missing_packages(source: str) -> str:
 
 
 def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
-    """Load a model, for as many threads of the processor as said. Takes seconds. Raises EmbedderUnavailable."""
+    """Load a model, for as many threads of the processor as said. Takes seconds. Raises EmbedderUnavailableError."""
     if source == HASHED:
         return HashedWords()
     if missing := missing_packages(source):
-        raise EmbedderUnavailable(missing)
+        raise EmbedderUnavailableError(missing)
     folder = model_folder(source)
     if source.startswith((".", "/", "~")) and folder is None:
-        raise EmbedderUnavailable(f"EMBEDDING_MODEL={source} is no folder of this machine")
+        raise EmbedderUnavailableError(f"EMBEDDING_MODEL={source} is not a folder on this machine")
     name = model_name(source)
     try:
         return SentenceTransformerModel(name, _loaded(str(folder or source), local=folder is not None, threads=threads))
-    except EmbedderUnavailable:
+    except EmbedderUnavailableError:
         raise
     except Exception as error:  # whatever a model's files, a download or the library itself may raise
-        raise EmbedderUnavailable(f"{name} could not be loaded: {_first_line(error)}") from error
+        raise EmbedderUnavailableError(f"{name} could not be loaded: {_first_line(error)}") from error
 
 
 def _loaded(place: str, *, local: bool, threads: int | None) -> Any:

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 
-from memories.embedding.models import Embedder, EmbedderUnavailable, load_embedder
+from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.models import Chunk, EmbeddingModel
+from web.cache import RevisionCache
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _KEPT_QUERIES = 2_000
 _THREADS = 1
 
 
-class EmbedderNotReady(Exception):  # noqa: N818 - it reads as what happened
+class EmbedderNotReadyError(Exception):
     """A query cannot be compared by meaning now. `reason` is fit to be shown."""
 
     def __init__(self, reason: str) -> None:
@@ -65,7 +65,7 @@ class QueryCache:
 
 
 def query_vector(text: str) -> QueryVector:
-    """The vector of a query. Raises EmbedderNotReady, and never waits for a model to be loaded."""
+    """The vector of a query. Raises EmbedderNotReadyError, and never waits for a model to be loaded."""
     return _queries.vector(text)
 
 
@@ -82,7 +82,7 @@ def not_ready_reason() -> str:
     """Why queries cannot be compared by meaning now; empty if they can."""
     try:
         _queries.ready()
-    except EmbedderNotReady as error:
+    except EmbedderNotReadyError as error:
         return error.reason
     return ""
 
@@ -106,7 +106,7 @@ class QueryEmbedder:
         self._load = load or (lambda source: load_embedder(source, threads=_THREADS))
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, str], npt.NDArray[np.float32]] = OrderedDict()
+        self._kept = RevisionCache[tuple[int, str], npt.NDArray[np.float32]](_KEPT_QUERIES)
         self._hits = self._misses = 0
         self._serving: ServingModel | None = None
         self._looked = -_LOOK_SECONDS
@@ -120,18 +120,14 @@ class QueryEmbedder:
     def vector(self, text: str) -> QueryVector:
         serving, embedder = self.ready()
         key = (serving.id, text)
+        vector = self._kept.get(key)
         with self._lock:
-            if (vector := self._kept.get(key)) is not None:
-                self._hits += 1
-                self._kept.move_to_end(key)
-                return QueryVector(serving.id, serving.name, vector, serving.min_similarity)
-            self._misses += 1
-        vector = embedder.encode_query(text)
-        vector.setflags(write=False)
-        with self._lock:
-            self._kept[key] = vector
-            while len(self._kept) > _KEPT_QUERIES:
-                self._kept.popitem(last=False)
+            self._hits += vector is not None
+            self._misses += vector is None
+        if vector is None:
+            vector = embedder.encode_query(text)
+            vector.setflags(write=False)
+            self._kept.put(key, vector)
         return QueryVector(serving.id, serving.name, vector, serving.min_similarity)
 
     def cache(self) -> QueryCache:
@@ -139,11 +135,11 @@ class QueryEmbedder:
             return QueryCache(self._hits, self._misses, len(self._kept), _KEPT_QUERIES)
 
     def ready(self) -> tuple[ServingModel, Embedder]:
-        """The model to ask, and what its vectors are kept under. Raises EmbedderNotReady."""
+        """The model to ask, and what its vectors are kept under. Raises EmbedderNotReadyError."""
         serving = self._look()
         if serving is None or not self._some_vectors(serving):
             self.load_soon()
-            raise EmbedderNotReady("no memory has been embedded yet")
+            raise EmbedderNotReadyError("no memory has been embedded yet")
         with self._lock:
             if self._embedder is not None and self._embedder.name == serving.name:
                 self._answered_for = serving
@@ -157,8 +153,8 @@ class QueryEmbedder:
             if before is not None and self._embedder is not None and self._embedder.name == before.name and is_kept:
                 return before, self._embedder
             if self._failed is not None and self._failed[0] == serving.source:
-                raise EmbedderNotReady(self._failed[1])
-        raise EmbedderNotReady("the model is still loading")
+                raise EmbedderNotReadyError(self._failed[1])
+        raise EmbedderNotReadyError("the model is still loading")
 
     def load_soon(self, then: Callable[[], None] = lambda: None) -> None:
         """The model that serves, or where none does yet the one that is set."""
@@ -199,15 +195,13 @@ class QueryEmbedder:
         try:
             embedder = self._load(source)
             if name and embedder.name != name:
-                raise EmbedderUnavailable(
-                    f"memories were embedded by {name}, and what is at {source} now is another model"
-                )
+                raise EmbedderUnavailableError(f"memories are embedded by {name}, but {source} is now another model")
             embedder.encode_query("the first one takes longer")
-        except EmbedderUnavailable as error:
-            logger.warning("Searches go by words alone: %s", error)
+        except EmbedderUnavailableError as error:
+            logger.warning("Searching by words only: %s", error)
             self._loaded(source, None, str(error))
         except Exception as error:
-            logger.exception("Searches go by words alone: the model could not be loaded.")
+            logger.exception("Searching by words only: the model could not be loaded.")
             self._loaded(source, None, f"the model could not be loaded: {error}")
         else:
             self._loaded(source, embedder, "")

@@ -121,7 +121,7 @@ def vectors_count() -> int:
 
 def wrong_dimensions(name: str, dimensions: int, column: int) -> str:
     return (
-        f"The vectors of {name} have {dimensions} numbers, and the column takes {column}. Set EMBEDDING_MODEL to a "
+        f"The vectors of {name} have {dimensions} dimensions; the column has {column}. Set EMBEDDING_MODEL to a "
         f"model with {column}, or change the column: python manage.py embedding_dimensions {dimensions}"
     )
 

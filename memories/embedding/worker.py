@@ -15,7 +15,7 @@ from django.db import connection, transaction
 
 from categories.searched_terms import SEARCHED, SearchableTable, terms_catch_up
 from memories.embedding import vectors
-from memories.embedding.models import Embedder, EmbedderUnavailable, load_embedder, min_similarity
+from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder, min_similarity
 from memories.embedding.pending import PendingQueue, Progress, Refusal, Refused, Target, batch, encoded
 from memories.embedding.query import REPLACED_SECONDS
 from memories.embedding.vocabulary import claim, vectors_write, waiting_rows
@@ -83,7 +83,7 @@ class Worker:
         self._seen = (-1, -1)
 
     def begin(self) -> EmbeddingModel:
-        """Load the model and make it the one to embed with. Raises EmbedderUnavailable and WrongDimensionsError."""
+        """Load the model to embed with. Raises EmbedderUnavailableError and WrongDimensionsError."""
         embedder = self._embedders_of(self._source)[0]
         return vectors.model_begin(
             name=embedder.name,
@@ -118,7 +118,7 @@ class Worker:
                 self._remove_in_time()
                 failures = 0
                 self._wait(_POLL_SECONDS)
-            except (EmbedderUnavailable, vectors.WrongDimensionsError):
+            except (EmbedderUnavailableError, vectors.WrongDimensionsError):
                 raise
             except Exception:  # any other error may pass, such as a restart of the database or a lack of memory
                 pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
@@ -167,7 +167,7 @@ class Worker:
         """Embed until the queue is empty. A model that has embedded everything then becomes the serving one."""
         model.refresh_from_db()
         if model.state == State.RETIRED:
-            logger.warning("Another worker embeds with another model: set EMBEDDING_MODEL alike for all of them.")
+            logger.warning("Another worker uses another model: set the same EMBEDDING_MODEL for all workers.")
             return
         last = _last_id()
         targets = [self._target(model.pk, self._source)]
@@ -178,7 +178,7 @@ class Worker:
             self._embed_vocabulary(targets)
         if model.state == State.BUILDING and not above and not self._stop():
             if vectors.model_serve(model.pk, up_to=last, leaving=self.refused.memories):
-                logger.warning("Searches use the vectors of %s from now on.", model.name)
+                logger.warning("Searches now use %s.", model.name)
             model.refresh_from_db()
 
     def _replaced_target(self) -> Target | None:
@@ -189,10 +189,10 @@ class Worker:
         try:
             target = self._target(serving.pk, serving.source, only_since=True)
             if target.embedders[0].name != serving.name:
-                raise EmbedderUnavailable(f"{serving.source} contains another model now")
-        except EmbedderUnavailable as error:
+                raise EmbedderUnavailableError(f"{serving.source} is now another model")
+        except EmbedderUnavailableError as error:
             self._unloadable.add(serving.source)
-            logger.warning("New memories are found by meaning only after all are embedded again: %s", error)
+            logger.warning("New memories are not found by meaning until all memories are embedded again: %s", error)
             return None
         return target
 

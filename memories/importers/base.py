@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 
-class ImportFailed(Exception):  # noqa: N818 - it reads as what happened
+class ImportFailedError(Exception):
     """An import that cannot go on. The message says why, and what can be done."""
 
 
-class NotReadable(ImportFailed):
+class NotReadableError(ImportFailedError):
     """A path that holds nothing that an importer reads."""
 
 
@@ -24,7 +24,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRecord:
     """Something in a source that is no record, or cannot be stored, and why."""
 
     location: str
@@ -46,7 +46,7 @@ class Reading:
     Nothing is opened before the first record is asked for, and closing the records closes all.
     """
 
-    records: Generator[Found | Refusal, None, None]
+    records: Generator[Found | RefusedRecord, None, None]
     fraction: Callable[[], float | None] = lambda: None
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer
-from memories.importers.base import Importer, ImportFailed, Options, Refusal
+from memories.importers.base import Importer, ImportFailedError, Options, RefusedRecord
 from memories.importers.run import OpenSink, Tally, WriteOptions
 from memories.importers.write import records_write
 from memories.models import ImportBatch
@@ -38,7 +38,7 @@ class Outcome:
     batch_id: int | None
     tally: Tally
     seconds: float
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[RefusedRecord] = field(default_factory=list)
     """The first of them."""
 
     @property
@@ -62,7 +62,7 @@ def import_path(
     importer: Importer,
     viewer: Viewer,
     choices: ImportChoices,
-    refused: Callable[[Refusal], None] = lambda refusal: None,
+    refused: Callable[[RefusedRecord], None] = lambda refusal: None,
     progress: Callable[[Tally, float | None], None] = lambda tally, fraction: None,
     open_sink: OpenSink | None = None,
 ) -> Outcome:
@@ -71,17 +71,17 @@ def import_path(
     `open_sink` opens the search index for writing during the import; without it the index follows after the commit.
     """
     started = time.perf_counter()
-    refusals: list[Refusal] = []
+    refusals: list[RefusedRecord] = []
 
     def refuse(location: str, reason: str) -> None:
-        refusal = Refusal(location, reason)
+        refusal = RefusedRecord(location, reason)
         if len(refusals) < MAX_REPORTED:
             refusals.append(refusal)
         refused(refusal)
 
     project = slug_name(choices.project)
     if len(project) > MAX_PROJECT:
-        raise ImportFailed(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
+        raise ImportFailedError(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
     reading = importer.read(path, Options(project, choices.keep_going))
     # Committed on its own, so that an import under way, or one that failed, can be seen.
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
@@ -118,12 +118,12 @@ def import_path(
     return Outcome(own.pk, tally, time.perf_counter() - started, refusals)
 
 
-def _refuse_nothing(tally: Tally, path: Path, refusals: list[Refusal]) -> None:
+def _refuse_nothing(tally: Tally, path: Path, refusals: list[RefusedRecord]) -> None:
     if not tally.valid and not tally.vocabulary:
         if not tally.read:
-            raise ImportFailed(f"{path}: holds no records.")
+            raise ImportFailedError(f"{path}: holds no records.")
         first = refusals[0]
-        raise ImportFailed(
+        raise ImportFailedError(
             f"{path}: none of its {tally.read:,} records could be read; the first, {first.location}: {first.reason}."
         )
 
@@ -133,11 +133,11 @@ def _killed_close(own: ImportBatch) -> None:
     ImportBatch.objects.filter(state=ImportBatch.State.RUNNING, pk__lt=own.pk).update(
         state=ImportBatch.State.FAILED,
         finished_at=timezone.now(),
-        report={"error": "It was killed before it was done; nothing of it was written."},
+        report={"error": "It was killed before it finished; nothing was written."},
     )
 
 
-def _close(batch: ImportBatch, tally: Tally, refusals: list[Refusal], viewer: Viewer) -> None:
+def _close(batch: ImportBatch, tally: Tally, refusals: list[RefusedRecord], viewer: Viewer) -> None:
     batch.state = ImportBatch.State.DONE
     batch.finished_at = timezone.now()
     batch.read = tally.read
@@ -171,7 +171,7 @@ def _close(batch: ImportBatch, tally: Tally, refusals: list[Refusal], viewer: Vi
     )
 
 
-def _fail(batch: ImportBatch, error: BaseException, refusals: list[Refusal]) -> None:
+def _fail(batch: ImportBatch, error: BaseException, refusals: list[RefusedRecord]) -> None:
     """Say in the batch that it failed. With the database gone, it says `running` until the next import."""
     if isinstance(error, KeyboardInterrupt):
         reason = "It was interrupted."

@@ -13,7 +13,15 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from categories.paths import MAX_DEPTH
-from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
+from memories.importers.base import (
+    Found,
+    Importer,
+    ImportFailedError,
+    NotReadableError,
+    Options,
+    Reading,
+    RefusedRecord,
+)
 from memories.records import MAX_CONTENT
 
 MAX_FILES_LISTED = 50
@@ -93,16 +101,16 @@ def knows(path: Path) -> bool:
 
 def read(path: Path, options: Options) -> Reading:
     if not path.is_dir():
-        raise NotReadable(f"{path}: is not a folder; a git repository is one.")
+        raise NotReadableError(f"{path}: is not a folder; a git repository is one.")
     if not _asked(path, "rev-parse", "--verify", "--quiet", "HEAD", failing=""):
         _asked(path, "rev-parse", "--git-dir")
-        raise NotReadable(f"{path}: the repository has no commits yet.")
+        raise NotReadableError(f"{path}: the repository has no commits yet.")
     total = int(_asked(path, "rev-list", "--count", "HEAD"))
     project = options.project or path.resolve().name.removesuffix(".git")
     forge = forge_of(_asked(path, "config", "--get", "remote.origin.url", failing=""), project)
     done = 0
 
-    def records() -> Generator[Found | Refusal, None, None]:
+    def records() -> Generator[Found | RefusedRecord, None, None]:
         nonlocal done
         with contextlib.closing(_commits(path)) as commits:
             for fields, files in commits:
@@ -125,11 +133,13 @@ def _asked(path: Path, *question: str, failing: str | None = None) -> str:
     try:
         done = subprocess.run([*_GIT, "-C", str(path), *question], capture_output=True, env=_environment(), check=False)
     except FileNotFoundError:
-        raise ImportFailed("git is not installed, or not on the PATH; install it to import repositories.") from None
+        raise ImportFailedError(
+            "git is not installed, or not on the PATH; install it to import repositories."
+        ) from None
     if done.returncode:
         if failing is not None:
             return failing
-        raise ImportFailed(f"{path}: git cannot read it: {_first_line(done.stderr)}")
+        raise ImportFailedError(f"{path}: git cannot read it: {_first_line(done.stderr)}")
     return done.stdout.decode(errors="replace").strip()
 
 
@@ -156,7 +166,7 @@ def _commits(path: Path) -> Generator[tuple[list[str], list[str]], None, None]:
                     files.append(name)
             if process.wait():
                 errors.seek(0)
-                raise ImportFailed(
+                raise ImportFailedError(
                     f"{path}: git stopped in the middle: {_first_line(errors.read())}. Nothing was imported."
                 )
             if fields:

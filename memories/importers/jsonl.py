@@ -10,9 +10,9 @@ from typing import IO, Any, cast
 
 from pydantic_core import from_json
 
-from memories.importers.base import Found, Importer, ImportFailed, Options, Reading, Refusal
+from memories.importers.base import Found, Importer, ImportFailedError, Options, Reading, RefusedRecord
 from memories.records import unstorable
-from memories.validation import kind_of
+from web.validation import kind_of
 
 MAX_LINE = 20 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
@@ -44,7 +44,7 @@ def read(path: Path, options: Options) -> Reading:
     size = path.stat().st_size
     at = 0
 
-    def records() -> Generator[Found | Refusal, None, None]:
+    def records() -> Generator[Found | RefusedRecord, None, None]:
         nonlocal at
         with path.open("rb") as source:
             packed = source.read(2) == _GZIP
@@ -57,7 +57,7 @@ def read(path: Path, options: Options) -> Reading:
     return Reading(records(), lambda: at / size if size else None)
 
 
-def _records(lines: IO[bytes], options: Options) -> Iterator[Found | Refusal]:
+def _records(lines: IO[bytes], options: Options) -> Iterator[Found | RefusedRecord]:
     number = 0
     while True:
         try:
@@ -69,9 +69,9 @@ def _records(lines: IO[bytes], options: Options) -> Iterator[Found | Refusal]:
         except (OSError, EOFError, zlib.error) as error:
             reason = _damage(error)
             if options.keep_going:
-                yield Refusal(f"after line {number}", f"{reason}; what came after it is lost")
+                yield RefusedRecord(f"after line {number}", f"{reason}; everything after it is lost")
                 return
-            raise ImportFailed(
+            raise ImportFailedError(
                 f"{reason} after line {number:,}. Nothing was imported. Get an undamaged copy, or import the "
                 f"{number:,} lines before the damage with --keep-going."
             ) from error
@@ -92,21 +92,21 @@ def _damage(error: Exception) -> str:
     return f"The file cannot be read ({error})"
 
 
-def _too_long(lines: IO[bytes], number: int) -> Refusal:
+def _too_long(lines: IO[bytes], number: int) -> RefusedRecord:
     while (rest := lines.readline(MAX_LINE)) and not rest.endswith(b"\n"):
         pass
-    return Refusal(
+    return RefusedRecord(
         f"line {number}", f"is longer than {MAX_LINE // 1024 // 1024} MB; a record is one line of at most that"
     )
 
 
-def _parsed(line: bytes, location: str) -> Found | Refusal:
+def _parsed(line: bytes, location: str) -> Found | RefusedRecord:
     try:
         data: Any = from_json(line, allow_inf_nan=False)
     except ValueError as error:
-        return Refusal(location, _why_not_json(line, error))
+        return RefusedRecord(location, _why_not_json(line, error))
     if not isinstance(data, dict):
-        return Refusal(location, f'is {kind_of(data)}; a record is a JSON object, {{"content": …}}')
+        return RefusedRecord(location, f'is {kind_of(data)}; a record is a JSON object, {{"content": …}}')
     return Found(location, data)
 
 

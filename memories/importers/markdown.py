@@ -13,10 +13,17 @@ from urllib.parse import unquote
 import yaml
 
 from categories.paths import MAX_DEPTH
-from memories.importers.base import Found, Importer, ImportFailed, NotReadable, Options, Reading, Refusal
-from memories.reasons import field_names
+from memories.importers.base import (
+    Found,
+    Importer,
+    ImportFailedError,
+    NotReadableError,
+    Options,
+    Reading,
+    RefusedRecord,
+)
 from memories.records import MAX_CONTENT, MemoryRecord
-from memories.validation import shown
+from web.validation import field_names, shown
 
 SUFFIXES = (".md", ".markdown")
 # Beside notes somebody may take these for imported too.
@@ -70,19 +77,21 @@ def read(path: Path, options: Options) -> Reading:
     of_records = list(_files(path, _RECORD_SUFFIXES)) if path.is_dir() else []
     if not files:
         here = f" {_RECORDS_HERE}, such as {of_records[0]}." if of_records else ""
-        raise NotReadable(f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).{here}")
+        raise NotReadableError(
+            f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).{here}"
+        )
     # A folder's own name, though it be given as `.`; one file says nothing of a project.
     project = options.project or (path.resolve().name if path.is_dir() else "")
     done = 0
 
-    def records() -> Generator[Found | Refusal, None, None]:
+    def records() -> Generator[Found | RefusedRecord, None, None]:
         nonlocal done
         names = _names(files, root)
         for file in files:
             yield _record(file, root, project, names)
             done += 1
         for file in of_records:
-            yield Refusal(_place(file, root), f"is not Markdown. {_RECORDS_HERE}")
+            yield RefusedRecord(_place(file, root), f"is not Markdown. {_RECORDS_HERE}")
 
     return Reading(records(), lambda: done / len(files))
 
@@ -91,7 +100,7 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
     """The files of a folder and below that are called so, in order; nothing hidden, no link followed out of it."""
 
     def failed(error: OSError) -> None:
-        raise ImportFailed(f"{error.filename}: cannot be read: {error.strerror}.")
+        raise ImportFailedError(f"{error.filename}: cannot be read: {error.strerror}.")
 
     for folder, folders, names in os.walk(root, onerror=failed):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
@@ -129,35 +138,35 @@ def _place(file: Path, root: Path) -> str:
     return file.relative_to(root).as_posix().encode(errors="replace").decode()
 
 
-def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Found | Refusal:
+def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Found | RefusedRecord:
     relative = file.relative_to(root).as_posix()
     location = _place(file, root)
     try:
         if not file.is_file():
-            return Refusal(location, "is a link to nothing, or no plain file")
+            return RefusedRecord(location, "is a link to nothing, or no plain file")
         if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
-            return Refusal(location, "is a link to a file outside the folder")
+            return RefusedRecord(location, "is a link to a file outside the folder")
         status = file.stat()
         if status.st_size > _MAX_BYTES:
-            return Refusal(location, f"has {status.st_size:,} bytes; up to {_MAX_BYTES:,} are read")
+            return RefusedRecord(location, f"has {status.st_size:,} bytes; up to {_MAX_BYTES:,} are read")
         text = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        return Refusal(location, f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}")
+        return RefusedRecord(location, f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}")
     except OSError as error:
-        return Refusal(location, f"cannot be read: {error.strerror}")
+        return RefusedRecord(location, f"cannot be read: {error.strerror}")
     matter: dict[str, Any] = {}
     if match := _FRONT_MATTER.match(text):
         try:
             loaded = yaml.load(match["yaml"], Loader=_TextLoader)  # noqa: S506 - a SafeLoader that reads even less
         except (yaml.YAMLError, RecursionError) as error:
-            return Refusal(location, f"its front matter is not YAML: {_yaml_reason(error)}")
+            return RefusedRecord(location, f"its front matter is not YAML: {_yaml_reason(error)}")
         if loaded and not isinstance(loaded, dict):
-            return Refusal(location, f"its front matter is {shown(loaded)}; write fields, such as title: …")
+            return RefusedRecord(location, f"its front matter is {shown(loaded)}; write fields, such as title: …")
         matter = {str(name): value for name, value in (loaded or {}).items()}
         text = text[match.end() :]
     body = text.strip()
     if not body:
-        return Refusal(location, "is empty; a memory needs a text")
+        return RefusedRecord(location, "is empty; a memory needs a text")
     data = _fields(matter)
     bare = _CODE.sub(" ", body)
     if not data.get("title"):

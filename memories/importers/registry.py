@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from memories.importers import git, jsonl, markdown
-from memories.importers.base import Importer, NotReadable
+from memories.importers.base import Importer, NotReadableError
 
 # In the order in which they are asked: a repository is also a folder of files.
 IMPORTERS = (git.IMPORTER, markdown.IMPORTER, jsonl.IMPORTER)
@@ -13,20 +13,20 @@ def importer_named(name: str) -> Importer:
     for importer in IMPORTERS:
         if importer.name == name:
             return importer
-    raise NotReadable(f"{name!r} is not a format: write one of {', '.join(i.name for i in IMPORTERS)}.")
+    raise NotReadableError(f"{name!r} is not a format: write one of {', '.join(i.name for i in IMPORTERS)}.")
 
 
 def importer_for(path: Path) -> Importer:
     """The importer that knows what a path holds."""
     try:
         if not path.exists():
-            raise NotReadable(f"{path}: there is no such file or folder.")
+            raise NotReadableError(f"{path}: there is no such file or folder.")
         for importer in IMPORTERS:
             if importer.knows(path):
                 return importer
     except PermissionError as error:
-        raise NotReadable(f"{error.filename or path}: may not be read by this user.") from None
+        raise NotReadableError(f"{error.filename or path}: cannot be read by this user.") from None
     except OSError as error:
-        raise NotReadable(f"{path}: cannot be read: {error.strerror}.") from None
+        raise NotReadableError(f"{path}: cannot be read: {error.strerror}.") from None
     shapes = "; ".join(f"{importer.name}: {importer.looks_like}" for importer in IMPORTERS)
-    raise NotReadable(f"{path}: nothing that can be imported. What can be: {shapes}.")
+    raise NotReadableError(f"{path}: nothing that can be imported. Supported: {shapes}.")

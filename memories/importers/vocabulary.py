@@ -17,7 +17,6 @@ from categories.services import EntityKey
 from memories.importers.base import Found
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project
-from memories.reasons import reasons
 from memories.records import MemoryRecord
 from memories.storage import targets_resolve
 from memories.vocabulary_records import (
@@ -30,6 +29,7 @@ from memories.vocabulary_records import (
     parse_vocabulary,
 )
 from text.analysis import languages
+from web.validation import reasons
 
 
 def vocabulary_take(run: ImportRun, found: Found) -> None:
@@ -79,7 +79,7 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
     project = Project.objects.filter(slug=record.slug).first()
     if project is None or not run.viewer.may_write(project.pk):
         run.tally.vocabulary -= 1
-        run.refused(location, f"project: you may not write into {record.slug!r}")
+        run.refused(location, f"project: you cannot write to {record.slug!r}")
         return
     before = {"name": project.name, "description": project.description, "language": project.language}
     if project.name == project.slug and record.name:

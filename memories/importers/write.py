@@ -25,11 +25,10 @@ from categories.models import MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.bulk_copy import InsertBlock, array_literal, insert_block
 from memories.importers.analysers import Analysers, analysers
-from memories.importers.base import Found, Reading, Refusal
+from memories.importers.base import Found, Reading, RefusedRecord
 from memories.importers.run import ANALYZE_FROM, ImportRun, IndexSink, Tally, WriteOptions, projects_ensure
 from memories.importers.vocabulary import deferred_write, vocabulary_take
 from memories.models import Memory
-from memories.reasons import reasons
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, unstorable
 from memories.resolve import RecordNames, names_ensure, names_of, record_image, sessions_ensure
 from memories.services import DEFAULT_PROJECT
@@ -45,6 +44,7 @@ from memories.storage import (
     memory_text,
 )
 from memories.vocabulary_records import is_vocabulary
+from web.validation import reasons
 
 BLOCK = 4_000
 # Blocks whose terms are being worked out while the next are read and the last are written.
@@ -82,7 +82,7 @@ class Incoming(NamedTuple):
 Key = tuple[int, bool, str]
 
 # What a block holds once it is read: memories, vocabulary yet to be looked at, and what cannot be read.
-Item = Incoming | Found | Refusal
+Item = Incoming | Found | RefusedRecord
 
 
 class Block(NamedTuple):
@@ -199,8 +199,8 @@ def _thread(name: str) -> Iterator[ThreadPoolExecutor]:
         thread.shutdown(wait=True, cancel_futures=True)
 
 
-def _read(item: Found | Refusal) -> Item:
-    return item if isinstance(item, Refusal) or is_vocabulary(item.data) else _validated(item)
+def _read(item: Found | RefusedRecord) -> Item:
+    return item if isinstance(item, RefusedRecord) or is_vocabulary(item.data) else _validated(item)
 
 
 def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bool:
@@ -258,7 +258,7 @@ def _block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tup
         match item:
             case Incoming():
                 incoming.append(item)
-            case Refusal():
+            case RefusedRecord():
                 run.refused(item.location, item.reason)
             case Found():
                 vocabulary_take(run, item)
@@ -284,7 +284,7 @@ def _names_settle(
     return list(zip(new, memory_ids_draw(len(new)), strict=True)) if new else []
 
 
-def _validated(found: Found) -> Incoming | Refusal:
+def _validated(found: Found) -> Incoming | RefusedRecord:
     # The text of most records is most of the record: it is kept once, in its own column.
     text_key = next((name for name in ("content", "text", "body") if isinstance(found.data.get(name), str)), "")
     text = found.data.get(text_key, "")
@@ -292,13 +292,13 @@ def _validated(found: Found) -> Incoming | Refusal:
         raw = _CANONICAL({name: value for name, value in found.data.items() if name != text_key})
         raw_bytes, text_bytes = raw.encode(), text.encode()
     except (ValueError, RecursionError):
-        return Refusal(found.location, _unstorable(found.data) or "cannot be kept as JSON")
+        return RefusedRecord(found.location, _unstorable(found.data) or "cannot be stored as JSON")
     if ("\0" in text or "\\u0000" in raw) and (reason := _unstorable(found.data)):
-        return Refusal(found.location, reason)
+        return RefusedRecord(found.location, reason)
     try:
         record = MemoryRecord.model_validate(found.data, context=STORABLE)
     except ValidationError as error:
-        return Refusal(found.location, "; ".join(reasons(error)))
+        return RefusedRecord(found.location, "; ".join(reasons(error, MemoryRecord)))
     title = record.title or derived_title(record.content)
     known_by = raw_bytes
     if found.volatile:
@@ -331,7 +331,7 @@ def _may_write(run: ImportRun, one: Incoming) -> bool:
     project = run.projects.get(slug)
     if project is not None and run.viewer.may_write(project.id):
         return True
-    run.refused(one.location, f"project: you may not write into {slug!r}")
+    run.refused(one.location, f"project: you cannot write to {slug!r}")
     return False
 
 
@@ -350,9 +350,9 @@ def _is_first(run: ImportRun, key: Key, one: Incoming) -> bool:
     if earlier == record_hash:
         run.tally.unchanged += 1
     elif one.record.id:
-        run.refused(one.location, f"id: {one.record.id!r} stands earlier in this import with other content")
+        run.refused(one.location, f"id: {one.record.id!r} is earlier in this import with other content")
     else:
-        run.refused(one.location, "stands earlier in this import with the same text; give each an id to keep both")
+        run.refused(one.location, "is earlier in this import with the same text; give each an id to keep both")
     return False
 
 

@@ -1,7 +1,7 @@
-"""Files of numpy arrays: written once and whole, and mapped into the memory of every process that reads them.
+"""Files of numpy arrays: written once, and mapped into the memory of every process that reads them.
 
-A file is a mark, the length and the checksum of a head, the head as JSON, and the arrays, each at a multiple of 64
-bytes. The head says of each array what it is, where it lies, and its checksum.
+A file consists of a magic number, the length and the checksum of a header, the header as JSON, and the arrays, each
+aligned to 64 bytes. The header has the type, length, offset and checksum of each array.
 """
 
 import errno
@@ -23,21 +23,21 @@ _START = len(_MAGIC) + 16
 _ALIGNED = 64
 
 
-# This process has no memory, or no handles, left.
-_STARVED = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+# Errors of this process or machine: no memory or file handles are left.
+_OUT_OF_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
 class DamagedError(Exception):
-    """A file of what is derived from the database does not hold what it should."""
+    """A file of the derived data does not hold what was written."""
 
 
-def is_starved(error: DamagedError) -> bool:
-    """Whether it was not for the file that it could not be opened, but for this process or machine."""
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _STARVED
+def is_out_of_resources(error: DamagedError) -> bool:
+    """Whether the file could not be opened because this process or machine is short of resources."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _OUT_OF_RESOURCES
 
 
 def arrays_write(path: Path, head: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write arrays of one dimension, with what else the head is to say, and see to it that they are on the disk."""
+    """Write one-dimensional arrays and the header fields in `head`, and flush them to disk."""
     described: dict[str, list[Any]] = {}
     at = 0
     for name, array in arrays.items():
@@ -57,9 +57,9 @@ def arrays_write(path: Path, head: Mapping[str, Any], arrays: Mapping[str, Array
 
 
 def arrays_map(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The head of a file and its arrays by name, which nobody writes to. Raises DamagedError where it is not whole."""
+    """Return the header of a file and its read-only arrays by name. Raise DamagedError if the file is incomplete."""
     try:
-        # A plain array over the mapped file: the class of its own costs more than a small look-up.
+        # A plain array over the mapped file: indexing np.memmap objects is slower than a small look-up.
         data = np.asarray(np.memmap(path, np.uint8, "r"))
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path.name}: {error}") from error
@@ -81,7 +81,7 @@ def arrays_map(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def arrays_verify(path: Path) -> None:
-    """Read all of a file. Raises DamagedError where anything in it is not what was written."""
+    """Read a whole file and compare its checksums. Raise DamagedError if any differs."""
     head, arrays = arrays_map(path)
     for name, (_, _, _, checksum) in head["arrays"].items():
         if _checksum(arrays[name]) != checksum:
@@ -89,33 +89,24 @@ def arrays_verify(path: Path) -> None:
 
 
 def bits_write(path: Path, mask: Mask) -> None:
-    """Write a mask, a bit for each place, and see to it that it is on the disk."""
+    """Write a mask as one bit per element, and flush it to disk."""
     with path.open("wb") as file:
         file.write(np.packbits(mask).tobytes())
         file.flush()
         os.fsync(file.fileno())
 
 
-def bits_read(path: Path, places: int) -> Mask:
-    """A mask of so many places. Raises DamagedError."""
+def bits_read(path: Path, size: int) -> Mask:
+    """Return a mask of `size` elements. Raise DamagedError."""
     try:
         bits = np.fromfile(path, np.uint8)
     except OSError as error:
         raise DamagedError(f"{path.name}: {error}") from error
-    if len(bits) != -(-places // 8):
+    if len(bits) != -(-size // 8):
         raise DamagedError(f"{path.name}: is cut off")
-    mask: Mask = np.unpackbits(bits, count=places) == 1
+    mask: Mask = np.unpackbits(bits, count=size) == 1
     return mask
 
 
 def _checksum(array: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(array).data)
-
-
-def reached(name: str) -> None:
-    """Tests put here what stops it."""
-
-
-def step(name: str) -> None:
-    """Say that a step is done: what comes after may never happen."""
-    reached(name)

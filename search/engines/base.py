@@ -1,12 +1,13 @@
-"""What an engine is asked and what it answers: ids and numbers, never labels. A filter may only narrow.
+"""The protocol of search engines, with its queries and results: ids and numbers, never labels. A filter may only
+narrow.
 
-A plan is a query with every name resolved: engines see values and ids, terms and instants, and nothing a user typed.
+An EngineQuery has every name resolved: engines see values and ids, terms and instants, and nothing a user typed.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,28 +16,25 @@ from search.histogram import DayCounts, HourCount
 from search.query import Sort
 from text.query_syntax import TextQuery
 
-if TYPE_CHECKING:
-    from search.engines.column_snapshot import ColumnSnapshot
-
 Value = int | str
 Ids = npt.NDArray[np.int64]
 Similarities = npt.NDArray[np.float32]
 
-# How far back the cumulative buckets reach; the last one is older than all.
+# In days. The buckets are cumulative; one more bucket holds everything older than the last.
 BUCKET_DAYS = (7, 30, 90, 365)
 
 
 class EngineTimeoutError(Exception):
-    """The engine ran out of the time it was given."""
+    """The engine ran out of its time limit."""
 
 
 class EngineUnavailableError(Exception):
-    """The engine cannot answer at all. The message says why; another one can answer instead."""
+    """The engine cannot answer at all, for the reason in the message; another engine may."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageText:
-    """The typed words analysed for the projects of one language; None means every project."""
+    """The query text analysed for the projects of one language; None means every project."""
 
     language: str
     project_ids: tuple[int, ...] | None
@@ -45,9 +43,9 @@ class LanguageText:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is chosen in one facet. Each name chosen is a group of values, because a name may mean several.
+    """The selected values of one facet. Each selected name is a group of values, because a name may be ambiguous.
 
-    A name that means nothing is an empty group: it matches nothing, and never widens.
+    A name that resolves to nothing is an empty group: it matches nothing, and never widens.
     """
 
     key: str
@@ -59,7 +57,7 @@ class Filter:
 
     @property
     def narrows_own_counts(self) -> bool:
-        """Whether the facet's own counts keep its inclusions: in AND mode a further value narrows what is there."""
+        """Whether the facet's own counts keep its inclusions: in AND mode every further value narrows the match set."""
         return self.require_all
 
     @property
@@ -69,25 +67,25 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """What is near to a vector: the `limit` nearest memories of those that pass the filters, none below `least`.
+    """A k-NN query: the `limit` nearest memories among those that pass the filters, none below `min_similarity`.
 
-    `vector` is float32 as bytes, of the length that the model of `model_id` has. With `alone`, words do not match.
+    `vector` is float32 as bytes, with the dimensions of the model `model_id`. With `semantic_only`, words do not match.
     """
 
     model_id: int
     vector: bytes
-    least: float
+    min_similarity: float
     limit: int
-    alone: bool = False
+    semantic_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Memories by meaning, the nearest first. `capped` where there may be more than were looked for."""
+    """Memories and their similarities, the nearest first. `truncated` if the limit may have cut off more."""
 
     ids: Ids
     similarities: Similarities
-    capped: bool = False
+    truncated: bool = False
 
 
 NO_NEIGHBOURS = Neighbours(np.empty(0, np.int64), np.empty(0, np.float32))
@@ -95,9 +93,9 @@ NO_NEIGHBOURS = Neighbours(np.empty(0, np.int64), np.empty(0, np.float32))
 
 @dataclass(frozen=True, slots=True)
 class EngineQuery:
-    """A query that an engine can answer. `project_ids` is what the viewer may see; None means everything.
+    """A resolved query. `project_ids` are the projects that the viewer may see; None means all of them.
 
-    A memory matches by the words of `texts` or by `meaning`, and always has the phrases and signed words of `texts`.
+    A memory matches by the words of `texts` or by `meaning`. Either way it has the phrases and signed words of `texts`.
     """
 
     project_ids: tuple[int, ...] | None = None
@@ -106,7 +104,7 @@ class EngineQuery:
     filters: tuple[Filter, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
-    # Whether a category takes in its descendants.
+    # Whether a category includes its descendants.
     subcategories: bool = True
 
     @property
@@ -126,10 +124,10 @@ class EngineQuery:
 
 @dataclass(frozen=True, slots=True)
 class FacetRequest:
-    """Which values of a facet are wanted: the `limit` largest, those in `always`, and nothing outside of `only`.
+    """The values to count in a facet: the `limit` largest and those in `always`, restricted to `only`.
 
-    Of each of the `groups` of `only`, all but its so many largest and what counts as much as the last of them may be
-    left out, unless `always` has it.
+    Each of the `groups` is a limit and values of `only`: beyond its largest values up to that limit, and ties with the
+    last, values may be left out unless they are in `always`.
     """
 
     key: str
@@ -141,7 +139,7 @@ class FacetRequest:
 
 @dataclass(frozen=True, slots=True)
 class ValueCount:
-    """How many memories have a value; `own` counts, for a category, those filed right there."""
+    """The number of memories with a value; for a category, `own` counts those filed directly in it."""
 
     value: Value
     count: int
@@ -150,91 +148,85 @@ class ValueCount:
 
 @dataclass(frozen=True, slots=True)
 class FacetCounts:
-    """A facet's values, the largest first, and how many distinct ones there are with a count.
+    """The values of a facet, the largest count first, and the number of distinct values with a count.
 
-    `capped` where the set reached the limit of its meaning: then there may be more of each.
+    If `truncated`, the k-NN limit was reached, and the counts are lower bounds.
     """
 
     values: tuple[ValueCount, ...] = ()
     distinct: int = 0
-    capped: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """The total, and per facet how many have no value in it. `capped` as in FacetCounts."""
+class MatchSet:
+    """The size of a match set, and its memories without a value by facet. `truncated` as in FacetCounts."""
 
     total: int
     no_value: dict[str, int] = field(default_factory=dict)
-    capped: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Everything counted under one plan: facets, days, and the cumulative buckets within the dates and without them.
+    """All counts of one query: facets, days, and the cumulative buckets with and without the date filter.
 
-    Without days asked for, the summary, the days and the buckets are empty.
+    Unless days are requested, the match set, the days and the buckets are empty.
     """
 
-    summary: Summary
+    summary: MatchSet
     facets: dict[str, FacetCounts]
     days: DayCounts
     buckets: tuple[int, ...]
     buckets_without_dates: tuple[int, ...]
-    # Whether the days, which are counted without the dates, are capped; see FacetCounts.
-    days_capped: bool = False
+    # Days are counted without the date filter; see FacetCounts.truncated.
+    days_truncated: bool = False
 
 
 class Engine(Protocol):
-    """How memories are found and counted. Every engine passes the same conformance tests."""
+    """Finds and counts memories. All engines pass the same conformance tests.
+
+    Every method may raise EngineUnavailableError, and then another engine answers instead.
+    """
 
     name: str
     seconds_behind: float
-    """The age of the oldest change that it does not know of yet, when it was made."""
+    """Age of the oldest unapplied change when this engine was opened."""
     waited_ms: float
-    """How long was waited for it to know what had just been stored."""
+    """How long the caller waited for this engine to have what was stored just before."""
 
     @property
     def revision(self) -> str:
-        """Changes whenever an answer may: what is kept of answers is kept under it."""
+        """Changes whenever an answer may; a key for caches of answers."""
 
-    def warm_up(self) -> None:
-        """Begin to make what the first large answer would wait for."""
+    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False) -> list[MatchSet]:
+        """The sizes of the match sets of queries and, with `no_values`, their memories without a value by facet."""
 
-    def filing(self) -> "ColumnSnapshot":
-        """How all memories are filed, for numbers that are not those of a query."""
+    def knn(self, plan: EngineQuery) -> Neighbours:
+        """The memories that match by vector, the nearest first."""
 
-    def near(self, plan: EngineQuery) -> Neighbours:
-        """What of the plan's match set is there by meaning, the nearest first."""
+    def filter_ids(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
+        """The memories among `ids` that match."""
 
-    def among(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
-        """Those of some memories that the match set of the plan has."""
+    def values_present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
+        """The values of a facet that a match has, among `values`."""
 
     def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
-        """How well some memories fit the words of the plan, whether they match or not; those without any left out."""
+        """The scores of some memories by words, whether they match or not; memories without any word are left out."""
 
     def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
-        """How near some memories are, whatever the least similarity; those that have no vector yet are left out."""
-
-    def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
-        """The total, and where asked the memories without a value per facet."""
-
-    def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
-        """The totals of several plans at once."""
-
-    def present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
-        """Those of a facet's values that some memory of the plan has."""
+        """The similarities of some memories, whatever the minimum; memories without a vector are left out."""
 
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
-        """A page of ids with their scores, in an order that is total: the same page is always the same ids."""
+        """A page of ids and scores. The order is total, so that the same page always has the same ids."""
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
-        """Facet counts by the counting rules; raises EngineTimeoutError where the time runs out."""
+        """Counts by facet and, with `days`, by day and bucket. Raises EngineTimeoutError."""
 
     def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
-        """As `days`, by the hour."""
+        """Counts by hour, within the dates and a few days around them."""
 
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
-        """Terms that are spelled like this one and that memories of the plan have: some, in no order."""
+        """Some terms of matches that are spelled like this one, in no particular order."""

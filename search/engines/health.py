@@ -1,4 +1,4 @@
-"""How the engine that is set is: whether it answers, and how far it is behind the database."""
+"""Health of the configured engine: whether it answers, and how far it lags behind the database."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from search.engines.base import EngineUnavailableError
 from search.engines.index import store
 from search.engines.index.engine import IndexEngine
 from search.engines.index.outbox import backlog
-from search.engines.index.store import NoIndexError
+from search.engines.segment_store import NotReadableError
 
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """The derived index: `ready`, or `missing` where the database answers in its place, or `off`.
+    """The state of the derived index: `ready`, `missing` if the database answers in its place, or `off`.
 
-    `lag_seconds` is how long the oldest change waits; `waiting` how many do, None for who may not see everything.
-    `left_out` are memories that cannot be in an index, None where there are none.
+    `lag_seconds` is the age of the oldest pending change, `waiting` the number of pending changes, and None for viewers
+    who may not see all projects. `left_out` are memories that cannot be indexed; None if there are none.
     """
 
     state: str
@@ -29,7 +29,7 @@ class IndexHealth:
 
 
 def index_health(viewer: Viewer | None) -> IndexHealth:
-    """As far as a viewer may know: numbers need a key, and the number of changes one that sees everything."""
+    """The health that a viewer may see: numbers need a key, and the number of changes a viewer of all projects."""
     if settings.SEARCH_ENGINE != "tantivy":
         return IndexHealth("off")
     try:
@@ -46,6 +46,6 @@ def index_health(viewer: Viewer | None) -> IndexHealth:
 
 
 def _left_out() -> tuple[int, ...] | None:
-    with suppress(NoIndexError, DamagedError):
-        return store.read_view().manifest.unfit or None
+    with suppress(NotReadableError, DamagedError):
+        return store.read_view().manifest.unindexable or None
     return None

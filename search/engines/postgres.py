@@ -1,8 +1,8 @@
-"""The `postgres` engine: SQL only, no second index. The reference that other engines are tested against.
+"""The Postgres engine: SQL only, no second index. The reference that other engines are tested against.
 
-The match set is gathered once into a narrow CTE, and each facet is a flat SELECT over it; a facet with ticked values of
-its own is a flat SELECT over memory with the filter it needs. The same SQL runs on a distributed Postgres. Statements
-are composed from the constants below and the conditions of `search.engines.conditions`.
+The match set is gathered once into a narrow CTE, and each facet is a flat SELECT over it; a facet with selected values
+of its own is a flat SELECT over memories with the filter it needs. The same SQL runs on a distributed Postgres.
+Statements are composed from the constants below and the conditions of `search.engines.sql`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,17 +29,15 @@ from search.engines.base import (
     FacetRequest,
     Filter,
     Ids,
+    MatchSet,
     Neighbours,
-    Summary,
     Value,
     ValueCount,
     VectorQuery,
 )
-from search.engines.column_snapshot import ColumnSnapshot
-from search.engines.knn import nearest_passing, similarities_of
-from search.engines.postgres_columns import packed_filing
+from search.engines.knn import nearest_candidates, similarities_of
 from search.engines.sql import Sql, no_value_sql
-from search.facets import FACET, FACETS, FacetKind, FacetSpec
+from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetKind, FacetSpec
 from search.histogram import NO_DAYS, DayCounts, HourCount
 from search.query import Sort
 
@@ -51,8 +49,8 @@ _ORDERS = {
     Sort.TITLE: 'lower(m.title) COLLATE "C" ASC, m.id ASC',
 }
 
-# One facet's counts. The window counts the groups before the cut to the largest. An array is unnested in the target
-# list, which is a third quicker than a lateral join.
+# The counts of one facet. The window counts the groups before the cut to the largest. Arrays are unnested in the target
+# list, which is a third faster than a lateral join.
 _SCALAR_FACET = """
 SELECT {k} AS k, g.value, g.n AS a, 0::bigint AS b, g.d AS c FROM (
   SELECT m.{column}::text AS value, count(*) AS n, count(*) OVER () AS d,
@@ -66,7 +64,7 @@ SELECT {k} AS k, g.value::text, g.n AS a, g.own AS b, g.d AS c FROM (
   FROM (SELECT unnest(m.{column}) AS value{beside} FROM {rows} m WHERE {where}) u GROUP BY u.value
 ) g WHERE {chosen}"""
 
-# A moment at either end of the calendar has no day in every time zone: it is counted a week further in.
+# Instants at either end of the calendar have no day in some time zones; they are counted a week inside it.
 _MOMENT = "least(greatest(m.created_at, '0001-01-08Z'), '9999-12-24Z')"
 _DAYS = """
 SELECT {k} AS k, ({moment} AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
@@ -81,24 +79,23 @@ FROM {rows} m WHERE {where}"""
 _SUMMARY = """
 SELECT {k} AS k, ARRAY[count(*){columns}]::text AS value, 0::bigint AS a, 0::bigint AS b, 0::bigint AS c
 FROM {rows} m WHERE {where}"""
-# What facets read of a match: gathered once, so that words are looked up and long rows read once. It takes in every
-# state, for the counts of that facet: almost every query chooses states, and few memories are in the others.
-_MATCH_SET = """
+# The columns that facets read, gathered once, so that words are looked up and long rows are read once. The set includes
+# every state, for the counts of that facet: almost every query selects states, and few memories have other ones.
+_MATCH_SET = f"""
 WITH match_set AS MATERIALIZED (
-  SELECT m.project_id, m.memory_type, m.tags, m.authors, m.agent, m.source, m.state, m.created_at,
-         m.category_ids, m.category_path_ids, m.concept_ids, m.entity_ids, {shown} AS shown
-  FROM memories_memory m WHERE {where}
+  SELECT {", ".join(f"m.{column}" for column in FACET_COLUMNS)}, m.created_at, {{shown}} AS shown
+  FROM memories_memory m WHERE {{where}}
 )"""
 _WORK_MEM = "64MB"
-_NEAR_ROWS = 2_000
+_SIMILAR_TERM_ROWS = 2_000
 
 _DAYS_KEY = -1
 _BUCKETS_KEY = -2
 _SUMMARY_KEY = -100
 
 
-class _PassingRows:
-    """The memories that pass everything but the meaning; see `search.engines.nearest.Passing`."""
+class _RowCandidates:
+    """The memories that pass all filters of a query; see `search.engines.knn.Candidates`."""
 
     def __init__(
         self,
@@ -112,7 +109,7 @@ class _PassingRows:
         conditions = self._sql.filters(plan, without_includes=without_includes, without_dates=without_dates)
         self._where = " AND ".join([*conditions, *self._sql.always(plan)]) or "true"
 
-    def among(self, ids: Ids) -> npt.NDArray[np.bool_]:
+    def contains(self, ids: Ids) -> npt.NDArray[np.bool_]:
         bound = self._sql.bind(ids.tolist())
         statement = f"SELECT m.id FROM memories_memory m WHERE m.id = ANY({bound}::bigint[]) AND {self._where}"
         return np.isin(ids, self._ids_of(statement))
@@ -132,7 +129,7 @@ class _PassingRows:
 
 @contextmanager
 def _time_limit() -> Iterator[None]:
-    """A statement that takes too long is cut off, and only what it was for is missing."""
+    """Set a time limit for the statements inside. Raise EngineTimeoutError, and leave the outer transaction usable."""
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
@@ -150,7 +147,7 @@ def _time_limit() -> Iterator[None]:
 
 
 class PostgresEngine:
-    """The protocol of `search.engines.base`, in SQL."""
+    """Implements `search.engines.base.Engine` in SQL."""
 
     name = "postgres"
     seconds_behind = 0.0
@@ -161,21 +158,15 @@ class PostgresEngine:
         return str(Corpus.objects.values_list("revision", flat=True).get(pk=1))
 
     def __init__(self) -> None:
-        self._known_near: dict[tuple[EngineQuery, str, bool], Neighbours] = {}
+        self._neighbours: dict[tuple[EngineQuery, str, bool], Neighbours] = {}
 
-    def warm_up(self) -> None:
-        """Postgres keeps by itself what it has read."""
-
-    def filing(self) -> ColumnSnapshot:
-        return packed_filing()
-
-    def near(self, plan: EngineQuery) -> Neighbours:
-        return self._near_of(plan, "", False)
+    def knn(self, plan: EngineQuery) -> Neighbours:
+        return self._knn(plan, "", False)
 
     def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
         return similarities_of(meaning, ids)
 
-    def among(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
+    def filter_ids(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
         sql = self._sql()
         where = sql.where(plan)
         statement = f"SELECT m.id FROM memories_memory m WHERE m.id = ANY({sql.bind(list(ids))}::bigint[]) AND {where}"
@@ -188,24 +179,26 @@ class PostgresEngine:
         rows = self._rows(f"SELECT m.id, {score} FROM memories_memory m WHERE m.id = ANY({bound}::bigint[])", sql)
         return {memory_id: float(score) for memory_id, score in rows if score}
 
-    def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
-        sql = self._sql()
-        rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, no_values, "memories_memory")), sql)
-        return replace(_read_summary(rows, plan, no_values), capped=self.near(plan).capped)
-
-    def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
+    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False) -> list[MatchSet]:
+        if no_values:
+            return [self._match_set_with_no_values(plan) for plan in plans]
         if not plans:
             return []
         sql = self._sql()
         selects = [
             f"SELECT {k} AS k, count(*) FROM memories_memory m WHERE {sql.where(plan)}" for k, plan in enumerate(plans)
         ]
-        rows: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
-        return [rows[k] for k in range(len(plans))]
+        totals: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
+        return [MatchSet(totals[k], truncated=self.knn(plan).truncated) for k, plan in enumerate(plans)]
 
-    def present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
-        totals = self.totals([plan.with_filter(Filter(key, include=((value,),))) for value in values])
-        return {value for value, total in zip(values, totals, strict=True) if total}
+    def _match_set_with_no_values(self, plan: EngineQuery) -> MatchSet:
+        sql = self._sql()
+        rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, "memories_memory")), sql)
+        return replace(_read_summary(rows, plan), truncated=self.knn(plan).truncated)
+
+    def values_present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
+        found = self.match([plan.with_filter(Filter(key, include=((value,),))) for value in values])
+        return {value for value, having in zip(values, found, strict=True) if having.total}
 
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         sql = self._sql()
@@ -225,7 +218,7 @@ class PostgresEngine:
     ) -> Counts:
         sql = self._sql()
         gathered = self._match_set(sql, plan)
-        selects = self._summary(sql, plan, True, "match_set") if days else []
+        selects = self._summary(sql, plan, "match_set") if days else []
         selects += [self._facet(sql, plan, request, k) for k, request in enumerate(requests)]
         if days:
             apart = plan.start is not None or plan.end is not None
@@ -244,16 +237,16 @@ class PostgresEngine:
             )
             selects.append(_BUCKETS.format(k=_BUCKETS_KEY, buckets=buckets, where=where, rows=rows))
         if not selects:
-            return Counts(Summary(0), {}, NO_DAYS, (), ())
+            return Counts(MatchSet(0), {}, NO_DAYS, (), ())
         with _time_limit():
             found = self._rows(gathered + " UNION ALL ".join(selects), sql)
-        return self._told(self._gather(found, plan, requests), plan)
+        return self._mark_truncated(self._gather(found, plan, requests), plan)
 
     def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
         sql = self._sql()
         inside = " AND ".join(sql.inside(plan)) or "true"
         where = sql.where(plan, without_dates=True)
-        # Hours are asked for within a few days only: what lies outside of the dates is not drawn.
+        # Hours are only shown for ranges of a few days, so rows outside of the dates are not drawn.
         if plan.start is not None:
             where += f" AND m.created_at >= {sql.bind(plan.start)}::timestamptz - interval '3 days'"
         if plan.end is not None:
@@ -262,9 +255,10 @@ class PostgresEngine:
         return tuple(HourCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
 
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
-        # There is no list of all terms; those of the newest memories are gathered from their rows.
+        # There is no list of all terms, so collect those of the newest memories.
         sql = self._sql()
-        newest = f"SELECT m.terms FROM memories_memory m WHERE {sql.where(plan)} ORDER BY m.id DESC LIMIT {_NEAR_ROWS}"
+        where = sql.where(plan)
+        newest = f"SELECT m.terms FROM memories_memory m WHERE {where} ORDER BY m.id DESC LIMIT {_SIMILAR_TERM_ROWS}"
         with connection.cursor() as cursor, _time_limit():
             inner = psycopg.ClientCursor(connection.connection).mogrify(newest, sql.parameters)
             cursor.execute(
@@ -292,19 +286,19 @@ class PostgresEngine:
             return _SCALAR_FACET.format(k=k, column=spec.column, rows=rows, where=where, present=present, chosen=chosen)
         column, own, beside = spec.column, "0::bigint", ""
         if spec.kind == FacetKind.TREE:
-            # Without subcategories a tick means the node alone, and so must its number.
-            column = spec.column if plan.subcategories else "category_ids"
+            # Without subcategories a selected category means itself alone, and so must its count.
+            column = spec.column if plan.subcategories else OWN_CATEGORIES
             own, beside = "count(*) FILTER (WHERE u.value = ANY(u.category_ids))", ", m.category_ids"
         return _ARRAY_FACET.format(k=k, column=column, rows=rows, where=where, own=own, beside=beside, chosen=chosen)
 
     @staticmethod
-    def _summary(sql: Sql, plan: EngineQuery, no_values: bool, rows: str) -> list[str]:
-        """The total and the counts of "no value", shared ones in one SELECT, the others over what they need."""
-        shared, apart = _split(plan) if no_values else ([], [])
+    def _summary(sql: Sql, plan: EngineQuery, rows: str) -> list[str]:
+        """The total and the counts without a value: those over the match set in one SELECT, the others in one each."""
+        shared, separate = _split(plan)
         columns = "".join(f", count(*) FILTER (WHERE {no_value_sql(spec)})" for spec in shared)
         where = "m.shown" if rows == "match_set" else sql.where(plan)
         selects = [_SUMMARY.format(k=_SUMMARY_KEY, columns=columns, rows=rows, where=where)]
-        for n, spec in enumerate(apart, 1):
+        for n, spec in enumerate(separate, 1):
             where = f"{sql.where(plan, without_includes=spec.key)} AND {no_value_sql(spec)}"
             selects.append(_SUMMARY.format(k=_SUMMARY_KEY - n, columns="", rows="memories_memory", where=where))
         return selects
@@ -334,54 +328,54 @@ class PostgresEngine:
             for k, request in enumerate(requests)
         }
         summed = any(row[0] == _SUMMARY_KEY for row in rows)
-        summary = _read_summary(rows, plan, no_values=True) if summed else Summary(0)
+        summary = _read_summary(rows, plan) if summed else MatchSet(0)
         return Counts(summary, facets, DayCounts.of(days), tuple(buckets[:5]), tuple(buckets[5:]))
 
     def _sql(self) -> Sql:
-        return Sql(self._near)
+        return Sql(self._knn_ids)
 
     @staticmethod
     def _match_set(sql: Sql, plan: EngineQuery) -> str:
-        """What is gathered, and what of it is shown."""
+        """The match set as a CTE, with a column that says whether a row is in the selected states."""
         states = plan.filter("state")
         shown = [sql.included(states, plan)] if states and states.includes else []
-        if plan.meaning is not None and sql.near is not None:
-            # In other states others may be the nearest: what matches with the states has to be looked for again.
-            shown.append(sql.matching(plan, sql.near(plan, "", False)))
+        if plan.meaning is not None and sql.knn is not None:
+            # With the states selected, other memories may be the nearest, so search again.
+            shown.append(sql.matching(plan, sql.knn(plan, "", False)))
         where = sql.where(plan, without_includes="state")
         return _MATCH_SET.format(where=where, shown=" AND ".join(shown) or "true")
 
-    def _near(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Ids:
-        """The memories that a set has by meaning.
+    def _knn_ids(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Ids:
+        """The ids that match a query by vector.
 
-        With fewer filters others are the nearest; those of the whole plan match there too.
+        Without a filter other memories are the nearest; those of the whole query still match.
         """
-        near, whole = self._near_of(plan, without_includes, without_dates), self.near(plan)
-        return np.union1d(near.ids, whole.ids) if near.capped else near.ids
+        near, whole = self._knn(plan, without_includes, without_dates), self.knn(plan)
+        return np.union1d(near.ids, whole.ids) if near.truncated else near.ids
 
-    def _near_of(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Neighbours:
+    def _knn(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Neighbours:
         if plan.meaning is None:
             return NO_NEIGHBOURS
         chosen = plan.filter(without_includes)
         if chosen is None or not chosen.includes or chosen.narrows_own_counts:
             without_includes = ""
         key = (plan, without_includes, without_dates and (plan.start is not None or plan.end is not None))
-        if key not in self._known_near:
-            self._known_near[key] = nearest_passing(plan.meaning, _PassingRows(self._rows, *key))
-        return self._known_near[key]
+        if key not in self._neighbours:
+            self._neighbours[key] = nearest_candidates(plan.meaning, _RowCandidates(self._rows, *key))
+        return self._neighbours[key]
 
-    def _told(self, counts: Counts, plan: EngineQuery) -> Counts:
-        """Counts, with what of them is capped."""
+    def _mark_truncated(self, counts: Counts, plan: EngineQuery) -> Counts:
+        """Mark the counts that are lower bounds."""
         if plan.meaning is None:
             return counts
         return replace(
             counts,
-            summary=replace(counts.summary, capped=self.near(plan).capped),
+            summary=replace(counts.summary, truncated=self.knn(plan).truncated),
             facets={
-                key: replace(counted, capped=self._near_of(plan, key, False).capped)
+                key: replace(counted, truncated=self._knn(plan, key, False).truncated)
                 for key, counted in counts.facets.items()
             },
-            days_capped=self._near_of(plan, "", True).capped,
+            days_truncated=self._knn(plan, "", True).truncated,
         )
 
     @staticmethod
@@ -397,26 +391,24 @@ def _numbers(array: str) -> list[int]:
 
 
 def _split(plan: EngineQuery) -> tuple[list[FacetSpec], list[FacetSpec]]:
-    """The facets counted over the match set, and those counted over another set."""
+    """Divide the facets into those counted over the match set and those counted over a set of their own."""
     shared = [spec for spec in FACETS if not _drops_includes(plan, spec.key)]
     return shared, [spec for spec in FACETS if spec not in shared]
 
 
-def _read_summary(rows: list[Any], plan: EngineQuery, no_values: bool) -> Summary:
+def _read_summary(rows: list[Any], plan: EngineQuery) -> MatchSet:
     numbers = {row[0]: _numbers(row[1]) for row in rows if row[0] <= _SUMMARY_KEY}
     total, *shared_counts = numbers[_SUMMARY_KEY]
-    if not no_values:
-        return Summary(total)
-    shared, apart = _split(plan)
+    shared, separate = _split(plan)
     found = {spec.key: n for spec, n in zip(shared, shared_counts, strict=True)}
-    found |= {spec.key: numbers[_SUMMARY_KEY - n][0] for n, spec in enumerate(apart, 1)}
-    return Summary(total, found)
+    found |= {spec.key: numbers[_SUMMARY_KEY - n][0] for n, spec in enumerate(separate, 1)}
+    return MatchSet(total, found)
 
 
 def _drops_includes(plan: EngineQuery, key: str) -> bool:
-    """Whether a facet is counted over another set than the match set: that without its own inclusions.
+    """Whether a facet is counted over the match set without its own inclusions.
 
-    The states are not: the match set is gathered with all of them.
+    States are not, because the match set includes all of them.
     """
     chosen = plan.filter(key)
     if key == "state":

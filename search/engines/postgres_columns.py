@@ -1,10 +1,9 @@
-"""How all memories are filed, read from Postgres in one pass: for the engine that has nothing but the database.
+"""The columns of all memories, read from Postgres in one pass: for the engine without an index.
 
-A pass over 200,000 memories takes about a second, so what was read is kept while the revision of the corpus stands.
+A pass over 200,000 memories takes about a second, so the snapshot is cached by the revision of the corpus.
 """
 
 import itertools
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,14 @@ from django.db import connection
 
 from search.engines.array_files import Array
 from search.engines.column_snapshot import ColumnSnapshot
-from search.engines.index.segments import Dictionary, Part, multiple_column
+from search.engines.index.segments import Dictionary, Segment, multiple_column
 from search.facets import STATES
+from web.cache import RevisionCache
 
 _MULTIPLE = {"category": "category_path_ids", "category_own": "category_ids", "concept": "concept_ids"}
-# As the engine has it: Postgres has moments that no calendar has.
+# Clamped to what datetime can represent, as in the Postgres engine.
 _CREATED = "extract(epoch FROM least(greatest(m.created_at, '0001-01-08Z'), '9999-12-24Z'))"
-# Columns of all rows at once, as bytes and as one text: a row each would take ten times as long to read.
+# Each column of all rows as one bytes or text value: reading row by row takes ten times as long.
 _STATEMENT = (
     "SELECT string_agg(int8send(m.id), ''::bytea), string_agg(int8send(({created} * 1000000)::bigint), ''::bytea),"
     " string_agg(int4send(m.project_id::int), ''::bytea),"
@@ -32,18 +32,15 @@ _STATEMENT = (
     ),
 )
 
-_lock = Lock()
-_lineages = itertools.count(1)
-# The database and its revision, and how its memories are filed.
-_current: tuple[tuple[object, ...], ColumnSnapshot | None] = ((), None)
+_series_numbers = itertools.count(1)
+cache = RevisionCache[tuple[object, ...], ColumnSnapshot](1)
 
 
-def packed_filing() -> ColumnSnapshot:
-    """How memories are filed in the snapshot that the database is read by: what is kept, where it is of its revision.
+def postgres_snapshot() -> ColumnSnapshot:
+    """The snapshot of the database that the current transaction sees, from the cache if it has the current revision.
 
-    A transaction that has written something itself may see what is nobody else's yet: it reads for itself.
+    A transaction that has written something itself may see what no other one sees yet, and reads its own snapshot.
     """
-    global _current
     with connection.cursor() as cursor:
         cursor.execute("SELECT revision, pg_current_xact_id_if_assigned() IS NULL FROM memories_corpus WHERE id = 1")
         revision, is_shared = cursor.fetchone() or (None, False)
@@ -51,19 +48,7 @@ def packed_filing() -> ColumnSnapshot:
         return _read()
     database = connection.settings_dict
     key = (database["HOST"], database["PORT"], database["NAME"], revision)
-    known, filing = _current
-    if filing is None or known != key:
-        filing = _read()
-        with _lock:
-            _current = (key, filing)
-    return filing
-
-
-def forget() -> None:
-    """Drop what is kept. For tests, whose transactions take the revision back."""
-    global _current
-    with _lock:
-        _current = ((), None)
+    return cache.get_or_make(key, _read)
 
 
 def _read() -> ColumnSnapshot:
@@ -81,22 +66,22 @@ def _read() -> ColumnSnapshot:
     }
     for name, lengths, values in zip(_MULTIPLE, multiple[::2], multiple[1::2], strict=True):
         arrays |= _column(name, _numbers(lengths, ">i4"), values, dictionary)
-    part = Part(0, arrays)
-    # No two passes have anything to do with each other: slots and codes are drawn anew.
-    lineage = f"pass {next(_lineages)}"
-    return ColumnSnapshot(lineage, 0, (part,), np.ones(part.size, np.bool_), dictionary, dictionary.sizes())
+    segment = Segment(0, arrays)
+    # Docs and codes are assigned anew by each pass.
+    series = f"pass {next(_series_numbers)}"
+    return ColumnSnapshot(series, 0, (segment,), np.ones(segment.size, np.bool_), dictionary, dictionary.sizes())
 
 
 def _column(name: str, lengths: Array, values: str | None, dictionary: Dictionary) -> dict[str, Array]:
     numbers = np.fromstring(values, np.int64, sep=",") if values else np.empty(0, np.int64)
-    # Who has none has "none", as in the index: so that it is counted and found like any other.
+    # A memory without a value has code 0, as in the index.
     codes = np.zeros(int(np.maximum(lengths, 1).sum()), np.int64)
     codes[np.repeat(lengths > 0, np.maximum(lengths, 1))] = _codes(numbers, name, dictionary)
     return multiple_column(name, codes, np.maximum(lengths, 1).astype(np.uint32))
 
 
 def _codes(values: Array, name: str, dictionary: Dictionary) -> Array:
-    """Ids as codes. They are drawn from sequences, so a table of all up to the largest is small."""
+    """Map ids to codes by a table; ids come from sequences, so the table is small."""
     present = np.flatnonzero(np.bincount(values)) if len(values) else values
     table = np.zeros(int(present.max(initial=0)) + 1, np.int64)
     table[present] = [dictionary.code(name, value) for value in present.tolist()]

@@ -1,4 +1,4 @@
-"""Conditions of the `postgres` engine: a plan as SQL over the table `m`, every value a named parameter."""
+"""SQL conditions of the Postgres engine: an EngineQuery over the table `m`, every value a named parameter."""
 
 import itertools
 import math
@@ -10,13 +10,13 @@ from search.facets import FACET, FacetKind, FacetSpec
 from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
 from text.query_syntax import Group, TextQuery
 
-# Beyond this many combinations "k of n words" is a sum over the words instead of one tsquery.
+# Above this many combinations, "k of n words" becomes a sum over the words instead of one tsquery.
 _MAX_COMBINATIONS = 120
 
 # Weights of content, summary and references, tags, title (D, C, B, A).
 _RANK = "ts_rank('{0.15, 0.3, 0.6, 1.0}', m.terms, %s::tsquery, 1)"
 
-# Where a facet has no value. The arrays are never null.
+# Conditions for facets without a value. The arrays are never null.
 _NO_VALUE = {
     FacetKind.SCALAR: "m.{column} = ''",
     FacetKind.TEXTS: "m.{column} = '{{}}'",
@@ -27,11 +27,11 @@ _NO_VALUE = {
 
 
 class Sql:
-    """Conditions with named parameters, gathered while a statement is composed."""
+    """Builds conditions and collects their named parameters while a statement is composed."""
 
-    def __init__(self, near: Callable[[EngineQuery, str, bool], Ids] | None = None) -> None:
+    def __init__(self, knn: Callable[[EngineQuery, str, bool], Ids] | None = None) -> None:
         self.parameters: dict[str, Any] = {}
-        self.near = near
+        self.knn = knn
 
     def bind(self, value: Any) -> str:
         name = f"p{len(self.parameters)}"
@@ -39,22 +39,22 @@ class Sql:
         return f"%({name})s"
 
     def where(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> str:
-        """The whole filter of a plan, but for what one facet includes, or but for the dates."""
+        """The whole filter of a query, optionally without the inclusions of one facet, or without the dates."""
         conditions = self.filters(plan, without_includes=without_includes, without_dates=without_dates)
-        if plan.meaning is not None and self.near is not None:
-            near = self.near(plan, without_includes, without_dates)
+        if plan.meaning is not None and self.knn is not None:
+            near = self.knn(plan, without_includes, without_dates)
             conditions.append(self.matching(plan, near))
         elif plan.has_text:
             conditions.append(self._texts(plan))
         return " AND ".join(conditions) or "true"
 
     def matching(self, plan: EngineQuery, near: Ids) -> str:
-        """By words or by meaning, where what is near is known."""
+        """Match by words or by vector, given the ids of the nearest memories."""
         by_meaning = f"m.id = ANY({self.bind(near.tolist())}::bigint[])"
-        return by_meaning if plan.meaning and plan.meaning.alone else f"({self._texts(plan)} OR {by_meaning})"
+        return by_meaning if plan.meaning and plan.meaning.semantic_only else f"({self._texts(plan)} OR {by_meaning})"
 
     def filters(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
-        """All that a plan asks for but words and meaning."""
+        """The filters of a query, without its words and vector."""
         conditions: list[str] = []
         if plan.project_ids is not None:
             conditions.append(f"m.project_id = ANY({self.bind(list(plan.project_ids))}::bigint[])")
@@ -67,7 +67,7 @@ class Sql:
         return conditions
 
     def inside(self, plan: EngineQuery) -> list[str]:
-        """The dates of a plan."""
+        """The date filter."""
         conditions = []
         if plan.start is not None:
             conditions.append(f"m.created_at >= {self.bind(plan.start)}")
@@ -76,7 +76,7 @@ class Sql:
         return conditions
 
     def included(self, chosen: Filter, plan: EngineQuery) -> str:
-        """What a facet includes, as a condition."""
+        """The inclusions of a facet."""
         spec = FACET[chosen.key]
         if chosen.require_all and not chosen.no_value:
             return " AND ".join(self._any_of(spec, group, plan) for group in chosen.include)
@@ -110,7 +110,7 @@ class Sql:
         return f"m.{spec.column} && {bound}::int[]"
 
     def _texts(self, plan: EngineQuery, *, always: bool = False) -> str:
-        """By words; with `always`, only what a memory must have that matches by meaning too."""
+        """Match by words; with `always`, only what semantic matches must contain too."""
         choices = []
         for text in plan.texts:
             condition = self.words(text.words.always if always else text.words, anything=always)
@@ -121,7 +121,7 @@ class Sql:
         return "(" + " OR ".join(choices) + ")"
 
     def always(self, plan: EngineQuery) -> list[str]:
-        """The phrases and signed words of a plan, where it has any."""
+        """The phrases and signed words of a query, if it has any."""
         return [self._texts(plan, always=True)] if any(not text.words.always.is_empty for text in plan.texts) else []
 
     def words(self, words: TextQuery, *, anything: bool = False) -> str:
@@ -144,7 +144,7 @@ class Sql:
                 enough = (" & ".join(some) for some in itertools.combinations(words, need))
                 parts.append("(" + " | ".join(f"({some})" for some in enough) + ")")
             return self._matches(" & ".join(parts))
-        # Any `need` of the words must hold one of the first n - need + 1: the index narrows by those, the sum decides.
+        # Any `need` of the words include one of the first n - need + 1: the index narrows by those, the sum decides.
         narrowing = self._matches(" & ".join([*parts, "(" + " | ".join(words[: len(words) - need + 1]) + ")"]))
         score = " + ".join(f"({self._matches(word)})::int" for word in words)
         return f"({narrowing} AND ({score}) >= {need})"
@@ -154,7 +154,7 @@ class Sql:
         return f"m.terms @@ {self.bind(text)}::tsquery"
 
     def rank(self, plan: EngineQuery) -> str:
-        """The score of a row: how often and how prominently it has any of what was looked for."""
+        """The rank of a row by the positive words, their frequency and field weights."""
         ranks = []
         for text in plan.texts:
             positive = text.words.positive
@@ -183,9 +183,10 @@ def tsquery(pattern: Pattern) -> str:
 def words_sql(
     texts: Sequence[TextQuery], *, always: bool, beside: Mapping[str, Any] | None = None
 ) -> tuple[str, str, dict[str, Any]]:
-    """For a table `m` with a column `terms` that is not of memories: the condition that one of the texts matches, how
-    well a row fits, and the parameters of both, with those that they stand beside. With `always`, only what must be
-    there by meaning too.
+    """Build a condition, a rank and their parameters for a table `m` with a column `terms` that holds no memories.
+
+    The condition holds if any of the texts matches; with `always`, only the parts that semantic matches must contain.
+    The parameters include those in `beside`.
     """
     sql = Sql()
     sql.parameters.update(beside or {})
@@ -200,5 +201,5 @@ def words_sql(
 
 
 def no_value_sql(spec: FacetSpec) -> str:
-    """That a facet has no value."""
+    """The condition that a facet has no value."""
     return _NO_VALUE[spec.kind].format(column=spec.column)

@@ -142,7 +142,7 @@ def _fold_target(
     own = terms.get(one.key, Terms())
     for lead in leads:
         if _alike(own.all, terms.get(lead.key, Terms()).all, min_similarity):
-            return lead.key, "says nearly the same"
+            return lead.key, "nearly the same text"
     origin = origins.get(one.key)
     if origin is None:
         return None
@@ -156,7 +156,7 @@ def _fold_target(
     origin_terms = frozenset[str]().union(*(terms.get(key, Terms()).all for key in keys))
     if len(own.own - origin_terms) > _OWN_SHARE * len(own.own):
         return None
-    return leading[0], "comes from it" if one.kind == ResultKind.RELATIONSHIP else "is known from it alone"
+    return leading[0], "taken from it" if one.kind == ResultKind.RELATIONSHIP else "supported by it only"
 
 
 def _alike(one: frozenset[str], other: frozenset[str], min_similarity: float) -> bool:

@@ -102,7 +102,7 @@ def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> 
     if meaning is None:
         return []
     # The same search as that of the match set, so that its vectors are read once.
-    near = engine.near(replace(resolved.plan, meaning=replace(meaning, alone=True)))
+    near = engine.knn(replace(resolved.plan, meaning=replace(meaning, semantic_only=True)))
     pairs = zip(near.ids[:limit].tolist(), near.similarities[:limit].tolist(), strict=True)
     return [LegHit(pk, similarity, 1) for pk, similarity in pairs]
 

@@ -223,16 +223,16 @@ class _Page:
         if row is None:
             return None
         description = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
-        source = f"named by {plural(row.memories, 'memory', 'memories')}"
+        source = f"mentioned in {plural(row.memories, 'memory', 'memories')}"
         return self._fields(row.name, description, source, entity=row), self._related_to_entity(pk)
 
     def _relationship(self, pk: int) -> _Found | None:
         row = self._relationships.get(pk)
         if row is None:
             return None
-        linked = (self._linked(ResultKind.MEMORY, memory, "bears it out") for memory in row.evidence[:_EVIDENCE_SHOWN])
+        linked = (self._linked(ResultKind.MEMORY, memory, "supports it") for memory in row.evidence[:_EVIDENCE_SHOWN])
         evidence = tuple(one for one in linked if one is not None)
-        source = f"borne out by {plural(len(row.evidence), 'memory', 'memories')}"
+        source = f"supported by {plural(len(row.evidence), 'memory', 'memories')}"
         return self._fields(row.title, row.fact, source, relationship=row, evidence=evidence), evidence
 
     def _fields(self, title: str, content: str, source: str, **record: Any) -> dict[str, Any]:
@@ -244,25 +244,25 @@ class _Page:
         """Relationships that the memory is evidence for, then the found entities that it names."""
         for row in self._neighbours.values():
             if memory_id in row.evidence:
-                yield self._linked(ResultKind.RELATIONSHIP, row.id, "borne out by it")
+                yield self._linked(ResultKind.RELATIONSHIP, row.id, "supported by it")
         named = [
             key[1]
             for key, origin in self._context.origins.items()
             if key[0] == ResultKind.ENTITY and memory_id in origin.memories
         ]
         for pk in sorted(named, key=lambda pk: self._place.get((ResultKind.ENTITY, pk), len(self._place))):
-            yield self._linked(ResultKind.ENTITY, pk, "named in it, and found as well")
+            yield self._linked(ResultKind.ENTITY, pk, "mentioned in it, and also found")
 
     def _related_to_entity(self, entity_id: int) -> Iterable[Linked | None]:
         """The best memory that names the entity, else the newest; then its relationships by confidence."""
         found = self._context.origins[ResultKind.ENTITY, entity_id].memories
         if found:
-            yield self._linked(ResultKind.MEMORY, found[0], "names it, and fits best")
+            yield self._linked(ResultKind.MEMORY, found[0], "mentions it, best match")
         elif entity_id in self._newest:
-            yield self._linked(ResultKind.MEMORY, self._newest[entity_id], "the newest that names it")
+            yield self._linked(ResultKind.MEMORY, self._newest[entity_id], "newest memory that mentions it")
         for row in self._neighbours.values():
             if entity_id in (row.source.id, row.target.id):
-                reason = "begins at it" if entity_id == row.source.id else "leads to it"
+                reason = "starts at it" if entity_id == row.source.id else "leads to it"
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, reason)
 
     @staticmethod

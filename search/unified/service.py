@@ -27,7 +27,7 @@ from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, T
 from search.unified.legs import LegAnswer, LegState, ResultKind, RunningLegs, Way
 from search.unified.rows import PageContext, UnifiedHit, read_page
 from search.unified.vocabulary import LegHit
-from web.timing import Stopwatch
+from web.timing import Stopwatch, took_ms
 
 # The factor for relationships that are no longer valid.
 _PAST = 0.8
@@ -85,7 +85,7 @@ class UnifiedResult:
 
     @property
     def took_ms(self) -> float:
-        return round(sum(self.timings.values()), 2)
+        return took_ms(self.timings)
 
 
 def is_unified(query: SearchQuery) -> bool:
@@ -274,7 +274,9 @@ def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
     for answer in answers:
         if answer.state != LegState.OK:
             by_reason.setdefault(answer.reason, []).append(f"{answer.kind.plural} by {answer.way}")
-    return [SearchWarning(f"Left out: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()]
+    return [
+        SearchWarning(f"Not included: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()
+    ]
 
 
 def _page_warning(query: SearchQuery, found: int) -> list[SearchWarning]:

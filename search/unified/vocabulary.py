@@ -85,7 +85,7 @@ def evidence_of(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> 
     with connection.cursor() as cursor:
         cursor.execute("SELECT id, evidence_ids FROM categories_relationship WHERE id = ANY(%s)", [list(ids)])
         stated: dict[int, list[int]] = dict(cursor.fetchall())
-    passing = engine.among(filtered(resolved.plan), sorted({pk for given in stated.values() for pk in given}))
+    passing = engine.filter_ids(filtered(resolved.plan), sorted({pk for given in stated.values() for pk in given}))
     visible = {pk: tuple(one for one in given if one in passing) for pk, given in stated.items()}
     return {pk: own for pk, own in visible.items() if own or (not stated[pk] and _is_unrestricted(resolved.plan))}
 
@@ -148,7 +148,7 @@ def _by_meaning(searched: SearchableTable, plan: EngineQuery) -> dict[int, float
 
 def _vector_parameters(meaning: VectorQuery) -> dict[str, Any]:
     vector = literal(np.frombuffer(meaning.vector, np.float32))
-    return {"vector": vector, "model": meaning.model_id, "least": meaning.least}
+    return {"vector": vector, "model": meaning.model_id, "least": meaning.min_similarity}
 
 
 def _read(statement: str, parameters: Mapping[str, Any]) -> dict[int, float]:

@@ -1,5 +1,5 @@
-// The brush on the histogram: a drag, a touch or the two sliders choose a stretch of bars, and the date fields carry it.
-// The bars are links and the fields are fields without any of this.
+// The brush on the histogram: dragging, touching or the two sliders select a range of bars and set the date fields.
+// Without this script the bars are links and the date fields still work.
 (() => {
   const plotOf = (element) => element.closest?.("#plot");
   const barsOf = (plot) => [...plot.querySelectorAll("[data-bar]")];
@@ -13,7 +13,7 @@
     return Math.max(0, Math.min(count - 1, Math.floor(((x - left) / width) * count)));
   }
 
-  // A finger is wider than a bar: take the nearest one that has something in it.
+  // A finger is wider than a bar: take the nearest bar that is not empty.
   function nearestFilled(bars, index) {
     for (const step of [0, 1, -1, 2, -2]) if (countOf(bars[index + step])) return index + step;
     return index;
@@ -146,7 +146,7 @@
   });
   document.addEventListener("focusout", (event) => {
     if (!event.target.closest?.("#plot [role=slider]") || plotOf(event.relatedTarget ?? document.body)) return;
-    // What was moved but not applied goes back to what the results show.
+    // Move unapplied handles back to the range of the results.
     before?.();
     before = undefined;
   });

@@ -5,7 +5,7 @@
   let then;
 
   // --- links ------------------------------------------------------------------------------------------------------
-  // One listener for all of them: hx-get would take over clicks with a modifier, and does not hold back links in SVG.
+  // One listener for all links: hx-get would also handle clicks with a modifier, and does not prevent links in SVG.
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[data-swap]");
     if (!link || !byId("explorer") || event.defaultPrevented) return;
@@ -61,7 +61,7 @@
   wide.addEventListener("change", () => { if (wide.matches) byId("filters")?.close(); });
 
   // --- the category tree --------------------------------------------------------------------------------------------
-  // A level that is not on the page is fetched when it is unfolded, and again after each swap while it stays unfolded.
+  // A missing level is fetched when it is opened, and again after each swap while it stays open.
   const fetched = new WeakMap();
   function fetchLevel(branch) {
     const address = branch.dataset.children;
@@ -79,7 +79,7 @@
   };
   document.addEventListener("htmx:responseError", failedLevel);
   document.addEventListener("htmx:sendError", failedLevel);
-  // Until the level comes back, its old rows stay where they are, but send nothing: their numbers and ticks are stale.
+  // Until the level arrives, its old rows stay in place but are disabled: their counts and ticks are stale.
   Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, fresh) => {
     if (old.nodeType !== Node.ELEMENT_NODE || !old.matches("details.branch[open] > ul")) return undefined;
     const branch = old.parentElement;
@@ -90,7 +90,7 @@
   };
 
   // --- dates typed by hand --------------------------------------------------------------------------------------------
-  // A date field reports a change with every digit of the year: wait until it is left, or Enter.
+  // A date field fires a change for every digit of the year: wait until it loses focus, or for Enter.
   const typed = new WeakSet();
   const isDate = (element) => element.matches?.("#date-from, #date-to");
   document.addEventListener("keydown", (event) => {
@@ -104,7 +104,7 @@
   document.addEventListener("change", (event) => {
     if (!isDate(event.target)) return;
     if (typed.has(event.target)) event.stopPropagation();
-    // Explicit dates win over a span up to now.
+    // Explicit dates override a span up to now.
     else document.querySelectorAll('input[type="hidden"][name="since"]').forEach((input) => input.remove());
   }, true);
   document.addEventListener("focusout", (event) => {
@@ -114,19 +114,19 @@
     }
   });
 
-  // A field of a form of its own asks for nothing until that is sent.
+  // A field of a separate form requests nothing until that form is submitted.
   document.addEventListener("change", (event) => {
     if (event.target.form?.matches(".why-not")) event.stopPropagation();
   }, true);
 
-  // A field shows what was asked for by the reader's clock; one that was not changed sends it as it was asked.
+  // A field shows the requested time in the reader's time zone; an unchanged field sends the original value.
   document.addEventListener("htmx:configRequest", ({ detail: { formData } }) => {
     for (const field of document.querySelectorAll("#date-from, #date-to")) {
       if (formData.has(field.name) && field.value === field.defaultValue) formData.set(field.name, field.dataset.asked);
     }
   });
 
-  // --- a time zone that the server did not know yet ---------------------------------------------------------------------
+  // --- a time zone that the server does not know yet ---------------------------------------------------------------------
   document.addEventListener("DOMContentLoaded", () => {
     if (!("zoneChanged" in document.documentElement.dataset) || !byId("explorer")) return;
     const here = location.pathname + location.search;

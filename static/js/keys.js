@@ -1,11 +1,11 @@
-// Single-key shortcuts: never while something is typed, and they can be turned off.
+// Single-key shortcuts: inactive while the reader types, and they can be turned off.
 (() => {
   const key = "shortcuts";
   const enabled = () => localStorage.getItem(key) !== "off";
   const isTyping = (element) => element.matches?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable], [role=slider]");
 
   function step(by) {
-    // What is folded under another result is stepped over until it is unfolded.
+    // Skip results that are grouped under another until the group is open.
     const links = [...document.querySelectorAll("#hits .hit h2 a")].filter((link) => link.checkVisibility?.() ?? true);
     const at = links.findIndex((link) => link.closest(".hit").contains(document.activeElement));
     const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by];
@@ -17,7 +17,7 @@
     if (event.key === "Escape" && event.target.id === "q" && !event.target.value) event.target.blur();
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || !enabled()) return;
     if (document.querySelector("dialog[open]:modal")) return;
-    // What a page names a key on itself comes before what every page has.
+    // Keys that a page defines take precedence over the common keys.
     const own = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (own) {
       event.preventDefault();

@@ -9,7 +9,7 @@ document.addEventListener("click", async (event) => {
     status.textContent = `${button.dataset.copy} copied`;
     setTimeout(() => { button.classList.remove("done"); status.textContent = ""; }, 1500);
   } catch {
-    // Not allowed to: select it, so that it can be copied by hand.
+    // Copying is not allowed: select the id, so that the reader can copy it.
     getSelection().selectAllChildren(document.getElementById("memory-id"));
   }
 });

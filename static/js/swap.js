@@ -1,6 +1,6 @@
-// What every swap of a part of the page needs: what a morph leaves alone, the busy state, the count said once, errors.
+// Shared by all swaps of a part of the page: what a morph leaves alone, the busy state, announcing the count, errors.
 (() => {
-  // A morph copies attributes too: what the reader folded or opened stays as it is.
+  // A morph also copies attributes: keep what the reader closed or opened.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => {
     if (name === "open" && node.matches("details, dialog")) return false;
     if ((name === "role" || name === "aria-label") && node.id === "filters") return false;
@@ -22,7 +22,7 @@
     document.documentElement.classList.remove("busy");
   });
 
-  // --- the count, said once ---------------------------------------------------------------------------------------
+  // --- announcing the count ---------------------------------------------------------------------------------------
   let saying;
   document.addEventListener("htmx:afterSettle", () => {
     const text = document.querySelector("[data-status]")?.dataset.status;
@@ -30,7 +30,7 @@
     if (text) saying = setTimeout(() => { document.getElementById("status").textContent = text; }, 500);
   });
 
-  // --- errors: the old results stay, and a retry is offered ---------------------------------------------------------
+  // --- errors: keep the old results and offer a retry ------------------------------------------------------------
   let failed;
   const complain = (text) => (event) => {
     const { requestConfig, pathInfo, target } = event.detail;

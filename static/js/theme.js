@@ -1,5 +1,5 @@
-// Runs before the page is drawn: says that scripts work, and keeps the theme and the time zone in cookies, so that the
-// server renders both right the first time.
+// Runs before the page is drawn: marks that scripts run, and stores the theme and the time zone in cookies, so that
+// the server renders both correctly the first time.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
@@ -13,11 +13,11 @@
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (zone && read("timezone") !== zone) {
     keep("timezone", zone);
-    // The page was made for another zone: explore.js asks for it once more.
+    // The page was rendered for another time zone: explore.js requests it again.
     if (zone !== "UTC") root.dataset.zoneChanged = "";
   }
 
-  const names = { "": "as the system", light: "light", dark: "dark" };
+  const names = { "": "system", light: "light", dark: "dark" };
   const show = (theme) => {
     if (theme) root.dataset.theme = theme;
     else delete root.dataset.theme;

@@ -78,7 +78,7 @@ def test_key_that_would_make_no_sense_is_an_error_of_the_form(curator, changes, 
 def test_key_for_every_project_is_asked_for_by_a_box(curator):
     page = curator.get(f"{KEYS}add/").text
     assert 'type="checkbox" name="every_project"' in page
-    assert "Those of tomorrow too" in page
+    assert "Including new ones" in page
     curator.post(f"{KEYS}add/", {"name": "ci", "scopes": ["read"], "every_project": "on"})
     key = ApiKey.objects.get()
     assert (key.every_project, key.projects.count()) == (True, 0)
@@ -89,7 +89,7 @@ def test_key_that_has_expired_before_it_is_made_is_refused(curator):
     form = {"name": "ci", "scopes": ["read"], "every_project": "on"}
     form |= {"expires_at_0": f"{yesterday:%Y-%m-%d}", "expires_at_1": "00:00:00"}
     response = curator.post(f"{KEYS}add/", form)
-    assert "opens nothing" in response.context["adminform"].form.errors["expires_at"][0]
+    assert "an expired key has no access" in response.context["adminform"].form.errors["expires_at"][0]
 
 
 def test_membership_is_audited_when_it_is_made_changed_and_ended(curator):

@@ -176,11 +176,11 @@ def test_create_command_prints_the_key_alone_for_scripts(capsys):
     key = find_key(shown.out.strip())
     assert (key.scopes, key.every_project) == (["read"], True)
     # Beside the key, where a script that keeps it does not take it for a part of it.
-    assert "sees every project" in shown.err
+    assert "sees all projects" in shown.err
 
 
 def test_create_command_says_that_a_key_sees_every_project(capsys):
-    assert "It sees every project, those of tomorrow too: --projects was not given." in command(
+    assert "It sees all projects, including new ones, because --projects is not given." in command(
         capsys, "create_api_key", "ci"
     )
     assert ApiKey.objects.get().every_project
@@ -198,8 +198,8 @@ def test_create_command_takes_a_day(capsys):
         pytest.param({"scopes": "sudo"}, "The scopes are read, write, curate, admin", id="scope unknown"),
         pytest.param({"scopes": " , "}, "needs a scope", id="no scope"),
         pytest.param({"projects": "alpah"}, "no project 'alpah' .did you mean alpha", id="project misspelt"),
-        pytest.param({"projects": ""}, "--projects '' names none", id="projects empty"),
-        pytest.param({"projects": ","}, "--projects ',' names none", id="projects a comma"),
+        pytest.param({"projects": ""}, "--projects '' names no project", id="projects empty"),
+        pytest.param({"projects": ","}, "--projects ',' names no project", id="projects a comma"),
         pytest.param({"projects": "alpha,alpah"}, "no project 'alpah'", id="one project misspelt"),
         pytest.param({"expires": "soon"}, "write 90d, 6m, 1y, or a day", id="expiry malformed"),
         pytest.param({"expires": "99999y"}, "write 90d, 6m, 1y, or a day", id="expiry out of range"),
@@ -248,7 +248,7 @@ def test_revoke_command_takes_a_name_a_prefix_or_the_key(capsys):
 
 def test_revoke_command_asks_which_of_two_of_a_name(new_key):
     other = make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer())
-    with pytest.raises(CommandError, match="2 keys are called 'agent'") as refused:
+    with pytest.raises(CommandError, match="2 keys are named 'agent'") as refused:
         call_command("revoke_api_key", "agent")
     assert new_key.key.prefix in str(refused.value)
     assert other.key.prefix in str(refused.value)

@@ -7,10 +7,10 @@ from agent_tools.rendering import Shown
 from agent_tools.server import offered
 from agent_tools.tools import WORKFLOW
 from explorer.batch_api import Batch
-from memories.reasons import field_names
 from memories.records import MemoryChanges, StrictMemoryRecord
 from search.query import ALIASES, SearchQuery
 from tests.agent_tools.tokens import tokens
+from web.validation import field_names
 
 TIMELINE = {"anchor", "depth_before", "depth_after"}
 OF_A_SEARCH = {*(p["name"] for p in SearchQuery.openapi_parameters()), *ALIASES}

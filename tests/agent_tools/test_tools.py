@@ -95,8 +95,8 @@ def test_facets_of_a_search_are_over_every_match(ids):
 def test_dates_that_end_before_they_start_find_nothing_and_say_so(ids):
     reply = ask("search", mode="faceted", start_date="2025-01-01", end_date="2024-01-01")
     assert (reply["total"], reply["memories"]) == (0, [])
-    assert "end before they start" in reply["warnings"][0]
-    assert reply["relaxations"] == {"without the dates": 14}
+    assert "ends before it starts" in reply["warnings"][0]
+    assert reply["without"] == {"without the dates": 14}
 
 
 def test_retrieve_memory_counts_as_its_specification_says(ids):
@@ -120,7 +120,7 @@ def test_timeline_shows_what_is_around(ids):
 
 def test_observations_come_whole_with_lists_in_one_cell(ids):
     reply = ask("get_observations", ids=[ids["b5"], ids["t6"], 999_999])
-    assert reply["missing"] == "999999: no such memory that you may see"
+    assert reply["missing"] == "999999: no such memory that you can see"
     boat, sugar = reply["memories"]
     assert boat["content"].startswith("Check the crane.")
     assert (boat["tags"], boat["categories"]) == ("crane, boat", "yard/dock, yard/dock/crane")
@@ -134,7 +134,7 @@ def test_budget_says_how_to_go_on(ids):
     reply = ask("search", max_tokens=300)
     kept = len(reply["memories"])
     assert reply["left_out"] == (
-        f"{14 - kept} of 14 memories, for max_tokens=300: raise it, or go on with limit={kept} page=2"
+        f"{14 - kept} of 14 memories, for max_tokens=300: raise it, or continue with limit={kept} page=2"
     )
     further = ask("search", limit=kept, page=2)
     assert [row["id"] for row in further["memories"]] == [row["id"] for row in ask("search")["memories"]][
@@ -164,7 +164,7 @@ def test_stored_memory_is_found_changed_and_connected(ids):
         pytest.param("search", {"taggs": "tea"}, "taggs: is not a parameter. Did you mean tags", id="unknown filter"),
         pytest.param("search", {"from": "yesterday"}, "write YYYY-MM-DD", id="no date"),
         pytest.param("search", {"mode": "magic"}, "write one of", id="no mode"),
-        pytest.param("search", {"tag": {"a": 1}}, "tag: is not a text, a number, a switch or a list", id="an object"),
+        pytest.param("search", {"tag": {"a": 1}}, "tag: is not a text, a number, a boolean or a list", id="an object"),
         pytest.param("search", {"format": "xml"}, "format: ", id="no form"),
         pytest.param("search", {"max_tokens": 5}, "max_tokens: ", id="no budget"),
         pytest.param("timeline", {}, "write anchor=ID of a memory, or query=words", id="nowhere"),
@@ -204,7 +204,7 @@ def test_key_is_held_to_its_scope_and_projects(ids):
     assert ask("get_observations", member, ids=[ids["t1"]])["memories"] == []
     assert "There is no memory" in refused("relate", member, id=ids["b1"], target=ids["t1"])
     assert "There is no memory" in refused("update_memory", member, id=ids["t1"], tags=[])
-    assert "You may write into: boat" in refused("store_memory", member, content="x", project="tea")
+    assert "You can write to: boat" in refused("store_memory", member, content="x", project="tea")
 
 
 def test_page_of_fifty_is_much_smaller_as_toon_and_the_same(ids):
@@ -227,6 +227,6 @@ def test_hit_of_an_index_costs_less_than_a_hundred_tokens(ids):
 
 def test_mistake_of_ours_tells_nothing_of_itself(ids, monkeypatch, caplog):
     monkeypatch.setattr("agent_tools.tools.run", lambda *a, **k: 1 / 0)
-    assert refused("search").startswith("Something went wrong here")
+    assert refused("search").startswith("Internal error")
     assert "division" not in refused("search")
     assert "An unforeseen error" in caplog.text

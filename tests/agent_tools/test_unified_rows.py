@@ -11,13 +11,13 @@ from agent_tools.catalogue import TOOL
 from agent_tools.tools import call
 from memories.embedding import query
 from memories.models import Memory
-from search.engines import knn
 from search.query import SearchQuery
 from search.unified import legs
 from search.unified.service import unified
 from tests.agent_tools.conftest import key_for
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from tests.vectors import MODEL
+from web.cache import clear_caches
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def mill(db, tmp_path, monkeypatch):
     query.answer_with(MODEL)
     bring_in_mill(tmp_path)
     embed_all()
-    knn.forget()
+    clear_caches()
     yield dict(Memory.objects.values_list("external_id", "pk"))
     query.forget()
 

@@ -20,7 +20,7 @@ def total(page):
 
 
 def unfold(page, name):
-    branch = page.locator("details.branch", has=page.locator(f'> summary[aria-label="What is below {name}"]'))
+    branch = page.locator("details.branch", has=page.locator(f'> summary[aria-label="Subcategories of {name}"]'))
     if branch.get_attribute("open") is None:
         branch.locator("> summary").click()
 
@@ -159,7 +159,7 @@ def test_bar_gives_the_number_on_it(open_page):
     with staying(page):
         bar.locator(".slot").click()
         expect(page).to_have_url(re.compile(r"\?from=[\d-]+&to=[\d-]+$"))
-    expect(total(page)).to_have_text(re.compile(rf"^{count} memor"))
+    expect(total(page)).to_have_text(re.compile(rf"^\s*{count}\s+memor"))
     page.get_by_role("link", name="Reset").click()
     expect(page).to_have_url(re.compile(r"/explore/$"))
 
@@ -451,13 +451,13 @@ def test_memory_text_runs_nothing(open_page, site):
 def test_way_to_look_for_a_text_is_chosen_by_keyboard_and_kept(open_page):
     page = open_page("/explore/?q=kettle")
     with staying(page):
-        page.get_by_label("Find by").focus()
+        page.get_by_label("Match").focus()
         page.keyboard.press("ArrowDown")
         page.wait_for_url("**/explore/?q=kettle&mode=semantic")
     with staying(page):
         page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
         page.wait_for_url("**mode=semantic&type=note")
-    assert page.get_by_label("Find by").input_value() == "semantic"
+    assert page.get_by_label("Match").input_value() == "semantic"
 
 
 def test_reasons_of_a_result_unfold_by_keyboard_and_stay_unfolded(open_page):
@@ -478,8 +478,8 @@ def test_why_not_is_asked_without_searching_anew(open_page):
     asked = []
     page.on("request", lambda request: asked.append(request.url) if "/explore/?" in request.url else None)
     left_out = Memory.objects.exclude(tags__contains=["tea"]).first().pk
-    page.get_by_label("Why not memory").fill(str(left_out))
-    page.get_by_label("Why not memory").blur()
-    page.get_by_role("button", name="Explain").click()
-    expect(page.locator(".sentence")).to_contain_text("It does not match, for tag")
+    page.get_by_label("Expected another memory?").fill(str(left_out))
+    page.get_by_label("Expected another memory?").blur()
+    page.get_by_role("button", name="Why is it missing?").click()
+    expect(page.locator(".sentence")).to_contain_text("It does not match these conditions: tag")
     assert asked == []

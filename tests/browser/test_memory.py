@@ -4,9 +4,9 @@ import pytest
 from playwright.sync_api import expect
 
 from memories.models import Memory
-from search.engines import knn
 from tests.browser.test_explore import address
 from tests.vectors import embed_everything
+from web.cache import clear_caches
 
 # How far things on the page have been moved without anybody asking, as the browser itself counts it.
 COUNT_SHIFTS = """
@@ -20,7 +20,7 @@ new PerformanceObserver((list) => { for (const entry of list.getEntries()) windo
 def kettle(site):
     """A memory that has some like it."""
     embed_everything()
-    knn.forget()
+    clear_caches()
     return Memory.objects.get(external_id="t1").pk
 
 
@@ -33,13 +33,13 @@ def test_similar_ones_come_when_they_are_in_sight_and_move_nothing(open_page, ke
     page.goto(page.url.split("/explore")[0] + f"/m/{kettle}/")
     page.locator("#similar-title").scroll_into_view_if_needed()
     expect(page.locator("#similar li").first).to_be_visible()
-    expect(page.get_by_role("link", name="Memories like this one")).to_have_count(0)
+    expect(page.get_by_role("link", name="Similar memories")).to_have_count(0)
     assert page.evaluate("window.shifted") == 0
 
 
 def test_similar_ones_are_a_page_of_their_own_without_scripts(open_page, kettle):
     page = open_page(f"/m/{kettle}/", java_script_enabled=False)
-    page.get_by_role("link", name="Memories like this one").click()
+    page.get_by_role("link", name="Similar memories").click()
     assert address(page) == f"/m/{kettle}/similar/"
     expect(page.locator("#similar li").first).to_be_visible()
     page.get_by_role("link", name="← Brew green tea at 70 °C").click()

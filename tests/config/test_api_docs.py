@@ -1,5 +1,6 @@
 """docs/api.md under test: its examples run, and it names every parameter, field, facet and error there is."""
 
+import inspect
 import os
 import re
 import shutil
@@ -10,19 +11,23 @@ from datetime import date
 import pytest
 from django.conf import settings
 
+from access import keys
 from access.keys import make_key
 from access.viewer import SCOPES, command_viewer
+from config import api as api_module
 from config.api import api
-from memories.reasons import field_names
+from memories import services
 from memories.records import StrictMemoryRecord
 from search.facets import FACETS
 from search.histogram import NO_DAYS, build_histogram
 from search.query import ALIASES, Interval, SearchQuery
+from web import errors, params, responses
+from web.validation import field_names
 
 TEXT = (settings.BASE_DIR / "docs" / "api.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-CONFIG = settings.BASE_DIR / "config"
-ERROR = re.compile(r'ApiError\(\s*\d{3},\s*"(\w+)"')
+SOURCES = [inspect.getsource(module) for module in (api_module, errors, responses, params, keys, services)]
+ERROR = re.compile(r'(?:ApiError\(\s*\d{3},\s*|\bcode(?:: str)? = )"(\w+)"')
 EXAMPLES = [text for kind, text in BLOCKS if kind == "sh" and "curl" in text]
 
 
@@ -43,7 +48,7 @@ def test_every_facet_scope_address_and_error_is_named():
         assert f'"{spec.api_name}":' in TEXT
     for scope in SCOPES:
         assert f"| `{scope}` |" in TEXT
-    kinds = {kind for name in ("errors.py", "api.py") for kind in ERROR.findall((CONFIG / name).read_text())}
+    kinds = {kind for source in SOURCES for kind in ERROR.findall(source)}
     assert {"unauthorized", "invalid_query", "unsupported_media_type", "database_busy"} <= kinds
     for kind in kinds:
         assert f"`{kind}`" in TEXT

@@ -24,7 +24,7 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _no_switches(monkeypatch):
-    for name in ("WORDS_ONLY", "ANY_TORCH"):
+    for name in ("WITHOUT_EMBEDDINGS", "ALLOW_CUDA_TORCH"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -53,7 +53,7 @@ def calls(monkeypatch):
 def test_pip_runs_once_and_again_when_the_project_changes(place, calls):
     bootstrap.main([])
     bootstrap.main([])
-    assert [command[-1] for command in calls] == [f"{place}[meaning]"]
+    assert [command[-1] for command in calls] == [f"{place}[embeddings]"]
     (place / "pyproject.toml").write_text("[project]\ndependencies = []\n")
     bootstrap.main([])
     assert len(calls) == 2
@@ -64,7 +64,7 @@ def test_what_testing_takes_covers_running_and_not_the_other_way(place, calls):
     bootstrap.main(["dev"])
     bootstrap.main([])
     bootstrap.main(["dev"])
-    assert [command[-1] for command in calls] == [f"{place}[meaning]", f"{place}[meaning,dev]"]
+    assert [command[-1] for command in calls] == [f"{place}[embeddings]", f"{place}[embeddings,dev]"]
 
 
 def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testing_takes(place, calls):
@@ -72,7 +72,7 @@ def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testin
     bootstrap.main(["bench"])
     for arguments in (["bench"], ["dev"], []):
         bootstrap.main(arguments)
-    assert [command[-1] for command in calls] == [f"{place}[meaning,dev]", f"{place}[meaning,bench]"]
+    assert [command[-1] for command in calls] == [f"{place}[embeddings,dev]", f"{place}[embeddings,bench]"]
 
 
 # --- torch ----------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_smallest_torch_is_installed_before_what_needs_it(place, calls, monkeypa
     calls.has_torch = False
     reports(monkeypatch, **packages)
     bootstrap.main([])
-    assert [command[-1] for command in calls] == [*installed, f"{place}[meaning]"]
+    assert [command[-1] for command in calls] == [*installed, f"{place}[embeddings]"]
     if "uv" in installed:
         assert "--torch-backend=cpu" in calls[1]
 
@@ -115,31 +115,33 @@ def test_torch_of_gigabytes_is_not_installed_unasked(place, calls, monkeypatch):
     calls.has_torch = False
     calls.code = 1
     reports(monkeypatch, torch_2_13_0=["torch", "nvidia-cublas"], torch=["torch", "nvidia-cublas"])
-    with pytest.raises(SystemExit, match=r"about 3 GB to download.*ANY_TORCH=1 make run.*WORDS_ONLY=1 make run"):
+    with pytest.raises(
+        SystemExit, match=r"about 3 GB to download.*ALLOW_CUDA_TORCH=1 make run.*WITHOUT_EMBEDDINGS=1 make run"
+    ):
         bootstrap.main([])
     assert [command[-1] for command in calls] == ["uv"]
     calls.code = 0
     calls.clear()
-    monkeypatch.setenv("ANY_TORCH", "1")
+    monkeypatch.setenv("ALLOW_CUDA_TORCH", "1")
     bootstrap.main([])
-    assert [command[-1] for command in calls] == ["torch", f"{place}[meaning]"]
+    assert [command[-1] for command in calls] == ["torch", f"{place}[embeddings]"]
 
 
 def test_without_search_by_meaning_nothing_of_it_is_installed(place, calls, monkeypatch):
     calls.has_torch = False
-    monkeypatch.setenv("WORDS_ONLY", "1")
+    monkeypatch.setenv("WITHOUT_EMBEDDINGS", "1")
     bootstrap.main([])
     bootstrap.main(["dev"])
     assert [command[-1] for command in calls] == [str(place), f"{place}[dev]"]
-    monkeypatch.delenv("WORDS_ONLY")
+    monkeypatch.delenv("WITHOUT_EMBEDDINGS")
     calls.has_torch = True
     bootstrap.main([])
-    assert calls[-1][-1] == f"{place}[meaning]"
+    assert calls[-1][-1] == f"{place}[embeddings]"
 
 
 def test_switch_that_is_none_is_told(place, calls, monkeypatch):
-    monkeypatch.setenv("WORDS_ONLY", "maybe")
-    with pytest.raises(SystemExit, match="WORDS_ONLY='maybe' is not a switch: write 1 or 0"):
+    monkeypatch.setenv("WITHOUT_EMBEDDINGS", "maybe")
+    with pytest.raises(SystemExit, match="WITHOUT_EMBEDDINGS='maybe' is not a boolean: write 1 or 0"):
         bootstrap.main([])
 
 
@@ -158,7 +160,7 @@ def test_environment_whose_python_is_gone_is_made_anew(place, calls, capsys):
     bootstrap.PYTHON.unlink()
     bootstrap.main([])
     assert calls[0][1:] == ["-m", "venv", str(place / ".venv")]
-    assert "making it anew" in capsys.readouterr().out
+    assert "creating it again" in capsys.readouterr().out
 
 
 def test_missing_venv_module_is_told_with_the_package_to_install(place, calls):

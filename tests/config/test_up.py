@@ -27,6 +27,7 @@ from config.management.commands import up
 from memories.models import Memory, OutboxEntry, Project
 from search.engines.index import follower as indexer
 from search.engines.index import outbox, store
+from tests.config.conftest import folder_for_a_server
 from web import serving
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -114,6 +115,26 @@ def home(server_folder):
     yield place
     for process in postgres_of(place):
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    """A home that a run has prepared: its database with the sample, its static files and its index."""
+    with folder_for_a_server() as folder:
+        run = Up(folder / "home", free_port())
+        try:
+            run.link()
+            eventually(lambda: run.index_state() == "ready")
+        finally:
+            run.end(signal.SIGTERM)
+        yield run.home
+
+
+@pytest.fixture
+def prepared_home(home, prepared):
+    # The files of the database have another owner.
+    subprocess.run(["cp", "-a", str(prepared), str(home)], check=True)
+    return home
 
 
 @pytest.fixture
@@ -238,7 +259,7 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert (home / "secret_key").stat().st_mode & 0o077 == 0
 
 
-def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, home):
+def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, prepared_home):
     one, other = runs(free_port()), runs(free_port())
     one.link()
     other.link()
@@ -248,23 +269,23 @@ def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, home
     followers = [one.follower(), other.follower()]
     assert one.end(signal.SIGTERM) == 0
     assert open_in_browser(f"http://127.0.0.1:{other.port}/sign-in/")[0].endswith("/sign-in/")
-    change_a_title(home)
-    eventually(lambda: outbox_of(home) == 0)
+    change_a_title(prepared_home)
+    eventually(lambda: outbox_of(prepared_home) == 0)
     # What no server of its own reads it leaves to the others.
     third = runs(free_port(), SEARCH_ENGINE="postgres")
     third.link()
     assert (third.index_state(), third.followers(), other.index_state()) == ("off", [], "ready")
     assert third.end(signal.SIGTERM) == 0
-    change_a_title(home)
-    eventually(lambda: outbox_of(home) == 0)
+    change_a_title(prepared_home)
+    eventually(lambda: outbox_of(prepared_home) == 0)
     assert other.end(signal.SIGHUP) == 0
     assert not any(follower.is_running() for follower in followers)
-    assert postgres_of(home) == []
+    assert postgres_of(prepared_home) == []
     assert "Traceback" not in one.output + other.output
     assert len(LINK.findall(one.output + other.output)) == 2
 
 
-def test_index_is_kept_through_kills_and_left_with_the_server(runs, home):
+def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_home):
     first = runs(free_port())
     first.link()
     eventually(lambda: first.index_state() == "ready")
@@ -273,25 +294,25 @@ def test_index_is_kept_through_kills_and_left_with_the_server(runs, home):
     killed = first.follower()
     killed.kill()
     second = first.follower(other_than=killed)
-    change_a_title(home)
-    eventually(lambda: outbox_of(home) == 0)
+    change_a_title(prepared_home)
+    eventually(lambda: outbox_of(prepared_home) == 0)
     assert first.index_state() == "ready"
 
     # No one is left behind by a server that had no time to end it, and the last one out stops the database.
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
     second.wait(20)
-    eventually(lambda: not postgres_of(home))
+    eventually(lambda: not postgres_of(prepared_home))
 
     # Where nobody reads it, it goes, and nothing is written down for it.
     third = runs(free_port(), SEARCH_ENGINE="postgres")
     third.link()
     assert (third.index_state(), third.followers()) == ("off", [])
-    assert sorted(path.name for path in (home / "index").iterdir()) == ["lock"]
-    change_a_title(home)
-    assert outbox_of(home) == 0
+    assert sorted(path.name for path in (prepared_home / "index").iterdir()) == ["lock"]
+    change_a_title(prepared_home)
+    assert outbox_of(prepared_home) == 0
     assert third.end(signal.SIGTERM) == 0
     assert "Traceback" not in first.output + third.output
-    assert postgres_of(home) == []
+    assert postgres_of(prepared_home) == []
 
 
 def test_interruption_before_the_index_is_there_ends_in_order(runs, home):
@@ -331,11 +352,11 @@ def test_other_machines_are_not_let_in_without_key_and_names(runs, home):
     assert not (home / "postgres").exists()
 
 
-def test_other_machines_are_not_let_in_before_somebody_has_a_password(runs, home):
+def test_other_machines_are_not_let_in_before_somebody_has_a_password(runs, prepared_home):
     run = runs(free_port(), "--host", "0.0.0.0", SECRET_KEY="x" * 50, ALLOWED_HOSTS="memories.example")  # noqa: S104
     assert run.process.wait(60) == 1
     run.wait_for("nobody has a password yet.*createsuperuser")
-    assert postgres_of(home) == []
+    assert postgres_of(prepared_home) == []
 
 
 # ── Its parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -371,7 +392,7 @@ def test_index_that_nobody_reads_is_dropped_and_one_of_another_machine_is_left(s
     assert (outbox.is_followed(), outbox.backlog().changes) == (False, 0)
 
     indexer.rebuild()
-    with store.writing():
+    with store.writer_lock():
         up.drop_unread_index()
     assert outbox.is_followed()
     up.drop_unread_index()

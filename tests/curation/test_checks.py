@@ -49,12 +49,12 @@ def break_former_path():
 @pytest.mark.parametrize(
     ("damage", "told", "exactly"),
     [
-        pytest.param(break_columns, "is counted by other categories", True, id="facet columns"),
-        pytest.param(break_link, "is counted by other categories", False, id="a link gone"),
+        pytest.param(break_columns, "is counted under other categories", True, id="facet columns"),
+        pytest.param(break_link, "is counted under other categories", False, id="a link gone"),
         pytest.param(break_path, "hangs under yard, which its path does not say", True, id="path"),
         pytest.param(break_references, "names 999999 as related, which is not there", False, id="dangling"),
         pytest.param(break_self_reference, "which is itself", True, id="itself"),
-        pytest.param(break_evidence, "rests on memories that are not there", True, id="evidence"),
+        pytest.param(break_evidence, "refers to memories that do not exist", True, id="evidence"),
         pytest.param(break_tags, "has a tag twice", True, id="tag twice"),
         pytest.param(break_former_path, "former path of a category, and the path of another", True, id="former path"),
     ],
@@ -96,9 +96,9 @@ def test_the_command_tells_mends_and_ends_with_what_it_found(corpus, capsys):
     with pytest.raises(CommandError) as caught:
         call_command("check_vocabulary")
     assert caught.value.returncode == 1
-    assert "2 things do not agree" in str(caught.value)
+    assert "2 inconsistencies found" in str(caught.value)
     call_command("check_vocabulary", fix=True)
-    assert "Mended 2 of 2" in capsys.readouterr().out
+    assert "Repaired 2 of 2" in capsys.readouterr().out
 
 
 def test_checking_writes_nothing(corpus, django_assert_num_queries):

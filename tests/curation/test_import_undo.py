@@ -32,7 +32,7 @@ def test_undo_leaves_nothing_behind(jsonl):
     assert counts() == before
     batch.refresh_from_db()
     assert batch.state == "undone"
-    assert f"Batch {batch.pk} was undone already" in failing(undo=batch.pk)
+    assert f"Batch {batch.pk} was already undone" in failing(undo=batch.pk)
 
 
 def test_undo_puts_back_what_the_batch_changed(jsonl):
@@ -103,7 +103,7 @@ def test_undo_keeps_what_others_use_until_they_are_undone_too(jsonl):
     run(jsonl({"id": "b", "project": "alpha", "content": "B.", "categories": ["X/Y"], "links": ["a"]}))
     second = last_batch()
     said = run(undo=first.pk)
-    assert "kept because others use them: 2 categories, 1 project" in said
+    assert "not removed, because other memories use them: 2 categories, 1 project" in said
     assert (Category.objects.count(), Entity.objects.count()) == (2, 0)
     assert MemoryLink.objects.get().target_memory_id is None
     run(undo=second.pk)

@@ -12,8 +12,8 @@ from categories.models import Category, Concept, Entity
 from curation.checks import findings
 from curation.schemas import Alias, Merge, Move, Relate, Rename, Retag, Split
 from curation.services import curation_apply, curation_undo
-from curation.undo import UndoRefused
-from curation.working_copy import CurationRefused
+from curation.undo import UndoRefusedError
+from curation.working_copy import CurationRefusedError
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -95,7 +95,7 @@ def do_some(rng, viewer, wanted):
     while len(done) < wanted:
         try:
             done.append(curation_apply(asked=some_verb(rng), viewer=viewer).curation.pk)
-        except CurationRefused:
+        except CurationRefusedError:
             continue
         yield done[-1]
 
@@ -148,7 +148,7 @@ def test_verbs_undone_the_last_first_leave_everything_as_it_was(grown, curator, 
 def is_undone(curation_id, viewer):
     try:
         curation_undo(curation_id=curation_id, viewer=viewer)
-    except UndoRefused:
+    except UndoRefusedError:
         return False
     return True
 

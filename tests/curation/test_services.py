@@ -7,10 +7,10 @@ from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, FormerPath, Relationship, TagAlias
 from categories.queries import resolve_categories
 from curation.checks import findings, vocabulary_mend
-from curation.queries import TermNotFound
+from curation.queries import TermNotFoundError
 from curation.schemas import Alias, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import MayNotCurate, PlanChanged, curation_apply, curation_plan, curation_undo
-from curation.working_copy import CurationRefused
+from curation.services import MayNotCurateError, PlanChangedError, curation_apply, curation_plan, curation_undo
+from curation.working_copy import CurationRefusedError
 from explorer.category_reads import category_overview
 from explorer.category_requests import CategoryRequest
 from explorer.visible_tree import CategoryNotFoundError
@@ -117,11 +117,11 @@ def test_an_old_path_goes_on_finding_its_category_and_what_comes_by_it(corpus, c
 
 def test_every_door_finds_a_category_by_a_path_that_it_had_until_that_is_taken_away(corpus, curator):
     apply(curator, Move(category="kitchen/oven", parent="yard"))
-    found = category_overview(CategoryRequest("Kitchen/Oven"), curator)
+    found = category_overview(CategoryRequest(name="Kitchen/Oven"), curator)
     assert found.category.node.path == "yard/oven"
     apply(curator, Alias(kind="category", term="yard/oven", remove=["kitchen/oven"]))
     with pytest.raises(CategoryNotFoundError):
-        category_overview(CategoryRequest("kitchen/oven"), curator)
+        category_overview(CategoryRequest(name="kitchen/oven"), curator)
 
 
 def test_a_former_path_ends_when_somebody_is_there_again(corpus, curator):
@@ -177,7 +177,7 @@ def test_of_a_split_entity_come_along_the_relationships_that_its_memories_alone_
     applied = apply(curator, Split(kind="entity", term="tool:kettle", name="teapot", memories=[number("t1")]))
     facts = Relationship.objects.filter(target__entity_type="tool").order_by("id")
     assert [str(fact) for fact in facts] == ["person:Mio owns tool:teapot", "person:Ada owns tool:kettle"]
-    assert ("relationship comes along", "owns", "teapot") in [
+    assert ("relationship moves along", "owns", "teapot") in [
         (line.label, line.before, line.after) for line in applied.plan.lines
     ]
     curation_undo(curation_id=applied.curation.pk, viewer=curator)
@@ -275,7 +275,7 @@ def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
     asked = Retag(query="tag=kettle&mode=faceted", add_tags=["boiler"])
     token = curation_plan(asked=asked, viewer=curator).token
     memory_create(record=MemoryRecord(project="tea", content="Another.", tags=("kettle",)), viewer=curator)
-    with pytest.raises(PlanChanged) as caught:
+    with pytest.raises(PlanChangedError) as caught:
         curation_apply(asked=asked.model_copy(update={"token": token}), viewer=curator)
     assert caught.value.plan.memories == 3
     assert total(curator, tag="boiler") == 0
@@ -289,40 +289,44 @@ def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
     [
         pytest.param(Merge(kind="category", source="yard", target="yard"), "into itself", id="category into itself"),
         pytest.param(Merge(kind="tag", source="tea", target="tea"), "into itself", id="tag into itself"),
-        pytest.param(Merge(kind="concept", source="heat", target="heat"), "one and the same", id="concept into itself"),
+        pytest.param(Merge(kind="concept", source="heat", target="heat"), "already the same", id="concept into itself"),
         pytest.param(
             Merge(kind="category", source="yard", target="yard/dock"), "is below yard", id="into what is below it"
         ),
-        pytest.param(Move(category="yard", parent="yard/dock/crane"), "would be a ring", id="ring in the tree"),
+        pytest.param(Move(category="yard", parent="yard/dock/crane"), "would have a cycle", id="ring in the tree"),
         pytest.param(Move(category="yard", parent="yard"), "under itself", id="under itself"),
-        pytest.param(Move(category="yard/dock", parent="yard"), "is under yard already", id="where it is"),
+        pytest.param(Move(category="yard/dock", parent="yard"), "is already under yard", id="where it is"),
         pytest.param(Rename(kind="category", term="kitchen", name="YARD"), "merge the two", id="path taken"),
         pytest.param(Rename(kind="category", term="kitchen", name="a/b"), "has no slash", id="slash in a name"),
         pytest.param(Rename(kind="category", term="kitchen", name="\u200b "), "needs a name", id="empty name"),
         pytest.param(Rename(kind="category", term="yard", name="x" * 400), "up to 300", id="name too long"),
         pytest.param(Rename(kind="concept", term="heat", name="Warmth"), "of another concept", id="alias taken"),
         pytest.param(Rename(kind="entity", term="Ada", name="mio"), "of another entity", id="name of its type taken"),
-        pytest.param(Rename(kind="tag", term="tea", name="Kettle"), "is a tag already", id="tag taken"),
-        pytest.param(Alias(kind="concept", term="heat", add=["Safety"]), "is the name of", id="alias is a name"),
+        pytest.param(Rename(kind="tag", term="tea", name="Kettle"), "is already a tag", id="tag taken"),
+        pytest.param(
+            Alias(kind="concept", term="heat", add=["Safety"]), "is already the name of", id="alias is a name"
+        ),
         pytest.param(
             Alias(kind="category", term="yard", add=["Kitchen / Oven"]), "path of another", id="alias is a path"
         ),
-        pytest.param(Alias(kind="tag", term="tea", remove=["chai"]), "no alias", id="no such alias"),
+        pytest.param(Alias(kind="tag", term="tea", remove=["chai"]), "is not an alias", id="no such alias"),
         pytest.param(
-            Relate(kind="concept", term="heat", how="broader", other="boiling"), "cannot be narrower", id="ring"
+            Relate(kind="concept", term="heat", how="broader", other="boiling"), "cannot also be narrower", id="ring"
         ),
         pytest.param(
             Relate(kind="concept", term="heat", how="narrower", other="boiling"), "already", id="related already"
         ),
         pytest.param(
-            Relate(kind="entity", term="Ada", how="owns", other="kettle"), "stated already", id="stated already"
+            Relate(kind="entity", term="Ada", how="owns", other="kettle"), "already stated", id="stated already"
         ),
         pytest.param(Split(kind="tag", term="tea", name="x", memories=[1]), "None of these", id="nothing to split"),
         pytest.param(Split(kind="tag", term="tea", name="x", query="tag=tea"), "rename it", id="all to split"),
         pytest.param(
-            Split(kind="concept", term="temperature", name="Warmth", query="tag=tea"), "a name of it", id="own alias"
+            Split(kind="concept", term="temperature", name="Warmth", query="tag=tea"),
+            "one of its names",
+            id="own alias",
         ),
-        pytest.param(Split(kind="entity", term="Ada", name="ada", query="tag=wood"), "a name of it", id="own name"),
+        pytest.param(Split(kind="entity", term="Ada", name="ada", query="tag=wood"), "one of its names", id="own name"),
         pytest.param(Retag(query="tag=nothing", add_tags=["x"]), "No memory matches", id="no match"),
         pytest.param(Retag(query="tagg=tea", add_tags=["x"]), "not a parameter", id="query that cannot be read"),
         pytest.param(Retag(query="tag=tea", add_tags=["x"], remove_tags=["X"]), "both", id="added and removed"),
@@ -332,7 +336,7 @@ def test_what_makes_no_sense_is_refused_with_a_reason(corpus, curator, asked, re
     before = dump()
     plan = curation_plan(asked=asked, viewer=curator)
     assert reason in " ".join(plan.refusals)
-    with pytest.raises(CurationRefused, match=reason[:12]):
+    with pytest.raises(CurationRefusedError, match=reason[:12]):
         curation_apply(asked=asked, viewer=curator)
     assert dump() == before
 
@@ -368,15 +372,15 @@ def test_what_others_use_is_not_for_a_curator_of_one_project_and_no_number_is_to
     memory_create(record=MemoryRecord(project="boat", content="Another.", tags=("boat",)), viewer=curator)
     plan = curation_plan(asked=asked, viewer=tea_curator)
     assert plan.refusals == (
-        "Memories that you may not write use it as well, and the vocabulary is one for all projects. Ask somebody who"
-        " may curate every project.",
+        "Memories that you cannot write also use it, and all projects share the vocabulary. Ask a curator of all"
+        " projects.",
     )
     assert (plan.memories, plan.figures, plan.lines, plan.examples) == (0, (), (), ())
 
 
 def test_what_a_curator_does_not_see_is_not_there(tea_curator):
     for kind, name in (("tag", "crane"), ("concept", "safety"), ("entity", "person:Ada"), ("category", "yard/dock")):
-        with pytest.raises(TermNotFound):
+        with pytest.raises(TermNotFoundError):
             curation_plan(asked=Rename(kind=kind, term=name, name="x"), viewer=tea_curator)
 
 
@@ -387,7 +391,7 @@ def test_a_relationship_that_a_curator_does_not_see_is_not_told_though_it_follow
     Relationship.objects.create(source=ada, relationship_type="owns", target=kettle, fact="Ada's pot")
     asked = Merge(kind="entity", source="tool:pot", target="tool:kettle")
     told = [line.label for line in curation_plan(asked=asked, viewer=curator).lines]
-    assert told == ["merges into", "other names", "relationships become one"]
+    assert told == ["merges into", "other names", "relationships merged"]
     assert [line.label for line in curation_plan(asked=asked, viewer=tea_curator).lines] == told[:2]
 
 
@@ -399,7 +403,7 @@ def test_a_curator_of_one_project_curates_what_is_its_own(tea_curator):
 
 def test_a_reader_curates_nothing(tea_curator):
     reader = Viewer(tea_curator.project_ids, frozenset(["read"]))
-    with pytest.raises(MayNotCurate):
+    with pytest.raises(MayNotCurateError):
         curation_plan(asked=Rename(kind="tag", term="tea", name="chai"), viewer=reader)
 
 

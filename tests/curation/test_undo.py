@@ -7,11 +7,11 @@ from access.viewer import Viewer
 from categories.models import Category, Concept
 from curation.import_undo import batch_undo
 from curation.models import Curation
-from curation.queries import TermNotFound, curations_seen
+from curation.queries import TermNotFoundError, curations_seen
 from curation.schemas import Alias, Merge, Move, Rename, Retag, Split
 from curation.services import curation_apply, curation_undo
 from curation.text_edits import concept_describe
-from curation.undo import UndoRefused
+from curation.undo import UndoRefusedError
 from memories.models import ImportBatch, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_update
@@ -26,7 +26,7 @@ def done(viewer, asked):
 
 def refusal(viewer, curation):
     before = dump()
-    with pytest.raises(UndoRefused) as caught:
+    with pytest.raises(UndoRefusedError) as caught:
         curation_undo(curation_id=curation.pk, viewer=viewer)
     assert dump() == before
     return str(caught.value)
@@ -38,7 +38,7 @@ def test_an_undo_is_seen_audited_and_happens_once(corpus, curator):
     assert Curation.objects.get().undone_at
     event = AuditEvent.objects.first()
     assert (event.verb, event.subject_id) == ("curation_undo", curation.pk)
-    assert "undone already" in refusal(curator, curation)
+    assert "already undone" in refusal(curator, curation)
 
 
 def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
@@ -85,7 +85,7 @@ def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
             lambda v: memory_update(
                 memory_id=number("t1"), changes=MemoryChanges.model_validate({"concepts": ["Harness"]}), viewer=v
             ),
-            "has come to be used since",
+            "is used since",
             id="what it made is used",
         ),
         pytest.param(
@@ -97,7 +97,7 @@ def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
         pytest.param(
             Merge(kind="concept", source="heat", target="safety"),
             lambda v: Concept.objects.create(name="HEAT"),
-            "has been taken since",
+            "is used by another now",
             id="its name was taken",
         ),
         pytest.param(
@@ -122,10 +122,10 @@ def test_whoever_may_not_write_all_of_it_may_not_undo_it_and_others_do_not_see_i
     of_both = done(curator, Retag(query="tag=boat&mode=faceted", add_tags=["ship"]))
     of_tea = done(curator, Merge(kind="category", source="kitchen/oven", target="kitchen/brewing"))
     assert [curation.pk for curation in curations_seen(tea_curator)] == [of_tea.pk]
-    with pytest.raises(TermNotFound):
+    with pytest.raises(TermNotFoundError):
         curation_undo(curation_id=of_both.pk, viewer=tea_curator)
     memory_create(record=MemoryRecord(project="boat", content="x", categories=("Kitchen/Brewing",)), viewer=curator)
-    assert "Memories that you may not write" in refusal(tea_curator, of_tea)
+    assert "Memories that you cannot write" in refusal(tea_curator, of_tea)
     boat = frozenset([Project.objects.get(slug="boat").pk])
     assert not curations_seen(Viewer(boat, frozenset(["read"]))).exists()
 

@@ -84,7 +84,7 @@ def test_alias_that_is_the_name_of_another_is_an_error_of_the_form(curator):
     backoff = Concept.objects.create(name="Backoff")
     response = curator.post(page_of(backoff), {"description": "kept", "aliases": "jitter"})
     assert response.status_code == 200
-    assert "“Jitter” is the name of" in response.context["adminform"].form.errors["aliases"][0]
+    assert "“Jitter” is already the name of" in response.context["adminform"].form.errors["aliases"][0]
     backoff.refresh_from_db()
     assert (backoff.description, backoff.aliases) == ("", [])
     assert not AuditEvent.objects.exists()
@@ -191,7 +191,7 @@ def test_names_are_of_what_the_visitor_may_see(member):
 def test_what_others_use_is_not_edited_by_who_curates_one_project(member):
     own, both = (Concept.objects.get(name=name) for name in ("ours", "of both"))
     page = member.post(page_of(both), {"description": "Mine now.", "aliases": ""}).text
-    assert "Memories that you may not write use it as well" in page
+    assert "Memories that you cannot write also use it" in page
     assert member.post(page_of(own), {"description": "Ours.", "aliases": ""}).status_code == 302
     assert sorted(Concept.objects.values_list("description", flat=True)) == ["", "", "Ours."]
 

@@ -99,7 +99,7 @@ def test_match_is_explained_with_the_time_it_took():
 
 def test_hidden_memories_are_named_with_a_way_to_them():
     note = context_of("q=tea", hidden=37).hidden_note
-    assert note.count == "37 hidden: archived or superseded"
+    assert note.count == "37 archived or superseded are hidden"
     assert note.url == "/explore/?q=tea&state=active&state=archived&state=proposed&state=superseded"
     assert context_of().hidden_note is None
 
@@ -138,7 +138,7 @@ def test_problem_becomes_a_notice_with_what_is_allowed():
 
 
 def test_warning_about_a_name_links_to_what_may_have_been_meant():
-    warning = SearchWarning("No tag is called “te”.", "tag", ("tea",))
+    warning = SearchWarning("No tag is named “te”.", "tag", ("tea",))
     notice = context_of("tag=te", warnings=(warning,)).notices[0]
     assert notice.links[0].url == "/explore/?tag=tea"
     assert not notice.is_error
@@ -155,9 +155,9 @@ def test_page_past_the_last_links_to_the_last():
 
 def test_ways_to_look_for_a_text_are_offered_and_the_default_is_not_sent():
     assert [(o.value, o.label, o.selected) for o in context_of("q=tea").modes] == [
-        ("", "Words and meaning", True),
-        ("semantic", "Meaning", False),
-        ("keyword", "Words", False),
+        ("", "Words + meaning", True),
+        ("semantic", "Meaning only", False),
+        ("keyword", "Words only", False),
         ("unified", "Memories, entities, relationships", False),
     ]
     assert [o.value for o in context_of("q=tea&mode=keyword").modes if o.selected] == ["keyword"]
@@ -188,7 +188,7 @@ def test_lower_bound_of_the_total_is_written_with_a_plus_and_read_as_at_least():
     assert context.status == "At least 1,000 memories"
     assert context.title == "1,000+ memories · tea"
     assert context.pager.span == "1–25 of 1,000+"
-    assert context.hidden_note.count == "4+ hidden: archived or superseded"
+    assert context.hidden_note.count == "4+ archived or superseded are hidden"
 
 
 def test_lower_bounds_of_a_facet_are_marked_on_every_number():

@@ -144,8 +144,8 @@ def test_tree_nests_and_opens_on_the_way_to_what_is_chosen():
     assert not kitchen.is_open
     assert yard.is_open
     assert yard.children[0].checked
-    assert "1 right here" in kitchen.accessible_name
-    assert kitchen.title == "kitchen: 1 right here, 9 with what is below"
+    assert "1 directly in it" in kitchen.accessible_name
+    assert kitchen.title == "kitchen: 1 directly in it, 9 with subcategories"
 
 
 def test_level_that_is_not_at_hand_is_fetched_under_the_same_query():

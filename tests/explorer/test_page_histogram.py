@@ -32,7 +32,7 @@ def test_bars_are_links_that_are_named_by_what_they_give():
 
 def test_caption_says_when_by_what_and_where_it_peaks():
     assert context_of(histogram=MONTHS).plot.caption == "Apr 2026 – Jun 2026, by month · peak 8 in Jun 2026"
-    assert context_of(histogram=Histogram()).plot.caption == "No dates to draw"
+    assert context_of(histogram=Histogram()).plot.caption == "No dates"
     years = Histogram(Interval.YEAR, (Bar("1990-01-01", "1999-12-31", "1990–1999", 3, 3),), step=10)
     assert context_of(histogram=years).plot.caption == "1990 – 1999, by 10 years · peak 3 in 1990–1999"
     day = Histogram(Interval.DAY, (Bar("2026-11-22", "2026-11-22", "22 Nov 2026", 3, 3),))
@@ -80,7 +80,7 @@ def test_quick_ranges_have_counts_and_the_current_one_is_taken_off_again():
 
 def test_too_fine_a_choice_is_explained():
     plot = context_of(histogram=replace(MONTHS, coarsened_from=Interval.DAY)).plot
-    assert plot.note == "By day would be too many bars, so they are by month."
+    assert plot.note == "By day; shown by month."
 
 
 def test_ticks_stand_where_a_quarter_or_a_year_begins():

@@ -147,7 +147,7 @@ def test_filters_are_echoed_by_canonical_name(corpus, caller):
 def test_dates_that_end_before_they_start_give_nothing_and_a_warning(corpus, caller):
     reply = found(caller, "mode=faceted&start_date=2025-01-01&end_date=2024-01-01&include_facets=1")
     assert (reply["total"], reply["memories"]) == (0, [])
-    assert "end before they start" in reply["warnings"][0]["message"]
+    assert "ends before it starts" in reply["warnings"][0]["message"]
     assert reply["facets"]["date_buckets"] == {"last_7d": 0, "last_30d": 0, "last_90d": 0, "last_year": 0, "older": 0}
 
 

@@ -8,7 +8,7 @@ import pytest
 from access.viewer import command_viewer
 from memories.embedding import query, vectors
 from memories.embedding.models import (
-    EmbedderUnavailable,
+    EmbedderUnavailableError,
     HashedWords,
     dimensions_of,
     load_embedder,
@@ -17,7 +17,7 @@ from memories.embedding.models import (
     model_folder,
     model_name,
 )
-from memories.embedding.query import EmbedderNotReady, QueryEmbedder, query_vector
+from memories.embedding.query import EmbedderNotReadyError, QueryEmbedder, query_vector
 from memories.models import Chunk, EmbeddingModel
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -81,7 +81,7 @@ def until_loaded():
 
 
 def reason(queries, text="tea"):
-    with pytest.raises(EmbedderNotReady) as error:
+    with pytest.raises(EmbedderNotReadyError) as error:
         queries.vector(text)
     return error.value.reason
 
@@ -114,7 +114,7 @@ def test_query_is_answered_with_reasons_until_the_model_is_loaded(queries, loade
 
 
 def test_what_stands_against_loading_is_told_and_tried_again_after_a_while(queries, loader, clock, embedded):
-    loader.failure = EmbedderUnavailable("sentence-transformers is not installed")
+    loader.failure = EmbedderUnavailableError("sentence-transformers is not installed")
     loader.may_go_on.set()
     reason(queries)
     until_loaded()
@@ -140,7 +140,7 @@ def test_repeated_queries_are_kept_and_the_oldest_forgotten(queries, loader, emb
     loader.may_go_on.set()
     reason(queries)
     until_loaded()
-    monkeypatch.setattr(query, "_KEPT_QUERIES", 2)
+    monkeypatch.setattr(queries._kept, "limit", 2)
     first = queries.vector("tea").vector
     assert queries.vector("tea").vector is first
     queries.vector("coffee")
@@ -192,9 +192,7 @@ def test_other_model_in_the_same_place_is_refused(clock, embedded):
     queries = QueryEmbedder(load, clock)
     reason(queries)
     until_loaded()
-    assert reason(queries) == (
-        "memories were embedded by hashed-words, and what is at hashed-words now is another model"
-    )
+    assert reason(queries) == ("memories are embedded by hashed-words, but hashed-words is now another model")
 
 
 def test_one_that_is_loaded_at_the_start_is_there_at_the_first_query(embedded):
@@ -242,7 +240,7 @@ def test_missing_package_is_told(monkeypatch):
     monkeypatch.setattr("memories.embedding.models.find_spec", lambda name: None)
     assert missing_packages("") == "torch is not installed"
     assert missing_packages("hashed-words") == ""
-    with pytest.raises(EmbedderUnavailable, match="torch is not installed"):
+    with pytest.raises(EmbedderUnavailableError, match="torch is not installed"):
         load_embedder("")
 
 

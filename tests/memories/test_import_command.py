@@ -220,8 +220,8 @@ def test_an_id_that_stands_twice_is_taken_once(jsonl, monkeypatch):
     for expected in ((7, 4, 0, 1, 2), (7, 0, 0, 5, 2)):
         said = run(path)
         assert batch_counts(last_batch()) == expected
-        assert "refused line 4: id: 'm1' stands earlier in this import with other content" in said
-        assert "refused line 7: stands earlier in this import with the same text" in said
+        assert "refused line 4: id: 'm1' is earlier in this import with other content" in said
+        assert "refused line 7: is earlier in this import with the same text" in said
 
 
 def test_many_blocks_go_through_other_processes(jsonl, monkeypatch):
@@ -237,7 +237,7 @@ def test_a_file_of_which_nothing_can_be_read_fails(jsonl):
     assert "none of its 2 records could be read; the first, line 1: content: is missing." in failing(jsonl({}, {}))
     assert "holds no records" in failing(jsonl())
     assert "there is no such file or folder" in failing("/nowhere/at/all")
-    assert "Say what to import" in failing()
+    assert "Name a file, a folder or a repository to import" in failing()
     assert "cannot be written" in failing(jsonl({"content": "x"}), report="/nowhere/report")
 
 
@@ -253,7 +253,7 @@ def test_an_interrupted_import_is_rolled_back_and_says_so(jsonl, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(write, "_block_insert", interrupted)
-    assert "Interrupted: what was under way has been rolled back" in failing(jsonl(*memories(5)))
+    assert "Interrupted: the import is rolled back" in failing(jsonl(*memories(5)))
     assert counts() == before
     assert (last_batch().state, last_batch().report["error"]) == ("failed", "It was interrupted.")
 
@@ -265,7 +265,7 @@ def test_an_error_of_the_database_is_one_line(jsonl, monkeypatch):
 
     monkeypatch.setattr(batches, "records_write", broken)
     said = failing(jsonl(*memories(1)))
-    assert said == "The database refused, and nothing was written: division by zero"
+    assert said == "The database refused; nothing was written: division by zero"
     assert last_batch().state == "failed"
 
 
@@ -300,7 +300,7 @@ def test_a_viewer_writes_only_into_projects_that_allow_it(jsonl):
         choices=ImportChoices(),
     )
     assert (outcome.tally.created, outcome.tally.refused) == (1, 1)
-    assert outcome.refusals[0].reason == "project: you may not write into 'beta'"
+    assert outcome.refusals[0].reason == "project: you cannot write to 'beta'"
     assert not Project.objects.filter(slug="beta").exists()
 
 

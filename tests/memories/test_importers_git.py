@@ -4,7 +4,7 @@ import subprocess
 import pytest
 
 from memories.importers import git
-from memories.importers.base import ImportFailed, NotReadable, Options
+from memories.importers.base import ImportFailedError, NotReadableError, Options
 from memories.importers.git import forge_of
 from memories.importers.registry import importer_for
 
@@ -198,18 +198,18 @@ def test_a_reading_knows_how_far_it_is(repository):
 
 def test_a_repository_is_known_and_an_empty_one_says_so(repository):
     assert importer_for(repository.root).name == "git"
-    with pytest.raises(NotReadable, match="the repository has no commits yet"):
+    with pytest.raises(NotReadableError, match="the repository has no commits yet"):
         repository.records()
 
 
 def test_a_folder_that_is_no_repository_fails_in_gits_words(tmp_path):
     (tmp_path / "broken" / ".git").mkdir(parents=True)
-    with pytest.raises(ImportFailed, match="git cannot read it: not a git repository"):
+    with pytest.raises(ImportFailedError, match="git cannot read it: not a git repository"):
         git.read(tmp_path / "broken", Options())
 
 
 def test_a_machine_without_git_is_told_so(repository, monkeypatch, tmp_path):
     repository.commit("First")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ImportFailed, match="git is not installed"):
+    with pytest.raises(ImportFailedError, match="git is not installed"):
         repository.records()

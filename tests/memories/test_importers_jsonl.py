@@ -4,7 +4,7 @@ import json
 import pytest
 
 from memories.importers import jsonl
-from memories.importers.base import Found, ImportFailed, NotReadable, Options, Refusal
+from memories.importers.base import Found, ImportFailedError, NotReadableError, Options, RefusedRecord
 from memories.importers.registry import importer_for, importer_named
 
 
@@ -56,7 +56,7 @@ def test_the_format_is_known_by_its_content(tmp_path, data):
 )
 def test_a_broken_line_is_refused_and_the_next_one_read(tmp_path, line, reason):
     refusal, found = read(written(tmp_path, line + b'\n{"content": "fine"}\n'))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedRecord)
     assert refusal.location == "line 1"
     assert refusal.reason.startswith(reason)
     assert found == Found("line 2", {"content": "fine"})
@@ -66,7 +66,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(tmp_path, monk
     monkeypatch.setattr(jsonl, "MAX_LINE", 1024 * 1024)
     long = b'{"content": "' + b"x" * 2_500_000 + b'"}\n'
     refusal, found = read(written(tmp_path, long + b'{"content": "fine"}\n'))
-    assert refusal == Refusal("line 1", "is longer than 1 MB; a record is one line of at most that")
+    assert refusal == RefusedRecord("line 1", "is longer than 1 MB; a record is one line of at most that")
     assert found.location == "line 2"
 
 
@@ -81,7 +81,7 @@ def damaged(tmp_path, *, cut):
 def test_a_damaged_gzip_fails_and_says_how_many_lines_can_be_saved(tmp_path, cut):
     path = damaged(tmp_path, cut=cut)
     assert importer_for(path).name == "jsonl"
-    with pytest.raises(ImportFailed) as caught:
+    with pytest.raises(ImportFailedError) as caught:
         read(path)
     said = str(caught.value)
     assert ("cut off" in said) is cut
@@ -104,12 +104,14 @@ def test_a_reading_knows_how_far_it_is(tmp_path):
     [("picture.png", b"\x89PNG\r\n"), ("notes.txt", b"Some notes."), ("list.json", b"[1]")],
 )
 def test_what_no_importer_knows_is_refused_with_the_formats(tmp_path, name, data):
-    with pytest.raises(NotReadable, match=r"nothing that can be imported\. What can be: git: .* markdown: .* jsonl: "):
+    with pytest.raises(
+        NotReadableError, match=r"nothing that can be imported\. Supported: git: .* markdown: .* jsonl: "
+    ):
         importer_for(written(tmp_path, data, name))
 
 
 def test_a_path_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(NotReadable, match="there is no such file or folder"):
+    with pytest.raises(NotReadableError, match="there is no such file or folder"):
         importer_for(tmp_path / "absent")
-    with pytest.raises(NotReadable, match="'csv' is not a format: write one of git, markdown, jsonl"):
+    with pytest.raises(NotReadableError, match="'csv' is not a format: write one of git, markdown, jsonl"):
         importer_named("csv")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memories.importers import markdown
-from memories.importers.base import Found, NotReadable, Options, Refusal
+from memories.importers.base import Found, NotReadableError, Options, RefusedRecord
 from memories.importers.registry import importer_for
 
 
@@ -111,7 +111,7 @@ def test_a_broken_file_is_refused_with_the_reason(folder, text, reason):
     folder("a.md", text)
     folder("fine.md", "Text.")
     found = read(folder.root)
-    assert isinstance(found["a.md"], Refusal)
+    assert isinstance(found["a.md"], RefusedRecord)
     assert found["a.md"].reason.startswith(reason)
     assert isinstance(found["fine.md"], Found)
 
@@ -141,7 +141,7 @@ def test_files_of_records_among_notes_are_not_passed_over_in_silence(folder):
         folder(name, "Text.")
     found = read(folder.root)
     assert [place for place, one in found.items() if isinstance(one, Found)] == ["a.md"]
-    refused = {place: one.reason for place, one in found.items() if isinstance(one, Refusal)}
+    refused = {place: one.reason for place, one in found.items() if isinstance(one, RefusedRecord)}
     assert refused == dict.fromkeys(
         ["below/b.jsonl", "c.jsonl.gz"], "is not Markdown. Name files of records themselves as paths to import"
     )
@@ -149,10 +149,10 @@ def test_files_of_records_among_notes_are_not_passed_over_in_silence(folder):
 
 def test_a_folder_with_records_alone_says_how_they_are_imported(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}")
-    with pytest.raises(NotReadable, match=r"\*\.markdown\)\. Name files of records .*, such as .*a\.jsonl\.$"):
+    with pytest.raises(NotReadableError, match=r"\*\.markdown\)\. Name files of records .*, such as .*a\.jsonl\.$"):
         markdown.read(tmp_path, Options())
 
 
 def test_a_folder_without_markdown_says_so(tmp_path):
-    with pytest.raises(NotReadable, match=r"holds no Markdown files \(\*\.md, \*\.markdown\)"):
+    with pytest.raises(NotReadableError, match=r"holds no Markdown files \(\*\.md, \*\.markdown\)"):
         markdown.read(tmp_path, Options())

@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from memories.reasons import reasons
 from memories.records import MemoryChanges, MemoryRecord, StrictMemoryRecord, derived_title
 from memories.vocabulary_records import ConceptRecord, is_vocabulary, parse_vocabulary
+from web.validation import reasons
 
 
 def record(**fields):
@@ -130,10 +130,12 @@ def test_categories_are_paths_and_a_plain_string_is_one():
             id="lone surrogate",
         ),
         pytest.param({"extra": {"deep": ["\0"]}}, "extra.deep[0]: holds a NUL", id="NUL in a field that is ignored"),
-        pytest.param({"importance": 1.5}, "importance: 1.5 is out of range: write a number from 0 to 1", id="range"),
+        pytest.param({"importance": 1.5}, "importance: 1.5 is too large: write a number from 0 to 1", id="range"),
         pytest.param({"importance": "high"}, "importance: 'high' is not a number", id="no number"),
-        pytest.param({"pinned": "perhaps"}, "pinned: 'perhaps' is not a switch: write true or false", id="switch"),
-        pytest.param({"state": "open"}, "state: 'open' is not known: write one of active, proposed, ", id="state"),
+        pytest.param({"pinned": "perhaps"}, "pinned: 'perhaps' is not a boolean: write true or false", id="switch"),
+        pytest.param(
+            {"state": "open"}, "state: 'open' is not one of the choices: write one of active, proposed, ", id="state"
+        ),
         pytest.param({"tags": ["t"] * 1_001}, "tags: has 1,001 items; up to 1,000 are allowed", id="many"),
         pytest.param({"project": "p" * 101}, "project: has 101 characters; up to 100 are allowed", id="long slug"),
         pytest.param({"entities": [{}]}, "entities[0].name: is missing", id="nameless"),
@@ -197,7 +199,7 @@ def test_a_vocabulary_line_says_what_it_is():
     assert not is_vocabulary({"record": "r-12", "content": "a memory with a field of that name"})
     with pytest.raises(ValidationError) as caught:
         parse_vocabulary({"record": "categry"})
-    assert reasons(caught.value) == [
+    assert reasons(caught.value, MemoryRecord) == [
         "record: 'categry' is not known: write one of memory, project, category, concept, entity, relationship"
     ]
 

@@ -9,10 +9,10 @@ from categories.models import Category, CategoryLink, Concept, ConceptLink, Enti
 from memories.models import Corpus, Memory, MemoryLink, Project, Session
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import (
-    AlreadyExists,
-    ChangeRefused,
-    MemoryNotFound,
-    NotAllowed,
+    AlreadyExistsError,
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
     memory_archive,
     memory_create,
     memory_delete,
@@ -136,7 +136,9 @@ def test_text_that_copy_would_stumble_over_is_stored_as_it_is():
 
 def test_a_memory_that_is_there_already_is_named():
     memory = create(id="m1", project="alpha")
-    with pytest.raises(AlreadyExists, match=f"alpha has a memory with the id 'm1' already: #{memory.pk}") as caught:
+    with pytest.raises(
+        AlreadyExistsError, match=f"alpha already has a memory with the id 'm1': #{memory.pk}"
+    ) as caught:
         create(id="m1", project="alpha", content="Other.")
     assert caught.value.memory_id == memory.pk
     assert create(id="m1", project="beta").pk != memory.pk
@@ -144,7 +146,7 @@ def test_a_memory_that_is_there_already_is_named():
 
 def test_the_same_text_without_an_id_is_the_same_memory_until_it_is_deleted():
     memory = create()
-    with pytest.raises(AlreadyExists) as caught:
+    with pytest.raises(AlreadyExistsError) as caught:
         create()
     assert caught.value.memory_id == memory.pk
     memory_delete(memory_id=memory.pk, viewer=EVERYTHING, reason="old")
@@ -161,24 +163,24 @@ def test_without_a_project_it_goes_to_the_only_one_that_may_be_written():
 
 
 def test_without_a_project_and_several_to_choose_from_they_are_listed():
-    with pytest.raises(NotAllowed, match=r"Say which project it belongs to\. You may write into: alpha, beta\."):
+    with pytest.raises(NotAllowedError, match=r"Name its project\. You can write to: alpha, beta\."):
         create(viewer=member_of(project("alpha"), project("beta")))
 
 
 @pytest.mark.parametrize("slug", ["secret", "absent"])
 def test_a_project_that_may_not_be_written_is_like_one_that_is_not_there(slug):
     project("secret")
-    with pytest.raises(NotAllowed, match=rf"You may not write into a project '{slug}'\. You may write into: alpha\."):
+    with pytest.raises(NotAllowedError, match=rf"You cannot write to a project '{slug}'\. You can write to: alpha\."):
         create(viewer=member_of(project("alpha")), project=slug)
     assert not Project.objects.filter(slug="absent").exists()
 
 
 def test_reading_alone_does_not_write():
-    with pytest.raises(NotAllowed, match="needs the scope write"):
+    with pytest.raises(NotAllowedError, match="needs the scope write"):
         create(viewer=member_of(project("alpha"), writes=False))
     memory = create(project="alpha")
     reader = member_of(Project.objects.get(slug="alpha"), writes=False)
-    with pytest.raises(NotAllowed, match=f"You may read #{memory.pk} but not change it."):
+    with pytest.raises(NotAllowedError, match=f"You can read #{memory.pk} but not change it."):
         update(memory, viewer=reader, title="x")
 
 
@@ -187,7 +189,7 @@ def test_what_may_not_be_seen_is_not_found():
     stranger = member_of(project("alpha"))
     said = []
     for memory_id in (memory.pk, memory.pk + 1):
-        with pytest.raises(MemoryNotFound) as caught:
+        with pytest.raises(MemoryNotFoundError) as caught:
             memory_delete(memory_id=memory_id, viewer=stranger, reason="")
         said.append(str(caught.value).replace(str(memory_id), "N"))
     assert said[0] == said[1]
@@ -317,11 +319,13 @@ def test_update_of_links_resolves_them_and_a_new_id_is_found_by_older_links():
 @pytest.mark.parametrize(
     ("fields", "error", "said"),
     [
-        pytest.param({"project": "beta"}, ChangeRefused, "project: a memory stays in its project", id="project"),
-        pytest.param({"id": "taken"}, AlreadyExists, "with the id 'taken' already", id="taken id"),
-        pytest.param({"superseded_by": "gone"}, ChangeRefused, "'gone' is no memory of this project", id="successor"),
-        pytest.param({"valid_to": "2020-01-01"}, ChangeRefused, "valid_to: is before valid_from", id="order"),
-        pytest.param({"created_at": None}, ChangeRefused, "created_at: cannot be empty", id="no date"),
+        pytest.param({"project": "beta"}, ChangeRefusedError, "project: a memory stays in its project", id="project"),
+        pytest.param({"id": "taken"}, AlreadyExistsError, "already has a memory with the id 'taken'", id="taken id"),
+        pytest.param(
+            {"superseded_by": "gone"}, ChangeRefusedError, "'gone' is not a memory of this project", id="successor"
+        ),
+        pytest.param({"valid_to": "2020-01-01"}, ChangeRefusedError, "valid_to: is before valid_from", id="order"),
+        pytest.param({"created_at": None}, ChangeRefusedError, "created_at: cannot be empty", id="no date"),
     ],
 )
 def test_update_refuses_what_makes_no_sense_and_changes_nothing(fields, error, said):
@@ -367,9 +371,9 @@ def test_supersede_refuses_itself_rings_other_projects_and_what_is_not_there():
         (b.pk, a.pk, "is itself superseded by"),
         (a.pk, c.pk, "is in another project"),
     ):
-        with pytest.raises(ChangeRefused, match=said):
+        with pytest.raises(ChangeRefusedError, match=said):
             memory_supersede(memory_id=memory_id, by_id=by_id, viewer=EVERYTHING)
-    with pytest.raises(MemoryNotFound):
+    with pytest.raises(MemoryNotFoundError):
         memory_supersede(memory_id=a.pk, by_id=0, viewer=EVERYTHING)
 
 

@@ -18,7 +18,7 @@ from access.viewer import command_viewer
 from categories.models import Entity
 from memories.embedding import pending, vectors
 from memories.embedding.chunking import chunk_text
-from memories.embedding.models import EmbedderUnavailable, HashedWords
+from memories.embedding.models import EmbedderUnavailableError, HashedWords
 from memories.embedding.pending import slices
 from memories.embedding.worker import Worker
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
@@ -392,7 +392,13 @@ def test_model_that_is_chosen_again_goes_on_from_what_is_left_of_it():
     embed_all()
     embed_all("other-words", **loading(Renamed()))
     store("Coffee.")
-    assert embed_all().progress.memories == 1
+
+    def load(source):
+        if source == "other-words":
+            raise EmbedderUnavailableError("there is no such model")
+        return HashedWords()
+
+    assert embed_all(load=load).progress.memories == 1
     assert states() == {"hashed-words": "serving", "other-words": "retired"}
 
 
@@ -420,7 +426,7 @@ def test_model_that_serves_and_cannot_be_loaded_any_more_serves_what_it_has(capl
 
     def load(source):
         if source == "hashed-words":
-            raise EmbedderUnavailable("its folder is gone")
+            raise EmbedderUnavailableError("its folder is gone")
         return Renamed()
 
     embed_all("other-words", load=load)
@@ -445,7 +451,7 @@ def test_worker_with_another_model_steps_back_for_the_one_begun_later(caplog):
     model = earlier.begin()
     Worker("second-other", threads=1, **loading(Renamed("second-other"))).begin()
     earlier._round(model)
-    assert "set EMBEDDING_MODEL alike" in caplog.text
+    assert "set the same EMBEDDING_MODEL" in caplog.text
     assert states() == {"hashed-words": "serving", "first-other": "retired", "second-other": "building"}
 
 
@@ -457,7 +463,7 @@ def test_model_of_another_width_is_refused_with_what_to_do():
     with pytest.raises(vectors.WrongDimensionsError) as error:
         embed_all("wide", **loading(Renamed("wide", 512)))
     assert str(error.value) == (
-        "The vectors of wide have 512 numbers, and the column takes 384. Set EMBEDDING_MODEL to a model with 384, or "
+        "The vectors of wide have 512 dimensions; the column has 384. Set EMBEDDING_MODEL to a model with 384, or "
         "change the column: python manage.py embedding_dimensions 512"
     )
 
@@ -465,11 +471,11 @@ def test_model_of_another_width_is_refused_with_what_to_do():
 def test_width_is_changed_with_consent_and_all_is_embedded_anew():
     memory = store("Tea.")
     embed_all()
-    with pytest.raises(CommandError, match=r"1 vectors of 384 numbers would be removed.*--drop-vectors"):
+    with pytest.raises(CommandError, match=r"1 vectors of 384 dimensions would be removed.*--drop-vectors"):
         call_command("embedding_dimensions", "512")
     out = StringIO()
     call_command("embedding_dimensions", "512", "--drop-vectors", stdout=out)
-    assert "A vector has 512 numbers now." in out.getvalue()
+    assert "Vectors now have 512 dimensions." in out.getvalue()
     assert (Chunk.objects.count(), EmbeddedMemory.objects.count()) == (0, 0)
     embed_all("wide", **loading(Renamed("wide", 512)))
     assert states() == {"hashed-words": "retired", "wide": "serving"}
@@ -493,7 +499,7 @@ def test_width_that_is_none_is_refused(number):
 def test_width_is_told():
     out = StringIO()
     call_command("embedding_dimensions", stdout=out)
-    assert out.getvalue() == "A vector has 384 numbers.\n"
+    assert out.getvalue() == "Vectors have 384 dimensions.\n"
 
 
 # --- the command --------------------------------------------------------------------------------------------------
@@ -526,7 +532,7 @@ def test_text_that_one_model_cannot_embed_is_embedded_by_its_successor():
 
 def test_command_says_what_is_missing(settings):
     settings.EMBEDDING_MODEL = "/nowhere/at/all"
-    with pytest.raises(CommandError, match="Nothing is embedded: EMBEDDING_MODEL=/nowhere/at/all is no folder"):
+    with pytest.raises(CommandError, match="Nothing is embedded: EMBEDDING_MODEL=/nowhere/at/all is not a folder"):
         call_command("worker", "--once")
 
 

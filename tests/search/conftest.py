@@ -8,16 +8,16 @@ from access.viewer import Viewer, command_viewer
 from memories.embedding import query
 from memories.models import Project
 from search import engines
-from search.engines import knn
 from search.engines.index import follower, outbox, store
 from search.engines.index.engine import IndexEngine
-from search.engines.index.segments import Part
+from search.engines.index.segments import Segment
 from search.engines.vectors import writer
 from search.unified import legs
 from tests.corpus import RECORDS
 from tests.oracle import load_documents
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from tests.vectors import MODEL, embed_everything
+from web.cache import clear_caches
 
 
 def following_engine():
@@ -39,9 +39,9 @@ def bitmaps_now(self, column):
 def index(settings, tmp_path):
     """A folder of a test's own for the derived index."""
     settings.SEARCH_INDEX = tmp_path / "index"
-    store.forget_view()
+    store.close_view()
     yield settings.SEARCH_INDEX
-    store.forget_view()
+    store.close_view()
 
 
 @pytest.fixture(params=["postgres", "tantivy", "tantivy-large"])
@@ -51,11 +51,11 @@ def engine(request, settings, index, monkeypatch):
     if request.param == "tantivy-large":
         monkeypatch.setattr("search.engines.index.counts._WORTH_BITMAPS", -1)
         monkeypatch.setattr("search.engines.index.counts._WORTH_LEFT", -1)
-        monkeypatch.setattr("search.engines.index.counts._LARGE_PART", 0)
+        monkeypatch.setattr("search.engines.index.counts._LARGE_SEGMENT", 0)
         monkeypatch.setattr("search.engines.index.counts._LARGE_SHARE", 0)
         # Values of one memory are counted with the others that few have.
         monkeypatch.setattr("search.engines.index.bitmaps._SHARED", 2)
-        monkeypatch.setattr(Part, "bitmaps", bitmaps_now)
+        monkeypatch.setattr(Segment, "bitmaps", bitmaps_now)
     monkeypatch.setitem(engines.ENGINES, "tantivy", following_engine)
     return request.param
 
@@ -98,7 +98,7 @@ def query_model():
 def embedded(corpus, query_model):
     """The hand-written memories with their vectors, as the naive counter sees them."""
     vectors = embed_everything()
-    knn.forget()
+    clear_caches()
     return [replace(document, vectors=vectors[document.id]) for document in corpus]
 
 
@@ -113,7 +113,7 @@ def mill(db, engine, query_model, tmp_path, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
     bring_in_mill(tmp_path)
     embed_all()
-    knn.forget()
+    clear_caches()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A small corpus behind the derived index, changed, and compared with the database."""
+"""A small corpus in the derived index, changed, and compared with the database."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ def load(tmp_path, records=RECORDS):
 
 
 def assert_true_to_the_database():
-    """Every memory's digest, every file, and what searches find and count."""
+    """Compare every memory's digest, every file, and the results and counts of searches."""
     assert compare().agrees, compare()
     documents = load_documents()
     for arguments in ({}, {"q": "tea"}, {"q": '"green tea" or crane'}, {"tag": "tea"}, {"category": "kitchen"}):
@@ -40,7 +40,7 @@ def assert_true_to_the_database():
 
 
 def change_much():
-    """A memory more, one changed, one deleted, one hard removed."""
+    """Insert a memory, change one, delete one, and remove the row of one."""
     memory_create(
         record=MemoryRecord(content="Another green tea, with crane", tags=("tea", "new"), project="tea"),
         viewer=command_viewer(),

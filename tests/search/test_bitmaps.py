@@ -1,21 +1,21 @@
-"""What large sets are counted by says the same as counting one by one."""
+"""Bitmaps give the same counts as counting row by row."""
 
 import numpy as np
 import pytest
 
-from search.engines.index.bitmaps import Bitmaps, Places, by_value
+from search.engines.index.bitmaps import Bitmaps, RowSet, by_value
 
 SIZE = 70_000
-# Of how many places each value is: looked at all at once, with witnesses, listed, kept as what it lacks, as bits.
+# Rows per value: tested at once, with witnesses, listed, stored as the complement, and as bits.
 LENGTHS = [1, 2, 15, 16, 40, 149, 150, 900, 1_401, 3_000, 4_375, 4_376, 30_000, SIZE]
 
 
 def column():
-    """The places of values with the codes 0, 3, 6 and so on, as a part has them."""
+    """The rows of values with the codes 0, 3, 6 and so on, as a segment has them."""
     drawn = np.random.default_rng(11)
-    places = [np.sort(drawn.choice(SIZE, length, replace=False)).astype(np.uint32) for length in LENGTHS]
+    rows = [np.sort(drawn.choice(SIZE, length, replace=False)).astype(np.uint32) for length in LENGTHS]
     starts = np.concatenate([[0], np.cumsum(LENGTHS)])
-    return np.arange(len(LENGTHS), dtype=np.uint32) * 3, starts, np.concatenate(places), places
+    return np.arange(len(LENGTHS), dtype=np.uint32) * 3, starts, np.concatenate(rows), rows
 
 
 @pytest.mark.parametrize(
@@ -30,35 +30,35 @@ def column():
     ],
 )
 def test_every_value_is_counted_as_one_by_one(share):
-    keys, starts, joined, places = column()
+    keys, starts, joined, rows = column()
     bitmaps = Bitmaps(keys, starts, joined, SIZE)
     mask = np.random.default_rng(5).random(SIZE) < share
-    naive = {code: int(mask[own].sum()) for code, own in zip(keys.tolist(), places, strict=True)}
-    chosen = Places.of(mask)
+    naive = {code: int(mask[own].sum()) for code, own in zip(keys.tolist(), rows, strict=True)}
+    chosen = RowSet.from_mask(mask)
     assert chosen.count == int(mask.sum())
     counted = np.zeros(3 * len(LENGTHS), np.int64)
     bitmaps.rare.count(mask, counted)
     assert {code: int(counted[code]) for code in bitmaps.rare.codes.tolist()} == {
         code: naive[code] for code, length in zip(keys.tolist(), LENGTHS, strict=True) if length < 150
     }
-    assert {code: chosen.shared_with(of) for code, of in bitmaps.by_code.items()} == {
+    assert {code: chosen.intersection_size(of) for code, of in bitmaps.by_code.items()} == {
         code: naive[code] for code, length in zip(keys.tolist(), LENGTHS, strict=True) if length >= 150
     }
-    some = {code for codes in bitmaps.rare.some(mask) for code in codes.tolist()}
+    some = {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()}
     assert some == {code for code in bitmaps.rare.codes.tolist() if naive[code]}
-    # What is witnessed is there; what is not may be there too.
+    # A witnessed code has a row; the others may have one too.
     assert all(naive[code] for code in bitmaps.codes[bitmaps.witnessed(mask)].tolist())
 
 
 def test_bitmaps_give_their_places_back():
-    keys, starts, joined, places = column()
+    keys, starts, joined, rows = column()
     bitmaps = Bitmaps(keys, starts, joined, SIZE)
-    given = {code: bitmaps.by_code[code].listed().tolist() for code in bitmaps.by_code}
+    given = {code: bitmaps.by_code[code].to_array().tolist() for code in bitmaps.by_code}
     assert given == {
-        code: own.tolist() for code, own in zip(keys.tolist(), places, strict=True) if code in bitmaps.by_code
+        code: own.tolist() for code, own in zip(keys.tolist(), rows, strict=True) if code in bitmaps.by_code
     }
 
 
 def test_a_column_of_one_value_each_is_laid_out_by_value():
-    keys, starts, places = by_value(np.array([2, 0, 2, 5, 0], np.uint8))
-    assert (keys.tolist(), starts.tolist(), places.tolist()) == ([0, 2, 5], [0, 2, 4, 5], [1, 4, 0, 2, 3])
+    keys, starts, rows = by_value(np.array([2, 0, 2, 5, 0], np.uint8))
+    assert (keys.tolist(), starts.tolist(), rows.tolist()) == ([0, 2, 5], [0, 2, 4, 5], [1, 4, 0, 2, 3])

@@ -1,19 +1,20 @@
 """Counts of categories stay equal to those of a naive counter through every change, for every viewer."""
 
 import random
+from collections import Counter
 
 import pytest
 
 from access.viewer import command_viewer
-from categories import vocabulary_cache
 from categories.models import Category
 from explorer.visible_tree import visible_tree
-from memories.models import Memory, Project
+from memories.models import Chunk, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
 from search import category_counts
 from search.engines import select_engine
 from tests.embedding import embed_all
+from web.cache import clear_caches
 
 PATHS = ["A", "A/B", "A/B/C", "A/D", "E", "E/F"]
 STATES = ["active", "active", "proposed", "archived"]
@@ -37,9 +38,7 @@ def naive(viewer):
     every = Memory.objects.exclude(state="deleted") if viewer.project_ids is None else Memory.objects.all()
     if viewer.project_ids is not None:
         every = every.filter(project_id__in=viewer.project_ids)
-    chunks = {}
-    for memory in Memory.objects.all():
-        chunks[memory.pk] = memory.chunks.count()
+    chunks = Counter(Chunk.objects.values_list("memory_id", flat=True))
     found = {}
     for category in Category.objects.all():
         opened = [memory for memory in every if category.pk in memory.category_path_ids]
@@ -91,8 +90,7 @@ def test_numbers_stay_right_through_changes(engine, of_projects, seed):
     for viewer in viewers:
         kept = counted(viewer)
         assert kept == naive(viewer)
-        category_counts.clear_cache()
-        vocabulary_cache.forget()
+        clear_caches()
         assert counted(viewer) == kept
 
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from search import cross_encoder
-from search.cross_encoder import RerankUnavailable, load_reader
+from search.cross_encoder import RerankUnavailableError, load_reader
 from search.query import SearchQuery
 from search.ranking import Ranked, reorder
 from search.run import run
@@ -148,7 +148,7 @@ def notices(querystring, viewer):
 
 
 def said(reason):
-    return [f"The results are in the order of words and meaning, without the cross-encoder: {reason}."]
+    return [f"The results are not reranked by the cross-encoder: {reason}."]
 
 
 def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyone, settings):
@@ -158,7 +158,7 @@ def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyon
     cross_encoder.reset(lambda source: loading.wait(10) and Longest())
     try:
         assert order("q=green tea", everyone) == before
-        assert notices("q=green tea", everyone) == said("it is still loading")
+        assert notices("q=green tea", everyone) == said("the model is still loading")
     finally:
         loading.set()
         cross_encoder.reset()
@@ -193,7 +193,7 @@ def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
     held = cross_encoder.reset()
     held._load_now(settings.RERANK_MODEL)
     try:
-        wanted = "RERANK_MODEL=/nowhere/at-all is no folder of this machine"
+        wanted = "RERANK_MODEL=/nowhere/at-all is not a folder on this machine"
         if find_spec("sentence_transformers") is None:
             wanted = "sentence-transformers is not installed"
         assert notices("q=green tea", everyone) == said(wanted)
@@ -204,9 +204,9 @@ def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
 def test_scores_are_kept_within_a_limit(use, settings, monkeypatch):
     monkeypatch.setattr(cross_encoder, "_MAX_SCORES", 3)
     reader = use(Longest())
-    assert cross_encoder.cross_encode("tea", {n: "x" * n for n in range(1, 6)}) == {n: float(n) for n in range(1, 6)}
-    assert len(cross_encoder._cross_encoder._scores) == 3
-    assert cross_encoder.cross_encode("tea", {5: "xxxxx"}) == {5: 5.0}
+    assert cross_encoder.reread("tea", {n: "x" * n for n in range(1, 6)}) == {n: float(n) for n in range(1, 6)}
+    assert len(cross_encoder._rereading._scores) == 3
+    assert cross_encoder.reread("tea", {5: "xxxxx"}) == {5: 5.0}
     assert len(reader.read) == 5
 
 
@@ -262,5 +262,5 @@ def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settin
 
 @needs_library
 def test_model_that_gives_several_numbers_is_refused(tiny_model):
-    with pytest.raises(RerankUnavailable, match="gives 3 numbers for a passage, and one is needed"):
+    with pytest.raises(RerankUnavailableError, match="gives 3 scores for a passage; it must give 1"):
         load_reader(str(tiny_model(labels=3)))

@@ -8,13 +8,14 @@ from categories.models import Category, Concept, Entity
 from memories.models import Project
 from search.query import SearchQuery
 from search.run import run
+from tests.html import html_of
 
 pytestmark = pytest.mark.usefixtures("corpus")
 
 
 def named(viewer, **arguments):
     warnings = run(SearchQuery.from_mapping(arguments), viewer).warnings
-    return [(w.parameter, w.did_you_mean) for w in warnings if "of that name" in w.message]
+    return [(w.parameter, w.did_you_mean) for w in warnings if "with that name" in w.message]
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_what_is_no_word_and_is_a_name_is_told_with_its_count(everyone, text, mo
     total = run(SearchQuery(author=("Mio",)), everyone).total
     (warning, *_) = run(SearchQuery(text=text), everyone).warnings
     said = text.strip().strip('"')
-    assert warning.message == f"Nothing here has the words “{said}”, but {total} memories have the author of that name."
+    assert warning.message == f"No memory contains “{said}”, but {total} memories have the author with that name."
 
 
 @pytest.mark.usefixtures("_renamed")
@@ -67,7 +68,7 @@ def test_the_filter_that_finds_most_comes_first(everyone):
         pytest.param({"q": "Hearthstone", "project": "boat"}, id="of nobody under the other filters"),
         pytest.param({"q": "nobody"}, id="is no name"),
         pytest.param({"q": "who was it that Mio met here"}, id="a sentence"),
-        pytest.param({"q": "-tea"}, id="no word to look for"),
+        pytest.param({"q": "-tea"}, id="no word to search for"),
     ],
 )
 @pytest.mark.usefixtures("_renamed")
@@ -93,9 +94,9 @@ def test_a_name_tells_nothing_of_what_may_not_be_seen(everyone):
 
 def test_the_page_links_to_the_filter_without_the_words(client, django_user_model):
     client.force_login(django_user_model.objects.create_superuser("root"))
-    page = client.get("/explore/", {"q": "Mio", "project": "tea"}).text
+    page = html_of(client.get("/explore/", {"q": "Mio", "project": "tea"}))
     assert (
         'href="/explore/?author=Mio&amp;project=tea"' in page or 'href="/explore/?project=tea&amp;author=Mio"' in page
     )
     assert ">author Mio</a>" in page
-    assert "Nothing has the word" not in page
+    assert "No memory contains the word" not in page

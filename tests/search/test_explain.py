@@ -59,18 +59,18 @@ def test_by_words_alone_there_is_no_meaning():
 @pytest.mark.parametrize(
     ("querystring", "why", "least", "found", "label", "text"),
     [
-        pytest.param("q=x", Ranked(7), 0.3, (), "Meaning", "not embedded yet, so found by words alone", id="no vector"),
+        pytest.param("q=x", Ranked(7), 0.3, (), "Meaning", "not embedded yet, so found by words only", id="no vector"),
         pytest.param(
             "q=x",
             Ranked(7, keyword_rank=1, similarity=0.21),
             0.3,
             (),
             "Meaning",
-            "similarity 0.21, under the 0.30 that it takes to match: it is here for its words",
+            "similarity 0.21, below the required 0.30: it matches by its words",
             id="too far in meaning",
         ),
         pytest.param(
-            "q=x", Ranked(7, keyword_rank=4), 0.3, (), "Words", "4th by words: further on in its record", id="not shown"
+            "q=x", Ranked(7, keyword_rank=4), 0.3, (), "Words", "4th by words: elsewhere in the memory", id="not shown"
         ),
         pytest.param(
             "q=x&mode=semantic",
@@ -78,7 +78,7 @@ def test_by_words_alone_there_is_no_meaning():
             0.3,
             (),
             "Words",
-            "none of them; by meaning alone they do not count",
+            "none; ignored when matching by meaning only",
             id="words do not count",
         ),
         pytest.param(
@@ -87,7 +87,7 @@ def test_by_words_alone_there_is_no_meaning():
             0.3,
             FOUND[:1],
             "Order",
-            "newest: relevance does not count",
+            "newest, not by relevance",
             id="by date",
         ),
         pytest.param(
@@ -96,7 +96,7 @@ def test_by_words_alone_there_is_no_meaning():
             0.3,
             (),
             "Score",
-            "0.31 by words and meaning; only the first 200 are weighed further",
+            "0.31 by words and meaning; only the first 200 are scored further",
             id="beyond the window",
         ),
         pytest.param(
@@ -104,8 +104,8 @@ def test_by_words_alone_there_is_no_meaning():
             replace(RANKED, similar_to=3),
             0.3,
             (),
-            "Like",
-            "nearly the same as #3, so it stands behind that one",
+            "Similar",
+            "nearly the same as #3, grouped under it",
             id="near-duplicate",
         ),
     ],

@@ -16,8 +16,9 @@ from search.engines.index.check import compare
 from search.query import SearchQuery
 from search.result import FacetListing
 from search.run import facet_page, run
+from tests.html import html_of
 
-NOT_READY = "The search index is not ready yet. These numbers come from the database: as exact, but slower."
+NOT_READY = "The search index is not ready yet. These results come from the database: exact, but slower."
 # Every kind of question that reaches the words: one word, a phrase, the start of one, in the titles alone.
 QUESTIONS = [({}, 14), ({"q": "tea"}, 6), ({"q": '"green tea"'}, 1), ({"q": "kett*"}, 2), ({"q": "title:tea"}, 3)]
 
@@ -76,8 +77,8 @@ def generation():
     return store.current_generation()
 
 
-def part():
-    (found,) = generation().glob("*.part")
+def columns_file():
+    (found,) = generation().glob("*.segment")
     return found
 
 
@@ -106,9 +107,9 @@ def other_schema():
 
 
 def lose_an_array():
-    """A whole part, and one that is not what the manifest says."""
+    """A whole segment, and one that is not what the manifest says."""
     manifest = json.loads((generation() / "manifest").read_text())
-    (generation() / "manifest").write_text(json.dumps({**manifest, "slots": manifest["slots"] + 1}))
+    (generation() / "manifest").write_text(json.dumps({**manifest, "size": manifest["size"] + 1}))
 
 
 DAMAGE = {
@@ -116,13 +117,13 @@ DAMAGE = {
     "manifest is not text": lambda: (generation() / "manifest").write_bytes(b"\xff\xfe\x00"),
     "manifest is another object": lambda: (generation() / "manifest").write_text("[1, 2]"),
     "manifest is gone": lambda: (generation() / "manifest").unlink(),
-    "manifest of other slots": lose_an_array,
+    "manifest of other docs": lose_an_array,
     "current is noise": lambda: (store.index_dir() / "current").write_bytes(b"\xff\xfe\x00"),
     "generation is gone": lambda: shutil.rmtree(generation()),
-    "part is cut off": lambda: cut_off(part()),
-    "part is empty": lambda: part().write_bytes(b""),
-    "part is noise": lambda: part().write_bytes(b"noise" * 500),
-    "part is gone": lambda: part().unlink(),
+    "columns file is cut off": lambda: cut_off(columns_file()),
+    "columns file is empty": lambda: columns_file().write_bytes(b""),
+    "columns file is noise": lambda: columns_file().write_bytes(b"noise" * 500),
+    "columns file is gone": lambda: columns_file().unlink(),
     "words are gone": lambda: shutil.rmtree(generation() / "words"),
     "meta is cut off": lambda: cut_off(generation() / "words" / "meta.json"),
     "meta is empty": lambda: (generation() / "words" / "meta.json").write_bytes(b""),
@@ -149,17 +150,17 @@ def parametrized(damages):
 def test_damage_is_answered_around_reported_and_made_good(indexed, browser, caller, damage):
     expected, _, _ = answers()
     damage()
-    store.forget_view()
+    store.close_view()
     numbers, engines, _ = answers()
     assert numbers == expected
     assert "postgres" in engines
-    assert store.damage_reported()
+    assert store.rebuild_reason()
     page = browser.get("/explore/?q=tea")
-    assert (page.status_code, "6 memories" in page.text) == (200, True)
+    assert (page.status_code, "6 memories" in html_of(page)) == (200, True)
     assert caller.get("/api/search?q=tea&include_facets=1").json()["total"] == 6
 
     follower.catch_up()
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
     assert compare().agrees
     assert_tantivy_answers()
 
@@ -167,7 +168,7 @@ def test_damage_is_answered_around_reported_and_made_good(indexed, browser, call
 @parametrized(DAMAGE)
 def test_damage_that_shows_at_once_is_told(indexed, damage):
     damage()
-    store.forget_view()
+    store.close_view()
     _, engines, notices = answers()
     assert engines == {"postgres"}
     assert notices == [[NOT_READY]] * len(QUESTIONS)
@@ -179,7 +180,7 @@ def test_damage_under_a_reader_is_found_when_there_is_something_newer(indexed):
     follower.catch_up()
     (generation() / "words" / "meta.json").write_text("{")
     assert ask(type="changed").total == 1
-    assert store.damage_reported()
+    assert store.rebuild_reason()
     follower.catch_up()
     result = ask(type="changed")
     assert (result.total, result.engine) == (1, "tantivy")
@@ -190,7 +191,7 @@ def test_no_index_is_answered_around_and_nothing_is_wrong(memories):
     assert [total for total, _, _ in numbers] == [total for _, total in QUESTIONS]
     assert engines == {"postgres"}
     assert notices == [[NOT_READY]] * len(QUESTIONS)
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
     follower.catch_up()
     assert_tantivy_answers()
 
@@ -199,9 +200,9 @@ def test_index_of_another_version_is_answered_around_and_made_anew(indexed):
     """Nothing is reported: to a writer of that version, which may still run, it is in order."""
     expected, _, _ = answers()
     other_schema()
-    store.forget_view()
+    store.close_view()
     assert answers() == (expected, {"postgres"}, [[NOT_READY]] * len(QUESTIONS))
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
     follower.catch_up()
     assert_tantivy_answers()
 
@@ -217,10 +218,10 @@ def test_reader_overtaken_by_a_new_generation_starts_over(indexed, monkeypatch):
         return opened(path, known)
 
     monkeypatch.setattr(store, "_open_view", overtaken)
-    store.forget_view()
+    store.close_view()
     assert ask().engine == "tantivy"
     assert rounds[0] != generation()
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
 
 
 # --- what is said -------------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def test_every_door_says_that_the_database_answers(memories, browser, caller):
     for address in ("/explore/?q=tea", "/facets/tag/?q=tea"):
         page = browser.get(address)
         assert page.status_code == 200
-        assert NOT_READY in page.text
+        assert NOT_READY in html_of(page)
     reply = caller.get("/api/search?q=tea").json()
     assert (reply["engine"], reply["total"]) == ("postgres", 6)
     assert reply["warnings"] == [{"message": NOT_READY, "parameter": "engine", "did_you_mean": []}]
@@ -239,7 +240,7 @@ def test_every_door_says_that_the_database_answers(memories, browser, caller):
 
     follower.catch_up()
     for address in ("/explore/?q=tea", "/facets/tag/?q=tea"):
-        assert NOT_READY not in browser.get(address).text
+        assert NOT_READY not in html_of(browser.get(address))
     reply = caller.get("/api/search?q=tea").json()
     assert (reply["engine"], reply["total"], reply["warnings"]) == ("tantivy", 6, [])
 
@@ -260,13 +261,13 @@ def test_changes_that_wait_long_are_told(indexed, browser, caller):
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     assert engine_warnings(ask()) == []
     wait(5)
-    assert engine_warnings(ask()) == ["One change is still on the way into the search index."]
+    assert engine_warnings(ask()) == ["One change is not indexed yet."]
     Memory.objects.filter(external_id__in=["t2", "t3"]).update(memory_type="changed")
     wait(5)
-    told = "3 changes are still on the way into the search index."
+    told = "3 changes are not indexed yet."
     result = ask()
     assert (result.engine, engine_warnings(result)) == ("tantivy", [told])
-    assert told in browser.get("/explore/").text
+    assert told in html_of(browser.get("/explore/"))
     reply = caller.get("/api/search").json()
     assert (reply["engine"], [warning["message"] for warning in reply["warnings"]]) == ("tantivy", [told])
     page = facet_page(SearchQuery(), "tag", FacetListing(), command_viewer())
@@ -279,4 +280,4 @@ def test_many_changes_are_counted_up_to_a_limit(indexed, monkeypatch):
     monkeypatch.setattr("search.run._COUNTED_BEHIND", 3)
     Memory.objects.update(memory_type="changed")
     wait(5)
-    assert engine_warnings(ask()) == ["3 or more changes are still on the way into the search index."]
+    assert engine_warnings(ask()) == ["3 or more changes are not indexed yet."]

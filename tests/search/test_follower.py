@@ -1,75 +1,35 @@
-"""The one writer: killed at every step it has, rebuilt, compared; and readers beside it."""
+"""The only writer of the index: killed at every step, rebuilt and compared; and its readers meanwhile."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from django.conf import settings as configured
 from django.db import connection
 
 from access.viewer import command_viewer
 from memories.models import Memory
-from search.engines import array_files, engine_named
+from search.engines import crash_points, engine_named, segment_store
 from search.engines.array_files import arrays_verify
 from search.engines.index import check, follower, outbox, store, transactions
-from search.engines.index import writer as writing
 from search.engines.index.bitmaps import bitmap_of
 from search.engines.index.check import compare
 from search.engines.index.engine import IndexEngine
-from search.engines.index.segments import Dictionary, Part, PartBuilder, Row, merged
+from search.engines.index.segments import Dictionary, IndexRow, Segment, SegmentBuilder, merge_segments
 from search.query import SearchQuery
 from search.run import run
+from tests.killed import run_until
 from tests.search.indexed import assert_true_to_the_database, change_much, load
 
 STEPS = [
     "documents added",
     "words committed",
-    "part written",
+    "segment written",
     "manifest written",
-    "outbox emptied",
+    "changes deleted",
 ]
 BUILD_STEPS = [*STEPS[:4], "generation filled", "generation made", "generation followed", "generation in place"]
-
-# A process of its own that ends as if the power failed when it comes to a step for the n-th time.
-KILLED = textwrap.dedent(
-    """
-    import os, signal, sys
-    import django
-    from django.conf import settings
-    name, index, step, n, verb = sys.argv[1:]
-    import tests.settings
-    tests.settings.DATABASES["default"]["NAME"] = name
-    tests.settings.SEARCH_INDEX = index
-    django.setup()
-    from search.engines.tantivy import indexer, steps
-    left = int(n)
-    def stop(at):
-        global left
-        if at == step:
-            left -= 1
-            if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
-    steps.reached = stop
-    print(getattr(indexer, verb)())
-    """
-)
-
-
-def run_until(step, index, *, verb="catch_up", n=1):
-    """Run the indexer in a process that is killed at a step; says whether it came to it."""
-    name = connection.settings_dict["NAME"]
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    command = [sys.executable, "-c", KILLED, name, str(index), step, str(n), verb]
-    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
-    return done.returncode == -signal.SIGKILL
 
 
 @pytest.mark.django_db(transaction=True)
@@ -78,10 +38,10 @@ def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp
     load(tmp_path)
     follower.catch_up()
     change_much()
-    assert run_until(step, tantivy)
-    # Whoever reads meanwhile gets an answer, from wherever.
+    assert run_until(step, follower.catch_up)
+    # Readers get an answer meanwhile, from either engine.
     assert run(SearchQuery(), command_viewer()).total
-    store.forget_view()
+    store.close_view()
     assert run(SearchQuery(), command_viewer()).total
     follower.catch_up()
     assert not outbox.backlog().changes
@@ -92,7 +52,7 @@ def test_killed_at_a_step_of_a_batch_it_goes_on_and_nothing_is_lost(tantivy, tmp
 @pytest.mark.parametrize("step", BUILD_STEPS)
 def test_killed_while_an_index_is_made_it_makes_one(tantivy, tmp_path, step):
     load(tmp_path)
-    assert run_until(step, tantivy)
+    assert run_until(step, follower.catch_up)
     change_much()
     follower.catch_up()
     assert_true_to_the_database()
@@ -106,8 +66,8 @@ def test_killed_in_a_rebuild_the_old_index_serves_on(tantivy, tmp_path, step):
     follower.catch_up()
     change_much()
     before = store.current_generation()
-    assert run_until(step, tantivy, verb="rebuild")
-    # Between the two, neither answers.
+    assert run_until(step, follower.rebuild)
+    # Between the two steps, neither generation answers.
     assert run(SearchQuery(), command_viewer()).engine == ("postgres" if step == "generation followed" else "tantivy")
     assert (store.current_generation() == before) == (step != "generation in place")
     follower.catch_up()
@@ -125,8 +85,8 @@ def test_killed_again_and_again_over_random_changes(tantivy, tmp_path):
         for pk in chance.sample(ids, 4):
             kind, state = chance.choice(["note", "idea"]), chance.choice(["active", "archived"])
             Memory.objects.filter(pk=pk).update(memory_type=kind, state=state)
-        run_until(chance.choice(STEPS), tantivy)
-        # What is on the disk is always good enough to go on from: none of it is thrown away.
+        run_until(chance.choice(STEPS), follower.catch_up)
+        # The files are always good enough to continue from: no generation is thrown away.
         assert store.current_generation() == generation
     follower.catch_up()
     assert store.current_generation() == generation
@@ -144,7 +104,7 @@ def test_a_full_disk_loses_nothing(tantivy, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Part, "write", full)
+        patched.setattr(Segment, "write", full)
         with pytest.raises(OSError, match="No space"):
             follower.catch_up()
         assert outbox.backlog().changes
@@ -164,25 +124,25 @@ def test_a_reader_never_sees_half_a_batch(tantivy, tmp_path, monkeypatch):
         seen.append((step, result.total, result.engine, {f.key: f.values for f in result.facets} if step else {}))
 
     change_much()
-    monkeypatch.setattr(array_files, "reached", look)
+    monkeypatch.setattr(crash_points, "reached", look)
     follower.catch_up()
     monkeypatch.undo()
     totals = {step: (total, engine) for step, total, engine, _ in seen}
     assert totals["words committed"] == (before.total, "tantivy")
-    assert totals["part written"] == (before.total, "tantivy")
+    assert totals["segment written"] == (before.total, "tantivy")
     assert totals["manifest written"] == (before.total - 1, "tantivy")
 
 
 def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
     load(tmp_path)
-    with store.writing(), pytest.raises(store.WriterElsewhereError):
+    with store.writer_lock(), pytest.raises(store.WriterElsewhereError):
         follower.catch_up()
 
 
 @contextmanager
 def other_follower():
     """Another session that follows this database, as a process on another machine does."""
-    # Not of the pool, whose connections commit each statement by itself: the lock would be gone at once.
+    # Not from the pool, whose connections commit each statement, which would release the lock.
     with connection.Database.connect(**connection.get_connection_params()) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [transactions.FOLLOW_LOCK])
         yield other
@@ -234,29 +194,29 @@ def test_compare_names_what_differs(db, tantivy, tmp_path):
     memory.save(force_insert=True)
     found = compare()
     assert (found.different, found.left_over, found.missing) == ([first], [second], [10**9])
-    # What was not followed is found out, and made good.
+    # Changes that were not recorded are detected and repaired.
     follower.catch_up()
     assert compare().agrees
 
 
-def test_mostly_dead_slots_are_left_behind(db, tantivy, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "_LEAST_SLOTS", 10)
+def test_mostly_deleted_docs_are_left_behind(db, tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment_store, "_MIN_ROWS", 10)
     load(tmp_path)
     follower.catch_up()
     for round_ in range(3):
         Memory.objects.update(memory_type=f"type{round_}")
         follower.catch_up()
-    with store.writing() as root:
-        writer = follower.opened(root)
+    with store.writer_lock() as root:
+        writer = follower.open_writer(root)
         assert writer.is_wasteful
         writer.close()
 
 
-def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
+def test_segments_hold_what_was_put_in_and_merge_without_the_deleted(tmp_path):
     dictionary = Dictionary()
     chance = random.Random(1)
     rows = [
-        Row(
+        IndexRow(
             id=n,
             scalars=(chance.choice([1, 2]), chance.choice(["note", "fix"]), chance.choice(["", "a"]), "", "active"),
             multiple=tuple(chance.sample([1, 2, 3, 70_000], chance.randrange(4)) for _ in range(6)),
@@ -267,18 +227,18 @@ def test_parts_hold_what_was_put_in_and_merge_without_the_dead(tmp_path):
         )
         for n in range(50)
     ]
-    parts = []
+    segments = []
     for start in range(0, 50, 10):
-        builder = PartBuilder(start, dictionary)
+        builder = SegmentBuilder(start, dictionary)
         for row in rows[start : start + 10]:
             builder.add(row)
-        path = tmp_path / f"{start}.part"
-        builder.part().write(path)
+        path = tmp_path / f"{start}.segment"
+        builder.build().write(path)
         arrays_verify(path)
-        parts.append(Part.read(path))
+        segments.append(Segment.read(path))
     live = np.ones(50, np.bool_)
     live[[3, 17, 44]] = False
-    whole = merged(parts, live)
+    whole = merge_segments(segments, live)
     for column, at in (("category", 0), ("author", 5)):
         for value in (1, 2, 3, 70_000):
             code = dictionary.codes[column].get(value, -1)

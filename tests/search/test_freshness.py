@@ -1,4 +1,4 @@
-"""Who reads the index calls its writer for what was stored a moment ago, and waits for it, within bounds."""
+"""Readers notify the writer of the index of recent changes, and wait for it, but not for long."""
 
 import json
 import threading
@@ -15,9 +15,10 @@ from memories.models import Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search import engines
-from search.engines import array_files
+from search.engines import crash_points
 from search.engines.index import follower as indexer
 from search.engines.index import freshness, outbox, store
+from search.engines.segment_store import replace_file
 from search.query import SearchQuery
 from search.run import run
 from tests.search.indexed import follower, load
@@ -33,22 +34,22 @@ def indexed(tantivy, tmp_path):
 
 @pytest.fixture
 def _kept(indexed, monkeypatch):
-    """A writer follows that does not look for changes by itself."""
+    """A follower that does not poll."""
     monkeypatch.setattr(indexer, "POLL_SECONDS", 600.0)
     stopped = threading.Event()
     thread = follower(stopped)
     yield
     stopped.set()
     while thread.is_alive():
-        # It may have looked whether to stop, and not yet begun to wait.
-        freshness.call_writer()
+        # It may have checked whether to stop, and not begun to wait yet.
+        freshness.notify_writer()
         thread.join(0.1)
 
 
 @pytest.fixture
 def _no_waiting(monkeypatch):
-    """To sleep between two looks is an error."""
-    monkeypatch.setattr(engines, "_WAITED_FOR", 3_600.0)
+    """Fail when a reader sleeps between two looks."""
+    monkeypatch.setattr(engines, "_MAX_WAIT", 3_600.0)
     monkeypatch.setattr(freshness, "_LOOK_SECONDS", None)
 
 
@@ -62,7 +63,7 @@ def store_one(word):
 
 @pytest.mark.usefixtures("_kept")
 def test_what_was_just_stored_changed_and_deleted_is_so_in_the_next_answer(monkeypatch):
-    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    monkeypatch.setattr(engines, "_MAX_WAIT", 60.0)
     for n in range(5):
         memory = store_one(f"kettle{n}")
         assert found(f"kettle{n}") == 1
@@ -75,7 +76,7 @@ def test_what_was_just_stored_changed_and_deleted_is_so_in_the_next_answer(monke
 
 @pytest.mark.usefixtures("_kept")
 def test_an_agent_finds_what_it_has_stored(monkeypatch):
-    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    monkeypatch.setattr(engines, "_MAX_WAIT", 60.0)
     key = make_key(name="agent", scopes=["read", "write"], every_project=True, viewer=command_viewer()).raw
     client = Client(headers={"authorization": f"Bearer {key}"})
     sent = json.dumps({"content": "samovar", "project": "tea"})
@@ -89,7 +90,7 @@ def test_nobody_is_waited_for_longer_than_said(monkeypatch):
     monkeypatch.setattr(freshness.time, "sleep", looks.append)
     monkeypatch.setattr(freshness.time, "monotonic", lambda: sum(looks))
     store_one("samovar")
-    freshness.wait_until_taken_in(1.0)
+    freshness.wait_until_applied(1.0)
     assert 1.0 <= sum(looks) < 1.0 + freshness._LONGEST_LOOK_SECONDS
     assert looks == sorted(looks)
 
@@ -112,11 +113,11 @@ def test_what_a_transaction_has_changed_itself_is_not_waited_for():
 def test_changes_that_come_later_are_not_waited_for(monkeypatch):
     store_one("samovar")
     last = outbox.newest()
-    assert not outbox.is_past(last)
+    assert not outbox.is_applied(last)
     indexer.catch_up()
     store_one("percolator")
     monkeypatch.setattr(outbox, "newest", lambda: last)
-    freshness.wait_until_taken_in(60.0)
+    freshness.wait_until_applied(60.0)
     assert OutboxEntry.objects.get().pk > last
 
 
@@ -128,12 +129,12 @@ def test_a_view_of_before_is_not_up_to_date_while_the_writer_replaces_the_manife
 
     def look(step):
         if step == "words committed":
-            # What it gives is whole, but a reader that waits for the change has yet to wait.
-            store.replace_file(store.current_generation() / "manifest", manifest)
+            # The view is complete, but a reader that waits for the change has to go on waiting.
+            replace_file(store.current_generation() / "manifest", manifest)
             seen.append(store.is_newest(store.read_view()))
 
     manifest = (store.current_generation() / "manifest").read_text()
-    monkeypatch.setattr(array_files, "reached", look)
+    monkeypatch.setattr(crash_points, "reached", look)
     indexer.catch_up()
     assert seen == [False]
     assert store.is_newest(store.read_view())
@@ -141,24 +142,24 @@ def test_a_view_of_before_is_not_up_to_date_while_the_writer_replaces_the_manife
 
 @pytest.mark.usefixtures("_kept")
 def test_what_is_taken_in_while_an_engine_is_made_is_not_missed(monkeypatch):
-    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    monkeypatch.setattr(engines, "_MAX_WAIT", 60.0)
     store.read_view()
-    read = outbox.following
+    read = outbox.follow_state
 
     def overtaken():
-        monkeypatch.setattr(outbox, "following", read)
+        monkeypatch.setattr(outbox, "follow_state", read)
         store_one("samovar")
-        freshness.wait_until_taken_in(60.0)
-        # This process has yet to see that there is something new.
+        freshness.wait_until_applied(60.0)
+        # This process has not seen yet that there is something new.
         return read()
 
-    monkeypatch.setattr(outbox, "following", overtaken)
+    monkeypatch.setattr(outbox, "follow_state", overtaken)
     assert found("samovar") == 1
 
 
 @pytest.mark.usefixtures("_kept")
 def test_how_long_was_waited_is_told_once(monkeypatch):
-    monkeypatch.setattr(engines, "_WAITED_FOR", 60.0)
+    monkeypatch.setattr(engines, "_MAX_WAIT", 60.0)
     store_one("samovar")
     assert run(SearchQuery(text="samovar"), command_viewer()).timings["index"] > 0
     assert "index" not in run(SearchQuery(text="samovar"), command_viewer()).timings
@@ -167,7 +168,7 @@ def test_how_long_was_waited_is_told_once(monkeypatch):
 @pytest.mark.usefixtures("indexed")
 def test_a_database_that_takes_no_calls_answers_all_the_same(monkeypatch):
     monkeypatch.setattr(freshness, "_CHANNEL", "no channel")
-    monkeypatch.setattr(engines, "_WAITED_FOR", 0.2)
+    monkeypatch.setattr(engines, "_MAX_WAIT", 0.2)
     store_one("samovar")
     assert found("samovar") == 0
 
@@ -175,9 +176,9 @@ def test_a_database_that_takes_no_calls_answers_all_the_same(monkeypatch):
 @pytest.mark.usefixtures("indexed")
 def test_a_connection_that_is_given_back_hears_no_calls():
     with freshness.listening():
-        freshness.call_writer()
-        freshness.wait_until_called(600.0)
-    freshness.call_writer()
+        freshness.notify_writer()
+        freshness.wait_for_notification(600.0)
+    freshness.notify_writer()
     assert list(connection.connection.notifies(timeout=0)) == []
 
 
@@ -185,5 +186,5 @@ def test_a_connection_that_is_given_back_hears_no_calls():
 def test_an_index_that_is_gone_is_not_waited_for(tantivy, monkeypatch):
     (tantivy / "current").unlink()
     monkeypatch.setattr(outbox, "newest", lambda: 1)
-    freshness.wait_until_taken_in(60.0)
+    freshness.wait_until_applied(60.0)
     assert run(SearchQuery(), command_viewer()).engine == "postgres"

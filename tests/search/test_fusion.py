@@ -98,7 +98,7 @@ def test_texts_are_one_from_85_percent_of_their_terms_on(other, is_folded):
     found = groups(
         [candidate(MEMORY, 1, 0.9), candidate(MEMORY, 2, 0.8)], {(MEMORY, 1): words(TWENTY), (MEMORY, 2): words(other)}
     )
-    one = [((MEMORY, 1), [((MEMORY, 2), "says nearly the same")])]
+    one = [((MEMORY, 1), [((MEMORY, 2), "nearly the same text")])]
     assert found == (one if is_folded else [((MEMORY, 1), []), ((MEMORY, 2), [])])
 
 
@@ -143,7 +143,7 @@ def test_an_entity_is_folded_where_its_memories_are_all_there_is_of_it(origin, o
     terms = {(MEMORY, pk): words(f"wheel stone m{pk}") for pk in (1, 2, 3, 4)}
     candidates = [*(candidate(MEMORY, pk, 0.9 - pk / 10) for pk in (1, 2, 3, 4)), candidate(ENTITY, 1, 0.3)]
     found = dict(groups(candidates, {**terms, (ENTITY, 1): words("name", own)}, {(ENTITY, 1): origin}))
-    assert found[MEMORY, 1] == ([((ENTITY, 1), "is known from it alone")] if is_folded else [])
+    assert found[MEMORY, 1] == ([((ENTITY, 1), "supported by it only")] if is_folded else [])
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_relationship_is_folded_into_its_evidence_unless_its_fact_says_more(fa
             [candidate(MEMORY, 1, 0.9), candidate(RELATIONSHIP, 1, 0.8)], terms, {(RELATIONSHIP, 1): Origin((1,), 9)}
         )
     )
-    assert found[MEMORY, 1] == ([((RELATIONSHIP, 1), "comes from it")] if is_folded else [])
+    assert found[MEMORY, 1] == ([((RELATIONSHIP, 1), "taken from it")] if is_folded else [])
 
 
 def test_what_is_beyond_the_window_stays_as_it_is(monkeypatch):

@@ -1,16 +1,11 @@
-"""An import that writes the index while it runs: killed at every step, rolled back, overtaken, and true to the end."""
+"""An import that writes the index while it runs: killed at every step, rolled back, overtaken, and correct at last."""
 
 import itertools
 import json
 import logging
-import os
-import signal
-import subprocess
-import sys
-import textwrap
+import multiprocessing
 
 import pytest
-from django.conf import settings as configured
 from django.core.management import CommandError, call_command
 from django.db import connection
 from tantivy import Query
@@ -20,12 +15,13 @@ from memories.importers import batches, write
 from memories.models import Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.engines import array_files
+from search.engines import crash_points
 from search.engines.index import follower, import_sink, import_stage, outbox, store, words
 from search.engines.index.check import compare
 from search.query import SearchQuery
 from search.run import run
 from tests.corpus import RECORDS
+from tests.killed import FORKED, import_in_blocks, run_until
 from tests.search.indexed import assert_true_to_the_database
 from text.analysis import index_terms, to_tsvector
 from text.bulk_terms import placed_terms
@@ -40,43 +36,14 @@ IMPORT_STEPS = ["stage begun", "block stored", "stage written", "import over"]
 ADOPTION_STEPS = ["words committed", "manifest written", "stage filled up", "stage named", "generation followed"]
 ADOPTION_STEPS += ["generation in place"]
 
-# Ends as if the power failed when it comes to a step.
-KILLED = textwrap.dedent(
-    """
-    import os, signal, sys
-    import django
-    name, index, step, path = sys.argv[1:]
-    import tests.settings
-    tests.settings.DATABASES["default"]["NAME"] = name
-    tests.settings.SEARCH_INDEX = index
-    tests.settings.SEARCH_ENGINE = "tantivy"
-    if __name__ == "__main__":
-        django.setup()
-        from django.core.management import call_command
-        from memories.importers import staging, write
-        from search.engines.tantivy import indexer, steps
-        staging.STAGE_FROM = 1
-        write.BLOCK = 5
-        steps.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
-        call_command("import_memories", path, verbosity=0) if path else indexer.catch_up()
-    """
-)
-
-
-def run_until(step, index, path=""):
-    """Import a path, or without one take in what waits, in a process that is killed at a step."""
-    name = connection.settings_dict["NAME"]
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    command = [sys.executable, "-c", KILLED, name, str(index), step, str(path)]
-    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-
 
 @pytest.fixture
 def tantivy(settings, index, monkeypatch):
-    """An index of nothing, that is followed; every import is a large one, in blocks of five."""
+    """A followed index without memories; every import counts as a large one, in blocks of five."""
     settings.SEARCH_ENGINE = "tantivy"
     monkeypatch.setattr(import_sink, "STAGE_FROM", 1)
+    # Those that are killed start theirs as an import does.
+    monkeypatch.setattr(import_sink, "PROCESSES", FORKED)
     monkeypatch.setattr(write, "BLOCK", 5)
     follower.catch_up()
     return index
@@ -104,24 +71,31 @@ def change_much():
 
 
 def forbid_reading(monkeypatch):
-    """What is adopted is not read from the database again."""
+    """Promoted memories are not read from the database again."""
 
     def refuse(*_):
         raise AssertionError("the memories of the batch were read from the database")
 
-    monkeypatch.setattr(outbox, "memories_of", refuse)
+    monkeypatch.setattr(outbox, "batch_memories", refuse)
 
 
 def test_an_import_is_in_the_index_without_being_read_again(tantivy, tmp_path, monkeypatch):
     bring_in(lines(tmp_path / "tea.jsonl"))
     assert list(tantivy.glob("import-*"))
-    # One row for all of them; until it is taken in, none is found.
+    # One row for all of them; none is found until it is applied.
     assert OutboxEntry.objects.filter(memory_id__lt=0).count() == 1
     assert compare().waiting == MEMORIES
     forbid_reading(monkeypatch)
     assert follower.catch_up() >= MEMORIES
     assert_true_to_the_database()
     assert [path.name for path in tantivy.iterdir() if path.is_dir()] == [store.current_generation().name]
+
+
+def test_the_process_of_an_import_starts_without_django(tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(import_sink, "PROCESSES", multiprocessing.get_context("spawn"))
+    bring_in(lines(tmp_path / "tea.jsonl"))
+    forbid_reading(monkeypatch)
+    assert follower.catch_up() >= MEMORIES
 
 
 def test_a_smaller_import_writes_the_index_where_it_is_half_of_it(tantivy, tmp_path, monkeypatch):
@@ -143,8 +117,8 @@ def test_what_is_changed_while_it_runs_and_before_it_is_taken_in_is_there_as_wel
 
     def overtaken(self):
         finish(self)
-        # By another connection, and taken in by the process that follows, before the import commits.
-        run_until("outbox emptied", tantivy)
+        # Applied by another process, over another connection, before the import commits.
+        assert run_until("changes deleted", follower.catch_up)
 
     before = list(Memory.objects.order_by("id").values_list("pk", flat=True))
     Memory.objects.filter(pk=before[0]).update(memory_type="changed")
@@ -161,7 +135,7 @@ def test_what_is_changed_while_it_runs_and_before_it_is_taken_in_is_there_as_wel
 def test_an_import_killed_at_a_step_leaves_everything_true(tantivy, tmp_path, step):
     bring_in(lines(tmp_path / "first.jsonl", FIRST))
     follower.catch_up()
-    run_until(step, tantivy, lines(tmp_path / "rest.jsonl", REST))
+    assert run_until(step, import_in_blocks, lines(tmp_path / "rest.jsonl", REST))
     assert Memory.objects.count() == (MEMORIES if step == "import over" else 8)
     assert_within(8)
     follower.catch_up()
@@ -174,8 +148,8 @@ def test_an_import_killed_at_a_step_leaves_everything_true(tantivy, tmp_path, st
 
 
 def assert_within(count):
-    """The index has what it had."""
-    store.forget_view()
+    """The index has only what it had before."""
+    store.close_view()
     assert store.read_view().manifest.memories == count
 
 
@@ -185,7 +159,7 @@ def test_killed_while_an_import_becomes_part_of_the_index_it_becomes_part_of_it(
     follower.catch_up()
     bring_in(lines(tmp_path / "rest.jsonl", REST))
     change_much()
-    run_until(step, tantivy)
+    assert run_until(step, follower.catch_up)
     assert run(SearchQuery(), command_viewer()).total
     follower.catch_up()
     assert_true_to_the_database()
@@ -207,7 +181,7 @@ def test_an_import_that_fails_leaves_no_stage(tantivy, tmp_path, monkeypatch):
 
 def test_a_dry_run_and_an_import_again_begin_no_stage(tantivy, tmp_path, monkeypatch):
     begun = []
-    monkeypatch.setattr(array_files, "reached", begun.append)
+    monkeypatch.setattr(crash_points, "reached", begun.append)
     bring_in(lines(tmp_path / "tea.jsonl"), dry_run=True)
     assert "stage begun" not in begun
     bring_in(tmp_path / "tea.jsonl")
@@ -236,20 +210,20 @@ def test_a_process_that_is_killed_fails_the_import_as_a_whole(tantivy, tmp_path,
 def test_a_stage_that_is_of_no_use_any_more_is_left_for_the_database(tantivy, tmp_path):
     bring_in(lines(tmp_path / "tea.jsonl"))
     follower.rebuild()
-    # The new index has all of it, and what was written down for it is forgotten.
+    # The new index has all of it, and its recorded changes are deleted.
     assert not OutboxEntry.objects.exists()
     bring_in(lines(tmp_path / "more.jsonl", [{**record, "project": "more"} for record in RECORDS[4:]]))
     (stage,) = tantivy.glob("import-*/base")
-    stage.write_text('{"generation": "g-000009-0", "slots": 0}')
+    stage.write_text('{"generation": "g-000009-0", "docs": 0}')
     assert follower.catch_up() >= MEMORIES
     assert compare().agrees
     follower.catch_up()
-    with store.writing() as root:
+    with store.writer_lock() as root:
         import_stage.remove_abandoned(root)
     assert not list(tantivy.glob("import-*"))
 
 
-@pytest.mark.parametrize("what", ["_linked", "_held"])
+@pytest.mark.parametrize("what", ["_link_generation", "_create_locked"])
 def test_a_full_disk_fails_no_import(tantivy, tmp_path, monkeypatch, what):
     monkeypatch.setattr(import_stage, what, lambda *_: False)
     bring_in(lines(tmp_path / "tea.jsonl"))
@@ -267,7 +241,7 @@ def test_a_batch_that_is_undone_before_it_is_taken_in_is_gone(tantivy, tmp_path)
     assert compare().agrees
 
 
-def test_an_unfit_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
+def test_an_unindexable_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
     bring_in(lines(tmp_path / "tea.jsonl"))
     follower.catch_up()
     first = Memory.objects.earliest("pk").pk
@@ -275,17 +249,17 @@ def test_an_unfit_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
         cursor.execute("UPDATE memories_memory SET created_at = 'infinity' WHERE id = %s", [first])
     with caplog.at_level(logging.ERROR):
         follower.catch_up()
-    assert f"#{first} is left out of the search index" in caplog.text
+    assert f"#{first} is not indexed" in caplog.text
     assert not outbox.backlog().changes
-    assert compare().unfit == [first]
-    assert store.read_manifest(store.current_generation()).unfit == (first,)
+    assert compare().unindexable == [first]
+    assert store.read_manifest(store.current_generation()).unindexable == (first,)
     follower.rebuild()
-    assert store.read_manifest(store.current_generation()).unfit == (first,)
+    assert store.read_manifest(store.current_generation()).unindexable == (first,)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE memories_memory SET created_at = now() WHERE id = %s", [first])
     follower.catch_up()
     assert compare().agrees
-    assert store.read_manifest(store.current_generation()).unfit == ()
+    assert store.read_manifest(store.current_generation()).unindexable == ()
 
 
 @pytest.mark.parametrize(
@@ -333,7 +307,7 @@ def test_phrases_find_what_hyphens_join_by_import_and_by_rebuild(tmp_path, text,
         cursor.execute("SELECT %s::tsvector::text", [made.vector])
         documents = [words.document(1, cursor.fetchone()[0]), words.placed_document(2, made.fields or [])]
     (pattern,) = parse_text(query).positive
-    assert words.slots_having(searcher_of(tmp_path / "words", documents), pattern, 0, 10).tolist() == [1, 2]
+    assert words.docs_having(searcher_of(tmp_path / "words", documents), pattern, 0, 10).tolist() == [1, 2]
 
 
 def searcher_of(path, documents):
@@ -347,14 +321,14 @@ def searcher_of(path, documents):
 
 
 def assert_found_where_they_are(path, documents, terms):
-    """By every two terms in a row, in the title and anywhere."""
+    """Search for every two adjacent terms, in the title and anywhere."""
     searcher = searcher_of(path, documents)
-    slots = list(range(1, len(documents) + 1))
+    docs = list(range(1, len(documents) + 1))
     for field, weights in ((words.WORDS, "ABCD"), (words.TITLE, "A")):
         for first, second in itertools.pairwise(terms):
             starts = {at for at, weight in terms[first] if weight in weights}
             ends = {at for at, weight in terms[second] if weight in weights}
             for gap in (0, 1):
                 query = Query.phrase_query(words.schema(), field, [(0, first), (gap, second)])
-                expected = slots if any(start + gap in ends for start in starts) else []
-                assert words.slots_of(searcher, query, 0, 9).tolist() == expected, (field, first, second, gap)
+                expected = docs if any(start + gap in ends for start in starts) else []
+                assert words.docs_of(searcher, query, 0, 9).tolist() == expected, (field, first, second, gap)

@@ -1,4 +1,4 @@
-"""`manage.py index`: what it says, what it does, and how it ends."""
+"""`manage.py index`: its output, its effects, and its exit."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def said(**options):
 
 
 def fails(**options):
-    """What it says, and the message it ends with."""
+    """Return its output and its error message."""
     out = StringIO()
     with pytest.raises(CommandError) as error:
         call_command("index", stdout=out, **options)
@@ -48,17 +48,17 @@ def fails(**options):
 def test_it_tells_what_there_is(indexed):
     text = said()
     assert re.search(rf"^{MEMORIES} memories in .*/g-000001\S*$", text, re.MULTILINE)
-    assert re.search(rf"^{MEMORIES} slots in 1 parts, 0\.\d MB on disk$", text, re.MULTILINE)
-    assert "No change waits." in text
-    assert "made anew" not in text
+    assert re.search(rf"^{MEMORIES} docs in 1 segments, 0\.\d MB on disk$", text, re.MULTILINE)
+    assert "No changes are pending." in text
+    assert "rebuilt" not in text
     assert "not followed" not in text
 
 
 def test_it_tells_what_waits_and_what_is_wrong(indexed):
     Memory.objects.filter(external_id__in=["t1", "t2"]).update(memory_type="changed")
-    assert re.search(r"^2 changes wait, the oldest for 0\.\d s$", said(), re.MULTILINE)
-    store.report_damage("a part is cut off")
-    assert "It is to be made anew: a part is cut off" in said()
+    assert re.search(r"^2 changes are pending, the oldest for 0\.\d s$", said(), re.MULTILINE)
+    store.report_damage("a segment is cut off")
+    assert "It is going to be rebuilt: a segment is cut off" in said()
     outbox.stop_following()
     assert "Changes are not followed: manage.py index --rebuild" in said()
 
@@ -67,7 +67,7 @@ def test_it_tells_what_waits_and_what_is_wrong(indexed):
 def test_without_an_index_it_tells_how_to_make_one(memories, options):
     assert fails(**options) == (
         "",
-        "There is no search index to read: there is none yet. Make it anew: manage.py index --rebuild",
+        "There is no search index to read: there is none yet. Rebuild it: manage.py index --rebuild",
     )
 
 
@@ -90,7 +90,7 @@ def test_check_agrees(indexed):
 def test_check_leaves_out_what_is_on_the_way(indexed):
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     text = said(check=True)
-    assert "Changed, and on the way into it: 1 memory." in text
+    assert "Changed and not indexed yet: 1 memory." in text
     assert "Everything agrees" in text
 
 
@@ -103,9 +103,9 @@ def test_check_names_the_memories_that_differ(indexed):
     copy.external_id = ""
     copy.save(force_insert=True)
     text, error = fails(check=True)
-    assert f"1 otherwise in the index than in the database: #{changed}\n" in text
+    assert f"1 different in the index and in the database: #{changed}\n" in text
     assert "1 not in the index: #1000000000\n" in text
-    assert error == "The search index differs from the database. Make it anew: manage.py index --rebuild"
+    assert error == "The search index differs from the database. Rebuild it: manage.py index --rebuild"
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("TRUNCATE memories_memory CASCADE")
@@ -114,13 +114,13 @@ def test_check_names_the_memories_that_differ(indexed):
 
 
 def test_check_names_the_file_that_is_damaged(indexed):
-    (part,) = store.current_generation().glob("*.part")
-    whole = bytearray(part.read_bytes())
-    # The last column but for what fills it up: every head is whole, and the numbers are not.
+    (segment,) = store.current_generation().glob("*.segment")
+    whole = bytearray(segment.read_bytes())
+    # The last column, before the padding: every header is complete, and the numbers are wrong.
     whole[-300:-200] = bytes(value ^ 0x55 for value in whole[-300:-200])
-    part.write_bytes(whole)
+    segment.write_bytes(whole)
     text, error = fails(check=True)
-    assert part.name in text
+    assert segment.name in text
     assert "is damaged" in text
     assert "differs" in error
 
@@ -146,8 +146,8 @@ def test_rebuild_makes_the_first_one(memories):
 
 def test_catch_up_takes_in_what_waits(indexed):
     Memory.objects.filter(external_id__in=["t1", "t2"]).update(memory_type="changed")
-    assert said(catch_up=True) == "2 changes taken in.\n"
-    assert said(catch_up=True) == "0 changes taken in.\n"
+    assert said(catch_up=True) == "2 changes applied.\n"
+    assert said(catch_up=True) == "0 changes applied.\n"
     assert run(SearchQuery.from_mapping({"type": "changed"}), command_viewer()).total == 2
 
 
@@ -164,7 +164,7 @@ def test_drop_removes_it_and_follows_no_more(indexed, index):
 
 @pytest.mark.parametrize("option", ["catch_up", "drop"])
 def test_one_that_another_process_keeps_is_left_to_it(indexed, option):
-    with store.writing():
+    with store.writer_lock():
         assert fails(**{option: True})[1] == (
             "Another process keeps the search index up to date: `manage.py up`, or `manage.py index --follow`. "
             "Stop it first."
@@ -194,7 +194,7 @@ def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch
     holds, ends = threading.Event(), threading.Event()
 
     def hold():
-        with store.writing():
+        with store.writer_lock():
             holds.set()
             ends.wait(20)
 
@@ -205,7 +205,7 @@ def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch
     assert said(rebuild=True) == f"{MEMORIES} memories are in a new search index.\n"
     thread.join(20)
     assert store.current_generation() != before
-    assert not store.damage_reported()
+    assert not store.rebuild_reason()
 
 
 # --- following ----------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch
 
 @pytest.fixture
 def handlers(monkeypatch):
-    """What it would do on a signal, by number: those of the tests themselves stay as they are."""
+    """The signal handlers that it installs, without replacing those of the tests."""
     taken = {}
     monkeypatch.setattr(command.signal, "signal", taken.__setitem__)
     return taken
@@ -249,6 +249,6 @@ def engine_if_any():
 
 
 def test_follow_ends_with_the_parent_that_it_was_told(db, index, handlers):
-    # One that is not the parent of this process: it is gone already.
+    # A pid that is not the parent of this process, as if the parent were gone.
     said(follow=True, with_parent=os.getpid())
     assert not (index / "current").exists()

@@ -1,4 +1,4 @@
-"""What readers of the index may not be told, and may not be misled by."""
+"""What readers of the index must not be shown, and must not be misled by."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from memories.models import Corpus, Memory, OutboxEntry, Project
 from search.engines.index import follower, outbox, store
 from search.engines.index.check import compare
 from search.engines.index.engine import IndexEngine
-from search.engines.index.store import ids_at, slots_of
+from search.engines.index.store import docs_of, ids_at
 from search.plan import resolve_query
 from search.query import SearchQuery
 from search.run import run
@@ -30,7 +30,7 @@ def test_an_index_of_another_database_is_not_read(db, tantivy, tmp_path):
 
 
 def test_an_index_of_a_later_past_is_not_read(db, tantivy, tmp_path):
-    """The database was put back to what it was before."""
+    """The database was restored to an earlier state."""
     load(tmp_path)
     follower.catch_up()
     Corpus.objects.update(revision=0)
@@ -46,7 +46,7 @@ def test_a_prefix_of_very_many_words_ends_a_phrase(db, tantivy, tmp_path):
     load(tmp_path, records)
     follower.catch_up()
     result = run(SearchQuery(text='"commit ab*"'), command_viewer())
-    assert (result.total, result.engine, store.damage_reported()) == (100, "tantivy", "")
+    assert (result.total, result.engine, store.rebuild_reason()) == (100, "tantivy", "")
 
 
 def test_a_score_says_nothing_to_who_may_not_see_all(db, tantivy, tmp_path):
@@ -87,22 +87,22 @@ def test_who_matches_by_an_exclusion_alone_is_listed_too(db, tantivy, tmp_path):
     assert len(result.hits) == result.total > 5
 
 
-@pytest.mark.parametrize("array", ["places", "keys", "starts", "values", "offsets"])
+@pytest.mark.parametrize("array", ["rows", "keys", "starts", "values", "offsets"])
 def test_damaged_columns_are_found_out_and_made_anew(db, tantivy, tmp_path, array):
     load(tmp_path)
     follower.catch_up()
-    (path,) = store.current_generation().glob("*.part")
+    (path,) = store.current_generation().glob("*.segment")
     data = bytearray(path.read_bytes())
     length = int.from_bytes(data[8:16], "little")
     head = json.loads(data[24 : 24 + length])
     begin = -(-(24 + length) // 64) * 64 + head["arrays"][f"tag.{array}"][2]
     data[begin : begin + 12] = b"\xff\xff\xff\x7f" * 3
     path.write_bytes(data)
-    store.forget_view()
+    store.close_view()
     query = SearchQuery.from_mapping({"tag": "tea", "include_facets": True})
     first = run(query, command_viewer())
     if first.engine == "postgres":
-        assert store.damage_reported()
+        assert store.rebuild_reason()
     assert not compare().agrees
     store.report_damage("it differs")
     assert run(query, command_viewer()).engine == "postgres"
@@ -121,12 +121,12 @@ def test_words_are_kept_for_the_view_they_were_found_in(db, tantivy, tmp_path):
         memory.memory_type = "changed"
         memory.save()
     follower.catch_up()
-    assert IndexEngine().totals([plan]) == [total]
-    assert older.totals([plan]) == [total]
+    assert [found.total for found in IndexEngine().match([plan])] == [total]
+    assert [found.total for found in older.match([plan])] == [total]
 
 
 def test_memories_that_were_changed_again_and_again_stand_where_they_were_written_last(db, tantivy, tmp_path):
-    """Parts that became one hold the dead slots of a memory before its live one."""
+    """Merged segments hold the deleted docs of a memory before its live one."""
     load(tmp_path)
     follower.catch_up()
     ids = list(Memory.objects.order_by("pk").values_list("pk", flat=True))
@@ -134,13 +134,13 @@ def test_memories_that_were_changed_again_and_again_stand_where_they_were_writte
         Memory.objects.filter(pk__in=ids[round_:]).update(memory_type=f"type{round_}")
         follower.catch_up()
     view = store.read_view()
-    assert any(len(set(part.ids.tolist())) < part.size for part in view.parts)
-    slots = slots_of(view, np.array(ids))
-    assert view.live[slots].all()
-    assert (slots >= 0).all()
-    assert ids_at(view, slots) == ids
-    assert slots_of(view, np.array([0, 10**9])).tolist() == [-1, -1]
+    assert any(len(set(segment.ids.tolist())) < segment.size for segment in view.segments)
+    docs = docs_of(view, np.array(ids))
+    assert view.live[docs].all()
+    assert (docs >= 0).all()
+    assert ids_at(view, docs) == ids
+    assert docs_of(view, np.array([0, 10**9])).tolist() == [-1, -1]
     engine = IndexEngine()
     everything = resolve_query(engine, SearchQuery(), command_viewer(), datetime.now(UTC)).plan
     total = run(SearchQuery(), command_viewer()).total
-    assert len(engine.among(everything, ids)) == total
+    assert len(engine.filter_ids(everything, ids)) == total

@@ -15,6 +15,7 @@ from memories.models import Project
 from search.facets import FACET
 from search.query import SearchQuery
 from search.run import run
+from tests.html import html_of
 
 ROW = re.compile(
     r'<input type="checkbox" id="[^"]+" form="explore-form" name="([^"]+)" value="([^"]*)"[^>]*>'
@@ -77,15 +78,15 @@ def test_every_door_gives_the_same_memories_and_counts(doors, querystring, of_al
     query = SearchQuery.from_pairs([*parse_qsl(querystring), ("include_facets", "1")])
     result = run(query, viewer)
     reply = caller.get(f"/api/search?{query.querystring()}").json()
-    page = browser.get(f"/explore/?{query.but(include_facets=False, page=query.page).querystring()}")
+    page = browser.get(f"/explore/?{query.with_(include_facets=False, page=query.page).querystring()}")
     assert page.status_code == 200
 
-    total = re.search(r'<h1 id="total"[^>]*>([\d,]+) ', page.text)[1]
+    total = re.search(r'<h1 id="total"[^>]*>([\d,]+) ', html_of(page))[1]
     assert int(total) == reply["total"] == result.total == (of_tea if restricted else of_all)
-    ids = [int(pk) for pk in re.findall(r'<article id="hit-(\d+)"', page.text)]
+    ids = [int(pk) for pk in re.findall(r'<article id="hit-(\d+)"', html_of(page))]
     assert ids == [memory["id"] for memory in reply["memories"]] == [hit.id for hit in result.hits]
 
-    counts = shown_counts(page.text)
+    counts = shown_counts(html_of(page))
     assert {key for key, _ in counts} == {facet.key for facet in result.facets if facet.values or facet.no_value}
     by_run = {(facet.key, v.value): v.count for facet in result.facets for v in facet.values}
     by_run |= {(facet.key, None): facet.no_value for facet in result.facets}
@@ -96,6 +97,6 @@ def test_every_door_gives_the_same_memories_and_counts(doors, querystring, of_al
         of_api = reply["no_value"][name] if value is None else reply["facets"][name].get(value, 0)
         assert (key, value, of_api) == (key, value, count)
 
-    bars = [(first, int(count.replace(",", ""))) for first, count in BAR.findall(page.text)]
+    bars = [(first, int(count.replace(",", ""))) for first, count in BAR.findall(html_of(page))]
     assert bars == [(bar["first"][:16], bar["all"]) for bar in reply["facets"]["histogram"]["bars"]]
     assert bars == [(bar.first[:16], bar.all) for bar in result.histogram.bars]

@@ -19,7 +19,7 @@ from categories.models import Category, Concept, Entity, Relationship
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create, memory_delete, memory_supersede
-from search import baseline_counts as corpus_cache
+from web.cache import clear_caches
 
 EVERYTHING = command_viewer()
 # Names of the other projects, some similar to those of the tea house.
@@ -203,8 +203,8 @@ def told_by_tools(viewer, first_new):
 
 
 def everything_told(caller, browser, viewer, first_new, asked):
-    """All responses of all interfaces, by request."""
-    corpus_cache.forget()
+    """Every answer of every door, by what was asked."""
+    clear_caches()
     told = {}
     for method, address, body in asked:
         response = (

@@ -1,4 +1,4 @@
-"""Every door that changes memories writes down which ones, with the change or not at all."""
+"""Every way of changing memories records which ones, in the same transaction."""
 
 import json
 import threading
@@ -40,8 +40,10 @@ def create(**fields):
 
 
 def written():
-    """The memories that were written down since this was last asked."""
-    ids = sorted({*OutboxEntry.objects.filter(memory_id=0).values_list("memory_id", flat=True), *outbox.waiting()})
+    """The memories recorded since the last call."""
+    ids = sorted(
+        {*OutboxEntry.objects.filter(memory_id=0).values_list("memory_id", flat=True), *outbox.pending_memories()}
+    )
     OutboxEntry.objects.all().delete()
     return ids
 
@@ -86,7 +88,7 @@ def test_update_that_changes_nothing_writes_nothing_down(followed):
     assert written() == []
 
 
-# From a hundred new memories on an import leaves the checks of foreign keys out, and with them ordinary triggers.
+# From a hundred new memories on, an import disables foreign key checks, and ordinary triggers with them.
 @pytest.mark.parametrize("count", [pytest.param(3, id="few"), pytest.param(150, id="many")])
 def test_import_writes_down_what_it_brings_changes_and_takes_back(followed, tmp_path, monkeypatch, count):
     left_out = []
@@ -192,7 +194,7 @@ def test_conflict_that_becomes_an_update_is_written_down(followed):
 def test_category_that_moves_writes_down_the_memories_in_it(followed):
     inside, beside = create(categories=["Kitchen/Oven"]), create(content="Another.", categories=["Yard"])
     written()
-    # Its name and its place stand in the vocabulary alone; what memories have are the ids of it and its ancestors.
+    # Its name and path are only in the vocabulary; memories have the ids of it and of its ancestors.
     oven, yard = Category.objects.get(path="kitchen/oven"), Category.objects.get(path="yard")
     Category.objects.filter(pk=oven.pk).update(name="Stove", path="yard/stove", parent=yard)
     assert written() == []
@@ -260,7 +262,7 @@ def test_following_starts_once_and_stops_with_all_that_waits(followed):
 
 @pytest.mark.django_db(transaction=True)
 def test_following_waits_for_changes_under_way():
-    """Who began to change memories before does not write that down, so that whoever follows must see it otherwise."""
+    """A transaction that has begun to change memories does not record it, so the follower has to wait for it."""
     memory = create()
     started, done = threading.Event(), threading.Event()
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.facets import FACETS
-from search.query import ALIASES, Mode, QueryError, SearchQuery, Sort
+from search.query import ALIASES, Mode, SearchQuery, Sort
+from web.params import QueryError
 
 
 def parse(querystring):
@@ -39,7 +40,7 @@ def test_alias_means_its_canonical_name(alias):
         pytest.param("tagg=a", "tagg", "is not a parameter", id="unknown"),
         pytest.param("from=2026-13-01", "from", "is not a date", id="date"),
         pytest.param("to=yesterday", "to", "is not a date", id="word for a date"),
-        pytest.param("since=3q", "since", "is not a span", id="since"),
+        pytest.param("since=3q", "since", "is not a time span", id="since"),
         pytest.param("page=0", "page", "too small", id="page 0"),
         pytest.param("page=two", "page", "not a whole number", id="page word"),
         pytest.param("page=99999999999999999999", "page", "too large", id="page huge"),
@@ -47,7 +48,7 @@ def test_alias_means_its_canonical_name(alias):
         pytest.param("mode=magic", "mode", "not one of the choices", id="mode"),
         pytest.param("sort=best", "sort", "not one of the choices", id="sort"),
         pytest.param("tz=Mars", "tz", "not a time zone", id="zone"),
-        pytest.param("include_facets=maybe", "include_facets", "not a switch", id="switch"),
+        pytest.param("include_facets=maybe", "include_facets", "not a boolean (1 or 0)", id="switch"),
         pytest.param("q=" + "x" * 10_240, "q", "characters long", id="10 kB"),
         pytest.param("q=%00", "q", "not text", id="NUL"),
         pytest.param("tag=a%00b", "tag", "not text", id="NUL in a value"),

@@ -94,7 +94,7 @@ def test_text_to_look_by_meaning_for(typed, said):
         pytest.param("green tea", "", id="words"),
         pytest.param('"green tea" cup', "the phrase", id="phrase"),
         pytest.param('"green tea" or coffee', "", id="phrase on one side"),
-        pytest.param("tea +cup -milk", "every +word, and no -word", id="signs"),
+        pytest.param("tea +cup -milk", "every required word, and no excluded word", id="signs"),
     ],
 )
 def test_what_a_match_by_meaning_must_have_too(typed, described):

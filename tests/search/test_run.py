@@ -144,7 +144,7 @@ def test_zero_hits_say_what_each_removal_would_give(corpus, everyone):
 def test_dates_that_end_before_they_start_match_nothing_and_say_so(corpus, everyone):
     result = ask("start_date=2025-01-01&end_date=2024-01-01&include_facets=1", everyone)
     assert result.total == 0
-    assert "end before they start" in result.warnings[0].message
+    assert "ends before it starts" in result.warnings[0].message
 
 
 def test_histogram_bar_gives_the_number_on_it(corpus, everyone):

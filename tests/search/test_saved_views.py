@@ -6,8 +6,8 @@ from django.contrib.auth.models import User
 from access.models import AuditEvent
 from access.viewer import command_viewer
 from search.models import SavedView
-from search.query import QueryError
 from search.saved_views import saved_view_delete, saved_view_save
+from web.params import QueryError
 
 pytestmark = pytest.mark.django_db
 

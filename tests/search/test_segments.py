@@ -1,4 +1,4 @@
-"""The columns of the derived index: as narrow as their codes, and counted alike in every way there is."""
+"""The columns of the derived index: narrow types, and the same counts in every way of counting."""
 
 from datetime import UTC, datetime
 
@@ -9,9 +9,9 @@ from access.viewer import command_viewer
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.engines.index import follower
-from search.engines.index.bitmaps import Bitmaps, Places
+from search.engines.index.bitmaps import Bitmaps, RowSet
 from search.engines.index.engine import IndexEngine
-from search.engines.index.segments import MULTIPLE, Dictionary, PartBuilder, Row, merged
+from search.engines.index.segments import MULTIPLE, Dictionary, IndexRow, SegmentBuilder, merge_segments
 from search.engines.index.store import values_at
 from search.plan import resolve_query
 from search.query import SearchQuery
@@ -22,28 +22,28 @@ NOW = datetime(2025, 6, 1, tzinfo=UTC)
 def row(number, *tags):
     """A memory with some tags, and nothing else that differs."""
     multiple = tuple(tags if name == "tag" else () for name in MULTIPLE)
-    return Row(number, (1, "note", "", "git", "active"), multiple, number, number, f"Title {number}", number)
+    return IndexRow(number, (1, "note", "", "git", "active"), multiple, number, number, f"Title {number}", number)
 
 
-def part_of(rows, first=0, dictionary=None):
-    builder = PartBuilder(first, dictionary or Dictionary())
+def segment_of(rows, first=0, dictionary=None):
+    builder = SegmentBuilder(first, dictionary or Dictionary())
     for one in rows:
         builder.add(one)
-    return builder.part()
+    return builder.build()
 
 
 def test_codes_take_as_few_bytes_as_they_fit_into():
-    few = part_of([row(1, "a", "b")])
-    many = part_of([row(1, *(f"tag {n}" for n in range(300)))])
+    few = segment_of([row(1, "a", "b")])
+    many = segment_of([row(1, *(f"tag {n}" for n in range(300)))])
     assert (few.arrays["tag.values"].dtype, many.arrays["tag.values"].dtype) == (np.uint8, np.uint16)
     assert few.arrays["source"].dtype == np.uint8
 
 
-def test_parts_of_different_widths_become_one():
+def test_segments_of_different_widths_become_one():
     dictionary = Dictionary()
-    narrow = part_of([row(1, "a", "b")], dictionary=dictionary)
-    wide = part_of([row(2, "a", *(f"tag {n}" for n in range(300)))], first=1, dictionary=dictionary)
-    both = merged([narrow, wide], np.ones(2, np.bool_))
+    narrow = segment_of([row(1, "a", "b")], dictionary=dictionary)
+    wide = segment_of([row(2, "a", *(f"tag {n}" for n in range(300)))], first=1, dictionary=dictionary)
+    both = merge_segments([narrow, wide], np.ones(2, np.bool_))
     assert both.arrays["tag.values"].dtype == np.uint16
     counts = both.count("tag", np.ones(2, np.bool_), np.arange(2), len(dictionary.values["tag"]))
     assert [int(counts[dictionary.codes["tag"][tag]]) for tag in ("a", "b", "tag 299")] == [2, 1, 1]
@@ -54,25 +54,25 @@ def test_parts_of_different_widths_become_one():
 )
 def test_rare_and_shared_values_add_up(shared, monkeypatch):
     monkeypatch.setattr("search.engines.index.bitmaps._SHARED", shared)
-    part = part_of([row(1, "a", "b"), row(2, "a"), row(3, "a", "c"), row(4), row(5, "b")])
-    bitmaps = Bitmaps(*(part.arrays[f"tag.{name}"] for name in ("keys", "starts", "places")), part.size)
+    segment = segment_of([row(1, "a", "b"), row(2, "a"), row(3, "a", "c"), row(4), row(5, "b")])
+    bitmaps = Bitmaps(*(segment.arrays[f"tag.{name}"] for name in ("keys", "starts", "rows")), segment.size)
     mask = np.array([True, True, True, True, False])
     counts = np.zeros(4, np.int64)
     bitmaps.rare.count(mask, counts)
     rare = set(counts.nonzero()[0].tolist())
-    assert {code for codes in bitmaps.rare.some(mask) for code in codes.tolist()} == rare
-    for code, places in bitmaps.by_code.items():
-        counts[code] += Places.of(mask).shared_with(places)
+    assert {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()} == rare
+    for code, rows in bitmaps.by_code.items():
+        counts[code] += RowSet.from_mask(mask).intersection_size(rows)
     # No tag; a, b and c.
     assert counts.tolist() == [1, 3, 1, 1]
 
 
 @pytest.fixture
 def three_days(db, index, settings, monkeypatch):
-    """Memories of three days, each day in a part of its own."""
+    """Memories of three days, each day in a segment of its own."""
     settings.SEARCH_ENGINE = "tantivy"
-    # Neighbouring parts become one only where they are smaller than this.
-    monkeypatch.setattr("search.engines.index.writer.PART_ROWS", 0)
+    # Neighbouring segments are merged only if they are smaller than this.
+    monkeypatch.setattr("search.engines.index.writer.SEGMENT_ROWS", 0)
     for day, number in ((1, 2), (2, 1), (3, 3)):
         for n in range(number):
             record = MemoryRecord(
@@ -83,7 +83,7 @@ def three_days(db, index, settings, monkeypatch):
 
 
 def days_between(first, last):
-    """What an engine counts by day between two dates."""
+    """The counts by day between two dates."""
     engine = IndexEngine()
     query = SearchQuery(date_from=first, date_to=last)
     plan = resolve_query(engine, query, command_viewer(), NOW).plan
@@ -104,7 +104,7 @@ def test_days_are_those_of_the_dates_asked_for_now(three_days):
 
 def test_columns_are_read_in_any_order(three_days):
     view = IndexEngine()._view
-    assert len(view.parts) == 3
-    every = values_at(view, "id", np.arange(view.manifest.slots))
+    assert len(view.segments) == 3
+    every = values_at(view, "id", np.arange(view.manifest.size))
     assert values_at(view, "id", np.array([5, 0, 3])).tolist() == [every[5], every[0], every[3]]
     assert values_at(view, "id", np.array([], np.int64)).tolist() == []

@@ -7,12 +7,12 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
-from memories.services import MemoryNotFound
-from search.engines import knn
-from search.query import QueryError
+from memories.services import MemoryNotFoundError
 from search.similar import SimilarRequest, similar_memories
 from tests.explorer.memory.test_memory_page import make
 from tests.vectors import MODEL, embed_everything
+from web.cache import clear_caches
+from web.params import QueryError
 
 pytestmark = pytest.mark.django_db
 
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.django_db
 def vectors(corpus):
     """The hand-written memories with their vectors, by external id."""
     kept = embed_everything()
-    knn.forget()
+    clear_caches()
     return kept
 
 
 def like(viewer, external_id, **arguments):
     pairs = [(key.replace("_not_", "-"), str(value)) for key, value in arguments.items()]
-    return similar_memories(*SimilarRequest.read(pk_of(external_id), pairs), viewer)
+    return similar_memories(pk_of(external_id), *SimilarRequest.with_query(pairs), viewer)
 
 
 def pk_of(external_id):
@@ -46,7 +46,7 @@ def seen_by(*slugs):
 
 def reembedded():
     embed_everything()
-    knn.forget()
+    clear_caches()
 
 
 def exact(vectors, anchor, passing, least):
@@ -85,9 +85,9 @@ def test_where_nothing_says_how_near_the_model_does(vectors, everyone):
     assert found.least == 0.2
     assert all(one.similarity >= 0.2 for one in found.memories)
     none = like(everyone, "t1", min_similarity=1)
-    assert (none.memories, none.reason) == ((), "nothing else is at least 1.00 similar")
+    assert (none.memories, none.reason) == ((), "no other memory is at least 1.00 similar")
     filtered = like(everyone, "t1", type="idea", min_similarity=0.9)
-    assert filtered.reason == "nothing else that passes the filters is at least 0.90 similar"
+    assert filtered.reason == "no other memory that matches the filters is at least 0.90 similar"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_filters_leave_the_nearest_of_those_that_pass(vectors, everyone, filters
 def test_a_filter_that_nothing_has_is_told(vectors, everyone):
     found = like(everyone, "t1", entity="tool:kettel")
     assert found.memories == ()
-    assert found.warnings[0].message == "No entity is called “tool:kettel”."
+    assert found.warnings[0].message == "No entity is named “tool:kettel”."
 
 
 def test_what_both_have_is_named(vectors, everyone):
@@ -191,10 +191,10 @@ def test_nothing_tells_of_another_project(vectors, everyone):
 
 
 def test_one_of_another_project_is_not_there(vectors):
-    with pytest.raises(MemoryNotFound):
+    with pytest.raises(MemoryNotFoundError):
         like(seen_by("tea"), "b1")
-    with pytest.raises(MemoryNotFound):
-        similar_memories(SimilarRequest(10**9), SimilarRequest.read(1, [])[1], command_viewer())
+    with pytest.raises(MemoryNotFoundError):
+        similar_memories(10**9, *SimilarRequest.with_query([]), command_viewer())
 
 
 # --- where there are no vectors -----------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_one_that_was_changed_since_says_so(vectors, everyone):
     EmbeddedMemory.objects.create(memory_id=pk_of("t1"), model_id=1, content_hash="before", chunks=1)
     found = like(everyone, "t1")
     assert found.memories
-    assert found.warnings[0].message == ("It was changed since it was embedded: these are like what it said before.")
+    assert found.warnings[0].message == ("It has changed since it was embedded: these are similar to its earlier text.")
 
 
 def test_vectors_of_another_model_are_not_compared(vectors, everyone):
@@ -267,13 +267,13 @@ def test_api_knows_no_memory_of_another_project(vectors):
 @pytest.mark.parametrize(
     ("parameters", "detail"),
     [
-        pytest.param({"limit": "0"}, "limit: '0' is not allowed", id="limit too small"),
-        pytest.param({"limit": "101"}, "limit: '101' is not allowed", id="limit too large"),
-        pytest.param({"limit": "ten"}, "limit: 'ten' is not allowed", id="limit in words"),
+        pytest.param({"limit": "0"}, "limit: 0 is too small", id="limit too small"),
+        pytest.param({"limit": "101"}, "limit: 101 is too large", id="limit too large"),
+        pytest.param({"limit": "ten"}, "limit: 'ten' is not a whole number", id="limit in words"),
         pytest.param({"limit": ["5", "6"]}, "limit: is given twice with different values", id="two limits"),
         pytest.param({"min_similarity": "2"}, "min_similarity: 2 is too large", id="similarity too large"),
         pytest.param({"min_similarity": "near"}, "min_similarity: 'near' is not a number", id="similarity in words"),
-        pytest.param({"same_project": "maybe"}, "same_project: 'maybe' is not a switch", id="no switch"),
+        pytest.param({"same_project": "maybe"}, "same_project: 'maybe' is not a boolean (1 or 0)", id="no switch"),
         pytest.param(
             {"same_project": "1", "project": "tea"}, "same_project: is given together with project", id="two projects"
         ),
@@ -291,4 +291,4 @@ def test_parameters_that_are_wrong_are_named(db, parameters, detail):
 
 def test_everything_that_is_wrong_is_named_at_once(db):
     with pytest.raises(QueryError, match=r"q: does nothing.*taggs: is not.*limit: 'x'"):
-        SimilarRequest.read(1, [("q", "tea"), ("taggs", "tea"), ("limit", "x")])
+        SimilarRequest.with_query([("q", "tea"), ("taggs", "tea"), ("limit", "x")])

@@ -8,9 +8,9 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Memory, Project
-from memories.services import MemoryNotFound
-from search.query import QueryError
+from memories.services import MemoryNotFoundError
 from search.timeline import TimelineRequest, timeline
+from web.params import QueryError
 
 pytestmark = pytest.mark.django_db
 
@@ -18,7 +18,7 @@ FIELDS = {"id", "title", "created_at", "memory_type", "project"}
 
 
 def around(viewer, **arguments):
-    return timeline(*TimelineRequest.read((key, str(value)) for key, value in arguments.items()), viewer)
+    return timeline(*TimelineRequest.with_query((key, str(value)) for key, value in arguments.items()), viewer)
 
 
 def external_ids(hits):
@@ -66,7 +66,7 @@ def test_words_find_the_anchor_and_narrow_nothing(corpus, everyone):
 def test_words_that_find_nothing_are_told(corpus, everyone):
     found = around(everyone, query="zeppelin")
     assert (found.anchor, found.before, found.after) == (None, (), ())
-    assert found.warnings[0].message == "Nothing was found to stand at."
+    assert found.warnings[0].message == "No memory was found for the anchor."
 
 
 def test_anchor_of_a_hidden_state_is_shown_and_its_neighbours_are_not(corpus, everyone):
@@ -100,7 +100,7 @@ def test_ends_of_the_calendar_have_neighbours(corpus, everyone, moment):
 
 
 def test_anchor_of_another_project_is_not_found(corpus, everyone):
-    with pytest.raises(MemoryNotFound):
+    with pytest.raises(MemoryNotFoundError):
         around(seen_by("boat"), anchor=pk_of("t1"))
     found = around(seen_by("boat"), anchor=pk_of("b1"), depth_before=100, depth_after=100)
     assert {hit.project for hit in (*found.before, *found.after)} == {"boat"}
@@ -113,15 +113,15 @@ def test_anchor_of_another_project_is_not_found(corpus, everyone):
         pytest.param({}, "neither is given", id="nowhere to stand"),
         pytest.param({"anchor": 1, "query": "tea"}, "both are given", id="two places to stand"),
         pytest.param({"anchor": "first"}, "is not the id of a memory", id="no id"),
-        pytest.param({"anchor": 1, "depth_before": 101}, "is not allowed", id="too deep"),
-        pytest.param({"anchor": 1, "depth_after": "-1"}, "is not allowed", id="negative"),
+        pytest.param({"anchor": 1, "depth_before": 101}, "depth_before: 101 is too large", id="too deep"),
+        pytest.param({"anchor": 1, "depth_after": "-1"}, "depth_after: -1 is too small", id="negative"),
         pytest.param({"anchor": 1, "limit": 5}, "does nothing in a timeline", id="of a search"),
         pytest.param({"anchor": 1, "anker": 5}, "anker: is not a parameter", id="unknown"),
     ],
 )
 def test_what_cannot_be_read_is_named(arguments, said):
     with pytest.raises(QueryError, match=said):
-        TimelineRequest.read((key, str(value)) for key, value in arguments.items())
+        TimelineRequest.with_query((key, str(value)) for key, value in arguments.items())
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from memories.embedding import query as embeddings
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.query import Mode, QueryError, SearchQuery
+from search.query import Mode, SearchQuery
 from search.run import run
 from search.unified import legs
 from search.unified.legs import LEGS, LegState, ResultKind, Way
@@ -23,6 +23,7 @@ from search.unified.service import is_unified, unified
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
+from web.params import QueryError
 
 SLOWLY = hypothesis_settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -167,11 +168,11 @@ def test_a_result_has_common_fields_and_its_own_record(mill, everyone):
     result = ask("larch spokes", everyone)
     wheel = hit(result, "wheel")
     assert (wheel.kind.value, wheel.content_text) == ("entity", "Twelve spokes of larch, built by Osk in 1904.")
-    assert (wheel.source, wheel.why) == ("named by 5 memories", "1st by words and 1st by meaning")
+    assert (wheel.source, wheel.why) == ("mentioned in 5 memories", "1st by words and 1st by meaning")
     assert (wheel.entity.type, wheel.entity.aliases, wheel.entity.memories) == ("part", ("waterwheel",), 5)
     assert (wheel.memory, wheel.relationship) == (None, None)
     osk = hit(ask("lantern friday", everyone), "Osk inspects wheel")
-    assert [(one.title, one.reason) for one in osk.evidence] == [("Wheel inspected", "bears it out")]
+    assert [(one.title, one.reason) for one in osk.evidence] == [("Wheel inspected", "supports it")]
     assert (osk.relationship.source.value, osk.relationship.target.value) == ("person:Osk", "part:wheel")
     assert hit(ask("flour bakery", everyone), "Flour for the bakery").memory.project == "mill"
 
@@ -182,15 +183,15 @@ def test_at_most_two_related_items_each_with_its_reason(mill, everyone):
     assert all(item.reason for one in result.hits for item in one.related)
     wheel = hit(result, "wheel")
     assert [(item.kind.value, item.reason) for item in wheel.related] == [
-        ("memory", "names it, and fits best"),
-        ("relationship", "begins at it"),
+        ("memory", "mentions it, best match"),
+        ("relationship", "starts at it"),
     ]
 
 
 def test_an_entity_that_only_one_memory_tells_of_is_folded_into_it(mill, everyone):
     result = ask("sluice", everyone)
     assert "sluice" not in titles(result, "entity")
-    assert ("entity", "sluice", "is known from it alone") in [
+    assert ("entity", "sluice", "supported by it only") in [
         (one.kind.value, one.title, one.reason) for one in hit(result, "Sluice opened").folded
     ]
 
@@ -198,7 +199,7 @@ def test_an_entity_that_only_one_memory_tells_of_is_folded_into_it(mill, everyon
 def test_a_relationship_is_folded_into_its_evidence_but_for_what_it_adds(mill, everyone):
     result = ask("wheel", everyone)
     assert [(one.title, one.reason) for one in hit(result, "The wheel turns the stone").folded] == [
-        ("wheel turns axle", "comes from it")
+        ("wheel turns axle", "taken from it")
     ]
     assert "Osk inspects wheel" in titles(result, "relationship")
 
@@ -207,7 +208,7 @@ def test_near_duplicates_are_folded_from_the_share_of_the_setting_on(mill, every
     first = Memory.objects.get(external_id="m2")
     remember_again(first)
     together = hit(ask("axle grease", everyone), "Grease for the axle")
-    assert ("memory", "says nearly the same") in [(one.kind.value, one.reason) for one in together.folded]
+    assert ("memory", "nearly the same text") in [(one.kind.value, one.reason) for one in together.folded]
     assert titles(ask("axle grease", everyone), "memory").count("Grease for the axle") == 1
     settings.UNIFIED_DEDUP_SIMILARITY = 1.0
     assert titles(ask("axle grease", everyone), "memory").count("Grease for the axle") == 2
@@ -238,7 +239,7 @@ def everything_said(result, text):
 @pytest.mark.parametrize("text", ["quill", "person", "hinge", "vault", "combination", "guards", "rests on", "wheel"])
 def test_what_other_projects_tell_of_is_nowhere_in_an_answer(miller, text):
     said = everything_said(ask(text, miller), text)
-    for secret in ("Quill", "hinge", "combination", "guards", "Nobody has said"):
+    for secret in ("Quill", "hinge", "combination", "guards", "No supporting memories are given"):
         assert secret not in said
 
 
@@ -325,7 +326,7 @@ def test_a_leg_that_fails_is_named_and_left_out(mill, everyone, monkeypatch, nam
     assert {one.kind.value for one in result.hits} == {"memory", "entity", "relationship"}
     kind, way = name.split()
     plural = {"memory": "memories", "entity": "entities", "relationship": "relationships"}[kind]
-    message = f"Left out: {plural} by {way} (an error, which is in the log)."
+    message = f"Not included: {plural} by {way} (an error, which is in the log)."
     assert message in [warning.message for warning in result.warnings]
 
 
@@ -335,7 +336,7 @@ def test_a_leg_that_is_late_is_named_and_left_out(mill, everyone, monkeypatch, s
     result = ask("wheel", everyone)
     assert state_of(result, "entity words") == (LegState.LATE, "it took longer than 20 ms")
     assert {one.kind.value for one in result.hits} == {"memory", "relationship"}
-    assert "Left out: entities by words, entities by meaning (it took longer than 20 ms)." in [
+    assert "Not included: entities by words, entities by meaning (it took longer than 20 ms)." in [
         warning.message for warning in result.warnings
     ]
     assert result.totals[ResultKind.ENTITY].at_least

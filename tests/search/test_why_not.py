@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from access.keys import make_key
 from access.models import Membership
 from memories.models import Chunk, Memory, Project
-from search.query import QueryError, SearchQuery
+from search.query import SearchQuery
 from search.run import run
-from search.why_not import take_id, why_not
+from search.why_not import WhyNotRequest, why_not
+from tests.html import html_of
 from tests.search.queries import queries
 from tests.search.test_meaning import by_meaning
+from web.params import QueryError
 
 SLOWLY = hypothesis_settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -52,10 +54,10 @@ def test_every_filter_is_told_with_what_the_memory_has(corpus, everyone):
         "Tag": ("guests", "tea and brewing", False),
         "Not author": ("not Mio", "Mio", False),
         "Has an agent": ("any", "none", False),
-        "State": ("active or proposed, as no state is asked for", "active", True),
+        "State": ("active or proposed, the default", "active", True),
         "Date": ("from 1 Jan 2025", "created 5 Jan 2024, 10:00 UTC", False),
     }
-    assert found.verdict == "It does not match, for tag, not author, has an agent and date."
+    assert found.verdict == "It does not match these conditions: tag, not author, has an agent and date."
     assert (found.place, found.page) == (None, None)
 
 
@@ -85,7 +87,7 @@ def test_missing_words_are_named_as_they_were_typed(corpus, everyone):
     found = explained("q=bitter kettles pots&mode=keyword", "t1", everyone)
     assert told(found)["Words"] == (
         "2 of the 3 words “bitter”, “kettles” and “pots”",
-        "has “bitter”, lacks “kettles” and “pots”",
+        "contains “bitter”, lacks “kettles” and “pots”",
         False,
     )
 
@@ -107,7 +109,7 @@ def test_sides_of_an_or_are_told_together(corpus, everyone):
     assert found.matches
     assert told(found)["Words"] == (
         "“oolong” and “guests”; or “bitter” and the phrase “green tea”",
-        "has none of them; or has “bitter” and “green tea”",
+        "contains none of them; or contains “bitter” and “green tea”",
         True,
     )
 
@@ -134,18 +136,18 @@ def test_too_far_in_meaning_is_told_with_both_numbers(embedded, everyone):
     (check,) = found.missing
     assert (check.name, check.asked) == ("meaning", "a similarity of at least 0.90")
     assert float(check.has) < 0.9
-    assert found.verdict == "It does not match, for meaning."
+    assert found.verdict == "It does not match these conditions: meaning."
 
 
 def test_neither_words_nor_meaning(embedded, everyone):
     found = explained("q=zebra quagga", "t1", everyone)
-    assert found.verdict == "It does not match, for words and meaning."
+    assert found.verdict == "It does not match these conditions: words and meaning."
 
 
 def test_memory_without_a_vector_is_not_embedded_yet(embedded, everyone):
     Chunk.objects.filter(memory_id=memory("t1").pk).delete()
     found = explained("q=green tea&mode=semantic", "t1", everyone)
-    assert [check.has for check in found.missing] == ["not embedded yet, so there is none"]
+    assert [check.has for check in found.missing] == ["not embedded yet"]
 
 
 def test_beyond_the_ceiling_is_told_with_the_last_that_is_taken(embedded, low_ceiling, everyone):
@@ -154,12 +156,12 @@ def test_beyond_the_ceiling_is_told_with_the_last_that_is_taken(embedded, low_ce
     left_out = [why_not(query, pk, everyone) for pk in Memory.objects.values_list("pk", flat=True) if pk not in taken]
     said = [check.has for found in left_out for check in found.missing if check.name == "meaning"]
     assert len(taken) == 3
-    assert any("but only the 3 nearest are taken, and the last of them has 0." in has for has in said)
+    assert any("but only the 3 nearest are considered, and the last of them has 0." in has for has in said)
 
 
 def test_without_the_model_it_says_that_words_alone_were_looked_at(corpus, everyone, query_model):
     found = explained("q=green tea", "t1", everyone)
-    assert found.notes == ("By words alone: no memory has been embedded yet.",)
+    assert found.notes == ("Words only: no memory has been embedded yet.",)
     assert "meaning" not in {check.name for check in found.checks}
 
 
@@ -172,7 +174,7 @@ def test_place_and_page_are_those_of_the_search(embedded, everyone, sort):
     second = run(query.model_copy(update={"page": 2}), everyone)
     found = why_not(query, second.hits[1].id, everyone)
     assert (found.place, found.page) == (4, 2)
-    assert found.verdict == f"It matches: number 4 of {second.total}, on page 2."
+    assert found.verdict == f"It matches: result 4 of {second.total}, on page 2."
 
 
 def verdict_is_that_of_the_search(query, documents, viewer):
@@ -216,7 +218,7 @@ def test_memory_of_another_project_is_no_such_memory(of_the_boat):
     theirs, nowhere = memory("t1").pk, 999_999_999
     answers = [of_the_boat.get("/api/search/why-not", {"id": pk, "q": "tea"}) for pk in (theirs, nowhere)]
     assert [answer.status_code for answer in answers] == [404, 404]
-    bodies = [answer.text.replace(str(pk), "N") for answer, pk in zip(answers, (theirs, nowhere), strict=True)]
+    bodies = [html_of(answer).replace(str(pk), "N") for answer, pk in zip(answers, (theirs, nowhere), strict=True)]
     assert bodies[0] == bodies[1]
     pages = [of_the_boat.get("/explore/why-not/", {"id": pk, "q": "tea"}).status_code for pk in (theirs, nowhere)]
     assert pages == [404, 404]
@@ -226,17 +228,18 @@ def test_memory_of_another_project_is_no_such_memory(of_the_boat):
     ("pairs", "problem"),
     [
         pytest.param([("q", "tea")], "id: is missing", id="none"),
-        pytest.param([("id", "t1")], "id: 't1' is not the number of a memory", id="no number"),
+        pytest.param([("id", "t1")], "id: 't1' is not the id of a memory", id="no number"),
         pytest.param([("id", "1"), ("id", "2")], "id: is given twice", id="two"),
     ],
 )
 def test_id_must_be_the_number_of_one_memory(pairs, problem):
     with pytest.raises(QueryError, match=problem):
-        take_id(pairs)
+        WhyNotRequest.with_query(pairs)
 
 
 def test_id_may_be_written_as_it_is_shown():
-    assert take_id([("id", " #12 "), ("q", "tea")]) == (12, [("q", "tea")])
+    request, query = WhyNotRequest.with_query([("id", " #12 "), ("q", "tea")])
+    assert (request.id, query.text) == (12, "tea")
 
 
 def test_api_answers_with_checks_and_refuses_what_it_does_not_know(corpus, everyone):
@@ -247,7 +250,7 @@ def test_api_answers_with_checks_and_refuses_what_it_does_not_know(corpus, every
         "/api/search/why-not", {"id": one.pk, "q": "green tea", "tag": "guests", "mode": "keyword"}
     ).json()
     assert (reply["id"], reply["title"], reply["matches"]) == (one.pk, one.title, False)
-    assert reply["verdict"] == "It does not match, for tag."
+    assert reply["verdict"] == "It does not match these conditions: tag."
     assert reply["filters"] == {"q": "green tea", "mode": "keyword", "tag": ["guests"]}
     assert {
         "name": "tag",
@@ -275,29 +278,29 @@ def test_page_says_what_keeps_a_memory_out(reader):
     one = memory("t1")
     page = reader.get("/explore/why-not/", {"id": f"#{one.pk}", "tag": "guests"})
     assert page.status_code == 200
-    assert "It does not match, for tag." in page.text
-    assert '<td class="no">no</td>' in page.text
-    assert f'href="/m/{one.pk}/?ctx=tag%3Dguests"' in page.text
-    assert '<input type="hidden" name="tag" value="guests">' in page.text
+    assert "It does not match these conditions: tag." in html_of(page)
+    assert '<td class="no">no</td>' in html_of(page)
+    assert f'href="/m/{one.pk}/?ctx=tag%3Dguests"' in html_of(page)
+    assert '<input type="hidden" name="tag" value="guests">' in html_of(page)
 
 
 def test_page_leads_to_where_a_memory_is(reader):
     one = memory("t1")
     page = reader.get("/explore/why-not/", {"id": one.pk, "q": "green tea", "mode": "keyword"})
-    assert "It matches: number 1 of 1, on page 1." in page.text
-    assert f'href="/explore/?q=green+tea&amp;mode=keyword#hit-{one.pk}"' in page.text
+    assert "It matches: result 1 of 1, on page 1." in html_of(page)
+    assert f'href="/explore/?q=green+tea&amp;mode=keyword#hit-{one.pk}"' in html_of(page)
 
 
 def test_page_says_what_is_wrong_with_an_id(reader):
     page = reader.get("/explore/why-not/", {"id": "tea", "tag": "guests"})
     assert page.status_code == 422
-    assert "&#x27;tea&#x27; is not the number of a memory" in page.text
-    assert '<input type="hidden" name="tag" value="guests">' in page.text
+    assert "&#x27;tea&#x27; is not the id of a memory" in html_of(page)
+    assert '<input type="hidden" name="tag" value="guests">' in html_of(page)
 
 
 @pytest.mark.parametrize("querystring", [pytest.param("tag=tea", id="results"), pytest.param("tag=nothing", id="none")])
 def test_form_stands_under_the_results_with_the_query(reader, querystring):
-    text = reader.get(f"/explore/?{querystring}").text
+    text = html_of(reader.get(f"/explore/?{querystring}"))
     form = text.split('<form class="why-not"')[1].split("</form>")[0]
     key, value = querystring.split("=")
     assert f'<input type="hidden" name="{key}" value="{value}">' in form
@@ -305,5 +308,5 @@ def test_form_stands_under_the_results_with_the_query(reader, querystring):
 
 def test_memory_reached_from_results_leads_to_the_reasons(reader):
     one = memory("t1")
-    assert f"/explore/why-not/?id={one.pk}&amp;tag=tea" in reader.get(f"/m/{one.pk}/", {"ctx": "tag=tea"}).text
-    assert "why-not" not in reader.get(f"/m/{one.pk}/").text
+    assert f"/explore/why-not/?id={one.pk}&amp;tag=tea" in html_of(reader.get(f"/m/{one.pk}/", {"ctx": "tag=tea"}))
+    assert "why-not" not in html_of(reader.get(f"/m/{one.pk}/"))

@@ -3,7 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from search.query import zone_names
+from text.dates import zone_names
 from text.formatting import day_label, local_time, moment_label
 
 FIRST = datetime(1, 1, 1, tzinfo=UTC)

@@ -190,7 +190,7 @@ def test_short_flags_are_reported():
 
 def test_description_says_what_was_needed():
     assert parse_text("tea milk sugar").describe() == "at least 2 of the 3 words"
-    assert parse_text('"green tea" or coffee -milk').describe() == "the phrase, or the word, and no -word"
+    assert parse_text('"green tea" or coffee -milk').describe() == "the phrase, or the word, and no excluded word"
 
 
 def test_positive_patterns_are_what_a_match_may_show():

@@ -16,18 +16,22 @@ from memories.models import Project
 from text.dates import since_span
 from web.serving import running_site, site_address
 
-EVERY_PROJECT = "It sees every project, those of tomorrow too: --projects was not given."
+EVERY_PROJECT = "It sees all projects, including new ones, because --projects is not given."
 
 
 class Command(BaseCommand):
-    help = "Make an API key and print it. It is shown this once: only its hash is kept."
+    help = "Create an API key and print it. It is shown only once: only its hash is stored."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", help="Who or what it is for; you will see this name in the audit trail.")
-        parser.add_argument("--scopes", default="read", help=f"Some of {', '.join(SCOPES)}, with commas (read).")
-        parser.add_argument("--projects", help="Slugs of the projects it may see, with commas; without it, every one.")
-        parser.add_argument("--per-minute", type=int, help="How many requests it may make; else the site's own limit.")
-        parser.add_argument("--expires", default="", help="A span such as 90d, or a day such as 2027-01-01 (never).")
+        parser.add_argument("name", help="The name of the key, shown in the audit trail.")
+        parser.add_argument(
+            "--scopes", default="read", help=f"Comma-separated scopes: some of {', '.join(SCOPES)} (default: read)."
+        )
+        parser.add_argument("--projects", help="Comma-separated slugs of its projects (default: all).")
+        parser.add_argument("--per-minute", type=int, help="Requests per minute (default: the limit of this site).")
+        parser.add_argument(
+            "--expires", default="", help="A span such as 90d, or a day such as 2027-01-01 (default: never)."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["name"].strip()
@@ -70,7 +74,7 @@ def read_projects(text: str) -> list[Project]:
     named = _parts(text)
     if not named:
         # An empty variable in a script must not open everything.
-        raise CommandError(f"--projects {text!r} names none: write their slugs, or leave it out for every project.")
+        raise CommandError(f"--projects {text!r} names no project: write slugs, or omit it for all projects.")
     found = {project.slug: project for project in Project.objects.filter(slug__in=named)}
     for slug in named:
         if slug not in found:
@@ -86,10 +90,10 @@ def read_expiry(text: str, now: datetime) -> datetime | None:
     try:
         expiry = now + since_span(text) if text[-1].isalpha() else datetime.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise CommandError(f"{text!r} is no time to expire: write 90d, 6m, 1y, or a day such as 2027-01-01.") from None
+        raise CommandError(f"{text!r} is not an expiry date: write 90d, 6m, 1y, or a day such as 2027-01-01.") from None
     expiry = expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
     if expiry <= now:
-        raise CommandError(f"{text} has passed: a key that has expired opens nothing.")
+        raise CommandError(f"{text} has passed: an expired key has no access.")
     return expiry
 
 
@@ -107,13 +111,13 @@ def _introduced(new: NewKey) -> str:
     sees = EVERY_PROJECT if key.every_project else f"It sees {key.shown_projects()}."
     expires = f"{key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never"
     site = running_site() or site_address("127.0.0.1", settings.PORT)
-    return f"""The key "{key.name}" is made. Copy it now: it is not shown again.
+    return f"""The key "{key.name}" is created. Copy it now: it is not shown again.
 
     {new.raw}
 
-It may {", ".join(key.scopes)}; it expires {expires}. {sees}
+Scopes: {", ".join(key.scopes)}. Expires: {expires}. {sees}
 Use it like this:
 
     curl -H "Authorization: Bearer {new.raw}" "{site}/api/search?q=hello"
 
-See `list_api_keys` for the keys there are, and end this one with: python manage.py revoke_api_key {key.prefix}"""
+List all keys with `list_api_keys`. Revoke this one with: python manage.py revoke_api_key {key.prefix}"""

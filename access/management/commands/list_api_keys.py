@@ -14,16 +14,16 @@ COLUMNS = ("PREFIX", "NAME", "SCOPES", "PROJECTS", "LAST USED", "STATE")
 
 
 class Command(BaseCommand):
-    help = "List the API keys. A key itself cannot be shown: only its hash is kept."
+    help = "List the API keys. A key itself cannot be shown: only its hash is stored."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--all", action="store_true", help="Also those that are revoked or have expired.")
+        parser.add_argument("--all", action="store_true", help="Include revoked and expired keys.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         keys = ApiKey.objects.all() if options["all"] else live_keys()
         rows = [_row(key, timezone.now()) for key in keys.order_by("name", "pk").prefetch_related("projects")]
         if not rows:
-            self.stdout.write("There is no key. Make one with: python manage.py create_api_key NAME --scopes read")
+            self.stdout.write("There are no keys. Create one with: python manage.py create_api_key NAME --scopes read")
             return
         widths = [max(len(row[i]) for row in (COLUMNS, *rows)) for i in range(len(COLUMNS))]
         for row in (COLUMNS, *rows):

@@ -16,7 +16,9 @@ class Command(BaseCommand):
     help = "Revoke an API key: the next request that carries it is refused."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("key", metavar="NAME|PREFIX", help="Its name, or the prefix that list_api_keys shows.")
+        parser.add_argument(
+            "key", metavar="NAME|PREFIX", help="The name of the key, or the prefix that list_api_keys shows."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         key = named_key(options["key"].strip())
@@ -33,8 +35,8 @@ def named_key(name: str) -> ApiKey:
         return found[0]
     if found:
         prefixes = ", ".join(key.prefix for key in found)
-        raise CommandError(f"{len(found)} keys are called {name!r}: name one by its prefix ({prefixes}).")
+        raise CommandError(f"{len(found)} keys are named {name!r}: use a prefix ({prefixes}).")
     known = [text for pair in live_keys().values_list("name", "prefix") for text in pair]
     near = difflib.get_close_matches(name, known, 3)
     hint = f" Did you mean {' or '.join(near)}?" if near else " See list_api_keys --all."
-    raise CommandError(f"There is no live key {name!r}.{hint}")
+    raise CommandError(f"There is no active key {name!r}.{hint}")

@@ -13,12 +13,14 @@ from text.dates import since_span
 
 
 class Command(BaseCommand):
-    help = "Draw another key in place of one, with the same name, scopes, projects and limits, and print it once."
+    help = "Replace a key by a new one with the same name, scopes, projects and limits, and print it once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("key", metavar="NAME|PREFIX", help="Its name, or the prefix that list_api_keys shows.")
         parser.add_argument(
-            "--grace", default="", help="How long the old one still opens something: 2h, 1d (1d); 0 for not at all."
+            "key", metavar="NAME|PREFIX", help="The name of the key, or the prefix that list_api_keys shows."
+        )
+        parser.add_argument(
+            "--grace", default="", help="How long the old key stays active: 2h, 1d (default: 1d); 0 to revoke it now."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -29,12 +31,12 @@ class Command(BaseCommand):
             return
         old.refresh_from_db()
         self.stdout.write(
-            f"""The key "{new.key.name}" is drawn anew. Copy it now: it is not shown again.
+            f"""The key "{new.key.name}" is rotated. Copy the new key now: it is not shown again.
 
     {new.raw}
 
-The old one ({old.prefix}…) opens what it did until {old.expires_at:%Y-%m-%d %H:%M} UTC.
-To end it at once: python manage.py revoke_api_key {old.prefix}"""
+The old key ({old.prefix}…) stays active until {old.expires_at:%Y-%m-%d %H:%M} UTC.
+To revoke it now: python manage.py revoke_api_key {old.prefix}"""
         )
 
 
@@ -47,4 +49,4 @@ def read_grace(text: str) -> timedelta:
     try:
         return since_span(text)
     except ValueError:
-        raise CommandError(f"--grace {text!r} is no span of time: write 2h, 1d, 1w, or 0.") from None
+        raise CommandError(f"--grace {text!r} is not a time span: write 2h, 1d, 1w, or 0.") from None

@@ -13,19 +13,19 @@ class Command(BaseCommand):
     help = "Print a link that signs in once, within an hour."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--user", help="who it is for (default: owner, else the first superuser)")
-        parser.add_argument("--site", help="the address of the server (default: that of the one that runs)")
+        parser.add_argument("--user", help="the user that it signs in (default: owner, else the first superuser)")
+        parser.add_argument("--site", help="the address of the server (default: the running server)")
 
     def handle(self, *, user: str | None, site: str | None, **options: Any) -> None:
         person = owner_to_sign_in(user)
         if person is None:
             raise CommandError(
-                f"There is no active user {user!r}. Leave --user out, or make one: python manage.py createsuperuser."
+                f"There is no active user {user!r}. Omit --user, or create one: python manage.py createsuperuser."
                 if user
                 else "There is no superuser yet. Start Mnemoscope (make run), or run: python manage.py createsuperuser."
             )
         site = site or running_site()
         if site is None:
             site = site_address("127.0.0.1", settings.PORT)
-            self.stderr.write(f"No server of this MNEMOSCOPE_HOME is running: the link works once one does, at {site}.")
+            self.stderr.write(f"No server of this MNEMOSCOPE_HOME is running: the link works once one runs at {site}.")
         self.stdout.write(sign_in_link(user=person, site=site.rstrip("/")))

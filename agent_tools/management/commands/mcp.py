@@ -17,9 +17,7 @@ KEY = "MNEMOSCOPE_KEY"
 
 
 class Command(BaseCommand):
-    help = (
-        f"Serve the tools for agents over standard input and output, with the key in {KEY}, or as this machine's owner."
-    )
+    help = f"Serve the agent tools over standard input and output, with the key in {KEY} or as the machine's owner."
     requires_system_checks: list[str] = []  # whatever is printed besides the protocol ends the connection
 
     def handle(self, **options: Any) -> None:
@@ -30,7 +28,7 @@ class Command(BaseCommand):
             who = speaks_for()
         except DatabaseError as error:
             raise CommandError(f"The database cannot be read: {error}") from error
-        self.stderr.write(f"Mnemoscope speaks MCP over standard input and output, as {who}.", style_func=str)
+        self.stderr.write(f"Mnemoscope serves MCP over standard input and output, as {who}.", style_func=str)
 
         def viewer_of(context: Context) -> Viewer:
             # Asked at every call: a key that is revoked opens nothing from then on.
@@ -61,10 +59,12 @@ def current_viewer() -> Viewer:
         return viewer_of_raw(raw, AuditEvent.Door.MCP)
     if os.environ.get("DATABASE_URL"):
         raise CommandError(
-            f"DATABASE_URL names a database that others use too, so a key is needed: set {KEY}. "
-            "Make one with: python manage.py create_api_key NAME --scopes read,write"
+            f"DATABASE_URL names a shared database, so a key is needed: set {KEY}. "
+            "Create one with: python manage.py create_api_key NAME --scopes read,write"
         )
     owner = owner_to_sign_in()
     if owner is None:
-        raise CommandError("Nobody owns this database yet. Start it once with: make run (or: python manage.py up)")
+        raise CommandError(
+            "This database has no owner yet. Start Mnemoscope once with: make run (or: python manage.py up)"
+        )
     return viewer_of_user(owner, door=AuditEvent.Door.MCP)

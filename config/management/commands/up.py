@@ -26,7 +26,7 @@ from memories.embedding.models import missing_packages
 from memories.models import Memory
 from search.engines.index import follower as indexer
 from search.engines.index import store
-from search.engines.index.follower import follower, wait_until_readable
+from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
@@ -45,7 +45,7 @@ SETTING_UP = 4_711_001  # the key of the advisory lock
 
 
 class Command(BaseCommand):
-    help = "Prepare the database and the static files, and serve the explorer until Ctrl-C."
+    help = "Prepare the database and the static files, and serve Mnemoscope until Ctrl-C."
     requires_system_checks: list[str] = []  # they are run below, with those of the database
     asked_to_stop = threading.Event()
     claude_mem_port: int | None = None
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--claude-mem-port",
             type=int,
-            help="also answer claude-mem's readers on this port: read-only, without a key, to this machine alone",
+            help="also serve claude-mem clients on this port: read-only, without a key, for this machine only",
         )
 
     def handle(
@@ -95,8 +95,8 @@ class Command(BaseCommand):
                 self.prepare()
             if not is_loopback(host) and not superuser_with_password_exists():
                 raise CommandError(
-                    f"Listening on {host} lets other machines in, and nobody has a password yet. "
-                    "Make an account first: python manage.py createsuperuser (or: changepassword owner)."
+                    f"Listening on {host} gives other machines access, and nobody has a password yet. "
+                    "Create an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
             with kept() as start, address_file(site):
@@ -120,13 +120,13 @@ class Command(BaseCommand):
     def start_helpers(self, start: Callable[[SupervisedProcess], None]) -> None:
         """What runs beside the server: what keeps the search index, where it is read, and what embeds."""
         if settings.SEARCH_ENGINE == "tantivy":
-            start(follower())
+            start(follower_process())
             # The first page is waited for, and embedding is not.
             wait_until_readable(INDEX_SECONDS)
         else:
             drop_unread_index()
         if missing := missing_packages(settings.EMBEDDING_MODEL):
-            self.say(f"Searches go by words alone: {missing}. README.md says how to search by meaning too.")
+            self.say(f"Searching by words only: {missing}. README.md explains how to search by meaning too.")
         else:
             start(SupervisedProcess(["worker"], "Nothing is embedded"))
 
@@ -157,7 +157,7 @@ class Command(BaseCommand):
             self.stderr.write(
                 self.style.WARNING(
                     f"The sample could not be loaded: {error}\n"
-                    f"The explorer works without it. To try again: {PYTHON} manage.py import_memories {SAMPLE}"
+                    f"Mnemoscope works without it. To try again: {PYTHON} manage.py import_memories {SAMPLE}"
                 )
             )
 
@@ -168,10 +168,10 @@ class Command(BaseCommand):
         if not is_loopback(host) or user is None:
             self.say(f"\nMnemoscope is ready at {site}/\nStop it with Ctrl-C.")
             if user is None:
-                self.say(f"Nobody here is a superuser. Make one: {PYTHON} manage.py createsuperuser")
+                self.say(f"There is no superuser. Create one: {PYTHON} manage.py createsuperuser")
         else:
             self.say(
-                "\nMnemoscope is ready. This link signs you in, once, within an hour:\n\n"
+                "\nMnemoscope is ready. This link signs you in once, within an hour:\n\n"
                 f"    {sign_in_link(user=user, site=site)}\n\n"
                 f"Stop it with Ctrl-C. For another link: {PYTHON} manage.py sign_in_link"
             )
@@ -203,9 +203,9 @@ def refuse_open_doors_without_environment(host: str) -> None:
     missing = [name for name in ("SECRET_KEY", "ALLOWED_HOSTS") if not os.environ.get(name)]
     if missing:
         raise CommandError(
-            f"Listening on {host} lets other machines in. Set {' and '.join(missing)} in the environment first: "
-            "SECRET_KEY is a long random text that you keep, ALLOWED_HOSTS the names this server is reached by, with "
-            "commas between. A superuser with a password is needed too: python manage.py createsuperuser. "
+            f"Listening on {host} gives other machines access. Set {' and '.join(missing)} in the environment first: "
+            "SECRET_KEY is a long random text, ALLOWED_HOSTS the comma-separated names of this server. "
+            "A superuser with a password is also needed: python manage.py createsuperuser. "
             "For this machine alone leave --host out."
         )
 

@@ -9,25 +9,25 @@ from curation.checks import Finding, findings, vocabulary_mend
 
 
 class Command(BaseCommand):
-    help = "Check that the vocabulary and the memories agree: exit code 1 where they do not. --fix mends what it can."
+    help = "Check that the vocabulary and the memories agree; exit with 1 if they do not. --fix repairs what it can."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--fix", action="store_true", help="mend what needs no decision; it is audited")
-        parser.add_argument("--limit", type=int, default=50, help="tell at most so many findings (default 50)")
+        parser.add_argument("--fix", action="store_true", help="repair what needs no decision; repairs are audited")
+        parser.add_argument("--limit", type=int, default=50, help="show at most this many findings (default: 50)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         found = findings()
         self._tell(found, options["limit"])
         if found and options["fix"]:
             left = vocabulary_mend(viewer=command_viewer())
-            self.stdout.write(f"Mended {len(found) - len(left):,} of {len(found):,}.")
+            self.stdout.write(f"Repaired {len(found) - len(left):,} of {len(found):,}.")
             self._tell(left, options["limit"])
             found = left
         if found:
             by_hand = sum(finding.by_hand for finding in found)
-            hint = "" if options["fix"] else " --fix mends what needs no decision."
-            more = f" {by_hand:,} take a person: move or merge them on /curate/." if by_hand else ""
-            raise CommandError(f"{len(found):,} things do not agree.{hint}{more}", returncode=1)
+            hint = "" if options["fix"] else " --fix repairs what needs no decision."
+            more = f" {by_hand:,} need a decision: move or merge them on /curate/." if by_hand else ""
+            raise CommandError(f"{len(found):,} inconsistencies found.{hint}{more}", returncode=1)
         self.stdout.write("The vocabulary and the memories agree.")
 
     def _tell(self, found: list[Finding], limit: int) -> None:

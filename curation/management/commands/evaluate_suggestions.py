@@ -8,17 +8,19 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from curation.suggestions.evaluation import judge, judgement_lines
 from curation.suggestions.generate import NothingEmbeddedError
-from memories.embedding.models import EmbedderUnavailable, load_embedder
+from memories.embedding.models import EmbedderUnavailableError, load_embedder
 from memories.embedding.query import serving_model
 
 
 class Command(BaseCommand):
-    help = "Hide the categories of some memories, ask what would be proposed, and tell how often that is right."
+    help = "Hide the categories of some memories, and report how often the suggestions for them are right."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--memories", type=int, default=1000, metavar="N", help="how many are asked about (1000)")
-        parser.add_argument("--seed", type=int, default=7, help="what they are drawn by (7)")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+        parser.add_argument(
+            "--memories", type=int, default=1000, metavar="N", help="number of memories to evaluate (default: 1000)"
+        )
+        parser.add_argument("--seed", type=int, default=7, help="random seed (default: 7)")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
 
     def handle(self, *args: Any, **options: Any) -> None:
         memories: int = options["memories"]
@@ -30,15 +32,15 @@ class Command(BaseCommand):
         serving = serving_model()
         try:
             embedder = load_embedder(serving.source) if serving else None
-        except EmbedderUnavailable as error:
+        except EmbedderUnavailableError as error:
             embedder = None
-            self.stderr.write(f"Without what categories are called, since the model cannot be loaded: {error}")
+            self.stderr.write(f"Category names are not used, because the model cannot be loaded: {error}")
         try:
             judgement = judge(memories, options["seed"], embedder, self.stderr.write)
         except NothingEmbeddedError as error:
             raise CommandError(str(error)) from None
         if not judgement.scores:
-            raise CommandError("No project has two memories with a category: there is nothing to judge by.")
+            raise CommandError("No project has two memories with a category: there is nothing to evaluate.")
         for line in judgement_lines(judgement):
             self.stdout.write(line)
         if out:

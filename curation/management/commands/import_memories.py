@@ -17,8 +17,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from access.viewer import command_viewer
-from curation.import_undo import Undone, UndoRefused, batch_undo
-from memories.importers.base import Importer, ImportFailed, Refusal
+from curation.import_undo import Undone, UndoRefusedError, batch_undo
+from memories.importers.base import Importer, ImportFailedError, RefusedRecord
 from memories.importers.batches import ImportChoices, Outcome, import_path
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
 from memories.importers.run import Tally
@@ -40,16 +40,24 @@ class Command(BaseCommand):
         parser.add_argument(
             "--format",
             choices=[importer.name for importer in IMPORTERS],
-            help="Read it as this, whatever it looks like.",
+            help="The format (default: detected).",
         )
-        parser.add_argument("--project", default="", help="The project of memories that name none.")
-        parser.add_argument("--dry-run", action="store_true", help="Go through everything and write nothing.")
-        parser.add_argument("--overwrite", action="store_true", help="Replace memories that were edited since.")
-        parser.add_argument("--keep-going", action="store_true", help="Take what stands before damage in a file.")
+        parser.add_argument("--project", default="", help="The project for memories that name none.")
+        parser.add_argument("--dry-run", action="store_true", help="Read everything and write nothing.")
+        parser.add_argument(
+            "--overwrite", action="store_true", help="Replace memories that were edited after their import."
+        )
+        parser.add_argument(
+            "--keep-going", action="store_true", help="Import the records before the damage in a damaged file."
+        )
         parser.add_argument("--report", metavar="FILE", help="Write every refused record to a file, as JSON lines.")
         parser.add_argument("--list", action="store_true", help="List the imports so far.")
-        parser.add_argument("--undo", type=int, metavar="BATCH", help="Remove all that an import brought.")
-        parser.add_argument("--force", action="store_true", help="Undo even what was edited since.")
+        parser.add_argument(
+            "--undo", type=int, metavar="BATCH", help="Undo an import: remove everything that it added."
+        )
+        parser.add_argument(
+            "--force", action="store_true", help="Undo the import even if its memories were edited since."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         file = cast(IO[str], self.stdout)
@@ -63,17 +71,13 @@ class Command(BaseCommand):
             elif options["paths"]:
                 self._import(options)
             else:
-                raise CommandError(
-                    "Say what to import: a file, a folder or a repository. --list shows the imports so far."
-                )
+                raise CommandError("Name a file, a folder or a repository to import. --list shows the imports so far.")
         except KeyboardInterrupt:
-            raise CommandError(
-                "Interrupted: what was under way has been rolled back, nothing of it is written."
-            ) from None
+            raise CommandError("Interrupted: the import is rolled back and nothing is written.") from None
         except (DatabaseError, psycopg.Error) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             what = "does not answer" if isinstance(error, OperationalError) else "refused"
-            raise CommandError(f"The database {what}, and nothing was written: {first}") from None
+            raise CommandError(f"The database {what}; nothing was written: {first}") from None
 
     def _import(self, options: dict[str, Any]) -> None:
         choices = ImportChoices(options["project"], options["dry_run"], options["overwrite"], options["keep_going"])
@@ -84,13 +88,13 @@ class Command(BaseCommand):
                     path = Path(text).expanduser()
                     importer = importer_named(options["format"]) if options["format"] else importer_for(path)
                     self._import_one(path, importer, choices, report)
-                except ImportFailed as error:
+                except ImportFailedError as error:
                     failures.append(str(error))
         if failures:
             raise CommandError("\n".join(failures))
 
     def _import_one(self, path: Path, importer: Importer, choices: ImportChoices, report: "IO[str] | None") -> None:
-        def refused(refusal: Refusal) -> None:
+        def refused(refusal: RefusedRecord) -> None:
             if report:
                 line = {"source": str(path), "location": refusal.location, "reason": refusal.reason}
                 report.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -147,7 +151,7 @@ class Command(BaseCommand):
             self.console.print(f"refused {refusal.location}: {refusal.reason}", style="yellow", markup=False)
         if tally.refused > SHOWN_REFUSALS:
             rest = tally.refused - SHOWN_REFUSALS
-            self.console.print(f"… and {rest:,} more; --report FILE writes them all")
+            self.console.print(f"… and {rest:,} more; --report FILE writes all of them")
         for location, note in tally.notes[:SHOWN_REFUSALS]:
             self.console.print(f"note {location}: {note}", markup=False)
         table = Table(title=f"{path} ({importer.name})", title_justify="left", show_header=False)
@@ -199,7 +203,7 @@ class Command(BaseCommand):
     def _undo(self, batch_id: int, force: bool) -> None:
         try:
             undone = batch_undo(batch_id=batch_id, viewer=command_viewer(), force=force)
-        except UndoRefused as error:
+        except UndoRefusedError as error:
             raise CommandError(str(error)) from None
         self.console.print(_undone_text(undone))
 
@@ -208,9 +212,9 @@ def _undone_text(undone: Undone) -> str:
     removed = [memories(undone.memories), *_counted(undone.vocabulary)]
     text = f"Batch {undone.batch_id} is undone: {', '.join(removed)} removed"
     if undone.restored:
-        text += f", {memories(undone.restored)} put back as {'it was' if undone.restored == 1 else 'they were'}"
+        text += f", {memories(undone.restored)} restored"
     if undone.kept:
-        text += f"; kept because others use them: {', '.join(_counted(undone.kept))}"
+        text += f"; not removed, because other memories use them: {', '.join(_counted(undone.kept))}"
     return text + "."
 
 

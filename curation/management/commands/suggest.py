@@ -11,7 +11,7 @@ from memories.models import Project
 
 
 class Command(BaseCommand):
-    help = "Look for what might be tidied, and propose it in the queue. Again is always safe: nothing is asked twice."
+    help = "Find possible improvements and add them to the review queue. Safe to repeat: nothing is suggested twice."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -19,21 +19,24 @@ class Command(BaseCommand):
             action="append",
             choices=[kind.value for kind in Kind],
             metavar="KIND",
-            help=f"only these, given once each: {', '.join(kind.value for kind in Kind)}",
+            help=f"only this kind; repeat for several: {', '.join(kind.value for kind in Kind)}",
         )
-        parser.add_argument("--project", metavar="SLUG", help="only about memories of this project")
+        parser.add_argument("--project", metavar="SLUG", help="only for memories of this project")
         parser.add_argument(
-            "--limit", type=int, metavar="N", help="at most so many new ones of each kind, the surest first"
+            "--limit",
+            type=int,
+            metavar="N",
+            help="at most this many new suggestions of each kind, most confident first",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         limit: int | None = options["limit"]
         if limit is not None and limit < 1:
-            raise CommandError(f"--limit {limit}: give a number from 1 on.")
+            raise CommandError(f"--limit {limit}: give a number of at least 1.")
         project = self._project(options["project"])
         kinds = [Kind(kind) for kind in dict.fromkeys(options["kind"] or ())]
         if project and (other := [kind.value for kind in kinds if kind not in MEMORY_KINDS]):
-            raise CommandError(f"--project: names belong to no project; leave out {', '.join(other)}, or the project.")
+            raise CommandError(f"--project: names belong to no project; omit {', '.join(other)} or the project.")
         chosen = kinds or (MEMORY_KINDS if project else ALL_KINDS)
         try:
             suggest(kinds=chosen, project=project, limit=limit, viewer=command_viewer(), tell=self._tell)
@@ -46,12 +49,12 @@ class Command(BaseCommand):
         project = Project.objects.filter(slug=slug).first()
         if project is None:
             known = ", ".join(Project.objects.values_list("slug", flat=True)[:20]) or "none"
-            raise CommandError(f"--project {slug}: there is no such project. There are: {known}.")
+            raise CommandError(f"--project {slug}: there is no such project. The projects are: {known}.")
         return project
 
     def _tell(self, kind: Kind, tally: Tally) -> None:
-        said = f"{tally.new:,} new, {tally.known:,} open already, {tally.decided:,} decided before"
+        said = f"{tally.new:,} new, {tally.known:,} already open, {tally.decided:,} already decided"
         if tally.gone:
-            said += f", {tally.gone:,} proposed no more"
-        automatic = f", {tally.accepted:,} accepted as projects allow" if tally.accepted else ""
+            said += f", {tally.gone:,} no longer proposed"
+        automatic = f", {tally.accepted:,} accepted automatically" if tally.accepted else ""
         self.stdout.write(f"{kind.label}: {said}{automatic}.")

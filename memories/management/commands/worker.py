@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from memories.embedding.models import EmbedderUnavailable, model_name
+from memories.embedding.models import EmbedderUnavailableError, model_name
 from memories.embedding.vectors import WrongDimensionsError
 from memories.embedding.worker import Worker
 from memories.models import EmbeddingModel
@@ -54,7 +54,7 @@ class Command(BaseCommand):
                     model = worker.once()
                 else:
                     self.follow(worker, stopped, is_child=with_parent is not None)
-            except (EmbedderUnavailable, WrongDimensionsError) as error:
+            except (EmbedderUnavailableError, WrongDimensionsError) as error:
                 raise CommandError(f"Nothing is embedded: {error}") from None
         done = worker.progress
         self.stdout.write(f"Embedded {memories(done.memories)} in {plural(done.chunks, 'chunk')}.")
@@ -89,7 +89,7 @@ class Command(BaseCommand):
         while not stopped():
             try:
                 worker.follow()
-            except (EmbedderUnavailable, WrongDimensionsError) as error:
+            except (EmbedderUnavailableError, WrongDimensionsError) as error:
                 if not is_child:
                     raise
                 if str(error) != reported:

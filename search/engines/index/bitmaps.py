@@ -1,6 +1,4 @@
-"""Counting large sets: the values of a column of a part as roaring bitmaps, each of which is looked at only when its
-number is asked for.
-"""
+"""Roaring bitmaps for counting large sets: the values of a column of a segment, each counted only on demand."""
 
 import contextlib
 import ctypes
@@ -12,58 +10,57 @@ from pyroaring import BitMap
 
 from search.engines.array_files import Array, Mask
 
-# So many places fit into the cache of a core.
+# The number of rows that fit into the cache of a core.
 _STRETCH = 1 << 17
-# Values that at least so many places of a part share are kept as bitmaps.
+# Values with at least this many rows in a segment have bitmaps.
 _SHARED = 150
-# Where up to one place in sixteen is in a set, a roaring bitmap lists them, and two sets take a step for each of the
-# smaller one. From one in fifty on it takes less time to count with all others, which are a bit for every place.
+# Up to one row in sixteen, a roaring bitmap lists rows, and an intersection takes a step for each row of the smaller
+# one. From one in fifty on, counting with the complement, a bit per row, is faster.
 _LISTED, _LONG_LIST = 16, 50
-# Of so many places of a value it is looked at whether one of them is in a set, before all are: of most values one is,
-# and mostly one of the first.
+# Sample rows of a value, tested before all its rows: most values have a row in the set, often among the first.
 _WITNESSES, _FIRST_WITNESSES = 64, 16
-# Values with fewer places than these are looked at place by place.
+# Values with fewer rows are tested row by row.
 _FEWEST = 16
 
 
-class Places:
-    """Some of the places of a part: as a bitmap of them, or of all others."""
+class RowSet:
+    """Some rows of a segment, as a bitmap of them or of the complement."""
 
     __slots__ = ("_bitmap", "_others", "_size", "count")
 
-    def __init__(self, places: Array, size: int) -> None:
-        self.count = len(places)
+    def __init__(self, rows: Array, size: int) -> None:
+        self.count = len(rows)
         self._size = size
         self._others = size < self.count * _LONG_LIST and self.count * _LISTED <= size
         if self._others:
             mask = np.ones(size, np.bool_)
-            mask[places] = False
+            mask[rows] = False
             self._bitmap = bitmap_of(mask)
         else:
-            # A copy, as it does not take what cannot be written to.
-            self._bitmap = BitMap(places.copy())
+            # A copy, because BitMap does not accept read-only arrays.
+            self._bitmap = BitMap(rows.copy())
         self._bitmap.shrink_to_fit()
 
     @staticmethod
-    def of(mask: Mask) -> "Places":
-        found = Places.__new__(Places)
+    def from_mask(mask: Mask) -> "RowSet":
+        found = RowSet.__new__(RowSet)
         found.count = int(np.count_nonzero(mask))
         found._size = len(mask)
         found._others = found.count * _LISTED <= len(mask)
         found._bitmap = bitmap_of(~mask if found._others else mask)
         return found
 
-    def listed(self) -> Array:
-        """The places in order."""
-        listed: Array = np.frombuffer(self._bitmap.to_array(), np.uint32) if self._bitmap else np.empty(0, np.uint32)
+    def to_array(self) -> Array:
+        """The rows in ascending order."""
+        rows: Array = np.frombuffer(self._bitmap.to_array(), np.uint32) if self._bitmap else np.empty(0, np.uint32)
         if not self._others:
-            return listed
+            return rows
         mask = np.ones(self._size, np.bool_)
-        mask[listed] = False
+        mask[rows] = False
         return np.flatnonzero(mask)
 
-    def shared_with(self, other: "Places") -> int:
-        """How many places both have."""
+    def intersection_size(self, other: "RowSet") -> int:
+        """The size of the intersection."""
         both = self._bitmap.intersection_cardinality(other._bitmap)
         if self._others:
             return self.count + other.count - self._size + both if other._others else other.count - both
@@ -71,25 +68,22 @@ class Places:
 
 
 class Bitmaps:
-    """A column of a part for large sets: what many places share as bitmaps by code; and the other values, of which
-    there are many with few places each.
-    """
+    """A column of a segment for large sets: bitmaps by code for frequent values, and rare values."""
 
-    def __init__(self, keys: Array, starts: Array, places: Array, size: int, *, shared_by: int | None = None) -> None:
+    def __init__(self, keys: Array, starts: Array, rows: Array, size: int, *, shared_by: int | None = None) -> None:
         lengths = np.diff(starts)
         shared = lengths >= (_SHARED if shared_by is None else shared_by)
         self.codes: Array = keys[shared].astype(np.int64)
         self.sizes: Array = lengths[shared]
         low, high = starts[:-1][shared].tolist(), starts[1:][shared].tolist()
         self.by_code = {
-            code: Places(places[begin:end], size)
-            for code, begin, end in zip(self.codes.tolist(), low, high, strict=True)
+            code: RowSet(rows[begin:end], size) for code, begin, end in zip(self.codes.tolist(), low, high, strict=True)
         }
-        self._witnesses: Array = _witnesses(starts[:-1][shared], self.sizes, places)
-        self.rare = Rare(keys[~shared].astype(np.int64), lengths[~shared], places[np.repeat(~shared, lengths)])
+        self._witnesses: Array = _witnesses(starts[:-1][shared], self.sizes, rows)
+        self.rare = Rare(keys[~shared].astype(np.int64), lengths[~shared], rows[np.repeat(~shared, lengths)])
 
     def witnessed(self, mask: Mask) -> Mask:
-        """Of which of the codes it is plain that some of the mask have it; others may have it too."""
+        """The codes that certainly have a row in the mask; others may have one too."""
         found: Mask = np.logical_or.reduce(mask.take(self._witnesses[:_FIRST_WITNESSES]), axis=0)
         left = np.flatnonzero(~found)
         found[left] = np.logical_or.reduce(mask.take(self._witnesses[_FIRST_WITNESSES:, left]), axis=0)
@@ -97,91 +91,88 @@ class Bitmaps:
 
 
 class Rare:
-    """The values of a column that few places share, laid out to be looked at all at once. Of those with the fewest
-    places stand together: the first place of each, the second of each that has one, and so on. Of the others the
-    places of each, one after the other.
+    """The values of few rows, laid out to be tested at once. Those with the fewest rows are stored by rank: the first
+    row of each, the second of each that has one, and so on. The others are stored one after the other.
     """
 
-    def __init__(self, codes: Array, lengths: Array, places: Array) -> None:
+    def __init__(self, codes: Array, lengths: Array, rows: Array) -> None:
         starts = np.cumsum(lengths) - lengths
         self.codes = codes
         self.lengths = lengths
         order = np.argsort(-lengths, kind="stable")
         fewest = order[lengths[order] < _FEWEST]
         self._fewest: Array = codes[fewest]
-        self._rows: list[Array] = []
+        self._by_rank: list[Array] = []
         for n in range(int(lengths[fewest].max(initial=0))):
-            # From the longest to the shortest: those that have another place come first.
+            # By falling length: those that have another row come first.
             having = fewest[: np.count_nonzero(lengths[fewest] > n)]
-            self._rows.append(places[starts[having] + n])
+            self._by_rank.append(rows[starts[having] + n])
         others = lengths >= _FEWEST
         self._others: Array = codes[others]
         self._lengths: Array = lengths[others]
-        self._places: Array = places[np.repeat(others, lengths)]
+        self._rows: Array = rows[np.repeat(others, lengths)]
         self._starts: Array = np.cumsum(self._lengths) - self._lengths
-        self._witnesses: Array = _witnesses(self._starts, self._lengths, self._places, _FEWEST // 2)
+        self._witnesses: Array = _witnesses(self._starts, self._lengths, self._rows, _FEWEST // 2)
 
     def count(self, mask: Mask, counts: Array) -> None:
-        """Add to the counts how many of the mask have each of the values."""
-        if self._rows:
+        """Add the number of rows in the mask to the counts by code."""
+        if self._by_rank:
             found = np.zeros(len(self._fewest), np.uint8)
-            for row in self._rows:
-                found[: len(row)] += mask.view(np.uint8).take(row)
+            for rank in self._by_rank:
+                found[: len(rank)] += mask.view(np.uint8).take(rank)
             counts[self._fewest] += found
         if len(self._others):
-            counts[self._others] += sums(mask, self._places, self._starts)
+            counts[self._others] += sums(mask, self._rows, self._starts)
 
-    def some(self, mask: Mask) -> Iterator[Array]:
-        """The codes that any of the mask have, in some arrays."""
-        if self._rows:
+    def codes_in(self, mask: Mask) -> Iterator[Array]:
+        """Yield arrays of the codes that have a row in the mask."""
+        if self._by_rank:
             found = np.zeros(len(self._fewest), np.bool_)
-            for row in self._rows:
-                found[: len(row)] |= mask.take(row)
+            for rank in self._by_rank:
+                found[: len(rank)] |= mask.take(rank)
             yield self._fewest[found]
         if len(self._others):
             found = np.logical_or.reduce(mask.take(self._witnesses), axis=0)
-            # Where no witness is in the mask, all places are looked at.
+            # Test all rows of the values without a witness in the mask.
             left = np.flatnonzero(~found)
             lengths = self._lengths[left]
             ends = np.cumsum(lengths)
             if len(left):
                 at = np.arange(ends[-1]) + np.repeat(self._starts[left] - ends + lengths, lengths)
-                found[left] = np.logical_or.reduceat(mask.take(self._places.take(at)), ends - lengths)
+                found[left] = np.logical_or.reduceat(mask.take(self._rows.take(at)), ends - lengths)
             yield self._others[found]
 
 
-def _witnesses(starts: Array, lengths: Array, places: Array, number: int = _WITNESSES) -> Array:
-    """Of each value some of its places, as rows. Rows next to each other are of places far apart."""
-    rows = np.arange(number) * 37 % number
-    return places[starts + lengths * rows[:, None] // number]
+def _witnesses(starts: Array, lengths: Array, rows: Array, number: int = _WITNESSES) -> Array:
+    """Sample rows of each value, by rank. Consecutive ranks are far apart in the segment."""
+    order = np.arange(number) * 37 % number
+    return rows[starts + lengths * order[:, None] // number]
 
 
 def is_shared(starts: Array) -> bool:
-    """Whether most of the places of a column are of values that many share: where they are not, nothing is saved."""
+    """Whether values with bitmaps cover most of the rows; otherwise bitmaps save nothing."""
     lengths = np.diff(starts)
     return bool(lengths[lengths >= _SHARED].sum() * 2 >= starts[-1])
 
 
-def sums(mask: Mask, places: Array, starts: Array) -> Array:
-    """How many of the places from each start to the next are in the mask."""
-    # In stretches: numpy widens the places first, which for all of them at once goes through memory.
-    stretches = (places[begin : begin + _STRETCH] for begin in range(0, len(places), _STRETCH))
+def sums(mask: Mask, rows: Array, starts: Array) -> Array:
+    """Count the rows in the mask, from each start to the next."""
+    # In stretches: numpy widens the rows first, which for all of them exceeds the cache.
+    stretches = (rows[begin : begin + _STRETCH] for begin in range(0, len(rows), _STRETCH))
     marks = np.concatenate([mask.view(np.uint8).take(stretch) for stretch in stretches])
     found: Array = np.add.reduceat(marks, starts, dtype=np.int32)
     return found
 
 
-def give_back() -> None:
-    """Return to the system what has been freed. glibc keeps it for whoever asks for as much again, and to make bitmaps
-    takes ten times as much as to count by them.
-    """
-    # Other libraries do so by themselves.
+def release_memory() -> None:
+    """Return freed memory to the system: making bitmaps takes ten times as much as counting."""
+    # Only glibc has malloc_trim.
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def by_value(codes: Array) -> tuple[Array, Array, Array]:
-    """A column of one value each as one of several is stored: the codes, where the places of each start, the places."""
+    """Lay out a scalar column like a multiple one: its codes, the start of each in the rows, and the rows."""
     counts = np.bincount(codes)
     keys = np.flatnonzero(counts)
     starts = np.concatenate([[0], np.cumsum(counts[keys])])
@@ -189,10 +180,10 @@ def by_value(codes: Array) -> tuple[Array, Array, Array]:
 
 
 def bitmap_of(mask: Mask) -> BitMap:
-    """A mask as a roaring bitmap, put together as it is written to files, which takes a hundredth of adding numbers.
+    """Serialize a mask as a roaring bitmap, which takes a hundredth of the time of adding numbers.
 
-    See https://github.com/RoaringBitmap/RoaringFormatSpec: a head, then for each 65,536 places either a bit for every
-    place or, where there are up to 4,096, their numbers.
+    See https://github.com/RoaringBitmap/RoaringFormatSpec: a header, then for each 65,536 rows either a bit per row or,
+    up to 4,096 of them, their numbers.
     """
     blocks = range(0, len(mask), 1 << 16)
     heads, bodies = [], []
@@ -212,17 +203,15 @@ def bitmap_of(mask: Mask) -> BitMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """Of a large part those that are to be counted, and the bitmaps of a column to count them by. `rows_of` gives the
-    places of any code.
-    """
+class BitmapSegment:
+    """The rows of a large segment to count, and the bitmaps of a column. `rows_of` returns the rows of any code."""
 
     mask: Mask
-    chosen: Places
+    chosen: RowSet
     bitmaps: Bitmaps
     rows_of: Callable[[int], Array]
 
     def count(self, code: int) -> int:
-        if (places := self.bitmaps.by_code.get(code)) is not None:
-            return self.chosen.shared_with(places)
+        if (rows := self.bitmaps.by_code.get(code)) is not None:
+            return self.chosen.intersection_size(rows)
         return int(np.count_nonzero(self.mask.take(self.rows_of(code))))

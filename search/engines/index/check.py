@@ -1,4 +1,4 @@
-"""The index compared with the database: every memory's digest, and every file with what was written."""
+"""Compares the index with the database: every memory's digest, and the checksum of every file."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,46 +7,45 @@ import numpy as np
 import tantivy
 
 from search.engines.array_files import DamagedError, arrays_verify
-from search.engines.index import outbox, segments, store, words
-from search.engines.index.segments import Part
+from search.engines.index import outbox, store, words
+from search.engines.index.segments import Segment, stream_digests
 from search.engines.index.store import Manifest
-from search.engines.index.transactions import consistent
+from search.engines.index.transactions import read_snapshot
+from search.engines.segment_store import read_live
 
 
 @dataclass(slots=True)
 class Comparison:
-    """What the index has, compared with the database."""
+    """The differences between the index and the database."""
 
     memories: int = 0
     indexed: int = 0
     missing: list[int] = field(default_factory=list)
     left_over: list[int] = field(default_factory=list)
     different: list[int] = field(default_factory=list)
-    unfit: list[int] = field(default_factory=list)
-    """In the database and in no index, because of what they hold."""
+    unindexable: list[int] = field(default_factory=list)
+    """In the database, but not indexable."""
     damage: list[str] = field(default_factory=list)
     waiting: int = 0
 
     @property
     def differs(self) -> bool:
-        """Whether a new index would be another."""
+        """Whether a new index would be different."""
         return bool(self.missing or self.left_over or self.different or self.damage)
 
     @property
     def agrees(self) -> bool:
-        return not self.differs and not self.unfit
+        return not self.differs and not self.unindexable
 
 
 def compare() -> Comparison:
-    """Compare every memory with the index, and every file of the index with what was written. Changes that wait are
-    not taken for differences. Raises NoIndexError.
-    """
+    """Compare every memory and verify every file. Pending changes are no differences. Raise NotReadableError."""
     while True:
         before = _read_now()
         try:
-            with consistent():
-                waiting = outbox.waiting()
-                # Nothing was taken in between: what the index lacks of this moment waits in the outbox.
+            with read_snapshot():
+                waiting = outbox.pending_memories()
+                # No change was applied in between, so what the index lacks is pending in this snapshot.
                 if _read_now() != before:
                     continue
                 found = _compared(*before, waiting)
@@ -54,7 +53,7 @@ def compare() -> Comparison:
             if _read_now() == before:
                 raise
             continue
-        # What changed while it was read may look like damage.
+        # A change during the comparison may look like damage.
         if found.agrees or _read_now() == before:
             return found
 
@@ -67,11 +66,11 @@ def _read_now() -> tuple[Path, Manifest]:
 def _compared(generation: Path, manifest: Manifest, expected: set[int]) -> Comparison:
     found = Comparison(waiting=len(expected))
     indexed = _indexed_digests(generation, manifest, found)
-    for memory_id, digest, unfit in segments.all_digests(store.SCHEMA):
+    for memory_id, digest, unindexable in stream_digests(store.SCHEMA):
         found.memories += 1
         known = indexed.pop(memory_id, None)
-        if unfit:
-            found.unfit.append(memory_id)
+        if unindexable:
+            found.unindexable.append(memory_id)
         elif memory_id not in expected and known != digest:
             (found.missing if known is None else found.different).append(memory_id)
     found.left_over = sorted(set(indexed) - expected)
@@ -80,17 +79,17 @@ def _compared(generation: Path, manifest: Manifest, expected: set[int]) -> Compa
 
 def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) -> dict[int, int]:
     digests: dict[int, int] = {}
-    live = store.read_live(generation, manifest)
+    live = read_live(generation, manifest)
     found.indexed = int(np.count_nonzero(live))
-    for name in manifest.parts:
+    for name in manifest.segments:
         try:
             arrays_verify(generation / name)
-            part = Part.read(generation / name)
+            segment = Segment.read(generation / name)
         except DamagedError as error:
             found.damage.append(str(error))
             continue
-        kept = live[part.slots]
-        pairs = zip(part.ids[kept].tolist(), part.arrays["digest"][kept].tolist(), strict=True)
+        kept = live[segment.span]
+        pairs = zip(segment.ids[kept].tolist(), segment.arrays["digest"][kept].tolist(), strict=True)
         for memory_id, digest in pairs:
             if memory_id in digests:
                 found.damage.append(f"#{memory_id} is there twice")
@@ -98,9 +97,9 @@ def _indexed_digests(generation: Path, manifest: Manifest, found: Comparison) ->
     found.damage += words.damaged_files(generation / "words")
     try:
         searcher = words.open_index(generation / "words").searcher()
-        slots = words.slots_of(searcher, tantivy.Query.all_query(), 0, manifest.slots + 1_000)
-        if not np.array_equal(slots, np.flatnonzero(live)):
-            found.damage.append(f"the words are of {len(slots):,} memories, the columns of {found.indexed:,}")
+        docs = words.docs_of(searcher, tantivy.Query.all_query(), 0, manifest.size + 1_000)
+        if not np.array_equal(docs, np.flatnonzero(live)):
+            found.damage.append(f"the words are of {len(docs):,} memories, the columns of {found.indexed:,}")
     except (ValueError, OSError) as error:
         found.damage.append(f"the words: {error}")
     return digests

@@ -1,4 +1,4 @@
-"""Days and hours of the derived index's moments, in any time zone, from counts of quarters of an hour."""
+"""Days and hours in any time zone, from counts by quarter of an hour."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -15,16 +15,16 @@ from search.histogram import DayCounts, HourCount
 T = TypeVar("T", int, datetime)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Between these, every time zone is off UTC by whole quarters of an hour; Kiritimati was the last that was not, in 1979.
+# Between these, all UTC offsets are whole quarters of an hour; Kiritimati was the last exception, in 1979.
 _FIRST_EVEN = int(datetime(1980, 1, 1, tzinfo=UTC).timestamp()) // QUARTER
 _LAST_EVEN = int(datetime(2200, 1, 1, tzinfo=UTC).timestamp()) // QUARTER
-# A moment at either end of the calendar has no day in every time zone: it is counted a week further in.
+# Instants at either end of the calendar have no day in some time zones; they are counted a week inside it.
 _EARLIEST = datetime(1, 1, 8, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 24, tzinfo=UTC)
 
 
 def moment_of(microseconds: int) -> datetime:
-    """The instant, a week within the calendar."""
+    """The instant, at least a week inside the calendar."""
     try:
         moment = _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
@@ -37,8 +37,8 @@ def microseconds_of(moment: datetime) -> int:
 
 
 def count_days(quarters: Array, created: Callable[[Array], Array], inside: Array | None, zone: tzinfo) -> DayCounts:
-    """Counts by local day of moments, given as quarters. `created` gives the microseconds of some of them; `inside`
-    marks those within the dates asked for, None where all are.
+    """Count instants, given as quarters, by local day. `created` returns the microseconds of some of them; `inside`
+    marks those within the dates, None if all are.
     """
     even = _even(quarters)
     found = _counted(quarters, inside, even, lambda first, last: _days(first, last, zone))
@@ -53,7 +53,7 @@ def count_days(quarters: Array, created: Callable[[Array], Array], inside: Array
 def count_hours(
     quarters: Array, created: Callable[[Array], Array], inside: Array | None, zone: tzinfo
 ) -> tuple[HourCount, ...]:
-    """As `count_days`, by the hour."""
+    """Like `count_days`, by hour."""
     even = _even(quarters)
     moments: list[datetime] = []
 
@@ -64,7 +64,7 @@ def count_hours(
 
     totals: dict[datetime, list[int]] = {}
     found = _counted(quarters, inside, even, starts_of)
-    # By the instant, since to Python the two hours of a clock that is put back are equal.
+    # Keyed by the instant: Python compares the two hours of a clock change as equal.
     for at, n, within in zip(*(array.tolist() for array in found), strict=True):
         _add(totals, moments[at].astimezone(UTC), n, within)
     if even is not None:
@@ -74,7 +74,7 @@ def count_hours(
 
 
 def _even(quarters: Array) -> Array | None:
-    """Which moments every zone is off by whole quarters of an hour at; None where all are."""
+    """A mask of the instants at which every offset is a whole quarter; None if all are."""
     if not len(quarters) or (quarters.min() >= _FIRST_EVEN and quarters.max() < _LAST_EVEN):
         return None
     return (quarters >= _FIRST_EVEN) & (quarters < _LAST_EVEN)
@@ -83,7 +83,7 @@ def _even(quarters: Array) -> Array | None:
 def _odd(
     created: Callable[[Array], Array], inside: Array | None, odd: Array, zone: tzinfo
 ) -> Iterator[tuple[datetime, bool]]:
-    """The other moments, one by one, in local time, and whether each is within the dates."""
+    """The other instants in local time, and whether each is within the dates."""
     marks = itertools.repeat(True) if inside is None else inside[odd].tolist()
     for at, marked in zip(created(odd).tolist(), marks, strict=False):
         yield moment_of(at).astimezone(zone), marked
@@ -92,8 +92,8 @@ def _odd(
 def _counted(
     quarters: Array, inside: Array | None, even: Array | None, starts_of: Callable[[int, int], tuple[Array, Array]]
 ) -> tuple[Array, Array, Array]:
-    """The spans that have any of the even moments, in order: the name of each, how many, and how many of those inside.
-    `starts_of` gives where the spans between two quarters begin, and their names.
+    """Count the even instants by span, in order: the spans' names, counts, and counts inside. `starts_of` returns where
+    the spans between two quarters begin, and their names.
     """
     if even is not None:
         quarters, inside = quarters[even], None if inside is None else inside[even]
@@ -108,7 +108,9 @@ def _counted(
 
 
 def _span_counts(quarters: Array, starts: Array, last: int) -> Array:
-    """How many of the quarters are in the span that begins at each of the starts, the first of which is before all."""
+    """The number of quarters in the span that begins at each of the starts, the first of which is not after any
+    quarter.
+    """
     length = last - int(starts[0]) + 1
     if len(quarters) * 10 < length:
         return np.bincount(np.searchsorted(starts, quarters, "right") - 1, minlength=len(starts))
@@ -126,7 +128,7 @@ def _add(totals: dict[T, list[int]], span: T, n: int, within: int) -> None:
 
 
 def _days(first: int, last: int, zone: tzinfo) -> tuple[Array, Array]:
-    """Where each local day begins, as a quarter, and its ordinal: of all years that the quarters may touch."""
+    """The quarters at which local days begin, and their ordinals, for all years that the quarters may touch."""
     return _days_of_years((_at(first) - timedelta(days=2)).year, (_at(last) + timedelta(days=2)).year, zone)
 
 
@@ -149,14 +151,14 @@ def _days_of_year(year: int, zone: tzinfo) -> tuple[Array, Array]:
             starts.append(int((day.replace(tzinfo=UTC) - offset - _EPOCH).total_seconds()) // QUARTER)
         else:
             starts.append(_first_quarter(day, zone))
-        # A day that a zone left out, when it crossed the date line, begins where the next one does.
+        # A day that a zone skipped at the date line begins where the next one does.
         ordinals.append(day.toordinal())
         before, day = offset, following
     return np.array(starts, np.int64), np.array(ordinals, np.int64)
 
 
 def _first_quarter(day: datetime, zone: tzinfo) -> int:
-    """The first quarter of a local day near which the clock is changed: midnight may be skipped, or come twice."""
+    """The first quarter of a local day near a clock change: midnight may be skipped, or occur twice."""
     quarter = int((day.replace(tzinfo=UTC) - timedelta(hours=27) - _EPOCH).total_seconds()) // QUARTER
     while _at(quarter).astimezone(zone).date() < day.date():
         quarter += 1
@@ -164,8 +166,8 @@ def _first_quarter(day: datetime, zone: tzinfo) -> int:
 
 
 def _hours(first: int, last: int, zone: tzinfo) -> tuple[Array, list[datetime]]:
-    """Where each local hour begins, and its moment. Clocks may be put forward or back within one: every quarter is
-    looked at.
+    """The quarters at which local hours begin, and their instants. The clock may change within an hour, so test every
+    quarter.
     """
     starts: list[int] = []
     moments: list[datetime] = []

@@ -1,8 +1,7 @@
-"""The `tantivy` engine: match sets as masks over slots, counts from the columns, ranks from tantivy.
+"""The engine over the derived index: match sets as masks over docs, counts from the columns, ranks from tantivy.
 
-Filters, words and dates are masks; the match set is what all of them leave (`match.py`), and every number is a count
-over it (`counting.py`). Tantivy is asked which slots have a word, which is kept for the next time (`word_sets.py`), and
-to rank (`orders.py`).
+Filters, words and dates are masks; the match set is their intersection (`match.py`), and every number is a count over
+it (`counts.py`). Tantivy finds the docs that have a word, which are cached (`PostingsCache`), and ranks.
 """
 
 import logging
@@ -21,36 +20,37 @@ from search.engines.base import (
     EngineUnavailableError,
     FacetRequest,
     Ids,
+    MatchSet,
     Neighbours,
-    Summary,
     Value,
     VectorQuery,
 )
 from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index import outbox, store, words
-from search.engines.index.counts import Counting
-from search.engines.index.match import Matches
-from search.engines.index.store import NoIndexError, View, ids_at, slots_of, values_at
+from search.engines.index.counts import FacetCounter
+from search.engines.index.match import MatchMasks
+from search.engines.index.store import View, docs_of, ids_at, values_at
 from search.engines.knn import similarities_of
+from search.engines.segment_store import NotReadableError
 from search.facets import FACETS
 from search.histogram import NO_DAYS, HourCount
 from search.query import Sort
 
 logger = logging.getLogger(__name__)
 
-# In seconds: behind, by too little to tell.
-_A_MOMENT = 1e-6
-# Terms like another are taken from some of the memories that have one.
-_NEAR_SLOTS = 1_000
-_NEAR_MEMORIES = 50
+# In seconds: a lag too short to measure.
+_NEGLIGIBLE_LAG = 1e-6
+# Similar terms are taken from some of the memories that have one.
+_SIMILAR_TERM_DOCS = 1_000
+_SIMILAR_TERM_MEMORIES = 50
 
-# What numpy and tantivy raise over numbers that make no sense, be it by damage or by a mistake of ours.
+# The errors that numpy and tantivy raise over inconsistent numbers, due to damage or to a bug.
 _FAILURES = (ValueError, OSError, DamagedError, SystemError, IndexError, KeyError, MemoryError, OverflowError)
 
 
 @contextmanager
 def reporting_failures(view: View) -> Iterator[None]:
-    """What cannot be answered is answered by another engine; if it is for damage, the writer is told of it."""
+    """Raise EngineUnavailableError if anything inside fails, and report damage to the writer."""
     try:
         yield
     except _FAILURES as error:
@@ -62,27 +62,27 @@ def reporting_failures(view: View) -> Iterator[None]:
 
 
 class IndexEngine:
-    """The protocol of `search.engines.base` over the derived index, as it was when the engine was made."""
+    """Implements `search.engines.base.Engine` over the derived index as it was when the engine was made."""
 
     name = "tantivy"
 
     def __init__(self) -> None:
-        """Raises EngineUnavailableError where there is no index, or none that can be read."""
+        """Raise EngineUnavailableError if there is no index to read."""
         try:
             self._view = store.read_view()
-            following = outbox.following()
-        except NoIndexError as error:
+            following = outbox.follow_state()
+        except NotReadableError as error:
             raise EngineUnavailableError(f"the search index cannot be read: {error}") from error
         except DamagedError as error:
             store.report_damage(str(error))
             raise EngineUnavailableError(f"the search index is damaged: {error}") from error
         if not store.belongs_to_database(self._view.generation, self._view.manifest, following):
             raise EngineUnavailableError("the search index is not the one that follows this database")
-        # What was taken in between the two is in neither.
-        self.seconds_behind = following.seconds or (0.0 if store.is_newest(self._view) else _A_MOMENT)
+        # Changes applied between the two reads are in neither.
+        self.seconds_behind = following.seconds or (0.0 if store.is_newest(self._view) else _NEGLIGIBLE_LAG)
         self.waited_ms = 0.0
-        self._matches = Matches(self._view)
-        self._counting = Counting(self._view, self._matches)
+        self._matches = MatchMasks(self._view)
+        self._counter = FacetCounter(self._view, self._matches)
 
     @property
     def revision(self) -> str:
@@ -90,88 +90,87 @@ class IndexEngine:
 
     def warm_up(self) -> None:
         with reporting_failures(self._view):
-            self._counting.warm_up()
+            self._counter.warm_up()
 
-    def filing(self) -> ColumnSnapshot:
+    def column_snapshot(self) -> ColumnSnapshot:
         view = self._view
         return ColumnSnapshot(
-            view.generation.name, view.manifest.number, view.parts, view.live, view.dictionary, view.sizes
+            view.generation.name, view.manifest.number, view.segments, view.live, view.dictionary, view.sizes
         )
 
-    def near(self, plan: EngineQuery) -> Neighbours:
+    def knn(self, plan: EngineQuery) -> Neighbours:
         with reporting_failures(self._view):
-            return self._matches.near(plan)
+            return self._matches.knn(plan)
 
     def similarities(self, meaning: VectorQuery, ids: Sequence[int]) -> dict[int, float]:
         with reporting_failures(self._view):
             return similarities_of(meaning, ids, replicated=True)
 
-    def among(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
+    def filter_ids(self, plan: EngineQuery, ids: Sequence[int]) -> set[int]:
         with reporting_failures(self._view):
             asked = np.array(ids, np.int64)
-            slots = slots_of(self._view, asked)
-            return set(asked[(slots >= 0) & self._matches.of(plan)[slots]].tolist())
+            docs = docs_of(self._view, asked)
+            return set(asked[(docs >= 0) & self._matches.of(plan)[docs]].tolist())
 
     def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
         with reporting_failures(self._view):
             return word_scores(self._view, plan, np.array(ids, np.int64))
 
-    def summary(self, plan: EngineQuery, *, no_values: bool) -> Summary:
+    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False) -> list[MatchSet]:
         with reporting_failures(self._view):
-            total = len(self._matches.slots(self._matches.of(plan)))
-            capped = self._matches.near(plan).capped
-            if not no_values:
-                return Summary(total, capped=capped)
-            return Summary(total, {spec.key: self._counting.no_value(plan, spec.key) for spec in FACETS}, capped)
+            return [self._match_set(plan, no_values, cached=len(plans) == 1) for plan in plans]
 
-    def totals(self, plans: Sequence[EngineQuery]) -> list[int]:
-        with reporting_failures(self._view):
-            return [self._matches.total(plan) for plan in plans]
+    def _match_set(self, plan: EngineQuery, no_values: bool, cached: bool) -> MatchSet:
+        # The masks of many queries would take too much memory.
+        total = len(self._matches.docs(self._matches.of(plan))) if cached else self._matches.total(plan)
+        empty = {spec.key: self._counter.no_value(plan, spec.key) for spec in FACETS} if no_values else {}
+        return MatchSet(total, empty, self._matches.knn(plan).truncated)
 
-    def present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
+    def values_present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
         request = FacetRequest(key, only=tuple(values))
         with reporting_failures(self._view):
-            return {found.value for found in self._counting.facet(plan, request).values}
+            return {found.value for found in self._counter.facet(plan, request).values}
 
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         with reporting_failures(self._view):
             mask = self._matches.of(plan)
             if order == Sort.RELEVANCE:
-                slots, scores = ranked(self._view, self._matches, plan, mask, offset + limit)
-                found = zip(ids_at(self._view, slots[offset:]), scores[offset:].tolist(), strict=True)
-                # How rare a word is among all memories shows in the score: it is for who may see them all.
-                told = plan.project_ids is None
-                return [(memory_id, score if told else None) for memory_id, score in found]
-            slots = self._matches.slots(mask)
+                docs, scores = ranked(self._view, self._matches, plan, mask, offset + limit)
+                found = zip(ids_at(self._view, docs[offset:]), scores[offset:].tolist(), strict=True)
+                # A score reveals how rare a word is among all memories, so it is only for viewers who may see all of
+                # them.
+                show_scores = plan.project_ids is None
+                return [(memory_id, score if show_scores else None) for memory_id, score in found]
+            docs = self._matches.docs(mask)
             if order == Sort.TITLE:
-                slots = by_title(self._view, slots, offset, limit)
+                docs = by_title(self._view, docs, offset, limit)
             else:
-                slots = by_date(self._view, slots, offset + limit, order)[offset:]
-            return [(memory_id, None) for memory_id in ids_at(self._view, slots)]
+                docs = by_date(self._view, docs, offset + limit, order)[offset:]
+            return [(memory_id, None) for memory_id in ids_at(self._view, docs)]
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
         with reporting_failures(self._view):
-            matches, counting = self._matches, self._counting
-            facets = {request.key: counting.facet(plan, request) for request in requests}
+            matches, counter = self._matches, self._counter
+            facets = {request.key: counter.facet(plan, request) for request in requests}
             if not days:
-                return Counts(Summary(0), facets, NO_DAYS, (), ())
-            # After the facets, which count who has no value by the way.
-            summary = self.summary(plan, no_values=True)
+                return Counts(MatchSet(0), facets, NO_DAYS, (), ())
+            # After the facets, which also count what has no value.
+            summary = self._match_set(plan, no_values=True, cached=True)
             dateless = replace(plan, start=None, end=None)
             inside = matches.of(plan) if plan.start is not None or plan.end is not None else None
-            without, capped = matches.of(dateless), matches.near(dateless).capped
-            if capped and inside is not None:
-                # With the dates others are the nearest, and they match without them too.
+            without, truncated = matches.of(dateless), matches.knn(dateless).truncated
+            if truncated and inside is not None:
+                # Within the dates other memories are the nearest; they match without the dates too.
                 without = without | inside
             if inside is None or plan.meaning is not None:
-                by_day = counting.days(without, inside, zone)
+                by_day = counter.days(without, inside, zone)
             else:
-                by_day = counting.days_around(dateless, inside, zone)
-            ever = counting.buckets(without, now)
-            within = ever if inside is None else counting.buckets(inside, now)
-            return Counts(summary, facets, by_day, within, ever, capped)
+                by_day = counter.days_around(dateless, inside, zone)
+            ever = counter.buckets(without, now)
+            within = ever if inside is None else counter.buckets(inside, now)
+            return Counts(summary, facets, by_day, within, ever, truncated)
 
     def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
         with reporting_failures(self._view):
@@ -182,20 +181,20 @@ class IndexEngine:
             )
             inside = self._matches.of(plan) if plan.start is not None or plan.end is not None else None
             around = self._matches.of(near)
-            return self._counting.hours(around if inside is None else around | inside, inside, zone)
+            return self._counter.hours(around if inside is None else around | inside, inside, zone)
 
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
         with reporting_failures(self._view):
             mask = self._matches.of(plan)
-            matched = self._matches.slots(mask)
+            matched = self._matches.docs(mask)
             found: dict[str, None] = {}
             for distance in (1, 2):
-                query = words.near_query(term, distance)
-                if len(matched) <= _NEAR_SLOTS:
-                    # Others, which may not be seen, would take the places of these few.
-                    query = words.within_slots(query, matched.astype(np.uint32))
-                slots = words.best(self._view.searcher, query, _NEAR_SLOTS)[1]
-                near = ids_at(self._view, slots[mask[slots]])[:_NEAR_MEMORIES]
+                query = words.fuzzy_query(term, distance)
+                if len(matched) <= _SIMILAR_TERM_DOCS:
+                    # Restrict the query itself: docs outside of the match set would take their places among the best.
+                    query = words.within_docs(query, matched.astype(np.uint32))
+                docs = words.best(self._view.searcher, query, _SIMILAR_TERM_DOCS)[1]
+                near = ids_at(self._view, docs[mask[docs]])[:_SIMILAR_TERM_MEMORIES]
                 found.update(dict.fromkeys(_terms_of(near, plan.project_ids)))
                 if found:
                     break
@@ -203,7 +202,7 @@ class IndexEngine:
 
 
 def _terms_of(ids: Sequence[int], project_ids: Sequence[int] | None) -> list[str]:
-    """The terms of memories, of those that are in the projects by now."""
+    """The distinct terms of memories, of those that are still in the projects."""
     seen = "" if project_ids is None else " AND project_id = ANY(%(projects)s)"
     with connection.cursor() as cursor:
         cursor.execute(
@@ -220,26 +219,26 @@ def _shifted(moment: datetime, by: timedelta) -> datetime:
         return moment
 
 
-# So few slots are ranked by asking for them; of more, the best of all are asked for until enough of them match.
-_FEW = 400
+# Up to this many docs, only those are ranked. Of more, the best of all are read until enough of them match.
+_RANK_DIRECTLY = 400
 _FIRST_LOOK = 200
 _DEEPEST_LOOK = 100_000
 
 
-def by_date(view: View, slots: Array, limit: int, order: Sort = Sort.NEWEST) -> Array:
-    """The first `limit` slots by a date; of those at the same moment, by id in the same direction."""
+def by_date(view: View, docs: Array, limit: int, order: Sort = Sort.NEWEST) -> Array:
+    """The first `limit` docs by a date; ties are broken by id in the same direction."""
     if order != Sort.UPDATED:
-        # Quarters of an hour are half as long as moments, and tell most apart.
-        slots = slots[_foremost(values_at(view, "quarter", slots), limit, oldest=order == Sort.OLDEST)]
-    keys = values_at(view, "updated" if order == Sort.UPDATED else "created", slots)
-    slots = slots[kept := _foremost(keys, limit, oldest=order == Sort.OLDEST)]
+        # Quarters of an hour take half the memory of instants, and decide most comparisons.
+        docs = docs[_top_positions(values_at(view, "quarter", docs), limit, oldest=order == Sort.OLDEST)]
+    keys = values_at(view, "updated" if order == Sort.UPDATED else "created", docs)
+    docs = docs[kept := _top_positions(keys, limit, oldest=order == Sort.OLDEST)]
     sign = 1 if order == Sort.OLDEST else -1
-    found: Array = slots[np.lexsort((sign * values_at(view, "id", slots), sign * keys[kept]))[:limit]]
+    found: Array = docs[np.lexsort((sign * values_at(view, "id", docs), sign * keys[kept]))[:limit]]
     return found
 
 
-def _foremost(keys: Array, limit: int, *, oldest: bool) -> Array:
-    """The places of the first `limit` keys, from the least or from the largest on, and of those equal to the last."""
+def _top_positions(keys: Array, limit: int, *, oldest: bool) -> Array:
+    """The positions of the first `limit` keys, from the lowest or from the highest, and of all ties with the last."""
     if limit >= len(keys):
         return np.arange(len(keys))
     if not limit:
@@ -250,19 +249,19 @@ def _foremost(keys: Array, limit: int, *, oldest: bool) -> Array:
 
 
 def word_scores(view: View, plan: EngineQuery, ids: Ids) -> dict[int, float]:
-    """How well some memories fit the words, of those that have any of them."""
+    """The scores of memories that have any of the words."""
     query = words.rank_query(plan.texts, matching=False)
-    slots = slots_of(view, ids)
-    slots = np.sort(slots[slots >= 0])
-    if query is None or not len(slots):
+    docs = docs_of(view, ids)
+    docs = np.sort(docs[docs >= 0])
+    if query is None or not len(docs):
         return {}
-    scores, found = words.best(view.searcher, words.within_slots(query, slots.astype(np.uint32)), len(slots))
+    scores, found = words.best(view.searcher, words.within_docs(query, docs.astype(np.uint32)), len(docs))
     return dict(zip(ids_at(view, found), scores.tolist(), strict=True))
 
 
-def ranked(view: View, matches: Matches, plan: EngineQuery, mask: Mask, limit: int) -> tuple[Array, Array]:
-    """The best `limit` slots of the mask and their scores: by score, then the newest, then the highest id."""
-    matched = matches.slots(mask)
+def ranked(view: View, matches: MatchMasks, plan: EngineQuery, mask: Mask, limit: int) -> tuple[Array, Array]:
+    """The best `limit` docs of the mask and their scores: by score, then the newest, then the highest id."""
+    matched = matches.docs(mask)
     hits = len(matched)
     limit = min(limit, hits)
     query = words.rank_query(plan.texts)
@@ -270,57 +269,57 @@ def ranked(view: View, matches: Matches, plan: EngineQuery, mask: Mask, limit: i
         newest = by_date(view, matched, limit)
         return newest, np.zeros(len(newest))
     whole, look = query, max(_FIRST_LOOK, 2 * limit)
-    if few := hits <= _FEW:
-        query, look = words.within_slots(whole, matched.astype(np.uint32)), hits
+    if few := hits <= _RANK_DIRECTLY:
+        query, look = words.within_docs(whole, matched.astype(np.uint32)), hits
     while True:
-        scores, slots = words.best(view.searcher, query, look)
-        everything = len(slots) < look or few
-        passed = mask[slots]
+        scores, docs = words.best(view.searcher, query, look)
+        everything = len(docs) < look or few
+        passed = mask[docs]
         if not everything:
-            # Of the last score there may be more.
+            # More docs may have the last score.
             passed &= scores > scores[-1]
         if everything or int(np.count_nonzero(passed)) >= limit:
             break
         look *= 8
         if look > _DEEPEST_LOOK and hits <= _DEEPEST_LOOK // 2:
             few, look = True, hits
-            query = words.within_slots(whole, matched.astype(np.uint32))
-    scores, slots = scores[passed], slots[passed]
-    order = np.lexsort((-values_at(view, "id", slots), -values_at(view, "created", slots), -scores))[:limit]
-    scores, slots = scores[order], slots[order]
-    if len(slots) < limit:
-        # Who matches by an exclusion alone, in a language in which nothing was looked for, has no score.
+            query = words.within_docs(whole, matched.astype(np.uint32))
+    scores, docs = scores[passed], docs[passed]
+    order = np.lexsort((-values_at(view, "id", docs), -values_at(view, "created", docs), -scores))[:limit]
+    scores, docs = scores[order], docs[order]
+    if len(docs) < limit:
+        # Matches by an exclusion only, in a language without positive words, have no score.
         rest = mask.copy()
-        rest[slots] = False
-        others = by_date(view, np.flatnonzero(rest), limit - len(slots))
-        slots = np.concatenate([slots, others.astype(slots.dtype)])
+        rest[docs] = False
+        others = by_date(view, np.flatnonzero(rest), limit - len(docs))
+        docs = np.concatenate([docs, others.astype(docs.dtype)])
         scores = np.concatenate([scores, np.zeros(len(others))])
-    return slots, scores
+    return docs, scores
 
 
-def by_title(view: View, slots: Array, offset: int, limit: int) -> Array:
-    """A page by title. The first bytes decide for most; titles that begin alike are read from the database."""
-    wanted = min(offset + limit, len(slots))
+def by_title(view: View, docs: Array, offset: int, limit: int) -> Array:
+    """A page by title. The first bytes decide most comparisons; titles that begin alike are read from the database."""
+    wanted = min(offset + limit, len(docs))
     if offset >= wanted:
-        return slots[:0]
-    first, second = values_at(view, "title1", slots), values_at(view, "title2", slots)
+        return docs[:0]
+    first, second = values_at(view, "title1", docs), values_at(view, "title2", docs)
     order = np.lexsort((second, first))
-    slots, first, second = slots[order], first[order], second[order]
-    # All that begin like the first or the last of the page: the database knows which of them come first.
+    docs, first, second = docs[order], first[order], second[order]
+    # All that begin like the first or the last of the page: the database orders them.
     begin = int(np.argmax((first == first[offset]) & (second == second[offset])))
     like_last = (first == first[wanted - 1]) & (second == second[wanted - 1])
-    end = len(slots) - int(np.argmax(like_last[::-1]))
+    end = len(docs) - int(np.argmax(like_last[::-1]))
     _, which = np.unique(np.stack([first[begin:end], second[begin:end]]), axis=1, return_inverse=True)
-    ids = values_at(view, "id", slots[begin:end])
+    ids = values_at(view, "id", docs[begin:end])
     page = _in_title_order(ids.tolist(), which.tolist(), offset - begin, wanted - offset)
-    at = dict(zip(ids.tolist(), slots[begin:end].tolist(), strict=True))
+    at = dict(zip(ids.tolist(), docs[begin:end].tolist(), strict=True))
     return np.array([at[memory_id] for memory_id in page], np.int64)
 
 
 def _in_title_order(ids: Sequence[int], keys: Sequence[int], offset: int, limit: int) -> list[int]:
-    """A page of memories by what their titles begin with, given as numbers, then by the whole title and the id."""
+    """A page of memories by the keys of their titles, then by the whole title and the id."""
     with connection.cursor() as cursor:
-        # By the primary key. A memory that is gone keeps its place, so that pages stay as they are.
+        # By the primary key. A deleted memory keeps its place, so that pages stay the same.
         cursor.execute(
             "SELECT asked.id FROM unnest(%s::bigint[], %s::int[]) AS asked (id, key)"
             " LEFT JOIN memories_memory m ON m.id = asked.id"

@@ -1,14 +1,15 @@
-"""The one writer of the derived index: it follows the outbox, and makes new generations.
+"""The only writer of the derived index: it follows the outbox, and builds new generations.
 
-A batch is taken in by these steps, in this order; killed between any two of them, the next start finishes or repeats:
+A batch of changes is applied in these steps, in this order. If the process is killed between two of them, the next
+start finishes or repeats them:
 
-1. the words: documents of the new slots, the old slots deleted, and a commit of tantivy
-2. a part with the columns of the new slots, and the bits of the dead ones
+1. the words: documents of the new docs, the old docs deleted, and a tantivy commit
+2. a segment with the columns of the new docs, and the bits of the deleted docs
 3. the manifest that names them: from here on readers see the batch
 4. the rows of the outbox deleted
 
-After 1 alone, what stands in slots past the manifest is deleted at the next start, and the old slots are put back by
-taking the batch in again: its rows are still in the outbox.
+After step 1 alone, the next start deletes the docs that the manifest does not have, and restores the old ones by
+applying the batch again: its rows are still in the outbox.
 """
 
 import logging
@@ -18,36 +19,42 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from django.db import connection
-
-from search.engines.array_files import DamagedError, step
-from search.engines.index import import_stage, outbox, segments, store
-from search.engines.index.freshness import listening, wait_until_called
-from search.engines.index.retry import POLL_SECONDS, retry_seconds, wait, wait_to_retry
-from search.engines.index.segments import Row
-from search.engines.index.store import NoIndexError
-from search.engines.index.transactions import consistent, writing
-from search.engines.index.writer import PART_ROWS, Writer
+from memories.models import Memory
+from search.engines import crash_points
+from search.engines.array_files import DamagedError
+from search.engines.index import import_stage, outbox, store
+from search.engines.index.freshness import listening, wait_for_notification
+from search.engines.index.segments import FoundRows, IndexRow, load_rows, stream_rows
+from search.engines.index.transactions import follower_lock, read_snapshot
+from search.engines.index.writer import SEGMENT_ROWS, Writer
+from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, Stop, StoppedError, never, repeat, wait
+from search.engines.segment_store import NotReadableError, replace_file
 from search.engines.vectors import writer as replica
 from web.processes import SupervisedProcess
 
 logger = logging.getLogger(__name__)
 
 BATCH = 10_000
-# While this many changes wait, they are taken in by larger batches.
+# While this many changes are pending, batches are larger.
 _BEHIND = 50_000
 _LARGE_BATCH = 50_000
-_PART_CHARACTERS = 120_000_000
+_SEGMENT_CHARACTERS = 120_000_000
+
+Progress = Callable[[int, int], None]
+"""Called with the number of memories indexed and their total."""
 
 
-def _blocks(found: Iterable[tuple[Row, str]]) -> Iterator[list[tuple[Row, str]]]:
-    """Rows in lots that fit into memory, however long their texts are."""
-    block: list[tuple[Row, str]] = []
+def _ignore(done: int, total: int) -> None: ...
+
+
+def _blocks(found: Iterable[tuple[IndexRow, str]]) -> Iterator[list[tuple[IndexRow, str]]]:
+    """Divide rows into blocks that fit into memory, however long their texts are."""
+    block: list[tuple[IndexRow, str]] = []
     size = 0
     for row, terms in found:
         block.append((row, terms))
         size += len(terms)
-        if len(block) == PART_ROWS or size > _PART_CHARACTERS:
+        if len(block) == SEGMENT_ROWS or size > _SEGMENT_CHARACTERS:
             yield block
             block, size = [], 0
     if block:
@@ -55,15 +62,11 @@ def _blocks(found: Iterable[tuple[Row, str]]) -> Iterator[list[tuple[Row, str]]]
 
 
 class TruncatedError(Exception):
-    """All memories went at once; the index is made anew."""
+    """All memories were deleted at once, so the index is built anew."""
 
 
-class StoppedError(Exception):
-    """It was told to stop before an index was made."""
-
-
-class BatchFirstError(Exception):
-    """What an import has brought comes next, which is one row of the outbox for all of it."""
+class BatchPendingError(Exception):
+    """Next in the outbox is a single row for all memories of an import."""
 
     def __init__(self, entry: int, batch_id: int) -> None:
         super().__init__(entry, batch_id)
@@ -72,144 +75,132 @@ class BatchFirstError(Exception):
 
 
 def apply_changes(writer: Writer, limit: int = BATCH) -> int:
-    """Take in the oldest changes; gives back how many rows of the outbox that were."""
-    with consistent():
+    """Apply the oldest changes, and return the number of outbox rows."""
+    with read_snapshot():
         entries, ids = outbox.oldest(limit)
         if not entries:
             return 0
         if outbox.EVERYTHING in ids:
             raise TruncatedError
         if ids[0] < 0:
-            raise BatchFirstError(entries[0], -ids[0])
-        revision = outbox.following().revision
-        found = segments.rows_of(ids, store.SCHEMA)
+            raise BatchPendingError(entries[0], -ids[0])
+        revision = outbox.follow_state().revision
+        found = load_rows(ids, store.SCHEMA)
     _write(writer, ids, found, revision)
     outbox.delete_applied(entries)
-    step("outbox emptied")
+    crash_points.reached("changes deleted")
     return len(entries)
 
 
-def _write(writer: Writer, ids: list[int], found: segments.Found, revision: int) -> None:
-    _tell_unfit(found.unfit)
-    gone, unfit = ids, found.unfit
+def _write(writer: Writer, ids: list[int], found: FoundRows, revision: int) -> None:
+    _log_unindexable(found.unindexable)
+    gone, unindexable = ids, found.unindexable
     for block in list(_blocks(found.rows)) or [[]]:
-        writer.write(gone, segments.Found(block, unfit), revision)
-        # The old slots of all of them go with the first; what comes after only adds.
-        gone, unfit = [], []
+        writer.write(gone, FoundRows(block, unindexable), revision)
+        # The first block deletes all old docs; the others only add.
+        gone, unindexable = [], []
 
 
-def _tell_unfit(ids: Sequence[int]) -> None:
+def _log_unindexable(ids: Sequence[int]) -> None:
     for memory_id in ids:
-        logger.error("#%s is left out of the search index: a date of it is infinite. Give it a real one.", memory_id)
+        logger.error("#%s is not indexed: one of its dates is infinite. Set a finite date.", memory_id)
 
 
-def _take_batch(root: Path, writer: Writer, found: BatchFirstError, stop: Callable[[], bool]) -> tuple[Writer, int]:
-    """Take in what an import has brought: the index that it has written while it ran or, where that is not there or
-    of no use by now, its memories from the database.
+def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Stop) -> tuple[Writer, int]:
+    """Promote the index that an import has written; if that is missing or outdated, index its memories from the
+    database.
     """
-    if generation := import_stage.adopted(root, writer, found.batch_id):
+    if generation := import_stage.promote(root, writer, found.batch_id):
         writer.close()
         memories = writer.manifest.memories
-        _put_in_place(root, generation, [found.entry])
+        _activate(root, generation, [found.entry])
         writer = Writer.open(generation)
         return writer, max(1, writer.manifest.memories - memories)
     taken = last = 0
     while not stop():
-        with consistent():
-            ids = outbox.memories_of(found.batch_id, last, _LARGE_BATCH)
-            revision = outbox.following().revision
-            these = segments.rows_of(ids, store.SCHEMA)
+        with read_snapshot():
+            ids = outbox.batch_memories(found.batch_id, last, _LARGE_BATCH)
+            revision = outbox.follow_state().revision
+            these = load_rows(ids, store.SCHEMA)
         if not ids:
             outbox.delete_applied([found.entry])
-            step("outbox emptied")
+            crash_points.reached("changes deleted")
             break
-        # Where it was cut off before, some of them are there.
+        # An interrupted run may have applied some of them.
         same = writer.unchanged(these)
-        these = segments.Found([(row, terms) for row, terms in these.rows if row.id not in same], these.unfit)
+        these = FoundRows([(row, terms) for row, terms in these.rows if row.id not in same], these.unindexable)
         _write(writer, [memory_id for memory_id in ids if memory_id not in same], these, revision)
         taken, last = taken + len(ids), ids[-1]
     return writer, max(1, taken)
 
 
-def build(
-    root: Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Path:
-    """Make a new generation of all memories beside the one that is read, and put it in its place. Raises StoppedError
-    where it is told to stop before that.
-    """
-    with suppress(NoIndexError, DamagedError):
-        # What was left by one that was killed.
+def build(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Path:
+    """Build a new generation of all memories next to the current one, and activate it. Raise StoppedError."""
+    with suppress(NotReadableError, DamagedError):
+        # Left over from a killed process.
         store.remove_others(root, store.current_generation())
     outbox.start_following()
     generation = store.next_generation(root)
     writer = Writer.create(generation)
-    unfit: list[int] = []
+    unindexable: list[int] = []
     try:
-        with consistent():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT count(*) FROM memories_memory")
-                total = cursor.fetchone()[0]
-            seen = outbox.every_id()
-            revision = outbox.following().revision
-            writer.write([], segments.Found([], []), revision)
-            for block in _blocks(_until(stop, segments.all_rows(store.SCHEMA, unfit))):
-                writer.write([], segments.Found(block, unfit), revision)
+        with read_snapshot():
+            total = Memory.objects.count()
+            seen = outbox.all_ids()
+            revision = outbox.follow_state().revision
+            writer.write([], FoundRows([], []), revision)
+            for block in _blocks(_stoppable(stop, stream_rows(store.SCHEMA, unindexable))):
+                writer.write([], FoundRows(block, unindexable), revision)
                 progress(writer.manifest.memories, total)
-            if unfit:
-                writer.write([], segments.Found([], unfit), revision)
-                _tell_unfit(unfit)
-        step("generation filled")
+            if unindexable:
+                writer.write([], FoundRows([], unindexable), revision)
+                _log_unindexable(unindexable)
+        crash_points.reached("generation filled")
         writer.merge_all()
         writer.close()
     except BaseException:
-        # Half a generation is of no use to anybody, and a full disk needs the space.
+        # Remove the incomplete generation: a full disk needs the space.
         writer.close()
         shutil.rmtree(generation, ignore_errors=True)
         raise
-    step("generation made")
-    # What it was made from has these changes already.
-    _put_in_place(root, generation, seen)
+    crash_points.reached("generation made")
+    # The generation was built with these changes.
+    _activate(root, generation, seen)
     return generation
 
 
-def _until(stop: Callable[[], bool], found: Iterable[tuple[Row, str]]) -> Iterator[tuple[Row, str]]:
+def _stoppable(stop: Stop, found: Iterable[tuple[IndexRow, str]]) -> Iterator[tuple[IndexRow, str]]:
     for at, one in enumerate(found):
         if at % 1_000 == 0 and stop():
             raise StoppedError
         yield one
 
 
-def _put_in_place(root: Path, generation: Path, has: Sequence[int]) -> None:
-    """Let a whole generation be the one that is followed for and read; it has the changes of these rows already."""
+def _activate(root: Path, generation: Path, has: Sequence[int]) -> None:
+    """Record changes for a complete generation, and let readers use it. `has` are the outbox rows that it includes."""
     outbox.activate(generation.name, has)
-    step("generation followed")
-    store.replace_file(root / "current", generation.name)
+    crash_points.reached("generation followed")
+    replace_file(root / "current", generation.name)
     (root / "damaged").unlink(missing_ok=True)
-    step("generation in place")
+    crash_points.reached("generation in place")
     store.remove_others(root, generation)
 
 
-def _finish_putting(root: Path) -> None:
-    """One that was killed between the two left a whole generation that is followed for, and not yet read."""
-    generation = root / outbox.following().generation
-    with suppress(NoIndexError, DamagedError):
-        if store.damage_reported() or generation in (root, store.current_generation()):
+def _finish_activation(root: Path) -> None:
+    """Finish an activation that was killed between its two steps."""
+    generation = root / outbox.follow_state().generation
+    with suppress(NotReadableError, DamagedError):
+        if store.rebuild_reason() or generation in (root, store.current_generation()):
             return
         store.read_manifest(generation)
-        _put_in_place(root, generation, [])
+        _activate(root, generation, [])
 
 
-def opened(
-    root: Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Writer:
-    """The index open for writing: the one that is there or, where it cannot be used, a new one. Raises StoppedError."""
+def open_writer(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Writer:
+    """Open the current index or, if it cannot be used, a new one. Raise StoppedError."""
     import_stage.remove_abandoned(root)
-    _finish_putting(root)
-    reason = store.damage_reported()
+    _finish_activation(root)
+    reason = store.rebuild_reason()
     if not (root / "current").exists():
         return Writer.open(build(root, progress, stop))
     if not reason:
@@ -217,42 +208,37 @@ def opened(
             generation = store.current_generation()
             if store.belongs_to_database(generation, store.read_manifest(generation)):
                 writer = Writer.open(generation)
-                # What was left by one that was killed.
+                # Left over from a killed process.
                 store.remove_others(root, generation)
                 return writer
-            reason = "it is of another database, or changes were not written down for it"
-        except (NoIndexError, DamagedError) as error:
+            reason = "it belongs to another database, or changes were not recorded for it"
+        except (NotReadableError, DamagedError) as error:
             reason = str(error)
-    logger.warning("The search index is made anew: %s.", reason)
+    logger.warning("Rebuilding the search index: %s.", reason)
     return Writer.open(build(root, progress, stop))
 
 
-def _advanced(
-    root: Path,
-    writer: Writer,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> tuple[Writer, int]:
-    """Take in what comes next: the writer, of a new generation where one was made, and how much that was."""
+def _apply_next(root: Path, writer: Writer, progress: Progress = _ignore, stop: Stop = never) -> tuple[Writer, int]:
+    """Apply what is next. Return the writer, of a new generation if one was built, and the number of changes."""
     try:
         return writer, apply_changes(writer, _batch_size())
-    except BatchFirstError as found:
-        return _take_batch(root, writer, found, stop)
+    except BatchPendingError as found:
+        return _apply_batch(root, writer, found, stop)
     except TruncatedError:
         writer.close()
-        # Ids may begin anew, and no change says that the vectors went.
+        # Ids may start again, and no change records that the vectors went.
         replica.discard()
         return Writer.open(build(root, progress, stop)), 1
 
 
 def catch_up() -> int:
-    """Take in all that waits, and leave; gives back how many changes that was. Raises WriterElsewhereError."""
-    with writing() as root:
-        writer = opened(root)
+    """Apply all pending changes, and return their number. Raise WriterElsewhereError."""
+    with follower_lock() as root:
+        writer = open_writer(root)
         try:
             done = 0
             while True:
-                writer, taken = _advanced(root, writer)
+                writer, taken = _apply_next(root, writer)
                 if not taken:
                     break
                 done += taken
@@ -263,9 +249,9 @@ def catch_up() -> int:
         return done
 
 
-def rebuild(progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Make the index anew; gives back how many memories are in it. Raises WriterElsewhereError."""
-    with writing() as root:
+def rebuild(progress: Progress = _ignore) -> int:
+    """Build a new index, and return its number of memories. Raise WriterElsewhereError."""
+    with follower_lock() as root:
         generation = build(root, progress)
         replica.discard()
         replica.sync()
@@ -276,60 +262,54 @@ def _batch_size() -> int:
     return _LARGE_BATCH if outbox.backlog(_BEHIND).changes >= _BEHIND else BATCH
 
 
-def follow(stop: Callable[[], bool], progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-    """Follow the outbox until told to stop. Where another process does, wait to take its place."""
-    failures = 0
-    while not stop():
+def follow(stop: Stop, progress: Progress = _ignore) -> None:
+    """Follow the outbox until `stop`. While another process does, wait to take its place."""
+
+    def step() -> None:
         try:
-            with writing() as root:
+            with follower_lock() as root:
                 _follow(root, stop, progress)
-            failures = 0
         except store.WriterElsewhereError:
             wait(1.0, stop)
-        except StoppedError:
-            return
         except DamagedError as error:
             store.report_damage(str(error))
-            wait(retry_seconds(0), stop)
-        except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
-            wait_to_retry("The search index could not be brought up to date", failures, stop)
-            failures += 1
+            wait(RETRY_SECONDS, stop)
+
+    repeat(step, "The search index could not be brought up to date", stop)
 
 
-def _follow(root: Path, stop: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
-    writer = opened(root, progress, stop)
+def _follow(root: Path, stop: Stop, progress: Progress) -> None:
+    writer = open_writer(root, progress, stop)
     try:
-        # Before the first look, so that no call is lost.
-        with listening(), replica.kept_meanwhile(stop):
+        # Listen before the first look, so that no notification is lost.
+        with listening(), replica.sync_in_background(stop):
             while not stop():
-                if store.damage_reported() or writer.is_wasteful:
+                if store.rebuild_reason() or writer.is_wasteful:
                     writer.close()
-                    # What memories that went have left is in both.
+                    # Both hold what deleted memories have left behind.
                     replica.discard()
                     writer = Writer.open(build(root, progress, stop))
-                writer, taken = _advanced(root, writer, progress, stop)
+                writer, taken = _apply_next(root, writer, progress, stop)
                 if not taken:
-                    if not _is_kept(root, writer):
+                    if not _is_current(root, writer):
                         return
-                    wait_until_called(POLL_SECONDS)
+                    wait_for_notification(POLL_SECONDS)
     finally:
         writer.close()
 
 
-def _is_kept(root: Path, writer: Writer) -> bool:
-    """Whether changes are still written down for this index, and it is still the one that is read."""
+def _is_current(root: Path, writer: Writer) -> bool:
+    """Whether changes are still recorded for this generation, and it is still the current one."""
     try:
-        return store.current_generation() == writer.generation and store.belongs_to_database(
-            writer.generation, writer.manifest
-        )
-    except (NoIndexError, DamagedError):
+        return store.current_generation() == writer.folder and store.belongs_to_database(writer.folder, writer.manifest)
+    except (NotReadableError, DamagedError):
         return False
 
 
 def drop() -> None:
-    """Remove the index, and follow no changes any more. Raises WriterElsewhereError."""
-    with writing() as root:
-        # First, so that nobody reads what is not followed.
+    """Remove the index, and stop recording changes. Raise WriterElsewhereError."""
+    with follower_lock() as root:
+        # First, so that no process reads what is no longer updated.
         (root / "current").unlink(missing_ok=True)
         outbox.stop_following()
         replica.drop()
@@ -338,12 +318,12 @@ def drop() -> None:
         import_stage.remove_abandoned(root)
 
 
-def follower() -> SupervisedProcess:
+def follower_process() -> SupervisedProcess:
     return SupervisedProcess(["index", "--follow"], "The search index is not kept")
 
 
 def wait_until_readable(seconds: float) -> None:
-    """Until the index can be read, but no longer than said."""
+    """Wait until the index can be read, or the time is over."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and not _is_readable():
         time.sleep(0.05)
@@ -352,6 +332,6 @@ def wait_until_readable(seconds: float) -> None:
 def _is_readable() -> bool:
     try:
         view = store.read_view()
-    except (NoIndexError, DamagedError):
+    except (NotReadableError, DamagedError):
         return False
     return store.belongs_to_database(view.generation, view.manifest)

@@ -1,7 +1,8 @@
-"""How who reads the index calls its writer, instead of answering without what was stored a moment ago.
+"""Read your own writes: readers notify the writer of the index, and wait until it has applied recent changes.
 
-The writer looks for changes a few times a second. Whoever finds that one waits notifies it, and gives it the time to
-take it in. A call may be lost, in a pooler or where a database takes none: it saves the time until the next look.
+The writer polls a few times a second. A reader that finds a pending change notifies it, and gives it time to apply it.
+A notification may be lost, by a pooler or a database that does not support them: it only saves the time until the next
+poll.
 """
 
 import time
@@ -13,8 +14,9 @@ from django.db import DatabaseError, connection
 
 from search.engines.array_files import DamagedError
 from search.engines.index import outbox, store
+from search.engines.segment_store import NotReadableError
 
-# The server keeps them apart by database.
+# Channels are separate for each database.
 _CHANNEL = "mnemoscope_index"
 _LOOK_SECONDS = 0.01
 _LONGEST_LOOK_SECONDS = 0.05
@@ -22,44 +24,44 @@ _LONGEST_LOOK_SECONDS = 0.05
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """From here on `wait_until_called` hears every call. The connection of this thread has to stay the same."""
+    """Receive notifications inside, for `wait_for_notification`. The thread has to keep its connection."""
     _execute(f"LISTEN {_CHANNEL}")
     try:
         yield
     finally:
-        # Whoever gets this connection from a pool would keep all calls, and never read them.
+        # Otherwise the next user of a pooled connection would collect notifications that it never reads.
         with suppress(DatabaseError):
             _execute(f"UNLISTEN {_CHANNEL}")
 
 
-def wait_until_called(seconds: float) -> None:
-    """Wait so long, or until a reader calls; not at all where one has called since the last time."""
+def wait_for_notification(seconds: float) -> None:
+    """Wait this long, or until a reader notifies; return at once if there was a notification since the last call."""
     raw: psycopg.Connection[object] = connection.connection
     with connection.wrap_database_errors:
         for _ in raw.notifies(timeout=seconds, stop_after=1):
             pass
 
 
-def call_writer() -> None:
+def notify_writer() -> None:
     """Let the writer look for changes now, if it waits."""
     with suppress(DatabaseError):
         _execute(f"NOTIFY {_CHANNEL}")
 
 
-def wait_until_taken_in(seconds: float) -> None:
-    """Call the writer, and wait until what is committed by now can be read in the index, but no longer than said.
+def wait_until_applied(seconds: float) -> None:
+    """Notify the writer, and wait until the index has all changes that are committed now, or the time is over.
 
-    In a transaction this does not wait: what it has changed itself nobody else can see.
+    Do not wait within a transaction: its own changes are not visible to the writer.
     """
     if connection.in_atomic_block:
         return
     until = time.monotonic() + seconds
     last = outbox.newest()
-    call_writer()
+    notify_writer()
     look = _LOOK_SECONDS
-    # Where there is no index any more, whoever reads next finds out.
-    with suppress(store.NoIndexError, DamagedError):
-        while time.monotonic() < until and not (outbox.is_past(last) and store.is_newest(store.read_view())):
+    # If the index is gone, the next reader finds out.
+    with suppress(NotReadableError, DamagedError):
+        while time.monotonic() < until and not (outbox.is_applied(last) and store.is_newest(store.read_view())):
             time.sleep(look)
             look = min(look * 1.5, _LONGEST_LOOK_SECONDS)
 

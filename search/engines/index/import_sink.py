@@ -1,25 +1,36 @@
-"""An import that goes into the search index while it runs: one process makes the terms, and writes them there too.
+"""Writes a large import into the search index while it runs, in a process that also makes its terms.
 
-A large import is worth it, where this machine keeps the index. Whatever goes wrong with the index is no failure of the
-import: the memories are taken from the database then, once it has committed.
+This pays off for large imports, on the machine that has the index. If the index fails, the import continues with a log
+message: the index reads the memories from the database after the commit.
 """
 
+import logging
 import multiprocessing
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+
+import django
 
 from memories.bulk_copy import InsertBlock
+from memories.importers.analysers import live_and_die_with_parent
 from memories.snapshot import MemorySnapshot
-from memories.terms import MemoryText
-from search.engines.array_files import step
-from search.engines.index import import_process, import_stage, segments, store
+from memories.terms import MemoryText, memory_placed
+from search.engines import crash_points
+from search.engines.index import import_stage, store
+from search.engines.index.import_stage import StageWriter
+from search.engines.index.segments import MULTIPLE_SOURCES, SCALAR_SOURCES, IndexRow, StoredRow, load_stored
 
-# From so many new memories on: a new generation is more for readers to open than a part that is added.
+logger = logging.getLogger(__name__)
+
+# Above this many new memories, opening a new generation costs readers less than another segment.
 STAGE_FROM = 20_000
-# From so many on where they are half of the index or more, which then is as little to open.
+# Above this many, a stage is used if they are at least half of the index.
 STAGE_HALF_FROM = 2_000
+# Not a fork: database connections and threads belong to this process.
+PROCESSES = multiprocessing.get_context("spawn")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -38,44 +49,42 @@ class ImportSink:
         self._ended: Future[None] | None = None
 
     def is_open(self, expected: float) -> bool:
-        """Whether memories go into the index, for an import that will have so many new ones from here on."""
+        """Whether memories go into the index. Opens the stage if `expected` new memories from here on are worth it."""
         if self._pool is None and not self._refused and _is_worth_it(expected):
-            stage = self._stack.enter_context(import_stage.reserved(self._batch_id))
+            stage = self._stack.enter_context(import_stage.open_stage(self._batch_id))
             self._refused = stage is None
             if stage is not None:
-                # Never a fork: the database connection and its threads are this process's own.
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(1, context, initializer=import_process.begin, initargs=(stage,))
-                # The process starts with the first that it is asked for.
-                self._pool.submit(import_process.add, [], [])
+                # Django is set up before the process imports this module, and with it models.
+                self._pool = ProcessPoolExecutor(1, PROCESSES, initializer=django.setup)
+                self._pool.submit(_begin, stage)
         return self._pool is not None
 
     def submit(self, ids: list[int], texts: list[MemoryText]) -> "Future[list[str]]":
-        """The terms of memories that are to be stored, made and put into the index."""
+        """Make the terms of memories that are about to be stored, and add them to the index."""
         if self._pool is None:
             raise RuntimeError("there is no stage")
-        return self._pool.submit(import_process.add, ids, texts)
+        return self._pool.submit(_add, ids, texts)
 
     def confirm(self, block: InsertBlock) -> None:
-        """Say that a block, of memories that were submitted, is stored."""
+        """Confirm that a block of submitted memories is stored."""
         if self._pool is None:
             return
-        stored = segments.stored_of([image.id for image in block.images], store.SCHEMA)
-        lines = [_line(*one) for one in zip(block.images, block.columns, stored, strict=True)]
-        self._pool.submit(import_process.confirm, lines)
-        step("block stored")
+        stored = load_stored([image.id for image in block.images], store.SCHEMA)
+        rows = [_index_row(*fields) for fields in zip(block.images, block.columns, stored, strict=True)]
+        self._pool.submit(_confirm, rows)
+        crash_points.reached("block stored")
 
     def end(self) -> None:
-        """Say that nothing more comes."""
+        """Finish writing after the last block."""
         if self._pool is not None:
-            self._ended = self._pool.submit(import_process.finish)
+            self._ended = self._pool.submit(_finish)
 
     def finish(self) -> None:
-        """Wait until all of it is on the disk."""
+        """Wait until the stage is on disk."""
         if self._ended is not None:
             self._ended.result()
             self.close()
-            step("stage written")
+            crash_points.reached("stage written")
 
     def close(self) -> None:
         if self._pool is not None:
@@ -86,24 +95,67 @@ def _is_worth_it(expected: float) -> bool:
     return expected >= STAGE_FROM or (expected >= STAGE_HALF_FROM and expected >= import_stage.memories())
 
 
-def _line(image: MemorySnapshot, columns: dict[str, list[int]], stored: segments.Stored) -> tuple[Any, ...]:
-    """In the order of `Row`."""
+def _index_row(image: MemorySnapshot, columns: dict[str, list[int]], stored: StoredRow) -> IndexRow:
     created = (image.created_at - _EPOCH) // _MICROSECOND
     # Most were never changed.
     updated = created if image.updated_at is image.created_at else (image.updated_at - _EPOCH) // _MICROSECOND
-    return (
-        image.id,
-        (image.project_id, image.memory_type, image.agent, image.source, stored.state),
-        (
-            columns["category_path_ids"],
-            columns["category_ids"],
-            image.tags,
-            columns["concept_ids"],
-            columns["entity_ids"],
-            image.authors,
+    return IndexRow(
+        id=image.id,
+        scalars=tuple(
+            stored.state if column == "state" else getattr(image, column) for column in SCALAR_SOURCES.values()
         ),
-        created,
-        updated,
-        stored.title,
-        stored.digest,
+        multiple=tuple(
+            columns[column] if column in columns else getattr(image, column) for column in MULTIPLE_SOURCES.values()
+        ),
+        created=created,
+        updated=updated,
+        title=stored.title,
+        digest=stored.digest,
     )
+
+
+# --- in the process of the stage; None if the index has been given up --------------------------------------------
+
+_writer: StageWriter | None = None
+
+
+def _begin(stage: Path) -> None:
+    live_and_die_with_parent()
+    global _writer
+    try:
+        _writer = StageWriter(stage)
+    except Exception:
+        _give_up()
+
+
+def _give_up() -> None:
+    global _writer
+    logger.exception("The import continues without the search index; its memories are indexed afterwards.")
+    _writer = None
+
+
+def _add(ids: Sequence[int], texts: Sequence[MemoryText]) -> list[str]:
+    """Return the terms as the column of a memory has them."""
+    terms = [memory_placed(text) for text in texts]
+    if _writer is not None:
+        try:
+            _writer.add(ids, terms)
+        except Exception:
+            _give_up()
+    return [one.vector for one in terms]
+
+
+def _confirm(rows: Sequence[IndexRow]) -> None:
+    if _writer is not None:
+        try:
+            _writer.confirm(rows)
+        except Exception:
+            _give_up()
+
+
+def _finish() -> None:
+    if _writer is not None:
+        try:
+            _writer.finish()
+        except Exception:
+            _give_up()

@@ -1,10 +1,9 @@
-"""What an import brings, written into an index of its own while its transaction runs: a stage.
+"""A stage: an index that an import writes while its transaction runs.
 
-A stage begins as the index that is read: its files are linked, not copied. The process of the import adds to it; the
-one writer of the index makes it the next generation once the transaction has committed, which is when it finds the
-batch in the outbox. What was changed meanwhile is what the index that is read has and the stage has not: it is taken
-in again.
-A stage whose transaction did not commit is removed, by the import or, where that was killed, by whoever comes next.
+A stage starts as a copy of the current generation, by hard links. The process of the import adds to it. Once the
+transaction has committed and the writer of the index finds the batch in the outbox, it promotes the stage to the next
+generation, after applying the changes that the current generation has received meanwhile. A stage whose transaction did
+not commit is removed by the import or, if that was killed, by the next process.
 """
 
 import contextlib
@@ -23,28 +22,30 @@ from typing import IO
 import numpy as np
 from django.conf import settings
 
-from search.engines.array_files import DamagedError, step
-from search.engines.index import outbox, segments, store, words
-from search.engines.index.segments import Part, PartBuilder, Row
-from search.engines.index.store import Manifest, NoIndexError
-from search.engines.index.transactions import consistent
-from search.engines.index.writer import PART_ROWS, Writer
+from search.engines import crash_points
+from search.engines.array_files import DamagedError
+from search.engines.index import outbox, store, words
+from search.engines.index.segments import IndexRow, Segment, SegmentBuilder, load_rows
+from search.engines.index.store import Manifest
+from search.engines.index.transactions import read_snapshot
+from search.engines.index.writer import SEGMENT_ROWS, Writer
+from search.engines.segment_store import NotReadableError, sync_folder, write_manifest
 from text.bulk_terms import PlacedTerms
 
 logger = logging.getLogger(__name__)
 
 _PREFIX = "import-"
 _TRIES = 5
-# An import of so much of the index leaves one part, which is the fastest to read.
-_MUCH = 0.25
+# An import of at least this share of the index leaves a single segment, which is the fastest to read.
+_SINGLE_SEGMENT_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """What a stage began as."""
+class StageBase:
+    """The generation that a stage was copied from, and its size then."""
 
     generation: str
-    slots: int
+    docs: int
 
 
 def _folder(root: Path, batch_id: int) -> Path:
@@ -52,38 +53,38 @@ def _folder(root: Path, batch_id: int) -> Path:
 
 
 @contextlib.contextmanager
-def reserved(batch_id: int) -> Iterator[Path | None]:
-    """A stage for a batch, for as long as its transaction runs; None where there is no index here that could be added
-    to. It is kept where the block ends in order, and the transaction with it.
+def open_stage(batch_id: int) -> Iterator[Path | None]:
+    """Open a stage for a batch while its transaction runs; yield None if there is no index to add to. The stage remains
+    if the block ends without an error.
     """
-    base = _current() if settings.SEARCH_ENGINE == "tantivy" else None
+    base = _base_generation() if settings.SEARCH_ENGINE == "tantivy" else None
     stage = _folder(store.index_dir(), batch_id)
     with contextlib.ExitStack() as held:
-        if base is None or not _held(stage, held):
+        if base is None or not _create_locked(stage, held):
             yield None
             return
         try:
-            linked = _linked(base, stage)
-            step("stage begun")
+            linked = _link_generation(base, stage)
+            crash_points.reached("stage begun")
             yield stage if linked else None
         except BaseException:
             shutil.rmtree(stage, ignore_errors=True)
             raise
-        step("import over")
+        crash_points.reached("import over")
         if not (stage / "base").exists():
             shutil.rmtree(stage, ignore_errors=True)
 
 
 def memories() -> int:
-    """How many memories the index has that is read; none where there is no such index."""
-    with contextlib.suppress(NoIndexError, DamagedError):
+    """The number of memories in the current generation; 0 without one."""
+    with contextlib.suppress(NotReadableError, DamagedError):
         return store.read_manifest(store.current_generation()).memories
     return 0
 
 
-def _held(stage: Path, held: contextlib.ExitStack) -> bool:
-    """Make a stage and hold its lock until the transaction is over, so that nobody takes it for one that was left
-    behind; says whether that could be done.
+def _create_locked(stage: Path, held: contextlib.ExitStack) -> bool:
+    """Create a stage and lock it until the transaction is over, so that no process takes it for abandoned. Return
+    whether that was possible.
     """
     remove_abandoned(stage.parent)
     try:
@@ -91,45 +92,44 @@ def _held(stage: Path, held: contextlib.ExitStack) -> bool:
         handle = held.enter_context((stage / "lock").open("a+"))
         fcntl.flock(handle, fcntl.LOCK_EX)
     except OSError as error:
-        logger.warning("The import goes on without the search index: %s.", error)
+        logger.warning("The import continues without the search index: %s.", error)
         return False
     return True
 
 
-def _current() -> Path | None:
-    """The index that is read, if it is kept for this database and no other batch waits to become part of it."""
+def _base_generation() -> Path | None:
+    """The current generation, if it belongs to this database and no other import is pending."""
     try:
         generation = store.current_generation()
         manifest = store.read_manifest(generation)
-    except (NoIndexError, DamagedError):
+    except (NotReadableError, DamagedError):
         return None
-    if not store.belongs_to_database(generation, manifest) or store.damage_reported() or outbox.batches():
+    if not store.belongs_to_database(generation, manifest) or store.rebuild_reason() or outbox.pending_batches():
         return None
     return generation
 
 
-def _linked(generation: Path, stage: Path) -> bool:
-    """Begin a stage as a generation, which may be written to meanwhile; says whether that could be done."""
+def _link_generation(generation: Path, stage: Path) -> bool:
+    """Link the files of a generation, which may be written to meanwhile. Return whether that was possible."""
     for _ in range(_TRIES):
         with contextlib.suppress(OSError, ValueError, KeyError, DamagedError):
             manifest = store.read_manifest(generation)
             meta = (generation / "words" / "meta.json").read_bytes()
             if json.loads(meta)["opstamp"] == manifest.commit:
-                _link_all(generation, stage, manifest, meta)
-                store.write_manifest(stage, manifest)
-                (stage / "began").write_text(json.dumps(asdict(Base(generation.name, manifest.slots))))
+                _link_files(generation, stage, manifest, meta)
+                write_manifest(stage, manifest)
+                (stage / "began").write_text(json.dumps(asdict(StageBase(generation.name, manifest.size))))
                 return True
-        # The writer was between its steps, or has replaced a file.
+        # The writer was between two steps, or has replaced a file.
         time.sleep(0.2)
     return False
 
 
-def _link_all(generation: Path, stage: Path, manifest: Manifest, meta: bytes) -> None:
+def _link_files(generation: Path, stage: Path, manifest: Manifest, meta: bytes) -> None:
     shutil.rmtree(stage / "words", ignore_errors=True)
     (stage / "words").mkdir()
-    for name in (*manifest.parts, manifest.dead):
-        if name:
-            _link(generation / name, stage / name)
+    for name in manifest.files:
+        _link(generation / name, stage / name)
     kept = ["meta.json"]
     for segment in json.loads(meta)["segments"]:
         of_segment = segment["segment_id"].replace("-", "")
@@ -138,7 +138,7 @@ def _link_all(generation: Path, stage: Path, manifest: Manifest, meta: bytes) ->
             if path.suffix != ".del" or (deletes and path.name == f"{of_segment}.{deletes['opstamp']}.del"):
                 _link(path, stage / "words" / path.name)
                 kept.append(path.name)
-    # What tantivy may remove once it has merged it.
+    # The files that tantivy may remove after a merge.
     (stage / "words" / ".managed.json").write_text(json.dumps(kept))
     (stage / "words" / "meta.json").write_bytes(meta)
     if words.missing_files(stage / "words"):
@@ -152,7 +152,7 @@ def _link(source: Path, target: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError:
-        # A file system without links.
+        # The file system does not support links.
         shutil.copyfile(source, target)
 
 
@@ -162,22 +162,22 @@ def remove_abandoned(root: Path) -> None:
         number = stage.name.removeprefix(_PREFIX)
         with contextlib.suppress(OSError), (stage / "lock").open("a+") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Looked at once it is over: a batch that has committed is in the outbox until its stage is taken.
-            if not number.isdigit() or int(number) not in outbox.batches():
+            # Check after taking the lock: a committed batch is in the outbox until its stage is promoted.
+            if not number.isdigit() or int(number) not in outbox.pending_batches():
                 shutil.rmtree(stage, ignore_errors=True)
 
 
 class StageWriter:
-    """A stage open for writing, in a process of the import. Of each memory come first the terms and then, once it is
-    stored and in the same order, the rest.
+    """A stage open for writing, in a process of the import. Terms are added before the memories are stored, the other
+    columns after that, in the same order.
     """
 
     def __init__(self, stage: Path) -> None:
         self._stage = stage
         self._writer = Writer.open(stage)
-        self._slots = self._writer.manifest.slots
-        self._builder = PartBuilder(self._slots, self._writer.dictionary)
-        self._parts: list[Part] = []
+        self._docs = self._writer.manifest.size
+        self._builder = SegmentBuilder(self._docs, self._writer.dictionary)
+        self._segments: list[Segment] = []
         self._expected: deque[int] = deque()
 
     @words.panics_as_errors()
@@ -185,93 +185,92 @@ class StageWriter:
         documents = self._writer.documents
         for memory_id, one in zip(ids, terms, strict=True):
             if one.fields is None:
-                document = words.document(self._slots, one.vector)
+                document = words.document(self._docs, one.vector)
             else:
-                document = words.placed_document(self._slots, one.fields)
+                document = words.placed_document(self._docs, one.fields)
             documents.add_document(document)
             self._expected.append(memory_id)
-            self._slots += 1
+            self._docs += 1
 
-    def confirm(self, stored: Iterable[Row]) -> None:
-        """Raises ValueError where other memories were stored than were said to be."""
+    def confirm(self, stored: Iterable[IndexRow]) -> None:
+        """Raise ValueError if other memories were stored than announced."""
         for row in stored:
             expected = self._expected.popleft() if self._expected else None
             if row.id != expected:
-                raise ValueError(f"#{row.id} was stored, and #{expected} was to be")
+                raise ValueError(f"#{row.id} was stored instead of #{expected}")
             self._builder.add(row)
-            if len(self._builder) == PART_ROWS:
-                self._part_write()
+            if len(self._builder) == SEGMENT_ROWS:
+                self._write_segment()
 
-    def _part_write(self) -> None:
-        part = self._writer.written(self._builder)
-        self._parts.append(part)
-        self._builder = PartBuilder(part.first + part.size, self._writer.dictionary)
+    def _write_segment(self) -> None:
+        segment = self._writer.write_segment(self._builder.build())
+        self._segments.append(segment)
+        self._builder = SegmentBuilder(segment.first + segment.size, self._writer.dictionary)
 
     @words.panics_as_errors()
     def finish(self) -> None:
-        """Make it last, and say that it is whole."""
+        """Write everything to disk, and mark the stage complete."""
         if self._expected:
-            raise ValueError(f"{len(self._expected):,} memories were to be stored, and were not")
+            raise ValueError(f"{len(self._expected):,} memories were not stored")
         if len(self._builder):
-            self._part_write()
+            self._write_segment()
         commit = self._writer.documents.commit()
-        manifest = self._writer.manifest
-        one = sum(part.size for part in self._parts) >= _MUCH * self._slots
-        self._writer.publish(self._parts, [], commit, manifest.revision, manifest.unfit, as_one=one)
+        merged = sum(segment.size for segment in self._segments) >= _SINGLE_SEGMENT_SHARE * self._docs
+        self._writer.append(self._segments, commit=commit, merged=merged)
         self._writer.close()
         (self._stage / "began").replace(self._stage / "base")
-        store.sync_folder(self._stage)
+        sync_folder(self._stage)
 
     def close(self) -> None:
         self._writer.close()
 
 
-def adopted(root: Path, writer: Writer, batch_id: int) -> Path | None:
-    """The stage of a batch that has committed, as a generation with all that the index has by now; None where there is
-    none, or it did not begin as the index that is read.
+def promote(root: Path, writer: Writer, batch_id: int) -> Path | None:
+    """Turn the stage of a committed batch into a generation with all changes that the current one has. Return None if
+    there is no stage, or it was copied from another generation.
     """
     stage = _folder(root, batch_id)
     try:
-        base = Base(**json.loads((stage / "base").read_text()))
-        if base.generation != writer.generation.name or store.damage_reported():
+        base = StageBase(**json.loads((stage / "base").read_text()))
+        if base.generation != writer.folder.name or store.rebuild_reason():
             return None
-        with _whole(stage):
-            _fill_up(stage, base, writer)
-    except (OSError, ValueError, TypeError, NoIndexError, DamagedError):
+        with _stage_lock(stage):
+            _apply_missed_changes(stage, base, writer)
+    except (OSError, ValueError, TypeError, NotReadableError, DamagedError):
         return None
-    step("stage filled up")
+    crash_points.reached("stage filled up")
     generation = store.next_generation(root)
     stage.rename(generation)
-    store.sync_folder(root)
+    sync_folder(root)
     for name in ("base", "lock"):
         (generation / name).unlink(missing_ok=True)
-    step("stage named")
+    crash_points.reached("stage named")
     return generation
 
 
 @contextlib.contextmanager
-def _whole(stage: Path) -> Iterator[IO[str]]:
-    """The stage, once the import has let go of it."""
+def _stage_lock(stage: Path) -> Iterator[IO[str]]:
+    """The lock of the stage, once the import has released it."""
     with (stage / "lock").open("a+") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield handle
 
 
-def _fill_up(stage: Path, base: Base, writer: Writer) -> None:
-    """Take in what the index that is read has taken in since the stage began."""
+def _apply_missed_changes(stage: Path, base: StageBase, writer: Writer) -> None:
+    """Apply the changes that the current generation has received since the stage was copied from it."""
     newer = Writer.open(stage)
     try:
-        gone = np.flatnonzero(newer.live[: base.slots] & ~writer.live[: base.slots])
+        gone = np.flatnonzero(newer.live[: base.docs] & ~writer.live[: base.docs])
         ids: set[int] = set()
-        for part in writer.parts:
-            inside = gone[(gone >= part.first) & (gone < part.first + part.size)] - part.first
-            ids.update(part.ids[inside].tolist())
-            ids.update(part.ids[max(0, base.slots - part.first) :].tolist())
-        ids.update(writer.manifest.unfit, newer.manifest.unfit)
+        for segment in writer.segments:
+            inside = gone[(gone >= segment.first) & (gone < segment.first + segment.size)] - segment.first
+            ids.update(segment.ids[inside].tolist())
+            ids.update(segment.ids[max(0, base.docs - segment.first) :].tolist())
+        ids.update(writer.manifest.unindexable, newer.manifest.unindexable)
         wanted = sorted(ids)
-        with consistent():
-            revision = outbox.following().revision
-            found = segments.rows_of(wanted, store.SCHEMA)
+        with read_snapshot():
+            revision = outbox.follow_state().revision
+            found = load_rows(wanted, store.SCHEMA)
         newer.write(wanted, found, revision)
     finally:
         newer.close()

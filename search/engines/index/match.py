@@ -1,10 +1,8 @@
-"""The match set: filters, words, meaning and dates as masks over the slots, and what all of them leave.
+"""The match set: filters, words, vector and dates as masks over the docs, and their intersection.
 
-A mask has a byte for each slot.
+A mask has one byte per doc.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
@@ -15,76 +13,77 @@ from search.engines.array_files import Array, Mask
 from search.engines.base import NO_NEIGHBOURS, EngineQuery, Filter, Ids, LanguageText, Neighbours, Value
 from search.engines.index import days, words
 from search.engines.index.segments import SCALARS
-from search.engines.index.store import View, codes_of, column_of, slots_of, values_at
-from search.engines.knn import nearest_passing
+from search.engines.index.store import View, codes_of, column_of, docs_of, values_at
+from search.engines.knn import nearest_candidates
 from text.analysis import Pattern
 from text.query_syntax import Group, TextQuery
+from web.cache import RevisionCache
 
 
-class Matches:
-    """The match sets of one answer. What they are made of is kept for it, and made once."""
+class MatchMasks:
+    """The match sets of one answer. Their parts are computed once and cached."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._masks: dict[object, Mask] = {}
         self._near: dict[tuple[EngineQuery, str], Neighbours] = {}
-        # By the id of a mask, which stays its own because the mask is kept too.
-        self._slots: dict[int, tuple[Mask, Array]] = {}
+        # Keyed by the id of a mask, which stays unique because the mask is stored too.
+        self._docs: dict[int, tuple[Mask, Array]] = {}
         self._counts: dict[int, tuple[Mask, int]] = {}
 
     def total(self, plan: EngineQuery) -> int:
-        """Of many plans each is asked for once: what they are made of is kept, they themselves are not."""
+        """The size of a match set, without caching its mask: for many queries of which each is counted once."""
         key = ("match", plan, "")
         if (known := self._masks.get(key)) is not None:
             return int(np.count_nonzero(known))
         return int(np.count_nonzero(self._matched(plan, "")))
 
     def of(self, plan: EngineQuery, *, without_includes: str = "") -> Mask:
-        """The slots that pass the whole plan, but for what one facet includes."""
+        """The docs that match the whole query, optionally without the inclusions of one facet."""
         without_includes = _dropped(plan, without_includes)
-        return self.known(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
+        return self.cached(("match", plan, without_includes), lambda: self._matched(plan, without_includes))
 
-    def near(self, plan: EngineQuery, *, without_includes: str = "") -> Neighbours:
-        """What such a set has by meaning."""
+    def knn(self, plan: EngineQuery, *, without_includes: str = "") -> Neighbours:
+        """The nearest memories of such a set."""
         if plan.meaning is None:
             return NO_NEIGHBOURS
         key = (plan, _dropped(plan, without_includes))
         if (known := self._near.get(key)) is None:
-            passing = _Passing(self._view, self._passing(*key, always=True))
-            known = self._near[key] = nearest_passing(plan.meaning, passing, replicated=True)
+            passing = _MaskCandidates(self._view, self._passing(*key, always=True))
+            known = self._near[key] = nearest_candidates(plan.meaning, passing, replicated=True)
         return known
 
     def _matched(self, plan: EngineQuery, without_includes: str) -> Mask:
         passing = self._passing(plan, without_includes)
         if plan.meaning is None:
             return passing & self._by_words(plan) if plan.has_text else passing
-        near = self.near(plan, without_includes=without_includes)
-        mask = np.zeros(self._view.manifest.slots, np.bool_)
-        mask[slots_of(self._view, near.ids)] = True
-        if near.capped and without_includes:
-            # With fewer filters others are the nearest; those of the whole plan match here too.
-            mask[slots_of(self._view, self.near(plan).ids)] = True
-        return mask if plan.meaning.alone else mask | (passing & self._by_words(plan))
+        near = self.knn(plan, without_includes=without_includes)
+        mask = np.zeros(self._view.manifest.size, np.bool_)
+        mask[docs_of(self._view, near.ids)] = True
+        if near.truncated and without_includes:
+            # Without a filter other memories are the nearest; those of the whole query still match.
+            mask[docs_of(self._view, self.knn(plan).ids)] = True
+        return mask if plan.meaning.semantic_only else mask | (passing & self._by_words(plan))
 
     def _by_words(self, plan: EngineQuery) -> Mask:
-        return self.known(("texts", plan.texts), lambda: self._texts(plan.texts))
+        return self.cached(("texts", plan.texts), lambda: self._texts(plan.texts))
 
     def _passing(self, plan: EngineQuery, without_includes: str, *, always: bool = False) -> Mask:
-        """What passes the filters; with `always`, what has all that is asked of a match by meaning too."""
+        """The docs that pass the filters; with `always`, also what semantic matches must contain."""
         masks = [self._view.live]
         if plan.project_ids is not None:
             masks.append(self._having("project", plan.project_ids))
         if always and any(not text.words.always.is_empty for text in plan.texts):
-            masks.append(self.known(("always", plan.texts), lambda: self._texts(plan.texts, always=True)))
+            masks.append(self.cached(("always", plan.texts), lambda: self._texts(plan.texts, always=True)))
         for chosen in plan.filters:
             if values := tuple(chain(*chosen.exclude)):
                 masks.append(~self._having(column_of(chosen.key, plan), values))
             if chosen.any_value:
-                masks.append(~self.none(chosen.key))
+                masks.append(~self.without_value(chosen.key))
             if chosen.includes and chosen.key != without_includes:
                 masks.append(self._included(chosen, plan))
         if plan.start is not None or plan.end is not None:
-            masks.append(self.known(("dates", plan.start, plan.end), lambda: self._dated(plan)))
+            masks.append(self.cached(("dates", plan.start, plan.end), lambda: self._dated(plan)))
         return reduce(np.logical_and, masks) if len(masks) > 1 else masks[0]
 
     def _included(self, chosen: Filter, plan: EngineQuery) -> Mask:
@@ -93,38 +92,38 @@ class Matches:
             masks = [self._having(column, group) for group in chosen.include]
             # In AND mode a value and "no value" together can never both hold.
             if chosen.no_value:
-                masks.append(self.none(chosen.key))
+                masks.append(self.without_value(chosen.key))
             return reduce(np.logical_and, masks)
         mask = self._having(column, tuple(chain(*chosen.include)))
-        return mask | self.none(chosen.key) if chosen.no_value else mask
+        return mask | self.without_value(chosen.key) if chosen.no_value else mask
 
     def _having(self, column: str, values: Sequence[Value]) -> Mask:
-        """The slots with any of the values."""
-        return self.known(("having", column, tuple(values)), lambda: self._found(column, values))
+        """The docs with any of the values."""
+        return self.cached(("having", column, tuple(values)), lambda: self._found(column, values))
 
     def _found(self, column: str, values: Sequence[Value]) -> Mask:
         return self._coded(column, codes_of(self._view, column, values))
 
     def _coded(self, column: str, codes: Sequence[int]) -> Mask:
-        """The slots with any of the codes."""
-        mask = np.zeros(self._view.manifest.slots, np.bool_)
-        for part in self._view.parts:
-            stretch = mask[part.slots]
+        """The docs with any of the codes."""
+        mask = np.zeros(self._view.manifest.size, np.bool_)
+        for segment in self._view.segments:
+            stretch = mask[segment.span]
             for code in codes:
                 if column in SCALARS:
-                    stretch |= part.arrays[column] == code
+                    stretch |= segment.arrays[column] == code
                 else:
-                    stretch[part.rows_of(column, code)] = True
+                    stretch[segment.rows_of(column, code)] = True
         return mask
 
-    def none(self, key: str) -> Mask:
-        """The slots without a value in a facet."""
-        return self.known(("none", key), lambda: self._coded(key, [0]))
+    def without_value(self, key: str) -> Mask:
+        """The docs without a value in a facet."""
+        return self.cached(("none", key), lambda: self._coded(key, [0]))
 
     def _dated(self, plan: EngineQuery) -> Mask:
-        mask = np.ones(self._view.manifest.slots, np.bool_)
-        for part in self._view.parts:
-            created, stretch = part.arrays["created"], mask[part.slots]
+        mask = np.ones(self._view.manifest.size, np.bool_)
+        for segment in self._view.segments:
+            created, stretch = segment.arrays["created"], mask[segment.span]
             if plan.start is not None:
                 stretch &= created >= days.microseconds_of(plan.start)
             if plan.end is not None:
@@ -135,7 +134,7 @@ class Matches:
         masks = []
         for text in texts:
             if always and text.words.always.is_empty:
-                mask = np.ones(self._view.manifest.slots, np.bool_)
+                mask = np.ones(self._view.manifest.size, np.bool_)
             else:
                 mask = self._words(text.words.always if always else text.words)
             if text.project_ids is not None:
@@ -145,7 +144,7 @@ class Matches:
 
     def _words(self, query: TextQuery) -> Mask:
         if query.is_empty:
-            return np.zeros(self._view.manifest.slots, np.bool_)
+            return np.zeros(self._view.manifest.size, np.bool_)
         masks = [self._pattern(pattern) for pattern in query.required]
         masks += [~self._pattern(pattern) for pattern in query.excluded]
         if query.groups:
@@ -158,44 +157,44 @@ class Matches:
         if found and group.need == len(found):
             masks += found
         elif found:
-            held: Array = np.zeros(self._view.manifest.slots, np.uint8 if len(found) < 256 else np.uint16)
+            held: Array = np.zeros(self._view.manifest.size, np.uint8 if len(found) < 256 else np.uint16)
             for mask in found:
                 np.add(held, mask, out=held)
             masks.append(held >= group.need)
         return reduce(np.logical_and, masks)
 
     def _pattern(self, pattern: Pattern) -> Mask:
-        return self.known(("pattern", pattern), lambda: word_sets.mask(self._view, pattern))
+        return self.cached(("pattern", pattern), lambda: postings_cache.mask(self._view, pattern))
 
-    def known(self, key: object, make: Callable[[], Mask]) -> Mask:
-        """Masks of this answer, each made once. Nobody writes into one."""
+    def cached(self, key: object, make: Callable[[], Mask]) -> Mask:
+        """Cache the masks of this answer. They must not be written to."""
         if (found := self._masks.get(key)) is None:
             found = self._masks[key] = make()
         return found
 
     def count(self, mask: Mask) -> int:
-        """How many slots a mask has, counted once."""
+        """The number of docs in a mask, cached."""
         if (known := self._counts.get(id(mask))) is None:
             known = self._counts[id(mask)] = (mask, int(np.count_nonzero(mask)))
         return known[1]
 
-    def slots(self, mask: Mask) -> Array:
-        """The slots of a mask, found once."""
-        if (known := self._slots.get(id(mask))) is None:
-            known = self._slots[id(mask)] = (mask, np.flatnonzero(mask))
+    def docs(self, mask: Mask) -> Array:
+        """The docs of a mask, cached."""
+        if (known := self._docs.get(id(mask))) is None:
+            known = self._docs[id(mask)] = (mask, np.flatnonzero(mask))
         return known[1]
 
 
-class _Passing:
-    """The memories of a mask; see `search.engines.nearest.Passing`."""
+class _MaskCandidates:
+    """The memories of a mask; see `search.engines.knn.Candidates`."""
 
     def __init__(self, view: View, mask: Mask) -> None:
         self._view = view
         self._mask = mask
 
-    def among(self, ids: Ids) -> Mask:
-        slots = slots_of(self._view, ids)
-        found: Mask = (slots >= 0) & self._mask[slots]
+    def contains(self, ids: Ids) -> Mask:
+        docs = docs_of(self._view, ids)
+        found: Mask = (docs >= 0) & self._mask[docs]
         return found
 
     def count(self, most: int | None = None) -> int:
@@ -206,37 +205,35 @@ class _Passing:
 
 
 def _dropped(plan: EngineQuery, key: str) -> str:
-    """The facet whose inclusions are left out, if leaving them out changes anything."""
+    """The facet, if leaving out its inclusions makes a difference; else ""."""
     chosen = plan.filter(key)
     return "" if chosen is None or not chosen.includes or chosen.narrows_own_counts else key
 
 
-# In bytes: a bit for each slot, or the slots of a rare one.
-_KEPT_BYTES = 48_000_000
+# In bytes. An entry is a bit for each doc, or the docs of a rare pattern.
+_MAX_BYTES = 48_000_000
 _ENTRY_BYTES = 300
 
 
-class WordSets:
-    """The slots that have a pattern, kept as long as they are asked for. Slots never change what they hold, so what is
-    known of the first ones stays true, and only newer ones are looked up.
+class PostingsCache:
+    """Caches the docs that have a pattern. Docs never change their words, so only docs newer than an entry are looked
+    up.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, Pattern], tuple[int, int, Array, bool]] = OrderedDict()
-        self._bytes = 0
+        # The number of the manifest, the number of docs, and the docs, with whether they are packed into bits.
+        self.cache = RevisionCache[tuple[str, Pattern], tuple[int, int, Array, bool]](
+            1_000_000, weight=_MAX_BYTES, weigh=lambda entry: entry[2].nbytes + _ENTRY_BYTES
+        )
 
     def mask(self, view: View, pattern: Pattern) -> Mask:
-        """Which slots have the pattern; dead ones may be among them."""
+        """The docs that have the pattern; deleted ones may be among them."""
         key = (view.generation.name, pattern)
-        with self._lock:
-            known = self._kept.get(key)
-            # A newer view lacks slots that this one still has.
-            if known and known[0] > view.manifest.number:
-                known = None
-            elif known:
-                self._kept.move_to_end(key)
-        size = view.manifest.slots
+        known = self.cache.get(key)
+        # An entry of a newer view lacks docs that are still live in this one.
+        if known and known[0] > view.manifest.number:
+            known = None
+        size = view.manifest.size
         mask = np.zeros(size, np.bool_)
         first = 0
         if known:
@@ -246,31 +243,18 @@ class WordSets:
             else:
                 mask[stored] = True
         if first < size:
-            found = words.slots_having(view.searcher, pattern, first, size - first)
+            found = words.docs_having(view.searcher, pattern, first, size - first)
             mask[found[found < size]] = True
-            self._keep(key, view.manifest.number, mask)
+            self._store(key, view.manifest.number, mask)
         return mask
 
-    def forget(self) -> None:
-        """Drop what is kept. For whoever makes a generation under a name that was there before."""
-        with self._lock:
-            self._kept.clear()
-            self._bytes = 0
-
-    def _keep(self, key: tuple[str, Pattern], number: int, mask: Mask) -> None:
+    def _store(self, key: tuple[str, Pattern], number: int, mask: Mask) -> None:
         hits = int(np.count_nonzero(mask))
         packed = hits * 32 > len(mask)
         stored = np.packbits(mask) if packed else np.flatnonzero(mask).astype(np.uint32)
-        with self._lock:
-            if key in self._kept:
-                if self._kept[key][0] > number:
-                    return
-                self._bytes -= self._kept.pop(key)[2].nbytes + _ENTRY_BYTES
-            self._kept[key] = (number, len(mask), stored, packed)
-            self._bytes += stored.nbytes + _ENTRY_BYTES
-            while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
-                _, (_, _, gone, _) = self._kept.popitem(last=False)
-                self._bytes -= gone.nbytes + _ENTRY_BYTES
+        newer = self.cache.get(key)
+        if newer is None or newer[0] <= number:
+            self.cache.put(key, (number, len(mask), stored, packed))
 
 
-word_sets = WordSets()
+postings_cache = PostingsCache()

@@ -1,8 +1,9 @@
-"""The columns of the derived index: what facets, filters, dates and orders read of each memory, as numpy arrays.
+"""The columns of the derived index: numpy arrays of what facets, filters, dates and orders read of each memory.
 
-A memory stands in a slot. Slots are given in order and never again: a change puts the memory into a new slot, and the
-old one is dead. A part holds the columns of a run of slots, is written once as one file, and is mapped into the memory
-of every process that reads it. Values are codes into a dictionary that only ever grows; code 0 of a text is "none".
+A doc is the position of a memory in all columns. Docs are assigned in order and never reused: a change gives the memory
+a new doc and marks the old one deleted. A segment holds the columns of consecutive docs, is written once as one file,
+and is mapped into the memory of every process that reads it; a row is a position within a segment. Values are codes of
+a dictionary that only grows; code 0 means "no value".
 """
 
 import mmap
@@ -18,20 +19,32 @@ from django.db import connection
 
 from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Value
-from search.engines.index.bitmaps import Bitmaps, by_value, give_back, is_shared, sums
+from search.engines.index.bitmaps import Bitmaps, by_value, is_shared, release_memory, sums
+from search.facets import FACETS, OWN_CATEGORIES, FacetKind
 
-# One value each, 0 where there is none.
-SCALARS = ("project", "type", "agent", "source", "state")
-# Any number of values each. `category` has all ancestors, `category_own` the categories that were filed in.
-MULTIPLE = ("category", "category_own", "tag", "concept", "entity", "author")
+_IS_SCALAR = {FacetKind.PROJECT, FacetKind.SCALAR}
+# Columns with one code per row, by facet, with the column of memories that each is read from.
+SCALAR_SOURCES = {spec.key: spec.column for spec in FACETS if spec.kind in _IS_SCALAR}
+# Columns with any number of codes per row. `category` includes all ancestors, `category_own` only the categories that a
+# memory is filed in.
+MULTIPLE_SOURCES = {
+    key: column
+    for spec in FACETS
+    if spec.kind not in _IS_SCALAR
+    for key, column in (
+        (spec.key, spec.column),
+        *([(f"{spec.key}_own", OWN_CATEGORIES)] if spec.kind == FacetKind.TREE else []),
+    )
+}
+SCALARS, MULTIPLE = tuple(SCALAR_SOURCES), tuple(MULTIPLE_SOURCES)
 COLUMNS = (*SCALARS, *MULTIPLE)
-# Time zones are apart by multiples of this many seconds, so that a count of these makes days in any of them.
+# In seconds. UTC offsets are multiples of it, so counts by quarter of an hour add up to days in any time zone.
 QUARTER = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A memory as the index takes it. Moments are microseconds since 1970; `digest` tells a change."""
+class IndexRow:
+    """A memory as the index stores it. Instants are microseconds since 1970; `digest` changes with any field."""
 
     id: int
     scalars: tuple[Value, ...]
@@ -50,7 +63,7 @@ class Dictionary:
         self.codes: dict[str, dict[Value, int]] = {name: {"": 0} for name in COLUMNS}
 
     def code(self, column: str, value: Value) -> int:
-        """The code of a value, a new one where it has none."""
+        """The code of a value; assigns a new code if it has none."""
         codes = self.codes[column]
         if (found := codes.get(value)) is None:
             found = codes[value] = len(codes)
@@ -61,11 +74,11 @@ class Dictionary:
         return {name: len(values) for name, values in self.values.items()}
 
     def since(self, sizes: Mapping[str, int]) -> dict[str, list[Value]]:
-        """What has come after it had these sizes."""
+        """The values added since the columns had these sizes."""
         return {name: values[sizes[name] :] for name, values in self.values.items() if len(values) > sizes[name]}
 
     def extend(self, values: Mapping[str, Sequence[Value]], first: Mapping[str, int]) -> None:
-        """Take in the values of a part, which begin at the codes `first`; what is known already is left as it is."""
+        """Add the values of a segment, whose first codes are in `first`, unless they are known."""
         for name, more in values.items():
             known = self.values[name]
             if len(known) < first[name]:
@@ -75,8 +88,10 @@ class Dictionary:
                 known.append(value)
 
 
-class Part:
-    """The columns of slots `first` to `first + size`. Arrays by name; see `_arrays` for their shapes."""
+class Segment:
+    """The columns of the docs from `first` to `first + size`, as arrays by name. See SegmentBuilder.build and
+    multiple_column for their types.
+    """
 
     def __init__(
         self,
@@ -84,7 +99,9 @@ class Part:
         arrays: Mapping[str, Array],
         values: Mapping[str, Sequence[Value]] | None = None,
         values_first: Mapping[str, int] | None = None,
+        name: str = "",
     ) -> None:
+        self.name = name
         self.first = first
         self.arrays = arrays
         self.values = values or {}
@@ -96,40 +113,40 @@ class Part:
         self._lock = threading.Lock()
 
     @property
-    def slots(self) -> slice:
+    def span(self) -> slice:
         return slice(self.first, self.first + self.size)
 
     def rows_of(self, column: str, code: int) -> Array:
-        """The places within the part, in order, of those with a value."""
+        """The rows with a code, in ascending order."""
         if column in SCALARS:
             return np.flatnonzero(self.arrays[column] == code)
-        if (known := (self._bitmaps or {}).get(column)) and (places := known.by_code.get(code)):
-            return places.listed()
+        if (known := (self._bitmaps or {}).get(column)) and (rows := known.by_code.get(code)):
+            return rows.to_array()
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         at = int(np.searchsorted(keys, code))
         if at == len(keys) or keys[at] != code:
             return np.empty(0, np.uint32)
-        found: Array = self.arrays[f"{column}.places"][starts[at] : starts[at + 1]]
+        found: Array = self.arrays[f"{column}.rows"][starts[at] : starts[at + 1]]
         return found
 
-    def count(self, column: str, mask: Mask, places: Array, length: int) -> Array:
-        """How many of the places in the mask have each code: int64 of `length`. `places` are those of the mask. Under
-        code 0 are those that have no value.
+    def count(self, column: str, mask: Mask, rows: Array, length: int) -> Array:
+        """The number of rows in the mask by code: int64 of `length`. `rows` are the rows of the mask. Code 0 counts
+        rows without a value.
         """
         if column in SCALARS:
             codes = self.arrays[column]
-            return np.bincount(codes if len(places) == self.size else codes.take(places), minlength=length)
-        # VisibleTree at every value once takes as long as fetching those of a fifth of the places.
-        if len(places) * 5 < self.size:
-            return self._count_fetched(column, places, length)
+            return np.bincount(codes if len(rows) == self.size else codes.take(rows), minlength=length)
+        # Testing every value of the column takes as long as fetching the values of a fifth of the rows.
+        if len(rows) * 5 < self.size:
+            return self._count_fetched(column, rows, length)
         counts = np.zeros(length, np.int64)
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         if len(keys):
-            counts[keys] = sums(mask, self.arrays[f"{column}.places"], starts[:-1])
+            counts[keys] = sums(mask, self.arrays[f"{column}.rows"], starts[:-1])
         return counts
 
     def totals(self, column: str) -> Array:
-        """How many of all its places have each code, up to the last that it has, counted once."""
+        """The number of rows by code, up to the highest code of the segment; cached."""
         if (known := self._totals.get(column)) is None:
             if column in SCALARS:
                 known = np.bincount(self.arrays[column])
@@ -140,11 +157,11 @@ class Part:
             self._totals[column] = known
         return known
 
-    def _count_fetched(self, column: str, places: Array, length: int) -> Array:
-        """The values of some places alone."""
+    def _count_fetched(self, column: str, rows: Array, length: int) -> Array:
+        """Count the values of some rows only."""
         offsets = self.arrays[f"{column}.offsets"]
-        begins = offsets.take(places).astype(np.int64)
-        lengths = offsets.take(places + 1) - begins
+        begins = offsets.take(rows).astype(np.int64)
+        lengths = offsets.take(rows + 1) - begins
         ends = np.cumsum(lengths)
         if not len(ends) or not ends[-1]:
             return np.zeros(length, np.int64)
@@ -152,9 +169,10 @@ class Part:
         return np.bincount(self.arrays[f"{column}.values"].take(at), minlength=length)
 
     def bitmaps(self, column: str) -> Bitmaps | None:
-        """A column for large sets; None while it is being made, and where nothing would be saved.
+        """The bitmaps of a column, for counting large sets; None while they are being made, or if they would save
+        nothing.
 
-        Making them all takes a second for a million memories: a thread does it when they are first asked for.
+        Making them all takes a second per million memories, so a thread does it at the first request.
         """
         with self._lock:
             if self._bitmaps is None:
@@ -163,33 +181,33 @@ class Part:
             return self._bitmaps.get(column)
 
     def make_bitmaps(self) -> None:
-        """Have them now."""
+        """Make the bitmaps of all columns."""
         made = {name: Bitmaps(*by_value(self.arrays[name]), self.size, shared_by=1) for name in SCALARS}
         for column in MULTIPLE:
             keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
             if is_shared(starts):
-                made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.places"], self.size)
+                made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.rows"], self.size)
         self._bitmaps = made
         for column in made:
             if column in MULTIPLE:
-                _let_go(self.arrays[f"{column}.places"])
-        give_back()
+                _release_pages(self.arrays[f"{column}.rows"])
+        release_memory()
 
     def write(self, path: Path) -> None:
-        """Write it as one file and see to it that it is on the disk."""
+        """Write the segment as one file, and flush it to disk."""
         head = {"first": self.first, "values": self.values, "values_first": self.values_first}
         arrays_write(path, head, self.arrays)
 
     @staticmethod
-    def read(path: Path) -> "Part":
-        """Map a part into memory. Raises DamagedError where it is not whole."""
+    def read(path: Path) -> "Segment":
+        """Map a segment into memory. Raise DamagedError if the file is incomplete."""
         head, arrays = arrays_map(path)
-        return Part(head["first"], arrays, head["values"], head["values_first"])
+        return Segment(head["first"], arrays, head["values"], head["values_first"], path.name)
 
 
-def _let_go(array: Array) -> None:
-    """Leave it to the system alone to keep the pages of an array in memory that was read as a whole and will hardly be
-    again. Of one that is not mapped from a file nothing could be read again.
+def _release_pages(array: Array) -> None:
+    """Release the pages of a mapped array that has been read as a whole and is unlikely to be read again. Arrays that
+    are not mapped from a file are left alone: they could not be read again.
     """
     begin, held = array.ctypes.data, array
     while isinstance(held.base, np.ndarray):
@@ -201,14 +219,14 @@ def _let_go(array: Array) -> None:
             held.base.madvise(mmap.MADV_DONTNEED, first, length)
 
 
-class PartBuilder:
-    """Rows on their way to a part."""
+class SegmentBuilder:
+    """Collects rows into a segment."""
 
     def __init__(self, first: int, dictionary: Dictionary) -> None:
         self.first = first
         self.dictionary = dictionary
         self._known = dictionary.sizes()
-        self._rows: list[Row] = []
+        self._rows: list[IndexRow] = []
         self._scalars: dict[str, list[int]] = {name: [] for name in SCALARS}
         self._codes: dict[str, list[int]] = {name: [] for name in MULTIPLE}
         self._lengths: dict[str, list[int]] = {name: [] for name in MULTIPLE}
@@ -216,13 +234,13 @@ class PartBuilder:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, row: Row) -> int:
-        """Take in a memory; gives back its slot."""
+    def add(self, row: IndexRow) -> int:
+        """Add a memory, and return its doc."""
         code = self.dictionary.code
         for name, value in zip(SCALARS, row.scalars, strict=True):
             self._scalars[name].append(code(name, value))
         for name, values in zip(MULTIPLE, row.multiple, strict=True):
-            # Who has none has "none", so that it is counted and found like any other.
+            # Rows without a value have code 0, so that they are counted and found like any other.
             distinct = dict.fromkeys(values or ("",))
             codes = self.dictionary.codes[name]
             self._codes[name].extend([codes[v] if v in codes else code(name, v) for v in distinct])
@@ -230,7 +248,7 @@ class PartBuilder:
         self._rows.append(row)
         return self.first + len(self._rows) - 1
 
-    def part(self) -> Part:
+    def build(self) -> Segment:
         rows = self._rows
         created = np.array([row.created for row in rows], np.int64)
         arrays: dict[str, Array] = {
@@ -244,79 +262,87 @@ class PartBuilder:
         for name in MULTIPLE:
             lengths = np.array(self._lengths[name], np.uint32)
             arrays |= multiple_column(name, np.array(self._codes[name], np.uint32), lengths)
-        return Part(self.first, _derived(arrays), self.dictionary.since(self._known), self._known)
+        return Segment(self.first, _with_quarters(arrays), self.dictionary.since(self._known), self._known)
 
 
-def merged(parts: Sequence[Part], live: Mask) -> Part:
-    """Neighbouring parts as one. Dead slots stay, for the numbers of the others, but hold no values any more."""
+def merge_segments(segments: Sequence[Segment], live: Mask) -> Segment:
+    """Merge neighbouring segments. Deleted docs keep their rows, so that the others keep their docs, but lose their
+    values.
+    """
     arrays: dict[str, Array] = {}
     for name in ("id", "created", "updated", "digest", "title1", "title2", *SCALARS):
-        # Of those that are as narrow as their codes the widest sets the width.
-        arrays[name] = np.concatenate([part.arrays[name] for part in parts])
-    kept = np.concatenate([live[part.slots] for part in parts])
+        # The widest type of each column is kept.
+        arrays[name] = np.concatenate([segment.arrays[name] for segment in segments])
+    kept = np.concatenate([live[segment.span] for segment in segments])
     for name in MULTIPLE:
-        lengths = np.concatenate([np.diff(part.arrays[f"{name}.offsets"]) for part in parts])
-        values = np.concatenate([part.arrays[f"{name}.values"] for part in parts])
+        lengths = np.concatenate([np.diff(segment.arrays[f"{name}.offsets"]) for segment in segments])
+        values = np.concatenate([segment.arrays[f"{name}.values"] for segment in segments])
         alive = np.repeat(kept, lengths)
         arrays |= multiple_column(name, values[alive], np.where(kept, lengths, 0).astype(np.uint32))
     values_of: dict[str, list[Value]] = {}
     first: dict[str, int] = dict.fromkeys(COLUMNS, 1)
-    for part in parts:
-        for name, more in part.values.items():
+    for segment in segments:
+        for name, more in segment.values.items():
             if name not in values_of:
-                first[name] = part.values_first[name]
+                first[name] = segment.values_first[name]
             values_of.setdefault(name, []).extend(more)
     for name in COLUMNS:
         if name not in values_of:
-            first[name] = min((part.values_first.get(name, 1) for part in parts), default=1)
-    return Part(parts[0].first, _derived(arrays), values_of, first)
+            first[name] = min((segment.values_first.get(name, 1) for segment in segments), default=1)
+    return Segment(segments[0].first, _with_quarters(arrays), values_of, first)
 
 
 def multiple_column(name: str, values: Array, lengths: Array) -> dict[str, Array]:
-    """A column of any number of values: by place (`values` cut at `offsets`), by value (`places` cut at `starts`)."""
+    """A column of any number of values per row, by row (`values`, cut at `offsets`) and by code (`rows`, cut at
+    `starts`).
+    """
     values = _narrow(values)
     offsets = np.zeros(len(lengths) + 1, np.uint32)
     np.cumsum(lengths, out=offsets[1:])
     order = np.argsort(values, kind="stable")
-    places = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)[order]
+    rows = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)[order]
     keys, starts = np.unique(values[order], return_index=True)
     return {
         f"{name}.values": values,
         f"{name}.offsets": offsets,
         f"{name}.keys": keys.astype(np.uint32),
         f"{name}.starts": np.append(starts, len(values)).astype(np.int64),
-        f"{name}.places": places,
+        f"{name}.rows": rows,
     }
 
 
 def _narrow(codes: Array) -> Array:
-    """Codes in as few bytes as they fit into: what is looked at is read from memory, and stays there."""
+    """Use the smallest type that fits: narrow columns are faster to read and stay in the cache."""
     return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
 
 
-def _derived(arrays: dict[str, Array]) -> dict[str, Array]:
+def _with_quarters(arrays: dict[str, Array]) -> dict[str, Array]:
     arrays["quarter"] = (arrays["created"] // (QUARTER * 1_000_000)).astype(np.int32)
     return arrays
 
 
 def title_keys(titles: Sequence[str]) -> dict[str, Array]:
-    """The first sixteen bytes of each title as two numbers that sort like them."""
+    """The first sixteen bytes of each title as two integers that sort like them."""
     heads = np.array([title.encode()[:16].ljust(16, b"\0") for title in titles], "S16")
     pairs = np.frombuffer(b"".join(bytes(head).ljust(16, b"\0") for head in heads), ">u8").reshape(-1, 2)
     return {"title1": pairs[:, 0].astype(np.uint64), "title2": pairs[:, 1].astype(np.uint64)}
 
 
-# Postgres has moments that are none, which only SQL by hand can write: such a memory is left out, and told of.
+# Postgres can store infinite timestamps, which only hand-written SQL creates: such a memory is left out and reported.
 _MOMENT = "CASE WHEN isfinite({0}) THEN (extract(epoch FROM {0}) * 1000000)::bigint END"
 _CREATED, _UPDATED = _MOMENT.format("m.created_at"), _MOMENT.format("m.updated_at")
-_NEVER = "NOT (isfinite(m.created_at) AND isfinite(m.updated_at))"
-# All that the index holds of a memory goes into its digest.
-_COLUMNS = (
-    "m.project_id, m.memory_type, m.agent, m.source, m.state, m.category_path_ids, m.category_ids, m.tags,"
-    f" m.concept_ids, m.entity_ids, m.authors, {_CREATED}, {_UPDATED}, lower(m.title)"
+_INFINITE_DATE = "NOT (isfinite(m.created_at) AND isfinite(m.updated_at))"
+# Everything that the index holds of a memory is part of its digest.
+_COLUMNS = ", ".join(
+    [
+        *(f"m.{column}" for column in (*SCALAR_SOURCES.values(), *MULTIPLE_SOURCES.values())),
+        _CREATED,
+        _UPDATED,
+        "lower(m.title)",
+    ]
 )
 _TERMS = "coalesce(m.terms::text, '')"
-# Of the values themselves: writing them out as text first takes twice as long.
+# Hash the values themselves: converting them to text takes twice as long.
 _DIGEST = f"hash_record_extended(row({_COLUMNS}, tsvectorsend(m.terms)), {{version}})"
 _FETCH = 2_000
 
@@ -326,36 +352,38 @@ def _select(version: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Memories for the index, each with its terms, and the ids of those that cannot be in one."""
+class FoundRows:
+    """Memories to index, each with its terms, and the ids of memories that cannot be indexed."""
 
-    rows: list[tuple[Row, str]]
-    unfit: list[int]
+    rows: list[tuple[IndexRow, str]]
+    unindexable: list[int]
 
 
-def rows_of(ids: Sequence[int], version: int) -> Found:
-    """The memories of these ids that there are, in the order of their ids."""
+def load_rows(ids: Sequence[int], version: int) -> FoundRows:
+    """Load the memories of these ids that exist, ordered by id."""
     with connection.cursor() as cursor:
         cursor.execute(f"{_select(version)} WHERE m.id = ANY(%s) ORDER BY m.id", [list(ids)])
-        unfit: list[int] = []
-        return Found(list(_fit(cursor.fetchall(), unfit)), unfit)
+        unindexable: list[int] = []
+        return FoundRows(list(_index_rows(cursor.fetchall(), unindexable)), unindexable)
 
 
-def all_rows(version: int, unfit: list[int]) -> Iterator[tuple[Row, str]]:
-    """Every memory in the order of its id; those that cannot be in an index go to `unfit`. Call it in a transaction."""
-    yield from _fit(_stream(f"{_select(version)} ORDER BY m.id"), unfit)
-
-
-def all_digests(version: int) -> Iterator[tuple[int, int, bool]]:
-    """Every memory's id and digest, and whether it cannot be in an index, in the order of the ids. Call it in a
+def stream_rows(version: int, unindexable: list[int]) -> Iterator[tuple[IndexRow, str]]:
+    """Yield every memory ordered by id; the ids of those that cannot be indexed are added to `unindexable`. Needs a
     transaction.
     """
-    yield from _stream(f"SELECT m.id, {_DIGEST.format(version=version)}, {_NEVER} FROM memories_memory m ORDER BY m.id")
+    yield from _index_rows(_stream(f"{_select(version)} ORDER BY m.id"), unindexable)
+
+
+def stream_digests(version: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield every memory's id, digest, and whether it cannot be indexed, ordered by id. Needs a transaction."""
+    yield from _stream(
+        f"SELECT m.id, {_DIGEST.format(version=version)}, {_INFINITE_DATE} FROM memories_memory m ORDER BY m.id"
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What only the database can say of a memory that has just been stored."""
+class StoredRow:
+    """What only the database knows of a memory that has just been stored."""
 
     id: int
     digest: int
@@ -363,15 +391,15 @@ class Stored:
     title: str
 
 
-def stored_of(ids: Sequence[int], version: int) -> list[Stored]:
-    """The memories of these ids, in the order of their ids."""
+def load_stored(ids: Sequence[int], version: int) -> list[StoredRow]:
+    """Load the memories of these ids, ordered by id."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT m.id, {_DIGEST.format(version=version)}, m.state, lower(m.title) FROM memories_memory m"
             " WHERE m.id = ANY(%s) ORDER BY m.id",
             [list(ids)],
         )
-        return [Stored(*row) for row in cursor.fetchall()]
+        return [StoredRow(*row) for row in cursor.fetchall()]
 
 
 def _stream(statement: str) -> Iterator[Any]:
@@ -379,21 +407,21 @@ def _stream(statement: str) -> Iterator[Any]:
     raw: psycopg.Connection[Any] = connection.connection
     with psycopg.ServerCursor(raw, "index_rows") as cursor:
         cursor.itersize = _FETCH
-        # Binary: arrays of numbers are read twice as fast.
+        # Binary arrays of numbers are read twice as fast.
         yield from cursor.execute(statement, binary=True)
 
 
-def _fit(found: Iterable[Sequence[Any]], unfit: list[int]) -> Iterator[tuple[Row, str]]:
+def _index_rows(found: Iterable[Sequence[Any]], unindexable: list[int]) -> Iterator[tuple[IndexRow, str]]:
     for stored in found:
-        memory_id, digest, terms, project, kind, agent, source, state, *multiple, created, updated, title = stored
+        memory_id, digest, terms, *values, created, updated, title = stored
         if created is None or updated is None:
-            unfit.append(memory_id)
+            unindexable.append(memory_id)
             continue
         yield (
-            Row(
+            IndexRow(
                 id=memory_id,
-                scalars=(project, kind, agent, source, state),
-                multiple=tuple(multiple),
+                scalars=tuple(values[: len(SCALARS)]),
+                multiple=tuple(values[len(SCALARS) :]),
                 created=created,
                 updated=updated,
                 title=title,

@@ -1,4 +1,4 @@
-"""How the writer of the index stands to the database: one moment of it, and one who follows it."""
+"""Database transactions of the index: consistent reads, and the lock of the only follower."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,13 +20,13 @@ from search.engines.index import store
 # The key of the advisory lock: an outbox has one reader.
 FOLLOW_LOCK = 0x6D6E656D78
 
-# How long the lock is waited for: the server may take a moment to see that a process that had it was killed.
+# The server may take a moment to notice that a process with the lock was killed.
 FOLLOW_LOCK_TIMEOUT = "5s"
 
 
 @contextmanager
-def consistent() -> Iterator[None]:
-    """One moment of the database for all that is read. Within a transaction of somebody else it is that one's."""
+def read_snapshot() -> Iterator[None]:
+    """Read everything inside from one snapshot. Within an outer transaction, use the snapshot of that one."""
     outermost = not connection.in_atomic_block
     with transaction.atomic():
         if outermost:
@@ -36,13 +36,13 @@ def consistent() -> Iterator[None]:
 
 
 @contextmanager
-def writing() -> Iterator[Path]:
-    """Be the one process that writes the index, and the one that follows this database, on whatever machine.
+def follower_lock() -> Iterator[Path]:
+    """Hold the locks of the only writer of the index and the only follower of this database, on any machine.
 
-    The lock belongs to a transaction on a connection of its own, so that it also holds behind a transaction pooler.
-    Raises WriterElsewhereError.
+    The advisory lock belongs to a transaction on a separate connection, so that it also works behind a transaction
+    pooler. Raise WriterElsewhereError.
     """
-    with store.writing() as root:
+    with store.writer_lock() as root:
         gate = connections.create_connection(DEFAULT_DB_ALIAS)
         try:
             gate.set_autocommit(False)
@@ -62,4 +62,4 @@ def writing() -> Iterator[Path]:
 
 
 class FollowedElsewhereError(store.WriterElsewhereError):
-    """Another process takes in the changes of this database, for an index elsewhere."""
+    """Another process applies the changes of this database to an index elsewhere."""

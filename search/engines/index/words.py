@@ -1,7 +1,7 @@
-"""The words of the derived index: the terms of the one analysis in tantivy, and what of them a query asks for.
+"""The words of the derived index: terms in tantivy, and the queries for them.
 
-The document of a memory has its terms with their positions, once for all fields and once for the title, and the slot
-that its columns stand in. Nothing is parsed here: terms come from `search.analysis`, on both sides.
+The document of a memory has its terms with their positions, once for all fields and once for the title, and its doc.
+Nothing is parsed here: the terms of documents and queries come from `text.analysis`.
 """
 
 import itertools
@@ -23,29 +23,29 @@ from search.engines.base import LanguageText
 from text.analysis import Pattern, is_hyphenated, needs_no_place
 from text.bulk_terms import FieldTerms
 
-SLOT = "slot"
+DOC = "doc"
 WORDS = "words"
 TITLE = "title"
 
 _PHRASES_AT_ONCE = 500
 
-# How much more a word of the title says than one elsewhere.
+# The weight of a word in the title, added to its weight elsewhere.
 _TITLE_BOOST = 0.5
 _HEAP_BYTES = 128_000_000
 
-# A lexeme of a tsvector as Postgres writes it, with its positions; the weight of the title is A.
+# A lexeme of a tsvector as Postgres writes it, with its positions; weight A is the title.
 _LEXEME = re.compile(r"'((?:[^']|'')*)'(?::([0-9A-D,]+))?")
 
 _EVERY_SEGMENT = (".term", ".idx", ".pos", ".fast", ".fieldnorm")
 _SEGMENT_FILES = {*_EVERY_SEGMENT, ".store", ".del"}
 _FOOTER_MAGIC = 1337
 
-Slots = npt.NDArray[np.uint32]
+Docs = npt.NDArray[np.uint32]
 
 
 @contextmanager
 def panics_as_errors() -> Iterator[None]:
-    """Over some damage the library panics, which is no `Exception` to Python: here it is a ValueError like the rest."""
+    """Raise ValueError for Rust panics, which some damage causes and which are no `Exception` to Python."""
     try:
         yield
     except BaseException as error:
@@ -55,10 +55,9 @@ def panics_as_errors() -> Iterator[None]:
 
 
 def schema() -> tantivy.Schema:
-    """What a document has."""
     builder = tantivy.SchemaBuilder()
-    builder.add_unsigned_field(SLOT, indexed=True, fast=True)
-    # Terms come ready made; the tokenizer is only a name that every index knows.
+    builder.add_unsigned_field(DOC, indexed=True, fast=True)
+    # The terms are analysed already; every index has this tokenizer.
     builder.add_text_field(WORDS, tokenizer_name="whitespace", index_option="position")
     builder.add_text_field(TITLE, tokenizer_name="whitespace", index_option="position")
     return builder.build()
@@ -74,7 +73,7 @@ def make_index(path: Path) -> tantivy.Index:
 
 @panics_as_errors()
 def open_index(path: Path) -> tantivy.Index:
-    """Open what is there. Raises ValueError where it is damaged or not there."""
+    """Open an existing index. Raise ValueError if it is missing or damaged."""
     index = tantivy.Index(_SCHEMA, str(path), reuse=True) if tantivy.Index.exists(str(path)) else None
     if index is None:
         raise ValueError(f"{path.name}: there is no index of words")
@@ -83,7 +82,7 @@ def open_index(path: Path) -> tantivy.Index:
 
 
 def damaged_files(path: Path) -> list[str]:
-    """The files of an index that do not hold what was written, by the checksum that tantivy ends each with."""
+    """Describe the files that are missing or fail the checksum that tantivy ends each with."""
     found = []
     for file in sorted(path.iterdir()):
         if file.suffix not in _SEGMENT_FILES:
@@ -100,26 +99,26 @@ def damaged_files(path: Path) -> list[str]:
 
 
 def missing_files(path: Path) -> list[str]:
-    """The files that every segment of an index has, and one of these has not."""
+    """The files missing from the segments of an index."""
     meta = json.loads((path / "meta.json").read_text())
     names = [segment["segment_id"].replace("-", "") for segment in meta["segments"]]
     return [f"{name}{kind}" for name in names for kind in _EVERY_SEGMENT if not (path / f"{name}{kind}").exists()]
 
 
 def index_writer(index: tantivy.Index) -> tantivy.IndexWriter:
-    # One thread: documents of one commit are one segment, and the other core serves.
+    # One thread: the documents of a commit become one segment, and the other core serves requests.
     return index.writer(_HEAP_BYTES, 1)
 
 
 @cache
 def _place(written: str) -> tuple[int, int]:
-    """A position of a tsvector, and which field it is of by its weight, of which Postgres does not write the last."""
+    """A position of a tsvector, and its field by its weight; Postgres leaves the last weight out."""
     weight = written[-1:]
     return (int(written[:-1]), "ABCD".index(weight)) if weight > "9" else (int(written or 1), 3)
 
 
-def document(slot: int, terms: str) -> tantivy.Document:
-    """A memory's document from its tsvector, as Postgres writes it or `search.analysis`."""
+def document(doc: int, terms: str) -> tantivy.Document:
+    """A document from a tsvector, as Postgres or `text.analysis` write it."""
     fields: tuple[list[tuple[int, str]], ...] = ([], [], [], [])
     for lexeme, places in _LEXEME.findall(terms):
         if "''" in lexeme or "\\" in lexeme:
@@ -130,9 +129,9 @@ def document(slot: int, terms: str) -> tantivy.Document:
     for placed in fields:
         placed.sort()
     if all(map(_is_gapless, fields)):
-        return placed_document(slot, [_field_terms(placed) for placed in fields])
-    # Postgres has no place for some terms: the others keep theirs, so that none come together that were apart.
-    made = _of_slot(slot)
+        return placed_document(doc, [_field_terms(placed) for placed in fields])
+    # Postgres drops positions above its limit: keep the others, so that no terms become adjacent.
+    made = _with_doc(doc)
     every = sorted(itertools.chain.from_iterable(fields))
     _add(made, (WORDS,), [(term, at) for at, term in every])
     _add(made, (TITLE,), [(term, at) for at, term in fields[0]])
@@ -144,7 +143,7 @@ def _is_gapless(placed: Sequence[tuple[int, str]]) -> bool:
 
 
 def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
-    """The terms of a field without gaps, in order."""
+    """The terms of a field whose positions have no gaps, in order."""
     first, last = (placed[0][0], placed[-1][0]) if placed else (0, -1)
     in_a_row = [one for one in placed if "-" not in one[1] or not is_hyphenated(one[1])]
     joined = [one for one in placed if "-" in one[1] and is_hyphenated(one[1])]
@@ -156,21 +155,21 @@ def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
     return [(term, at - first) for at, term in placed]
 
 
-def placed_document(slot: int, fields: Sequence[FieldTerms]) -> tantivy.Document:
-    """A memory's document from the terms of its fields, of which the first is the title.
+def placed_document(doc: int, fields: Sequence[FieldTerms]) -> tantivy.Document:
+    """A document from the terms of its fields; the first field is the title.
 
-    Between values tantivy leaves a gap, as there is one between fields. Where it finds the words of a text itself, each
-    at the next position, that takes a sixth of the time of tokens that come one by one.
+    Tantivy leaves a gap between values, as there is between fields. Passing a text of words at consecutive positions
+    takes a sixth of the time of passing its tokens.
     """
-    made = _of_slot(slot)
+    made = _with_doc(doc)
     for number, terms in enumerate(fields):
         _add(made, (WORDS,) if number else (WORDS, TITLE), terms)
     return made
 
 
-def _of_slot(slot: int) -> tantivy.Document:
+def _with_doc(doc: int) -> tantivy.Document:
     made = tantivy.Document()
-    made.add_unsigned(SLOT, slot)
+    made.add_unsigned(DOC, doc)
     return made
 
 
@@ -186,7 +185,7 @@ def _add(made: tantivy.Document, names: Sequence[str], terms: FieldTerms) -> Non
 
 
 def pattern_query(pattern: Pattern) -> tantivy.Query:
-    """What has a pattern; of a phrase that ends in a prefix, what has its words in any order."""
+    """A query for a pattern. For a phrase that ends in a prefix it ignores the order of the words."""
     field = TITLE if pattern.field == "title" else WORDS
     if pattern.prefix:
         begins = tantivy.Query.regex_query(_SCHEMA, field, re.escape(pattern.terms[-1]) + ".*")
@@ -198,7 +197,7 @@ def pattern_query(pattern: Pattern) -> tantivy.Query:
 
 
 def _at_places(pattern: Pattern, last: str) -> list[str | tuple[int, str]]:
-    """The terms of a phrase with their places, the last of them spelled out."""
+    """The terms of a phrase with their positions, and `last` for the last."""
     placed: list[str | tuple[int, str]] = []
     at = 0
     for term, gap in zip((*pattern.terms[:-1], last), (0, *pattern.gaps), strict=True):
@@ -208,12 +207,12 @@ def _at_places(pattern: Pattern, last: str) -> list[str | tuple[int, str]]:
 
 
 @panics_as_errors()
-def slots_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit: int) -> Slots:
-    """The slots from `first` on that have a pattern, in order."""
+def docs_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit: int) -> Docs:
+    """The docs from `first` on that have a pattern, in ascending order."""
     if not pattern.prefix or len(pattern.terms) == 1:
-        return slots_of(searcher, pattern_query(pattern), first, limit)
-    # The phrase queries of the library take so many terms for a prefix and no more: each term that begins so and stands
-    # in a memory with the other words is looked for by itself.
+        return docs_of(searcher, pattern_query(pattern), first, limit)
+    # Tantivy limits the number of terms that a prefix in a phrase expands to, so search the phrase with each term that
+    # has the prefix and occurs together with the other words.
     field = TITLE if pattern.field == "title" else WORDS
     among = tantivy.Query.const_score_query(pattern_query(pattern), 1.0)
     terms = [term for term, _ in searcher.terms_with_prefix(field, pattern.terms[-1], among, limit=None)]
@@ -223,31 +222,31 @@ def slots_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit
             (tantivy.Occur.Should, tantivy.Query.phrase_query(_SCHEMA, field, _at_places(pattern, term)))
             for term in terms[start : start + _PHRASES_AT_ONCE]
         ]
-        found.append(slots_of(searcher, tantivy.Query.boolean_query(phrases), first, limit))
+        found.append(docs_of(searcher, tantivy.Query.boolean_query(phrases), first, limit))
     return np.unique(np.concatenate(found))
 
 
 @panics_as_errors()
-def slots_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit: int) -> Slots:
-    """The slots from `first` on that a query matches, in order, at most `limit` of them."""
+def docs_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit: int) -> Docs:
+    """The docs from `first` on that match a query, in ascending order, at most `limit`."""
     if first:
-        recent = tantivy.Query.range_query(_SCHEMA, SLOT, tantivy.FieldType.Unsigned, lower_bound=first)
+        recent = tantivy.Query.range_query(_SCHEMA, DOC, tantivy.FieldType.Unsigned, lower_bound=first)
         query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, recent)])
     found = searcher.search(
         tantivy.Query.const_score_query(query, 1.0),
         limit=max(1, limit),
         count=False,
-        order_by_field=SLOT,
+        order_by_field=DOC,
         order=tantivy.Order.Asc,
     ).hits
-    return np.fromiter((slot for slot, _ in found), np.uint32, len(found))
+    return np.fromiter((doc for doc, _ in found), np.uint32, len(found))
 
 
 def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tantivy.Query | None:
-    """What a match is ranked by: BM25 over everything that was looked for, the title's words counting more.
+    """The ranking query: BM25 over all positive patterns, with a higher weight for the title.
 
-    It may match more than the text does: whoever ranks leaves the others out. The less it does, the less there is to
-    leave out, so what every match must have is asked for; without `matching`, whatever has any of it.
+    It may match more than the text does, and the caller leaves the rest out. With `matching`, patterns that every match
+    has are required, which leaves less to filter; otherwise any of them is enough.
     """
     patterns = list(dict.fromkeys(pattern for text in texts for pattern in text.words.positive))
     if not patterns:
@@ -264,7 +263,7 @@ def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tanti
 
 
 def _needed_by_all(texts: Sequence[LanguageText]) -> Iterable[Pattern]:
-    """The patterns that every match has: where there is one language and no `or`."""
+    """The patterns that every match has, if there is one language and no `or`."""
     if len(texts) != 1 or len(texts[0].words.groups) > 1:
         return
     words = texts[0].words
@@ -275,34 +274,34 @@ def _needed_by_all(texts: Sequence[LanguageText]) -> Iterable[Pattern]:
             yield from group.words
 
 
-def within_slots(query: tantivy.Query, slots: Slots) -> tantivy.Query:
-    """A query among these slots alone."""
-    among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(_SCHEMA, SLOT, slots.tolist()), 0.0)
+def within_docs(query: tantivy.Query, docs: Docs) -> tantivy.Query:
+    """A query restricted to some docs."""
+    among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(_SCHEMA, DOC, docs.tolist()), 0.0)
     return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
 
 
 @panics_as_errors()
-def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[npt.NDArray[np.float64], Slots]:
-    """The best of a query: scores, falling, and their slots."""
+def best(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> tuple[npt.NDArray[np.float64], Docs]:
+    """The scores of the best matches, descending, and their docs."""
     found = searcher.search(query, limit=limit, count=False).hits
     scores = np.fromiter((score for score, _ in found), np.float64, len(found))
-    slots = searcher.fast_field_values(SLOT, [address for _, address in found])
-    return scores, np.array(slots, np.uint32)
+    docs = searcher.fast_field_values(DOC, [address for _, address in found])
+    return scores, np.array(docs, np.uint32)
 
 
 @panics_as_errors()
-def near_query(term: str, distance: int) -> tantivy.Query:
-    """What has a term that is so many letters away from this one."""
+def fuzzy_query(term: str, distance: int) -> tantivy.Query:
+    """A query for terms within an edit distance."""
     return tantivy.Query.fuzzy_term_query(_SCHEMA, WORDS, term, distance)
 
 
-def delete_slots(writer: tantivy.IndexWriter, slots: Sequence[int]) -> None:
-    if slots:
-        writer.delete_documents_by_query(tantivy.Query.term_set_query(_SCHEMA, SLOT, slots))
+def delete_docs(writer: tantivy.IndexWriter, docs: Sequence[int]) -> None:
+    if docs:
+        writer.delete_documents_by_query(tantivy.Query.term_set_query(_SCHEMA, DOC, docs))
 
 
 def delete_from(writer: tantivy.IndexWriter, first: int) -> None:
-    """Delete what stands in slots that no part has: a commit that was not finished."""
+    """Delete the docs of an unfinished commit, which no segment has."""
     writer.delete_documents_by_query(
-        tantivy.Query.range_query(_SCHEMA, SLOT, tantivy.FieldType.Unsigned, lower_bound=first)
+        tantivy.Query.range_query(_SCHEMA, DOC, tantivy.FieldType.Unsigned, lower_bound=first)
     )

@@ -1,7 +1,7 @@
-"""Vectors beside pgvector: a replica of them in files, for processes that read all of them in a few milliseconds.
+"""A replica of the vectors in files, for reading all of them in a few milliseconds.
 
-The database has the vectors, and `memories.vectors` alone writes them. Beside the derived index stands a replica of
-those of the model that serves: the same halves, packed close, mapped into every process, and compared by SIMD
-instructions. It follows the changes that are written down with the vectors (`changes.py`), by the process that keeps
-the index (`keeper.py`). What it has not taken in yet is read from pgvector; where there is none, everything is.
+The database holds the vectors, and only `memories.embedding.vectors` writes them. The replica stores those of the
+serving model next to the derived index: the same half-precision numbers, densely packed, mapped into every process, and
+compared with SIMD instructions. The process that writes the index keeps it up to date (`writer.py`) from a log of
+changes (`change_log.py`). Changes not yet applied are read from pgvector; without a replica, everything is.
 """

@@ -1,8 +1,8 @@
-"""The changes of vectors that the replica has yet to take in, written down in the transactions that make them.
+"""Changes of vectors not yet applied to the replica, recorded in the transactions that make them.
 
 `memories_vectorchange` has a row for each revision of the vectors since the replica was made, as long as
-`memories_corpus.replica` names one. Revisions are given under the lock of the corpus, which is held until the end, so
-they are committed in their order.
+`memories_corpus.replica` names a replica. Revisions are assigned under the lock of the corpus row, which is held until
+the end of the transaction, so they are committed in order.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from django.db import connection
 
+from memories.models import VectorChange
 from search.engines.base import Ids
 
-# More of them than this are not read one by one.
-MOST_CHANGES = 200
+# Above this many changes, readers do not use the replica.
+MAX_CHANGES = 200
 
 _STANDING = """
 SELECT (SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories_chunk'::regclass), vectors, replica,
@@ -24,43 +25,41 @@ FROM memories_corpus WHERE id = 1"""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How the vectors stand by now, seen from a revision of before."""
+class ChangeState:
+    """The vectors of the database, compared with an earlier revision."""
 
     chunks: int = 0
-    """About how many there are, as Postgres last estimated."""
+    """Postgres' estimate of their number."""
     revision: int = 0
     replica: str = ""
-    """The replica that changes are written down for."""
+    """The name of the replica that changes are recorded for."""
     changes: int = 0
-    """How many rows there are since, counted to one above the most."""
+    """Rows since that revision, counted up to the limit plus one."""
     memory_ids: tuple[int, ...] = ()
-    """The memories whose vectors changed since, if all of them were read."""
+    """The memories whose vectors changed since; complete only if `changes` is within the limit."""
 
     def follows(self, name: str, known: int) -> bool:
-        """Whether a replica that was up to date at a revision can be brought up to date by what was written down."""
+        """Whether the recorded changes lead from revision `known` of this replica to now, without a gap."""
         return self.replica == name and 0 <= self.revision - known == self.changes
 
     def changed(self) -> Ids:
         return np.unique(np.array(self.memory_ids, np.int64))
 
 
-def standing(known: int = 0, model_id: int = 0, most: int = MOST_CHANGES) -> Standing:
+def change_state(known: int = 0, model_id: int = 0, most: int = MAX_CHANGES) -> ChangeState:
     with connection.cursor() as cursor:
         cursor.execute(_STANDING, {"known": known, "model": model_id, "most": most})
         row = cursor.fetchone()
     if row is None:
-        return Standing()
+        return ChangeState()
     chunks, revision, replica, changes, ids = row
-    return Standing(int(chunks), revision, replica, changes, tuple(ids))
+    return ChangeState(int(chunks), revision, replica, changes, tuple(ids))
 
 
 def track_changes_for(replica: str) -> None:
-    """Name the replica that changes are written down for from here on, those of transactions under way too; none where
-    the name is empty. What was written down for another is forgotten.
-    """
+    """Record changes for this replica from here on, and delete those recorded for another; with "", record none."""
     with connection.cursor() as cursor:
-        # Waits for who is about to commit vectors. The one row may be missing: a database that was flushed has none.
+        # Waits for transactions that are about to commit vectors. A flushed database lacks the row.
         cursor.execute(
             "INSERT INTO memories_corpus (id, revision, replica) VALUES (1, 0, %s)"
             " ON CONFLICT (id) DO UPDATE SET replica = EXCLUDED.replica",
@@ -70,6 +69,5 @@ def track_changes_for(replica: str) -> None:
 
 
 def delete_applied(revision: int) -> None:
-    """Forget the changes up to a revision: they are in the replica, and are on the disk there."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM memories_vectorchange WHERE revision <= %s", [revision])
+    """Delete the changes up to a revision that the replica has on disk."""
+    VectorChange.objects.filter(revision__lte=revision).delete()

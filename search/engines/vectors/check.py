@@ -1,4 +1,4 @@
-"""The replica compared with the database: every vector, and every file with what was written."""
+"""Compares the replica with the database: every vector, and the checksum of every file."""
 
 import zlib
 from dataclasses import dataclass, field
@@ -10,19 +10,20 @@ from memories.embedding.vectors import serving_id
 from memories.models import Memory
 from search.engines.array_files import DamagedError, arrays_verify
 from search.engines.base import Ids
-from search.engines.index.transactions import consistent
+from search.engines.index.transactions import read_snapshot
+from search.engines.segment_store import read_live
 from search.engines.vectors import change_log, files, writer
-from search.engines.vectors.files import Manifest, Rows
+from search.engines.vectors.files import HalfVectors, ReplicaManifest
 
 
 @dataclass(slots=True)
 class VectorComparison:
-    """What the replica has, compared with the database."""
+    """The differences between the replica and the database."""
 
     vectors: int = 0
     replicated: int = 0
     different: list[int] = field(default_factory=list)
-    """Memories of which it has other vectors, none, or too many."""
+    """Memories whose vectors differ, are missing, or are too many."""
     damage: list[str] = field(default_factory=list)
     waiting: int = 0
 
@@ -32,27 +33,27 @@ class VectorComparison:
 
 
 def compare_vectors() -> VectorComparison | None:
-    """Compare every vector. Changes that wait are not taken for differences; None where there is no replica to read."""
+    """Compare every vector. Pending changes are no differences. Return None if there is no replica to read."""
     while True:
         manifest = files.read_manifest()
         if manifest is None:
             return None
-        with consistent():
-            now = change_log.standing(manifest.revision, manifest.model_id, writer.MOST_WAITING)
+        with read_snapshot():
+            now = change_log.change_state(manifest.revision, manifest.model_id, writer.MAX_PENDING)
             if manifest.model_id != serving_id() or not now.follows(manifest.name, manifest.revision):
-                found = VectorComparison(damage=["the replica is of other vectors, and will be made anew"])
+                found = VectorComparison(damage=["the replica has other vectors and will be rebuilt"])
             else:
                 found = _compared(manifest, now.changed())
-        # What changed while it was read may look like damage.
+        # A change during the comparison may look like damage.
         if found.agrees or files.read_manifest() == manifest:
             return found
 
 
-def _compared(manifest: Manifest, waiting: Ids) -> VectorComparison:
+def _compared(manifest: ReplicaManifest, waiting: Ids) -> VectorComparison:
     found = VectorComparison(waiting=len(waiting))
     digests: dict[int, int] = {}
     try:
-        live = files.read_live(manifest)
+        live = read_live(files.folder(), manifest)
         first = 0
         for name in manifest.segments:
             arrays_verify(files.folder() / name)
@@ -69,14 +70,14 @@ def _compared(manifest: Manifest, waiting: Ids) -> VectorComparison:
         found.vectors += len(ids)
         _add(expected, ids, vectors)
     wrong = {memory_id for memory_id, digest in expected.items() if digests.get(memory_id) != digest}
-    # Of a memory that was removed the rows stay, and are never asked for.
+    # The rows of deleted memories stay, but no query asks for them.
     wrong |= set(Memory.objects.filter(pk__in=list(digests.keys() - expected.keys())).values_list("pk", flat=True))
     found.different = sorted(wrong - set(waiting.tolist()))
     return found
 
 
-def _add(digests: dict[int, int], ids: Ids, vectors: Rows) -> None:
-    """Add the digests of rows to those of their memories, in whatever order they come."""
+def _add(digests: dict[int, int], ids: Ids, vectors: HalfVectors) -> None:
+    """Add the checksums of rows to those of their memories; the order of rows does not matter."""
     rows: npt.NDArray[np.float16] = np.ascontiguousarray(vectors)
     for memory_id, row in zip(ids.tolist(), rows, strict=True):
         digests[memory_id] = digests.get(memory_id, 0) + zlib.crc32(row.data) + (1 << 40)

@@ -1,66 +1,58 @@
-"""The files of the replica.
+"""The files of the replica: segments of whole memories' vectors, ordered by id (see `search.engines.segment_store`)."""
 
-    manifest             what belongs together, and which revision of the vectors it is true to
-    <name>-000001.rows   a segment: vectors of whole memories in the order of their ids, with their lengths
-    <name>-000002.dead   a bit for each row that is no vector of its memory any more
-
-Files are written whole, under names that never come again, and made to last before the manifest names them; the
-manifest is replaced in one step.
-"""
-
-import json
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write, bits_read
+from search.engines import segment_store
+from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Ids
 from search.engines.index import store
+from search.engines.segment_store import NotReadableError
 
 # Raised whenever files of an older version cannot be read any more, or would mean something else.
-SCHEMA = 1
+SCHEMA = 2
 
-Rows = npt.NDArray[np.float16]
+HalfVectors = npt.NDArray[np.float16]
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What belongs together. `made` counts the files that were ever made under this name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaManifest(segment_store.Manifest):
+    """The segments of one replica; its `name` begins the names of their files."""
+
+    VERSION: ClassVar[int] = 2
 
     name: str
     model_id: int
     dimensions: int
-    revision: int = 0
-    made: int = 0
-    rows: int = 0
-    segments: tuple[str, ...] = ()
-    dead: str = ""
-    schema: int = SCHEMA
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """Rows one after the other: the memory of each, in ascending order, the length of its vector, and the vector."""
+class VectorSegment:
+    """Rows of vectors, with the memory of each, ascending, and the length of each vector."""
 
     ids: Ids
     lengths: npt.NDArray[np.float32]
-    vectors: Rows
+    vectors: HalfVectors
+    name: str = ""
 
     @property
     def size(self) -> int:
         return len(self.ids)
 
-    def places_of(self, ids: Ids) -> npt.NDArray[np.int64]:
-        """The rows of some memories, whose ids are in ascending order."""
+    def rows_of(self, ids: Ids) -> npt.NDArray[np.int64]:
+        """The rows of memories, given by sorted ids."""
         low = np.searchsorted(self.ids, ids, "left")
         counts = np.searchsorted(self.ids, ids, "right") - low
         starts = np.cumsum(counts) - counts
-        places: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(low - starts, counts)
-        return places
+        rows: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(low - starts, counts)
+        return rows
 
 
 def folder() -> Path:
@@ -71,72 +63,47 @@ def new_name() -> str:
     return secrets.token_hex(4)
 
 
-def read_manifest() -> Manifest | None:
-    """What there is; None where there is nothing, or nothing that can be read."""
-    try:
-        stored = json.loads((folder() / "manifest").read_text())
-        if stored["schema"] != SCHEMA:
-            return None
-        return Manifest(**{**stored, "segments": tuple(stored["segments"])})
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def write_manifest(manifest: Manifest) -> None:
-    store.sync_folder(folder())
-    store.replace_file(folder() / "manifest", json.dumps(asdict(manifest)))
+def read_manifest() -> ReplicaManifest | None:
+    """Return the manifest, or None if there is none that can be read."""
+    with suppress(NotReadableError, DamagedError):
+        return segment_store.read_manifest(folder(), ReplicaManifest)
+    return None
 
 
 def discard() -> None:
-    """Have what there is read no more; the process that keeps the replica makes a new one."""
+    """Stop reading the current replica; the writer builds a new one."""
     (folder() / "manifest").unlink(missing_ok=True)
 
 
-def segment_of(ids: Ids, vectors: Rows) -> Segment:
-    """Rows in any order as a segment."""
+def segment_of(ids: Ids, vectors: HalfVectors) -> VectorSegment:
+    """Sort rows into a segment."""
     if not bool(np.all(ids[1:] >= ids[:-1])):
         order = np.argsort(ids, kind="stable")
         ids, vectors = ids[order], vectors[order]
     vectors = np.ascontiguousarray(vectors)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float32))
-    # A vector without a direction is near to nothing, however little is asked for.
-    return Segment(ids, np.where(lengths > 0, lengths, np.nan).astype(np.float32), vectors)
+    # A zero vector is near to nothing, even for a negative minimum similarity.
+    return VectorSegment(ids, np.where(lengths > 0, lengths, np.nan).astype(np.float32), vectors)
 
 
-def write_segment(name: str, segment: Segment) -> None:
+def write_segment(name: str, segment: VectorSegment) -> None:
     arrays: dict[str, Array] = {"ids": segment.ids, "lengths": segment.lengths, "vectors": segment.vectors.reshape(-1)}
     arrays_write(folder() / name, {}, arrays)
 
 
-def map_segment(name: str, dimensions: int) -> Segment:
-    """Raises DamagedError."""
+def map_segment(name: str, dimensions: int) -> VectorSegment:
+    """Raise DamagedError."""
     _, arrays = arrays_map(folder() / name)
     try:
-        return Segment(arrays["ids"], arrays["lengths"], arrays["vectors"].reshape(len(arrays["ids"]), dimensions))
+        return VectorSegment(
+            arrays["ids"], arrays["lengths"], arrays["vectors"].reshape(len(arrays["ids"]), dimensions), name
+        )
     except (KeyError, ValueError) as error:
         raise DamagedError(f"{name}: {error}") from error
 
 
-def map_segments(manifest: Manifest, have: Mapping[str, Segment] | None = None) -> tuple[list[Segment], Mask]:
-    """The segments, but for those that are open already, and which of their rows are live. Raises DamagedError."""
-    have = have or {}
-    segments = [have.get(name) or map_segment(name, manifest.dimensions) for name in manifest.segments]
-    if sum(segment.size for segment in segments) != manifest.rows:
-        raise DamagedError("the segments do not add up to the manifest")
-    return segments, read_live(manifest)
-
-
-def read_live(manifest: Manifest) -> Mask:
-    """Which rows are vectors of their memories. Raises DamagedError."""
-    if not manifest.dead:
-        return np.ones(manifest.rows, np.bool_)
-    return ~bits_read(folder() / manifest.dead, manifest.rows)
-
-
-def remove_others(kept: Sequence[Manifest]) -> None:
-    """Remove the files that none of these manifests names. Readers that have one open keep it until they let go."""
-    named = {"manifest", *(name for manifest in kept for name in (*manifest.segments, manifest.dead))}
-    if folder().is_dir():
-        for path in folder().iterdir():
-            if path.name not in named:
-                path.unlink(missing_ok=True)
+def open_segments(manifest: ReplicaManifest, opened: Iterable[VectorSegment] = ()) -> tuple[list[VectorSegment], Mask]:
+    """Map the segments that are not in `opened`, and read the mask of live rows. Raise DamagedError."""
+    return segment_store.open_segments(
+        folder(), manifest, lambda path: map_segment(path.name, manifest.dimensions), opened
+    )

@@ -1,4 +1,4 @@
-"""The vectors as pgvector has them: read by memory, all of them, or the nearest first from the HNSW index."""
+"""Vectors read from pgvector: by memory, all of them, or the nearest from the HNSW index."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,28 +10,28 @@ from django.db import connection, transaction
 
 from search.engines.base import Ids, Similarities, VectorQuery
 
-# The index looks at so many at once for each that is read, within bounds: those at the edge of what it looks at it
-# misses most. Where that is not enough it goes on (iterative scan). The least is what finds 99 of 100 of the first ten.
-AT_ONCE = 2
-LEAST_AT_ONCE = 400
-_MOST_AT_ONCE = 1_000
-_MOST_SCANNED = 2_000_000
+# ef_search grows with the chunks to read, within bounds, because recall is lowest at the edge of the examined set; an
+# iterative scan goes on where that is not enough. The minimum finds 99 of 100 of the first ten.
+EF_PER_CHUNK = 2
+MIN_EF_SEARCH = 400
+_MAX_EF_SEARCH = 1_000
+_MAX_SCANNED = 2_000_000
 
 _NEAREST = """
 SELECT memory_id, (1 - (embedding <=> %(vector)s::halfvec))::real AS similarity FROM memories_chunk
 WHERE model_id = %(model)s {which}"""
-# Two columns of all rows at once, as bytes: thousands of rows are read in the time of a hundred. Above 1 is what is no
-# number: how near a vector without a direction is.
+# Two columns of all rows as bytes: thousands of rows are read in the time of a hundred. Similarities above 1 are NaN,
+# those of zero vectors.
 _PACKED = """
 SELECT string_agg(int8send(memory_id), ''::bytea), string_agg(float4send(similarity), ''::bytea)
-FROM ({rows}) AS near WHERE similarity BETWEEN %(least)s AND 1"""
-# The primary key is led by the memory. The ids come as the text of an array: psycopg takes longer to write a list out
-# than Postgres to find its rows.
+FROM ({rows}) AS near WHERE similarity BETWEEN %(min_similarity)s AND 1"""
+# The primary key begins with the memory. The ids are passed as the text of an array, because psycopg takes longer to
+# adapt a list than Postgres to find its rows.
 _BY_ID = _PACKED.format(rows=_NEAREST.format(which="AND memory_id = ANY(%(ids)s::bigint[])"))
 _EVERY = _PACKED.format(rows=_NEAREST.format(which=""))
 # chunk_embedding_hnsw
 _FIRST = _PACKED.format(rows=_NEAREST.format(which="ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(chunks)s"))
-# A head of four bytes, then halves; always the same rows of the same table, so that every process guesses alike.
+# A header of four bytes, then halves. Repeatable, so that every process estimates alike.
 _SAMPLE = """
 SELECT string_agg(substr(halfvec_send(embedding), 5), ''::bytea)
 FROM memories_chunk TABLESAMPLE SYSTEM (%(percent)s) REPEATABLE (0) WHERE model_id = %(model)s"""
@@ -41,52 +41,52 @@ SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan',
        set_config('enable_seqscan', 'off', true)"""
 
 
-def at_once(chunks: int) -> int:
-    """How many the index looks at for so many."""
-    return min(max(LEAST_AT_ONCE, AT_ONCE * chunks), _MOST_AT_ONCE)
+def ef_search(chunks: int) -> int:
+    """The value of hnsw.ef_search for reading this many chunks."""
+    return min(max(MIN_EF_SEARCH, EF_PER_CHUNK * chunks), _MAX_EF_SEARCH)
 
 
 def vector_text(meaning: VectorQuery) -> str:
-    """The vector as Postgres reads it."""
+    """The vector in Postgres' text format."""
     return "[" + ",".join(map(str, np.frombuffer(meaning.vector, np.float32).tolist())) + "]"
 
 
-def every(meaning: VectorQuery) -> tuple[Ids, Similarities]:
-    """All memories down to the least similarity: each once, by its nearest chunk."""
+def scan(meaning: VectorQuery) -> tuple[Ids, Similarities]:
+    """All memories at or above the minimum similarity, each once, by its nearest chunk."""
     ids, similarities, _ = _read(_EVERY, meaning)
     return ids, similarities
 
 
-def some(meaning: VectorQuery, ids: Iterable[int]) -> tuple[Ids, Similarities]:
-    """Those of some memories."""
+def by_ids(meaning: VectorQuery, ids: Iterable[int]) -> tuple[Ids, Similarities]:
+    """The same for some memories."""
     found, similarities, _ = _read(_BY_ID, meaning, ids="{" + ",".join(map(str, ids)) + "}")
     return found, similarities
 
 
 @contextmanager
-def from_the_index(looked_at: int) -> Iterator[None]:
-    """Within, the nearest are read from the HNSW index, which looks at so many at once, and on until there are enough.
+def hnsw_scan(ef: int) -> Iterator[None]:
+    """Read from the HNSW index inside, with this ef_search, and iterate until enough rows are found.
 
-    Without that, rows that were deleted or changed and not yet vacuumed, and those of another model, which stand in the
-    index too, may hide all that there is.
+    Without iteration, dead rows that are not vacuumed yet, and rows of other models, which share the index, could hide
+    all results.
     """
     with transaction.atomic(savepoint=False):
         with connection.cursor() as cursor:
-            cursor.execute(_INDEX_SETTINGS, [str(looked_at), str(_MOST_SCANNED)])
+            cursor.execute(_INDEX_SETTINGS, [str(ef), str(_MAX_SCANNED)])
         yield
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('enable_seqscan', 'on', true)")
 
 
-def first(meaning: VectorQuery, chunks: int) -> tuple[Ids, Similarities, bool]:
-    """What the index gives of so many chunks, and whether these went down to the least similarity."""
-    with from_the_index(at_once(chunks)):
+def hnsw_nearest(meaning: VectorQuery, chunks: int) -> tuple[Ids, Similarities, bool]:
+    """The nearest memories by this many chunks, and whether the chunks went down to the minimum similarity."""
+    with hnsw_scan(ef_search(chunks)):
         ids, similarities, read = _read(_FIRST, meaning, chunks=chunks)
     return ids, similarities, read < chunks
 
 
 def sample(model_id: int, percent: float) -> bytes:
-    """Some of the vectors of a model, one after the other, as halves with the most significant byte first."""
+    """A random sample of a model's vectors, concatenated as big-endian halves."""
     with connection.cursor() as cursor:
         cursor.execute(_SAMPLE, {"percent": percent, "model": model_id})
         (packed,) = cursor.fetchone()
@@ -94,11 +94,11 @@ def sample(model_id: int, percent: float) -> bytes:
 
 
 def _read(statement: str, meaning: VectorQuery, **parameters: int | str) -> tuple[Ids, Similarities, int]:
-    """What a statement finds: each memory once, by its nearest chunk; and of how many chunks."""
+    """Each memory once, by its nearest chunk, and the number of chunks read."""
     bound: dict[str, Any] = {
         "vector": vector_text(meaning),
         "model": meaning.model_id,
-        "least": meaning.least,
+        "min_similarity": meaning.min_similarity,
         **parameters,
     }
     with connection.cursor() as cursor:
@@ -110,7 +110,7 @@ def _read(statement: str, meaning: VectorQuery, **parameters: int | str) -> tupl
 
 
 def by_memory(ids: Ids, similarities: Similarities) -> tuple[Ids, Similarities]:
-    """Each memory once, by its nearest chunk, in the order of their ids."""
+    """Reduce chunks to memories by the highest similarity; sorted by id."""
     if len(ids) > 1 and not bool(np.all(ids[1:] >= ids[:-1])):
         order = np.argsort(ids, kind="stable")
         ids, similarities = ids[order], similarities[order]

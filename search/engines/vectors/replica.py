@@ -1,83 +1,83 @@
-"""The replica as one process reads it: how near every memory is, or some of them, in milliseconds.
+"""The replica as one process reads it: the similarity of all memories, or of some, in milliseconds.
 
-A dot product of halves is summed in single precision or better, as pgvector does it, and divided by both lengths: the
-similarity is the same but for the last of seven digits.
+A dot product of halves is summed in single precision or better, as in pgvector, and divided by both lengths:
+similarities agree to six digits.
 """
 
 import contextlib
 import logging
-import threading
 from dataclasses import dataclass
 
 import numkong
 import numpy as np
 import numpy.typing as npt
 
-from search.engines.array_files import DamagedError, Mask, is_starved
+from search.engines.array_files import DamagedError, Mask, is_out_of_resources
 from search.engines.base import Ids, Similarities
+from search.engines.segment_store import NotReadableError, SnapshotReader
 from search.engines.vectors import change_log, files
-from search.engines.vectors.change_log import Standing
-from search.engines.vectors.files import Manifest, Rows, Segment
+from search.engines.vectors.change_log import ChangeState
+from search.engines.vectors.files import HalfVectors, ReplicaManifest, VectorSegment
 from search.engines.vectors.pgvector import by_memory
 
 logger = logging.getLogger(__name__)
 
-# So many rows are copied together at once where they lie apart.
+# Rows to copy at once when they are not adjacent.
 _GATHERED = 4_096
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replica:
-    """The files of one manifest: nothing in it changes."""
+    """The immutable files of one manifest."""
 
-    manifest: Manifest
-    segments: tuple[Segment, ...]
+    manifest: ReplicaManifest
+    segments: tuple[VectorSegment, ...]
     live: tuple[Mask | None, ...]
-    """By segment, which rows count; None for all of them."""
+    """The live rows of each segment; None for all of them."""
 
-    def every(self, vector: npt.NDArray[np.float32], least: float) -> tuple[Ids, Similarities]:
-        """The memories that are at least so near by their nearest row, each once, in any order."""
+    def scan(self, vector: npt.NDArray[np.float32], min_similarity: float) -> tuple[Ids, Similarities]:
+        """The memories at or above the minimum similarity by their nearest row, each once, in any order."""
         query = _halves(vector)
         found = []
         for segment, live in zip(self.segments, self.live, strict=True):
             similarities = _similarities(query, segment.vectors, segment.lengths)
-            near = similarities >= least
+            near = similarities >= min_similarity
             if live is not None:
                 near &= live
-            places = np.flatnonzero(near)
-            found.append(by_memory(segment.ids[places], similarities[places]))
+            rows = np.flatnonzero(near)
+            found.append(by_memory(segment.ids[rows], similarities[rows]))
         return _joined(found)
 
-    def some(self, vector: npt.NDArray[np.float32], least: float, ids: Ids) -> tuple[Ids, Similarities]:
-        """Those among some memories, whose ids are in ascending order."""
+    def by_ids(self, vector: npt.NDArray[np.float32], min_similarity: float, ids: Ids) -> tuple[Ids, Similarities]:
+        """The same for some memories, given by sorted ids."""
         query = _halves(vector)
         found = []
         for segment, live in zip(self.segments, self.live, strict=True):
-            places = segment.places_of(ids)
+            rows = segment.rows_of(ids)
             if live is not None:
-                places = places[live[places]]
-            for begin in range(0, len(places), _GATHERED):
-                lot = places[begin : begin + _GATHERED]
-                similarities = _similarities(query, segment.vectors[lot], segment.lengths[lot])
-                near = similarities >= least
-                found.append((segment.ids[lot[near]], similarities[near]))
-        # A memory may lie in two lots.
+                rows = rows[live[rows]]
+            for begin in range(0, len(rows), _GATHERED):
+                batch = rows[begin : begin + _GATHERED]
+                similarities = _similarities(query, segment.vectors[batch], segment.lengths[batch])
+                near = similarities >= min_similarity
+                found.append((segment.ids[batch[near]], similarities[near]))
+        # A memory may be split over two batches.
         return by_memory(*_joined(found))
 
 
-def _halves(vector: npt.NDArray[np.float32]) -> Rows:
-    """A query as pgvector compares it: in halves too."""
+def _halves(vector: npt.NDArray[np.float32]) -> HalfVectors:
+    """A query vector in half precision, as pgvector compares it."""
     return vector.astype(np.float16).reshape(1, -1)
 
 
-def _similarities(query: Rows, vectors: Rows, lengths: npt.NDArray[np.float32]) -> Similarities:
+def _similarities(query: HalfVectors, vectors: HalfVectors, lengths: npt.NDArray[np.float32]) -> Similarities:
     if not len(vectors):
         return np.empty(0, np.float32)
     dots = np.asarray(numkong.cdist(query, vectors, "dot")).reshape(-1)
     length = float(np.linalg.norm(query.astype(np.float32)))
     similarities: Similarities = (dots / lengths / (length or np.nan)).astype(np.float32)
-    # What is the same is not a hair nearer than that.
+    # Rounding must not put identical vectors above 1.
     return np.minimum(similarities, 1, out=similarities)
 
 
@@ -87,73 +87,63 @@ def _joined(found: list[tuple[Ids, Similarities]]) -> tuple[Ids, Similarities]:
     return np.concatenate([ids for ids, _ in found]), np.concatenate([similar for _, similar in found])
 
 
-_lock = threading.Lock()
-# The newest that was opened and the one before it, with what tells whether there is a newer one.
-_known: tuple[object, Replica | None, Replica | None] = ((), None, None)
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The current replica, and the version before it: for transactions with an older snapshot."""
+
+    replica: Replica | None
+    before: Replica | None
 
 
-def opened() -> tuple[Replica, ...]:
-    """The replica as it is by now, and as it was before: for transactions that see the database as it was then. Nothing
-    where there is none that can be read.
-    """
-    known = _known if _known[0] == _stamp() else _newer()
-    return tuple(found for found in known[1:] if found is not None)
+def open_replicas() -> tuple[Replica, ...]:
+    """The current replica and the version before it; empty if none can be read."""
+    stamp = _stamp()
+    try:
+        opened = _reader.read()
+    except NotReadableError:
+        return ()
+    except DamagedError as error:
+        if not is_out_of_resources(error):
+            logger.error("The replica of the vectors needs to be rebuilt: %s.", error)
+            # A process that may only read the files does not try them again.
+            with contextlib.suppress(OSError):
+                files.discard()
+            _reader.settle_for(_Opened(None, None), stamp)
+        return ()
+    return tuple(found for found in (opened.replica, opened.before) if found is not None)
 
 
-def _newer() -> tuple[object, Replica | None, Replica | None]:
-    global _known
-    with _lock:
-        for _ in range(_TRIES):
-            stamp = _stamp()
-            if _known[0] == stamp:
-                break
-            before = _known[1]
-            try:
-                found = _open(before)
-            except DamagedError as error:
-                # Files that went while they were opened were replaced by newer ones.
-                if stamp != _stamp():
-                    continue
-                if is_starved(error):
-                    return ((), None, None)
-                logger.error("The replica of the vectors is to be made anew: %s.", error)
-                # Who may only read finds the damage again.
-                with contextlib.suppress(OSError):
-                    files.discard()
-                found = None
-            # Files of another one than this were removed, and take up space for as long as they are open.
-            same = found is not None and before is not None and before.manifest.name == found.manifest.name
-            _known = (stamp, found, before if same else None)
-        return _known
+def _open_newer(known: _Opened | None) -> _Opened:
+    before = known.replica if known else None
+    found = _open(before)
+    # Open files of another replica would occupy space after their removal.
+    same = found is not None and before is not None and before.manifest.name == found.manifest.name
+    return _Opened(found, before if same else None)
 
 
-def standing(model_id: int) -> tuple[Replica | None, Standing]:
-    """The replica that an answer can be read from, and what it has yet to take in; None where there is none, that
-    cannot be told, or it is too much.
-    """
+def serving_replica(model_id: int) -> tuple[Replica | None, ChangeState]:
+    """Return the replica to answer from, if it and the changes since are usable, and the state of the changes."""
     tried: list[Replica] = []
     now = None
-    # It may have been brought up to date since this transaction began, or between two looks.
-    while left := [replica for replica in opened() if replica not in tried]:
+    # The replica may have been updated since this transaction began, or between two attempts.
+    while left := [replica for replica in open_replicas() if replica not in tried]:
         manifest = left[0].manifest
-        now = change_log.standing(manifest.revision, model_id)
-        if now.follows(manifest.name, manifest.revision) and now.changes <= change_log.MOST_CHANGES:
+        now = change_log.change_state(manifest.revision, model_id)
+        if now.follows(manifest.name, manifest.revision) and now.changes <= change_log.MAX_CHANGES:
             return (left[0] if manifest.model_id == model_id else None), now
         tried.append(left[0])
         if len(tried) == _TRIES:
             break
-    return None, now or change_log.standing()
+    return None, now or change_log.change_state()
 
 
-def forget() -> None:
-    """Close what this process reads."""
-    global _known
-    with _lock:
-        _known = ((), None, None)
+def clear_cache() -> None:
+    """Close the open replicas."""
+    _reader.clear()
 
 
 def _stamp() -> object:
-    """What changes when there is something new to read."""
+    """Changes whenever there is something new to read."""
     try:
         found = (files.folder() / "manifest").stat()
     except OSError:
@@ -165,10 +155,10 @@ def _open(before: Replica | None) -> Replica | None:
     manifest = files.read_manifest()
     if manifest is None:
         return None
-    have: dict[str, Segment] = {}
-    if before is not None and before.manifest.name == manifest.name:
-        have = dict(zip(before.manifest.segments, before.segments, strict=True))
-    segments, live = files.map_segments(manifest, have)
+    segments, live = files.open_segments(manifest, before.segments if before else ())
     cuts = np.cumsum([segment.size for segment in segments])[:-1]
     masks = tuple(None if mask.all() else mask for mask in np.split(live, cuts)) if segments else ()
     return Replica(manifest, tuple(segments), masks)
+
+
+_reader = SnapshotReader(_stamp, _open_newer)

@@ -1,16 +1,17 @@
-"""The one writer of the replica: it takes in what has changed, and makes a new one where that is not enough.
+"""The only writer of the replica: it applies changes, and builds a new replica where that is not enough.
 
-Changes are taken in by these steps, in this order; killed between any two of them, the next start repeats them:
+Changes are applied in these steps, in this order. If the process is killed between two of them, the next run repeats
+them:
 
-1. a segment with the vectors that the changed memories have by now, and the bits of the rows that are dead
+1. a segment with the current vectors of the changed memories, and the bits of the deleted rows
 2. the manifest that names them: from here on readers see them
-3. what was written down of them deleted
+3. the recorded changes deleted
 """
 
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 import numpy as np
@@ -18,123 +19,92 @@ import numpy.typing as npt
 from django.db import connection, transaction
 
 from memories.embedding.vectors import serving_id
-from search.engines.array_files import DamagedError, Mask, bits_write, step
+from memories.models import EmbeddingModel
+from search.engines import crash_points
+from search.engines.array_files import DamagedError, Mask
 from search.engines.base import Ids
-from search.engines.index.retry import POLL_SECONDS, wait, wait_to_retry
-from search.engines.index.transactions import consistent
+from search.engines.index.transactions import read_snapshot
+from search.engines.polling import POLL_SECONDS, Stop, StoppedError, never, repeat, wait
+from search.engines.segment_store import SegmentWriter, merge_tail, remove_unreferenced
 from search.engines.vectors import change_log, files
-from search.engines.vectors.files import Manifest, Rows, Segment
+from search.engines.vectors.files import HalfVectors, ReplicaManifest, VectorSegment
 
 logger = logging.getLogger(__name__)
 
-# Of vectors; so much is in memory at once, two or three times over, however wide they are.
+# Of vectors. Two or three times this much is in memory at once.
 _SEGMENT_BYTES = 64 << 20
-# Once so many of the rows are dead, a new replica is smaller and faster.
-_MOST_DEAD = 0.3
-_LEAST_ROWS = 10_000
-# So many memories at the most are taken in at once, of so many changes; where more wait, a new replica is made sooner.
-_MOST_TAKEN = 100_000
-MOST_WAITING = 2_000
+# Memories to apply at once at most, and pending changes to read; beyond either, building anew is faster.
+_MAX_MEMORIES = 100_000
+MAX_PENDING = 2_000
 
 _ROWS = """
 COPY (SELECT memory_id, embedding FROM memories_chunk WHERE model_id = {model} {which} ORDER BY memory_id, ordinal)
 TO STDOUT (FORMAT BINARY)"""
-# Before the first row of a binary COPY: a mark, flags and the length of what else there is.
+# Bytes before the first row of a binary COPY.
 _HEAD = 19
 
-_Lots = Generator[tuple[Ids, Rows], None, None]
+_Batches = Generator[tuple[Ids, HalfVectors], None, None]
 
-# A new one is wanted. The thread that keeps it may be writing what there is at that moment.
-_anew = threading.Event()
-
-
-class StoppedError(Exception):
-    """It was told to stop before a replica was made."""
+# Set when a new replica is wanted, even while the writing thread applies changes to the old one.
+_rebuild_requested = threading.Event()
 
 
-class _Keeping:
-    """The replica open for writing."""
+class _ReplicaWriter(SegmentWriter[VectorSegment, ReplicaManifest]):
+    """The replica, open for writing."""
 
-    def __init__(self, manifest: Manifest, segments: list[Segment], live: Mask) -> None:
-        self.manifest = manifest
-        self.segments = segments
-        self.live = live
+    MAX_DELETED_SHARE = 0.3
+
+    def __init__(self, manifest: ReplicaManifest, segments: list[VectorSegment], live: Mask) -> None:
+        super().__init__(files.folder(), manifest, segments, live, prefix=f"{manifest.name}-")
 
     @staticmethod
-    def open(manifest: Manifest) -> "_Keeping":
-        """Raises DamagedError."""
-        segments, live = files.map_segments(manifest)
-        files.remove_others([manifest])
-        return _Keeping(manifest, segments, live)
+    def open(manifest: ReplicaManifest) -> "_ReplicaWriter":
+        """Raise DamagedError."""
+        segments, live = files.open_segments(manifest)
+        remove_unreferenced(files.folder(), [manifest])
+        return _ReplicaWriter(manifest, segments, live)
 
-    @property
-    def is_wasteful(self) -> bool:
-        dead = self.manifest.rows - int(np.count_nonzero(self.live))
-        return self.manifest.rows > _LEAST_ROWS and dead > _MOST_DEAD * self.manifest.rows
+    def write_segment(self, segment: VectorSegment) -> VectorSegment:
+        """Write a segment, and map it from disk, which frees its memory."""
+        name = self.new_name(".segment")
+        files.write_segment(name, segment)
+        return files.map_segment(name, self.manifest.dimensions)
 
-    def replace(self, changed: Ids, found: Iterable[tuple[Ids, Rows]], revision: int) -> None:
-        """Put vectors, in lots of whole memories, in the place of those that the changed memories had."""
+    def replace(self, changed: Ids, found: Iterable[tuple[Ids, HalfVectors]], revision: int) -> None:
+        """Replace all vectors of the changed memories by those in `found`, batches of whole memories."""
         live = self.live.copy()
         first = 0
         for segment in self.segments:
-            live[first + segment.places_of(changed)] = False
+            live[first + segment.rows_of(changed)] = False
             first += segment.size
-        names, segments = list(self.manifest.segments), list(self.segments)
-        made = self.manifest.made
-
-        def written(segment: Segment) -> None:
-            nonlocal made
-            made += 1
-            names.append(f"{self.manifest.name}-{made:06d}.rows")
-            files.write_segment(names[-1], segment)
-            segments.append(files.map_segment(names[-1], self.manifest.dimensions))
-
+        segments = list(self.segments)
         for ids, vectors in found:
-            written(files.segment_of(ids, vectors))
+            segments.append(self.write_segment(files.segment_of(ids, vectors)))
             live = np.concatenate([live, np.ones(len(ids), np.bool_)])
-        # Neighbours of like size become one, so that there are ever only a few, and each row is rarely copied.
-        most = _segment_rows(self.manifest.dimensions)
-        while len(segments) > 1 and segments[-2].size < min(4 * segments[-1].size, most):
-            last = segments[-2].size + segments[-1].size
-            one = _merged(segments[-2:], live[-last:])
-            live = np.concatenate([live[:-last], np.ones(one.size, np.bool_)])
-            del names[-2:], segments[-2:]
-            written(one)
-        step("segment written")
-        dead = ""
-        if not live.all():
-            made += 1
-            dead = f"{self.manifest.name}-{made:06d}.dead"
-            bits_write(files.folder() / dead, ~live)
-        before = self.manifest
-        self.manifest = Manifest(
-            name=before.name,
-            model_id=before.model_id,
-            dimensions=before.dimensions,
-            revision=revision,
-            made=made,
-            rows=len(live),
-            segments=tuple(names),
-            dead=dead,
-        )
-        self.segments, self.live = segments, live
-        files.write_manifest(self.manifest)
-        step("replica's manifest written")
-        # A reader may have read the manifest before this one, and be about to open what it names.
-        files.remove_others([self.manifest, before])
+
+        def merge(tail: Sequence[VectorSegment]) -> VectorSegment:
+            nonlocal live
+            rows = sum(segment.size for segment in tail)
+            merged = self.write_segment(_merged(tail, live[-rows:]))
+            live = np.concatenate([live[:-rows], np.ones(merged.size, np.bool_)])
+            return merged
+
+        merge_tail(segments, _segment_rows(self.manifest.dimensions), merge)
+        crash_points.reached("segment written")
+        self.publish(segments, live, revision=revision)
 
 
-def _merged(segments: Sequence[Segment], live: Mask) -> Segment:
-    """Neighbours as one, without what is dead."""
+def _merged(segments: Sequence[VectorSegment], live: Mask) -> VectorSegment:
+    """Merge neighbours, without the deleted rows."""
     ids = np.concatenate([segment.ids for segment in segments])[live]
     return files.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
 
 
-def sync(stop: Callable[[], bool] = lambda: False) -> bool:
-    """Bring the replica up to date with the vectors; says whether there was anything to do. Raises StoppedError."""
+def sync(stop: Stop = never) -> bool:
+    """Bring the replica up to date, and return whether there was anything to do. Raise StoppedError."""
     model_id = serving_id()
     manifest = files.read_manifest()
-    now = change_log.standing(manifest.revision if manifest else 0, model_id, MOST_WAITING)
+    now = change_log.change_state(manifest.revision if manifest else 0, model_id, MAX_PENDING)
     if not model_id:
         if manifest is None and not now.replica:
             return False
@@ -142,7 +112,7 @@ def sync(stop: Callable[[], bool] = lambda: False) -> bool:
         return True
     if (
         manifest is None
-        or _anew.is_set()
+        or _rebuild_requested.is_set()
         or manifest.model_id != model_id
         or not now.follows(manifest.name, manifest.revision)
     ):
@@ -151,82 +121,71 @@ def sync(stop: Callable[[], bool] = lambda: False) -> bool:
     if now.revision == manifest.revision:
         return False
     try:
-        keeping = _Keeping.open(manifest)
+        writer = _ReplicaWriter.open(manifest)
     except DamagedError as error:
-        logger.warning("The replica of the vectors is made anew: %s.", error)
+        logger.warning("Rebuilding the replica of the vectors: %s.", error)
         build(stop)
         return True
-    if keeping.is_wasteful or len(now.memory_ids) > _MOST_TAKEN:
+    if writer.is_wasteful or len(now.memory_ids) > _MAX_MEMORIES:
         build(stop)
         return True
-    _take_in(keeping)
+    _apply_changes(writer)
     return True
 
 
-def _take_in(keeping: _Keeping) -> None:
-    manifest = keeping.manifest
-    with consistent():
-        now = change_log.standing(manifest.revision, manifest.model_id, MOST_WAITING)
+def _apply_changes(writer: _ReplicaWriter) -> None:
+    manifest = writer.manifest
+    with read_snapshot():
+        now = change_log.change_state(manifest.revision, manifest.model_id, MAX_PENDING)
         if not now.follows(manifest.name, manifest.revision):
             return  # since it was looked at; the next look makes a new one
         changed = now.changed()
         with closing(stored_rows(manifest.model_id, manifest.dimensions, changed)) as found:
-            keeping.replace(changed, found, now.revision)
+            writer.replace(changed, found, now.revision)
     change_log.delete_applied(now.revision)
-    step("changes of vectors forgotten")
+    crash_points.reached("changes deleted")
 
 
-def build(stop: Callable[[], bool] = lambda: False) -> Manifest:
-    """Make a new replica of all vectors of the model that serves. Raises StoppedError."""
-    _anew.clear()
+def build(stop: Stop = never) -> None:
+    """Build a new replica of all vectors of the serving model. Raise StoppedError."""
+    _rebuild_requested.clear()
     files.folder().mkdir(parents=True, exist_ok=True)
     name = files.new_name()
     with transaction.atomic():
         change_log.track_changes_for(name)
-    # From here on nobody can follow the one that was there, and a full disk needs the space.
+    # Nothing records changes for the old replica any more, and a full disk needs its space.
     files.discard()
-    files.remove_others([])
-    made: list[tuple[str, int]] = []
+    remove_unreferenced(files.folder())
+    segments: list[VectorSegment] = []
     try:
-        with consistent():
+        with read_snapshot():
             model_id = serving_id()
-            now = change_log.standing()
-            dimensions = _dimensions(model_id)
-            for ids, vectors in stored_rows(model_id, dimensions):
+            now = change_log.change_state()
+            dimensions = EmbeddingModel.objects.filter(pk=model_id).values_list("dimensions", flat=True).first()
+            manifest = ReplicaManifest(name=name, model_id=model_id, dimensions=dimensions or 0)
+            writer = _ReplicaWriter(manifest, [], np.empty(0, np.bool_))
+            for ids, vectors in stored_rows(model_id, manifest.dimensions):
                 if stop():
                     raise StoppedError
-                made.append((f"{name}-{len(made) + 1:06d}.rows", len(ids)))
-                files.write_segment(made[-1][0], files.segment_of(ids, vectors))
+                segments.append(writer.write_segment(files.segment_of(ids, vectors)))
     except BaseException:
-        # Half a replica is of no use to anybody either.
-        files.remove_others([])
+        # Remove the incomplete replica.
+        remove_unreferenced(files.folder())
         raise
-    step("replica filled")
-    manifest = Manifest(
-        name=name,
-        model_id=model_id,
-        dimensions=dimensions,
-        revision=now.revision,
-        made=len(made),
-        rows=sum(size for _, size in made),
-        segments=tuple(segment for segment, _ in made),
-    )
-    files.write_manifest(manifest)
-    step("replica in place")
-    files.remove_others([manifest])
-    change_log.delete_applied(manifest.revision)
-    return manifest
+    crash_points.reached("replica filled")
+    writer.publish(segments, np.ones(sum(segment.size for segment in segments), np.bool_), revision=now.revision)
+    change_log.delete_applied(now.revision)
 
 
 def discard() -> None:
-    """Have the replica that there is read no more: the next `sync` in this process makes a new one."""
-    _anew.set()
+    """Stop reading the current replica; the next `sync` in this process builds a new one."""
+    _rebuild_requested.set()
     files.discard()
 
 
 def drop() -> None:
-    """Remove the replica, and have no changes written down any more."""
-    # First, so that nobody reads what is not followed.
+    """Remove the replica, and stop recording changes."""
+    # First, so that no process reads what is no longer updated.
     files.discard()
     with transaction.atomic():
         change_log.track_changes_for("")
@@ -234,8 +193,8 @@ def drop() -> None:
 
 
 @contextmanager
-def kept_meanwhile(stop: Callable[[], bool]) -> Iterator[None]:
-    """Keep the replica up to date beside what is done meanwhile, in a thread that ends with it."""
+def sync_in_background(stop: Stop) -> Iterator[None]:
+    """Keep the replica up to date in a thread that ends with the block."""
     over = threading.Event()
     thread = threading.Thread(target=_follow, args=(lambda: over.is_set() or stop(),), name="replica", daemon=True)
     thread.start()
@@ -246,34 +205,19 @@ def kept_meanwhile(stop: Callable[[], bool]) -> Iterator[None]:
         thread.join()
 
 
-def _follow(stop: Callable[[], bool]) -> None:
-    failures = 0
+def _follow(stop: Stop) -> None:
+    def step() -> None:
+        if not sync(stop=stop):
+            wait(POLL_SECONDS, stop)
+
     try:
-        while not stop():
-            try:
-                done = sync(stop=stop)
-                failures = 0
-            except StoppedError:
-                return
-            except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
-                wait_to_retry("The replica of the vectors could not be brought up to date", failures, stop)
-                failures += 1
-                continue
-            if not done:
-                wait(POLL_SECONDS, stop)
+        repeat(step, "The replica of the vectors could not be brought up to date", stop)
     finally:
         connection.close()
 
 
-def _dimensions(model_id: int) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT dimensions FROM memories_embeddingmodel WHERE id = %s", [model_id])
-        row = cursor.fetchone()
-    return int(row[0]) if row else 0
-
-
-def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> _Lots:
-    """The vectors of some memories, or of all, in the order of their ids, in lots of whole memories."""
+def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -> _Batches:
+    """Vectors of some memories, or of all, ordered by id, in batches of whole memories."""
     layout = np.dtype(
         [
             ("fields", ">i2"),
@@ -288,29 +232,29 @@ def stored_rows(model_id: int, dimensions: int, memory_ids: Ids | None = None) -
     most = _segment_rows(dimensions) * layout.itemsize
     which = "" if memory_ids is None else f"AND memory_id = ANY('{{{','.join(map(str, memory_ids.tolist()))}}}')"
     with connection.cursor() as cursor, cursor.copy(_ROWS.format(model=int(model_id), which=which)) as copy:
-        lot = bytearray()
+        batch = bytearray()
         full, skipped = most, 0
         for data in copy:
-            lot += data[_HEAD - skipped :] if skipped < _HEAD else data
+            batch += data[_HEAD - skipped :] if skipped < _HEAD else data
             skipped = min(_HEAD, skipped + len(data))
-            if len(lot) >= full:
-                # More may come of the last memory.
-                ids, vectors = _columns(lot, layout, without_last=True)
-                del lot[: len(ids) * layout.itemsize]
-                full = len(lot) + most
+            if len(batch) >= full:
+                # The last memory of the batch may have more rows.
+                ids, vectors = _columns(batch, layout, without_last=True)
+                del batch[: len(ids) * layout.itemsize]
+                full = len(batch) + most
                 if len(ids):
                     yield ids, vectors
-    if len(lot) >= layout.itemsize:
-        yield _columns(lot, layout)
+    if len(batch) >= layout.itemsize:
+        yield _columns(batch, layout)
 
 
 def _segment_rows(dimensions: int) -> int:
     return max(1, _SEGMENT_BYTES // max(1, dimensions * np.dtype(np.float16).itemsize))
 
 
-def _columns(lot: bytearray, layout: "np.dtype[np.void]", *, without_last: bool = False) -> tuple[Ids, Rows]:
-    """The whole rows of a lot; on demand but for those of the last memory."""
-    found: npt.NDArray[np.void] = np.frombuffer(lot, layout, len(lot) // layout.itemsize)
+def _columns(batch: bytearray, layout: "np.dtype[np.void]", *, without_last: bool = False) -> tuple[Ids, HalfVectors]:
+    """Parse the complete rows of a batch, optionally without those of its last memory."""
+    found: npt.NDArray[np.void] = np.frombuffer(batch, layout, len(batch) // layout.itemsize)
     if without_last:
         found = found[: np.searchsorted(found["id"], found["id"][-1], "left")]
     return found["id"].astype(np.int64), found["vector"].astype(np.float16)

@@ -1,4 +1,4 @@
-"""`manage.py index`: the derived index: how it is, whether it is true to the database, and making it anew."""
+"""`manage.py index`: show the derived index, compare it with the database, rebuild it, or keep it up to date."""
 
 import contextlib
 import os
@@ -16,28 +16,33 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from search.engines.array_files import DamagedError
 from search.engines.index import follower, outbox, store
 from search.engines.index.check import Comparison, compare
-from search.engines.index.store import NoIndexError, WriterElsewhereError
+from search.engines.index.store import WriterElsewhereError
 from search.engines.index.transactions import FollowedElsewhereError
+from search.engines.segment_store import NotReadableError
 from search.engines.vectors import files
 from search.engines.vectors.check import VectorComparison, compare_vectors
 from text.formatting import memories
 
 SHOWN = 10
-ANEW = "Make it anew: manage.py index --rebuild"
+ANEW = "Rebuild it: manage.py index --rebuild"
 _POLL_SECONDS = 0.5
 
 
 class Command(BaseCommand):
-    help = "Show the search index; compare it with the database, make it anew, or keep it up to date."
+    help = "Show the search index; compare it with the database, rebuild it, or keep it up to date."
 
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_mutually_exclusive_group()
-        what.add_argument("--check", action="store_true", help="compare every memory and every file; 1 if any differs")
-        what.add_argument("--rebuild", action="store_true", help="make a new index beside the old one, and swap them")
-        what.add_argument("--catch-up", action="store_true", help="take in what waits, and leave")
-        what.add_argument("--follow", action="store_true", help="keep it up to date, as `up` does itself")
-        what.add_argument("--drop", action="store_true", help="remove it, and follow changes no more")
-        parser.add_argument("--with-parent", type=int, metavar="PID", help="with --follow: end with the parent process")
+        what.add_argument(
+            "--check", action="store_true", help="compare every memory and every file; exit with 1 if any differs"
+        )
+        what.add_argument("--rebuild", action="store_true", help="build a new index and replace the old one by it")
+        what.add_argument("--catch-up", action="store_true", help="apply the pending changes and exit")
+        what.add_argument("--follow", action="store_true", help="keep it up to date, as `up` does")
+        what.add_argument("--drop", action="store_true", help="remove it and stop following changes")
+        parser.add_argument(
+            "--with-parent", type=int, metavar="PID", help="with --follow: exit with the parent process"
+        )
 
     def handle(self, **options: Any) -> None:
         try:
@@ -46,7 +51,7 @@ class Command(BaseCommand):
             elif options["rebuild"]:
                 self.rebuild()
             elif options["catch_up"]:
-                self.say(f"{follower.catch_up():,} changes taken in.")
+                self.say(f"{follower.catch_up():,} changes applied.")
             elif options["follow"]:
                 self.follow(options["with_parent"])
             elif options["drop"]:
@@ -61,7 +66,7 @@ class Command(BaseCommand):
             ) from None
         except DamagedError as error:
             raise CommandError(f"The search index is damaged: {error}. {ANEW}") from None
-        except NoIndexError as error:
+        except NotReadableError as error:
             raise CommandError(f"There is no search index to read: {error}. {ANEW}") from None
 
     def show(self) -> None:
@@ -70,18 +75,19 @@ class Command(BaseCommand):
         behind = outbox.backlog()
         size = sum(file_size(path) for path in generation.rglob("*"))
         self.say(f"{manifest.memories:,} memories in {generation}")
-        self.say(f"{manifest.slots:,} slots in {len(manifest.parts)} parts, {size / 1e6:,.1f} MB on disk")
+        self.say(f"{manifest.size:,} docs in {len(manifest.segments)} segments, {size / 1e6:,.1f} MB on disk")
         if behind.changes:
-            self.say(f"{behind.changes:,} changes wait, the oldest for {behind.seconds:,.1f} s")
+            self.say(f"{behind.changes:,} changes are pending, the oldest for {behind.seconds:,.1f} s")
         else:
-            self.say("No change waits.")
+            self.say("No changes are pending.")
         if replica := files.read_manifest():
-            size = sum(file_size(files.folder() / name) for name in (*replica.segments, replica.dead) if name)
+            size = sum(file_size(files.folder() / name) for name in replica.files)
             self.say(
-                f"{replica.rows:,} vectors in a replica of {len(replica.segments)} parts, {size / 1e6:,.1f} MB on disk"
+                f"{replica.size:,} vectors in a replica of {len(replica.segments)} segments,"
+                f" {size / 1e6:,.1f} MB on disk"
             )
-        if reason := store.damage_reported():
-            self.say(f"It is to be made anew: {reason}")
+        if reason := store.rebuild_reason():
+            self.say(f"It is going to be rebuilt: {reason}")
         if not outbox.is_followed():
             self.say("Changes are not followed: manage.py index --rebuild")
 
@@ -89,11 +95,11 @@ class Command(BaseCommand):
         found, vectors = compare(), compare_vectors()
         self.say(f"{found.memories:,} memories in the database, {found.indexed:,} in the index.")
         if found.waiting:
-            self.say(f"Changed, and on the way into it: {memories(found.waiting)}.")
+            self.say(f"Changed and not indexed yet: {memories(found.waiting)}.")
         if vectors:
             self.say(f"{vectors.vectors:,} vectors in the database, {vectors.replicated:,} in the replica.")
             if vectors.waiting:
-                self.say(f"Vectors changed, and on the way into it: those of {memories(vectors.waiting)}.")
+                self.say(f"Vectors changed and not in the replica yet: those of {memories(vectors.waiting)}.")
         if found.agrees and (vectors is None or vectors.agrees):
             self.say(f"Everything agrees: each memory's digest,{' each vector,' if vectors else ''} and each file.")
             return
@@ -101,7 +107,7 @@ class Command(BaseCommand):
             self.say(line)
         if found.differs or (vectors and not vectors.agrees):
             raise CommandError(f"The search index differs from the database. {ANEW}")
-        raise CommandError("The search index agrees with the database but for memories that cannot be in it.")
+        raise CommandError("The search index agrees with the database, except for memories that cannot be indexed.")
 
     def rebuild(self) -> None:
         with progress_bar() as show:
@@ -122,7 +128,7 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        # Told, not asked for: the parent may be gone before this process has come so far.
+        # The pid is passed in, because the parent may be gone before this process could ask for it.
         follower.follow(lambda: stopped or (parent is not None and os.getppid() != parent))
 
     def say(self, text: str) -> None:
@@ -130,40 +136,39 @@ class Command(BaseCommand):
 
 
 def differences(found: Comparison) -> list[str]:
-    """What differs, a line for each kind, with the first few memories of it."""
+    """One line for each kind of difference, with the first few memories."""
     lines = list(found.damage)
     for what, ids in (
         ("not in the index", found.missing),
         ("in the index and not in the database", found.left_over),
-        ("otherwise in the index than in the database", found.different),
-        ("in no index, because a date of theirs is infinite: give them a real one", found.unfit),
+        ("different in the index and in the database", found.different),
+        ("not indexed, because one of their dates is infinite: set a finite date", found.unindexable),
     ):
         if ids:
-            lines.append(f"{len(ids):,} {what}: {some_of(ids)}")
+            lines.append(f"{len(ids):,} {what}: {first_ids(ids)}")
     return lines
 
 
 def vector_differences(found: VectorComparison) -> list[str]:
     lines = list(found.damage)
     if found.different:
-        lines.append(f"{len(found.different):,} with other vectors in the replica: {some_of(found.different)}")
+        lines.append(f"{len(found.different):,} with different vectors in the replica: {first_ids(found.different)}")
     return lines
 
 
-def some_of(ids: list[int]) -> str:
-    """The first few memories."""
+def first_ids(ids: list[int]) -> str:
     return ", ".join(f"#{memory_id}" for memory_id in ids[:SHOWN]) + (" …" if len(ids) > SHOWN else "")
 
 
 def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
-    """Ask the process that keeps the index to make it anew, and wait until it has."""
+    """Ask the process that writes the index to rebuild it, and wait until it has."""
     root = store.index_dir()
     before = sorted(root.glob("g-*"))
-    store.ask_for_rebuild("a new one was asked for")
-    while store.damage_reported():
+    store.request_rebuild("a rebuild was requested")
+    while store.rebuild_reason():
         with contextlib.suppress(WriterElsewhereError):
             return follower.rebuild(show)  # it has ended meanwhile
-        with contextlib.suppress(NoIndexError, DamagedError):
+        with contextlib.suppress(NotReadableError, DamagedError):
             coming = [path for path in sorted(root.glob("g-*")) if path not in before]
             show(store.read_manifest(coming[-1]).memories if coming else 0, 0)
         time.sleep(_POLL_SECONDS)
@@ -171,7 +176,7 @@ def rebuilt_by_other(show: Callable[[int, int], None]) -> int:
 
 
 def file_size(path: Path) -> int:
-    """0 for a folder, and for a file that the writer has removed just now."""
+    """0 for a folder, and for a file that the writer has just removed."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except FileNotFoundError:
@@ -179,7 +184,7 @@ def file_size(path: Path) -> int:
 
 
 class progress_bar:  # noqa: N801 - it reads as a function
-    """A bar on the terminal, nothing elsewhere: with progress_bar() as show: show(done, total)."""
+    """A progress bar on a terminal, nothing elsewhere: with progress_bar() as show: show(done, total)."""
 
     def __enter__(self) -> Callable[[int, int], None]:
         console = Console(stderr=True)

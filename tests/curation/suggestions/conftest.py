@@ -6,8 +6,8 @@ from access.viewer import Viewer, command_viewer
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.engines import knn
 from tests.embedding import embed_all
+from web.cache import clear_caches
 
 EVERYTHING = command_viewer()
 
@@ -31,7 +31,7 @@ TREES = [
 
 @pytest.fixture(autouse=True)
 def _nothing_read():
-    knn.forget()
+    clear_caches()
 
 
 def remember(project, title, content, **fields):
@@ -46,7 +46,7 @@ def member_of(*slugs, scopes=("read", "write", "curate"), **fields):
 
 def embedded():
     embed_all()
-    knn.forget()
+    clear_caches()
 
 
 @pytest.fixture

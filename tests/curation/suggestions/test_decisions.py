@@ -16,16 +16,16 @@ from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.services import (
-    CountChanged,
-    SuggestionNotFound,
-    SuggestionRefused,
+    CountChangedError,
+    SuggestionNotFoundError,
+    SuggestionRefusedError,
     suggestion_accept,
     suggestion_reject,
     suggestion_undo,
     suggestions_accept,
 )
 from memories.models import Memory
-from memories.services import NotAllowed, memory_restore
+from memories.services import NotAllowedError, memory_restore
 from tests.curation.suggestions.conftest import EVERYTHING, embedded, member_of, pk_of, remember
 
 pytestmark = pytest.mark.django_db
@@ -82,14 +82,14 @@ def test_undoing_a_category_leaves_the_memory_as_it_was(garden):
 def test_a_link_that_came_to_another_category_is_not_taken_back_in_silence(garden):
     row = accepted(carrots(garden))
     curation_apply(asked=Merge(kind="category", source="beds/carrots", target="trees"), viewer=EVERYTHING)
-    with pytest.raises(SuggestionRefused, match="has been merged into another one since"):
+    with pytest.raises(SuggestionRefusedError, match="has since been merged into another"):
         undone(row)
 
 
 def test_a_category_that_is_gone_is_refused(garden):
     row = carrots(garden)
     Suggestion.objects.filter(pk=row.pk).update(target_id=10**9)
-    with pytest.raises(SuggestionRefused, match="not there any more"):
+    with pytest.raises(SuggestionRefusedError, match="no longer exists"):
         accepted(row)
     row.refresh_from_db()
     assert row.state == "open"
@@ -155,12 +155,12 @@ def test_what_was_proposed_is_proposed_again(db):
 def test_what_was_changed_since_is_not_undone_over_it(db):
     row = accepted(two_alike())
     memory_restore(memory_id=row.subject_id, viewer=EVERYTHING)
-    with pytest.raises(SuggestionRefused, match="changed since"):
+    with pytest.raises(SuggestionRefusedError, match="changed since"):
         undone(row)
 
 
 def test_only_of_two_that_are_the_same_can_the_other_one_be_kept(garden):
-    with pytest.raises(SuggestionRefused, match="Only of two"):
+    with pytest.raises(SuggestionRefusedError, match="Only for duplicates"):
         accepted(carrots(garden), swap=True)
 
 
@@ -224,7 +224,7 @@ def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):
     row = made(Kind.CONCEPT_DUPLICATE)
     by_hand = Merge(kind="concept", source=f"#{row.subject_id}", target=f"#{row.target_id}")
     curation_apply(asked=by_hand, viewer=EVERYTHING)
-    with pytest.raises(SuggestionRefused, match="One of the two is not there any more"):
+    with pytest.raises(SuggestionRefusedError, match="One of the two no longer exists"):
         accepted(row)
 
 
@@ -233,10 +233,10 @@ def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):
 
 def test_a_decision_is_taken_once(garden):
     row = suggestion_reject(suggestion_id=carrots(garden).pk, viewer=EVERYTHING, reason="No.")
-    with pytest.raises(SuggestionRefused, match="rejected already"):
+    with pytest.raises(SuggestionRefusedError, match="already rejected"):
         accepted(row)
     undone(row)
-    with pytest.raises(SuggestionRefused, match="nothing to undo"):
+    with pytest.raises(SuggestionRefusedError, match="nothing to undo"):
         undone(row)
     assert accepted(row).state == "accepted"
     assert [event.verb for event in AuditEvent.objects.filter(subject_type="suggestion").order_by("id")] == [
@@ -249,11 +249,11 @@ def test_a_decision_is_taken_once(garden):
 def test_deciding_takes_a_curator_of_the_project(garden):
     row = carrots(garden)
     remember("mill", "Stones", "Stones.")
-    with pytest.raises(SuggestionNotFound):
+    with pytest.raises(SuggestionNotFoundError):
         accepted(row, member_of("mill"))
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotAllowedError):
         accepted(row, member_of("garden", scopes=("read", "write")))
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotAllowedError):
         accepted(row, member_of("garden", scopes=("read", "curate")))
     assert accepted(row, member_of("garden")).state == "accepted"
 
@@ -262,7 +262,7 @@ def test_names_that_others_use_are_merged_by_nobody_who_may_not_write_there(db):
     remember("mill", "One", "One.", tags=["flour", "flours"])
     remember("garden", "Two", "Two.", tags=["flour"])
     row = made(Kind.TAG_DUPLICATE)
-    with pytest.raises(SuggestionRefused):
+    with pytest.raises(SuggestionRefusedError):
         accepted(row, member_of("mill"))
     assert Memory.objects.get(title="Two").tags == ["flour"]
 
@@ -277,7 +277,7 @@ def test_of_two_who_accept_at_once_one_is_told_so():
         try:
             start.wait()
             said.append(accepted(row).state)
-        except SuggestionRefused as error:
+        except SuggestionRefusedError as error:
             said.append(str(error))
         finally:
             connection.close()
@@ -287,7 +287,7 @@ def test_of_two_who_accept_at_once_one_is_told_so():
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(said) == sorted(["accepted", f"Suggestion {row.pk} was accepted already."])
+    assert sorted(said) == sorted(["accepted", f"Suggestion {row.pk} is already accepted."])
 
 
 # --- many ------------------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_many_are_accepted_if_they_are_as_many_as_were_shown(garden):
     query = ReviewQuery(kind="category", confidence=0.6)
     count = Suggestion.objects.filter(confidence__gte=0.6).count()
     assert count >= 2
-    with pytest.raises(CountChanged):
+    with pytest.raises(CountChangedError):
         suggestions_accept(query=query, shown=count + 1, viewer=EVERYTHING)
     assert not Suggestion.objects.filter(state="accepted").exists()
     done = suggestions_accept(query=query, shown=count, viewer=EVERYTHING)
@@ -312,4 +312,4 @@ def test_what_is_refused_among_many_stays_open_and_is_told(garden):
     count = Suggestion.objects.count()
     done = suggestions_accept(query=ReviewQuery(kind="category"), shown=count, viewer=EVERYTHING)
     assert done.accepted == count - 1
-    assert done.said.endswith("Not accepted: The category is not there any more.")
+    assert done.said.endswith("Not accepted: The category no longer exists.")

@@ -15,7 +15,7 @@ from curation.suggestions.proposals import Kind
 from curation.suggestions.services import policy_set, suggestion_accept, suggestion_reject, suggestion_undo
 from memories.models import Memory
 from memories.records import MemoryChanges
-from memories.services import ChangeRefused, NotAllowed, memory_classify, memory_delete, memory_update
+from memories.services import ChangeRefusedError, NotAllowedError, memory_classify, memory_delete, memory_update
 from memories.snapshot import Ref
 from tests.curation.suggestions.conftest import EVERYTHING, embedded, member_of, pk_of, remember
 
@@ -43,7 +43,7 @@ def test_a_category_is_that_of_the_nearest(garden):
     assert {pk: found[0] for pk, found in paths().items()} == {"bed": "beds/carrots", "tree": "trees/apples"}
     sure = Suggestion.objects.filter(subject_id=pk_of("bed")).order_by("-confidence").first()
     assert sure.project == garden
-    assert "nearest memories are in it" in sure.reason
+    assert "closest memories are in it" in sure.reason
 
 
 def test_memories_that_have_a_category_are_not_asked_about(garden):
@@ -146,7 +146,7 @@ def test_entities_of_one_name_are_told_apart_by_type(db):
         ("Ada Lovelace", "Ada Lovelacs"),
         ("Drill", "Drill"),
     }
-    assert "the types are not: " in found["Drill", "Drill"].reason
+    assert "the types differ: " in found["Drill", "Drill"].reason
     assert found["Drill", "Drill"].confidence == 0.5
 
 
@@ -377,9 +377,9 @@ def test_what_a_person_took_back_is_not_applied_again(garden):
 
 def test_a_policy_is_set_by_a_curator_of_the_project_within_bounds(garden):
     remember("mill", "Stones", "Stones.")
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotAllowedError):
         policy_set(project=garden, category_from=0.9, concept_from=None, viewer=member_of("mill"))
-    with pytest.raises(ChangeRefused, match="category_from"):
+    with pytest.raises(ChangeRefusedError, match="category_from"):
         policy_set(project=garden, category_from=0.2, concept_from=None, viewer=EVERYTHING)
     assert not SuggestionPolicy.objects.exists()
 
@@ -391,7 +391,7 @@ def test_a_policy_is_set_by_a_curator_of_the_project_within_bounds(garden):
     ("options", "message"),
     [
         pytest.param({"project": "nowhere"}, "no such project", id="unknown project"),
-        pytest.param({"limit": 0}, "from 1 on", id="limit"),
+        pytest.param({"limit": 0}, "at least 1", id="limit"),
         pytest.param({"project": "garden", "kind": ["tag_duplicate"]}, "belong to no project", id="names of a project"),
     ],
 )
@@ -404,4 +404,4 @@ def test_the_command_refuses_what_makes_no_sense(garden, options, message):
 def test_the_command_tells_what_it_did(garden, capsys):
     call_command("suggest", project="garden", kind=["category"])
     said = capsys.readouterr().out
-    assert said == f"Categories: {Suggestion.objects.count()} new, 0 open already, 0 decided before.\n"
+    assert said == f"Categories: {Suggestion.objects.count()} new, 0 already open, 0 already decided.\n"

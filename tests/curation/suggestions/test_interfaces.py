@@ -13,6 +13,7 @@ from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
 from memories.models import Memory, Project
 from tests.curation.suggestions.conftest import EVERYTHING, embedded, pk_of, remember
+from tests.html import html_of
 
 pytestmark = pytest.mark.django_db
 
@@ -63,7 +64,7 @@ def owner(proposals):
 
 def html(reply, status=200):
     assert reply.status_code == status, reply.content
-    return reply.content.decode()
+    return html_of(reply)
 
 
 # --- the API ---------------------------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ def test_who_may_not_decide_is_not_asked_to(curator):
     assert "Accept many" in html(curator.get("/review/"))
     Membership.objects.update(role="viewer")
     page = html(curator.get("/review/"))
-    assert "You may see this and not decide it" in page
+    assert "Only curators can decide this" in page
     assert "Accept many" not in page
 
 
@@ -216,8 +217,8 @@ def test_many_of_no_kind_are_not_accepted(owner):
 
 def test_what_cannot_be_read_is_named_and_left_out(owner):
     page = html(owner.get("/review/?kind=category&confidence=lots&colour=red"))
-    assert "colour is no filter here" in page
-    assert "confidence: &#x27;lots&#x27; is not allowed" in page
+    assert "colour: is not a parameter. It was left out." in page
+    assert "confidence: &#x27;lots&#x27; is not a number" in page
 
 
 def test_nobody_decides_by_following_a_link(owner):

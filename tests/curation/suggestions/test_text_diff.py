@@ -70,10 +70,10 @@ def test_runs_of_words_are_found_where_they_stand():
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        pytest.param("The oven is old. We no longer use it!", "says no longer", id="no longer"),
+        pytest.param("The oven is old. We no longer use it!", "ends", id="no longer"),
         pytest.param("This replaces the old rule.", "replaces", id="replaces"),
-        pytest.param("Reverted the switch to gas.", "takes back", id="the strongest first"),
-        pytest.param("Use gas instead of wood.", "says instead", id="instead"),
+        pytest.param("Reverted the switch to gas.", "reverts", id="the strongest first"),
+        pytest.param("Use gas instead of wood.", "changes", id="instead"),
     ],
 )
 def test_a_word_for_replacing_is_a_cue(text, what):

@@ -163,7 +163,7 @@ def test_limit_out_of_bounds_is_told(corpus, caller):
     reply = found(caller, "/api/categories?limit=1000")
     assert reply["warnings"] == [
         {
-            "message": "limit 1000 is out of bounds: 200 was taken, of 1 to 200.",
+            "message": "limit 1000 is out of bounds: 200 is used (1 to 200).",
             "parameter": "limit",
             "did_you_mean": [],
         }

@@ -7,13 +7,13 @@ from django.db import connection
 from access.keys import make_key
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
-from categories import vocabulary_cache
 from categories.models import Category
 from explorer.visible_tree import visible_tree
 from memories.models import ImportBatch, Project
-from search import category_counts
 from search.engines import select_engine
 from tests import development_data
+from tests.html import html_of
+from web.cache import clear_caches
 
 pytestmark = [
     pytest.mark.development_data,
@@ -45,8 +45,7 @@ def records(django_db_setup, django_db_blocker):
         call_command("import_memories", undo=str(batch.pk), force=True, verbosity=0)
         AuditEvent.objects.exclude(pk__in=audited).delete()
         ImportBatch.objects.filter(pk=batch.pk).delete()
-        category_counts.clear_cache()
-        vocabulary_cache.forget()
+        clear_caches()
 
 
 def plain(viewer):
@@ -80,7 +79,7 @@ def caller(records, db, client):
 
     def get(path):
         response = client.get(path, headers={"Authorization": f"Bearer {raw}"})
-        assert response.status_code == 200, response.text
+        assert response.status_code == 200, html_of(response)
         return response.json()
 
     return get

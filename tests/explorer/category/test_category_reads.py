@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 def overview(viewer, name, **asked):
-    return category_overview(CategoryRequest(name, **asked), viewer)
+    return category_overview(CategoryRequest(name=name, **asked), viewer)
 
 
 def listed(viewer, **asked):
@@ -106,7 +106,7 @@ def test_category_of_archived_memories_alone_is_empty_and_says_so(corpus, everyo
 def test_category_with_all_below_it_says_where_to_look(corpus, everyone):
     memory_create(record=MemoryRecord(content="x", categories=["Attic/Box"], project="tea"), viewer=everyone)
     assert overview(everyone, "attic").message == (
-        "Nothing is filed right here; 1 are below: ask with include_children."
+        "No memory is directly in it; its subcategories have 1: ask with include_children."
     )
     assert overview(everyone, "attic", include_children=True).message == ""
 
@@ -117,7 +117,7 @@ def test_name_of_several_is_answered_with_the_largest_and_told(corpus, everyone)
     found = overview(everyone, "kitchen")
     assert (found.category.node.path, found.others) == ("tea-kitchen", ("boat/kitchen",))
     (warning,) = found.warnings
-    assert warning.message == "The name means 2 categories; this is tea-kitchen. Others: boat/kitchen."
+    assert warning.message == "2 categories have this name; this is tea-kitchen. Others: boat/kitchen."
 
 
 def test_unknown_name_comes_with_names_like_it(corpus, everyone):
@@ -134,7 +134,7 @@ def test_other_projects_are_not_there(corpus, of_tea, everyone):
             overview(of_tea, name)
         assert error.value.did_you_mean == ()
     assert list(listed(of_tea)) == ["guests", "kitchen", "kitchen/brewing", "guests/tables", "kitchen/oven", "yard"]
-    found = concepts_in(ConceptListRequest("kitchen", include_children=True), of_tea)
+    found = concepts_in(ConceptListRequest(name="kitchen", include_children=True), of_tea)
     # Maintenance is in a memory of the boat yard too.
     assert [(one.name, one.document_count, one.total_document_count) for one in found.concepts] == [
         ("temperature", 2, 2),
@@ -265,7 +265,7 @@ def test_list_of_no_categories_has_an_aggregate(db, engine, everyone):
 )
 def test_concepts_come_in_the_order_asked_for(corpus, everyone, sort_by, names):
     Concept.objects.filter(name="maintenance").update(weight=0.4)
-    found = concepts_in(ConceptListRequest("yard", sort_by, include_children=True), everyone)
+    found = concepts_in(ConceptListRequest(name="yard", sort_by=sort_by, include_children=True), everyone)
     assert [one.name for one in found.concepts] == names
     assert (found.numbers.memories, found.numbers.concepts, found.average) == (6, 2, 0.3)
     assert {one.name: (one.document_count, one.total_document_count, one.weight) for one in found.concepts} == {
@@ -276,7 +276,7 @@ def test_concepts_come_in_the_order_asked_for(corpus, everyone, sort_by, names):
 
 def test_concepts_of_an_empty_category_divide_by_nothing(corpus, everyone):
     Category.objects.create(name="Cellar", path="cellar")
-    found = concepts_in(ConceptListRequest("cellar"), everyone)
+    found = concepts_in(ConceptListRequest(name="cellar"), everyone)
     assert (found.concepts, found.average) == ((), 0.0)
     assert found.message.startswith("No documents, chunks, or concepts found")
 

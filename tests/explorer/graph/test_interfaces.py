@@ -8,13 +8,14 @@ from categories.models import Entity, Relationship
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.links import node_url
 from memories.models import Memory
+from tests.html import html_of
 
 
 def page(client, address, status=200):
     response = client.get(address)
     assert response.status_code == status, address
-    assert not re.search(r"<[^>]+ (?:style|on\w+)=", response.text)
-    return response.text
+    assert not re.search(r"<[^>]+ (?:style|on\w+)=", html_of(response))
+    return html_of(response)
 
 
 def reply(client, address, status=200):
@@ -32,7 +33,7 @@ def test_table_says_how_it_is_sorted_and_how_to_sort_it_otherwise(reader):
     assert '<a href="/graph/?search=e&amp;sort=links"' in text
     assert '<a href="/graph/?search=e&amp;sort=name"' in text
     assert '<a class="link" href="/graph/entity/part:wheel/">wheel</a>' in text
-    assert '<a href="/explore/?entity=part%3Awheel" aria-label="5 memories that name wheel">5</a>' in text
+    assert '<a href="/explore/?entity=part%3Awheel" aria-label="5 memories that mention wheel">5</a>' in text
     assert 'href="/graph/?search=e&amp;type=part&amp;sort=-links"' in text
 
 
@@ -44,21 +45,21 @@ def test_table_tells_what_could_not_be_read_and_goes_on(reader):
 
 
 def test_page_past_the_last_leads_to_the_first(reader):
-    page = reader.get("/graph/?page=9").text
+    page = html_of(reader.get("/graph/?page=9"))
     assert "Page 9 is past the last page, 1." in page
-    assert '<p>Nothing stands on this page.</p><a class="button" href="/graph/">Go to the first page</a>' in page
+    assert '<p>This page is empty.</p><a class="button" href="/graph/">Go to the first page</a>' in page
 
 
 def test_page_of_a_node_says_in_words_what_is_drawn(reader):
     text = page(reader, "/graph/entity/part:wheel/")
     assert "Twelve spokes of larch" in text
-    assert "also called waterwheel" in text
+    assert "also named waterwheel" in text
     assert text.count('<a class="dot ') == 4
     assert re.findall(r"<h3>(.*?) <small>", text) == [
-        "… feeds wheel", "wheel turns …", "… inspects wheel", "Named in the same memories"
+        "… feeds wheel", "wheel turns …", "… inspects wheel", "Mentioned in the same memories"
     ]  # fmt: skip
     feeds = Relationship.objects.get(relationship_type="feeds")
-    assert f'href="/graph/relationship/{feeds.pk}/" aria-label="sluice feeds wheel: 2 memories bear it out"' in text
+    assert f'href="/graph/relationship/{feeds.pk}/" aria-label="sluice feeds wheel: 2 supporting memories"' in text
     assert 'href="/explore/?entity=part%3Awheel"' in text
     assert 'href="/graph/path/?from=part%3Awheel"' in text
 
@@ -83,7 +84,7 @@ def test_node_of_another_project_is_nowhere(neighbour):
 def test_relationship_has_its_evidence(reader, neighbour):
     feeds = Relationship.objects.get(relationship_type="feeds")
     text = page(reader, f"/graph/relationship/{feeds.pk}/")
-    for told in ("The sluice feeds the wheel.", "20% sure", "Sluice opened", "The combination", "2 memories"):
+    for told in ("The sluice feeds the wheel.", "20% confidence", "Sluice opened", "The combination", "2 memories"):
         assert told in text
     assert "The combination" not in page(neighbour, f"/graph/relationship/{feeds.pk}/")
 
@@ -97,7 +98,7 @@ def test_chain_is_told_step_by_step(reader):
 
 def test_chain_that_is_not_there_says_so_and_how_to_look_further(neighbour):
     text = page(neighbour, "/graph/path/?from=Brotlade&to=sluice")
-    assert "No chain of relationships leads from Brotlade to sluice within 6 steps." in text
+    assert "No path by relationships leads from Brotlade to sluice within 6 steps." in text
     assert 'href="/graph/path/?from=Brotlade&amp;to=sluice&amp;together=1"' in text
     text = page(neighbour, "/graph/path/?from=whel&to=Quill")
     assert 'href="/graph/path/?from=part%3Awheel&amp;to=Quill"' in text
@@ -167,7 +168,7 @@ def test_api_refuses_in_the_shape_of_every_error(caller, mill_caller, mill):
     lost = reply(mill_caller, "entities/Quill", 404)
     assert (lost["error"], lost["did_you_mean"]) == ("not_found", [])
     assert reply(caller, "entities/part:hinges", 404)["did_you_mean"] == ["part:hinge"]
-    assert reply(caller, "entities/path?from=wheel&to=Oskar", 404)["detail"].startswith("to: No entity is called")
+    assert reply(caller, "entities/path?from=wheel&to=Oskar", 404)["detail"].startswith("to: There is no entity named")
     assert reply(caller, "entities/path?from=wheel", 422)["detail"] == "to: is missing"
     assert reply(caller, "entities?sort=size", 422)["error"] == "invalid_query"
     assert reply(caller, "entities/wheel?depth=2", 422)["detail"] == "depth: is not a parameter"
@@ -180,5 +181,5 @@ def test_api_refuses_in_the_shape_of_every_error(caller, mill_caller, mill):
 def test_what_was_asked_is_written_as_it_is_read(asked):
     assert asked.querystring() == ""
     changed = {"page": 2, "depth": 2, "together": True}
-    other = asked.but(**{name: value for name, value in changed.items() if name in type(asked).model_fields})
+    other = asked.with_(**{name: value for name, value in changed.items() if name in type(asked).model_fields})
     assert type(asked).read(other.parameters()) == (other, ())

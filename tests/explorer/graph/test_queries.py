@@ -319,7 +319,7 @@ def test_memories_in_common_are_links_where_that_is_asked_for(mill, everyone):
 
 def test_chain_is_no_longer_than_asked_for(mill, everyone):
     found = find_path(PathRequest(begin="Brotlade", end="Osk", steps=2), everyone)
-    assert found.reason == "No chain of relationships leads from Brotlade to Osk within 2 steps."
+    assert found.reason == "No path by relationships leads from Brotlade to Osk within 2 steps."
     assert chain(everyone, "Brotlade", "Osk", steps=4) == ["Brotlade", "Quill", "sluice", "wheel", "Osk"]
 
 
@@ -339,7 +339,7 @@ def test_search_that_takes_too_long_says_so(mill, everyone, monkeypatch):
     found = find_path(PathRequest(begin="sluice", end="Osk"), everyone)
     assert (found.steps, found.reason) == (
         (),
-        "The search was given up after 0 s. Ask for fewer steps, or again later.",
+        "The search stopped after 0 s. Ask for fewer steps, or try again later.",
     )
 
 

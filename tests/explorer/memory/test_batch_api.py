@@ -109,7 +109,7 @@ def test_what_may_not_be_seen_is_missing_as_what_is_not_there(ids):
         pytest.param({"ids": [True]}, "True is not the id of a memory", id="a switch"),
         pytest.param({"ids": [2**70]}, "is not the id of a memory", id="beyond any id"),
         pytest.param({"ids": list(range(1, 102))}, "has 101 ids; give at most 100", id="too many"),
-        pytest.param({"ids": [1], "orderBy": "title"}, "'title' is not an order", id="order"),
+        pytest.param({"ids": [1], "orderBy": "title"}, "'title' is not a sort order", id="order"),
         pytest.param({"ids": [1], "limit": 0}, "limit: ", id="limit"),
         pytest.param({"ids": [1], "projects": "tea"}, "projects: is not a field; did you mean project?", id="unknown"),
     ],

@@ -169,7 +169,7 @@ def test_one_field_changed_is_one_field_in_the_audit_trail(curator, memory):
         pytest.param({"tags": "x" * 201}, "tags", "a tag has up to 200", id="long tag"),
         pytest.param({"content": ""}, "content", "required", id="no text"),
         pytest.param({"created_at_0": "yesterday"}, "created_at", "valid date", id="no date"),
-        pytest.param({"state": "superseded"}, "successor", "name the memory", id="no successor"),
+        pytest.param({"state": "superseded"}, "successor", "enter the memory", id="no successor"),
         pytest.param({"state": "superseded", "successor": "999"}, "__all__", "no memory #999", id="unknown successor"),
         pytest.param(
             {"valid_from_0": "2025-01-01", "valid_from_1": "00:00", "valid_to_0": "2024-01-01", "valid_to_1": "00:00"},

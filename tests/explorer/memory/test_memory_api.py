@@ -175,7 +175,7 @@ def test_patch_refuses_a_number_and_takes_an_external_id(caller, stored):
     [
         pytest.param({"content": ""}, "content: is empty", id="no text"),
         pytest.param({"project": "elsewhere"}, "project: a memory stays in its project", id="another project"),
-        pytest.param({"superseded_by": "nobody"}, "superseded_by: 'nobody' is no memory", id="unknown successor"),
+        pytest.param({"superseded_by": "nobody"}, "superseded_by: 'nobody' is not a memory", id="unknown successor"),
         pytest.param({"valid_to": "1999-01-01"}, "valid_to: is before valid_from", id="ends before it begins"),
         pytest.param({"created_at": None}, "created_at: cannot be empty", id="no date"),
         pytest.param({"colour": "red"}, "colour: is not a field", id="unknown field"),
@@ -365,7 +365,7 @@ def test_health_of_the_search_index(client, caller, stored, settings, tmp_path):
 
     (store.current_generation() / "manifest").write_text("{")
     assert told(client) == ("postgres", {"state": "missing"})
-    store.forget_view()
+    store.close_view()
 
 
 def test_health_refuses_a_wrong_key(client):

@@ -14,6 +14,7 @@ from access.viewer import command_viewer, viewer_of_user
 from categories.models import Category, CategoryLink, Concept, Entity, Relationship
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
 from memories.queries import memory_detail, timeline_around
+from tests.html import html_of
 
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)
 
@@ -81,7 +82,7 @@ def kettle(tea):
 def test_detail_shows_text_facts_and_provenance(reader, kettle):
     response = reader.get("/m/100/")
     assert response.status_code == 200
-    text = response.text
+    text = html_of(response)
     assert "<h1>Kettle leaks</h1>" in text
     assert '<div class="prose" hx-disable><p>The <strong>kettle</strong> leaks.</p>' in text
     assert "<title>Kettle leaks · Mnemoscope</title>" in text
@@ -107,11 +108,11 @@ def test_detail_shows_text_facts_and_provenance(reader, kettle):
     ],
 )
 def test_every_fact_leads_to_more_of_it(reader, kettle, address):
-    assert f'href="{address}"' in reader.get("/m/100/").text
+    assert f'href="{address}"' in html_of(reader.get("/m/100/"))
 
 
 def test_timeline_tells_what_happened_in_order(reader, kettle):
-    text = reader.get("/m/100/").text
+    text = html_of(reader.get("/m/100/"))
     timeline = text[text.index('<ol class="timeline">') :]
     verbs = re.findall(r"<b>(.*?)</b>", timeline)
     assert verbs == ["Created", "Imported", "Update"]
@@ -121,7 +122,7 @@ def test_timeline_tells_what_happened_in_order(reader, kettle):
 
 
 def test_relationships_that_cite_it_are_shown(reader, kettle):
-    text = reader.get("/m/100/").text
+    text = html_of(reader.get("/m/100/"))
     assert 'href="/graph/entity/person:Mio/"' in text
     assert f'href="/graph/relationship/{Relationship.objects.get().pk}/"' in text
     assert "Mio repaired it." in text
@@ -133,7 +134,7 @@ def test_links_are_grouped_and_memories_titled(reader, tea, kettle):
     MemoryLink.objects.create(memory=kettle, ordinal=1, rel="resolves", target="gh-7", url="https://gh.example/7")
     MemoryLink.objects.create(memory=kettle, ordinal=2, rel="resolves", target="evil", url="javascript:alert(1)")
     MemoryLink.objects.create(memory_id=101, ordinal=0, rel="mentions", target="t-7", target_memory_id=100)
-    text = reader.get("/m/100/").text
+    text = html_of(reader.get("/m/100/"))
     assert '<h3>Depends on</h3><ul><li><a class="link" href="/m/101/">Buy a kettle</a>' in text
     assert 'href="https://gh.example/7" rel="noopener nofollow"' in text
     assert "javascript:" not in text
@@ -144,15 +145,15 @@ def test_links_are_grouped_and_memories_titled(reader, tea, kettle):
 def test_superseded_memory_leads_to_its_successor_and_back(reader, tea):
     newer = make(tea, 2, title="Green tea at 75")
     make(tea, 1, title="Green tea at 70", state="superseded", superseded_by=newer, state_reason="Tasted again.")
-    old = reader.get("/m/1/").text
+    old = html_of(reader.get("/m/1/"))
     assert 'Superseded by <a class="link" href="/m/2/">Green tea at 75</a>' in old
     assert "Tasted again." in old
-    assert 'Takes the place of <a class="link" href="/m/1/">Green tea at 70</a>' in reader.get("/m/2/").text
+    assert 'Supersedes <a class="link" href="/m/1/">Green tea at 70</a>' in html_of(reader.get("/m/2/"))
 
 
 def test_deleted_memory_says_so(reader, tea):
     make(tea, 1, state="deleted", state_reason="Said twice")
-    assert "This memory is deleted: Said twice." in reader.get("/m/1/").text
+    assert "This memory is deleted: Said twice." in html_of(reader.get("/m/1/"))
 
 
 def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
@@ -165,7 +166,7 @@ def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
     # Memories of the same instant are ordered by id.
     assert [near.id for near in around.before] == [3, 4, 5, 6, 7]
     assert [near.id for near in around.after] == [9, 10, 11, 12, 13]
-    text = reader.get("/m/8/").text
+    text = html_of(reader.get("/m/8/"))
     assert "Elsewhere" not in text
     assert "Put away" not in text
     assert '<li class="here" aria-current="true">' in text
@@ -175,7 +176,7 @@ def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
 def test_around_this_time_leads_to_all_of_the_time_that_it_shows(reader, tea):
     for pk, days in ((1, -40), (2, -39), (3, 0), (4, 2), (5, 17)):
         make(tea, pk, created_at=START + timedelta(days=days))
-    text = reader.get("/m/3/").text
+    text = html_of(reader.get("/m/3/"))
     assert 'href="/explore/?project=tea&amp;from=2026-01-20&amp;to=2026-03-18">Explore this time</a>' in text
 
 
@@ -183,7 +184,7 @@ def test_page_and_api_tell_the_same_neighbours(reader, tea):
     for pk in range(1, 30):
         make(tea, pk, created_at=START + timedelta(hours=pk // 4), state=["active", "archived", "proposed"][pk % 3])
     make(Project.objects.create(slug="boat", name="Boat yard"), 50, created_at=START + timedelta(hours=3))
-    text = reader.get("/m/15/").text
+    text = html_of(reader.get("/m/15/"))
     shown = [int(pk) for pk in re.findall(r'<a href="/m/(\d+)/">', text[text.index('<ol class="around">') :])]
     reply = reader.get("/api/timeline?anchor=15&project=tea&depth_before=5&depth_after=5").json()
     assert shown == [row["id"] for row in (*reply["before"], *reply["after"])]
@@ -192,15 +193,15 @@ def test_page_and_api_tell_the_same_neighbours(reader, tea):
 
 def test_similar_ones_are_loaded_once_they_are_in_sight_and_are_a_page_without_scripts(reader, tea):
     make(tea, 1)
-    text = reader.get("/m/1/?ctx=tag%3Dtea").text
+    text = html_of(reader.get("/m/1/?ctx=tag%3Dtea"))
     assert '<div id="similar" class="similar" hx-get="/m/1/similar/?ctx=tag%3Dtea" hx-trigger="revealed"' in text
-    assert '<a class="link" href="/m/1/similar/?ctx=tag%3Dtea">Memories like this one</a>' in text
+    assert '<a class="link" href="/m/1/similar/?ctx=tag%3Dtea">Similar memories</a>' in text
 
 
 def test_back_leads_to_the_results(reader, tea):
     make(tea, 1)
-    assert "Explore all memories" in reader.get("/m/1/").text
-    text = reader.get("/m/1/?ctx=" + quote("tag=tea&q=kettle&page=2")).text
+    assert "Explore all memories" in html_of(reader.get("/m/1/"))
+    text = html_of(reader.get("/m/1/?ctx=" + quote("tag=tea&q=kettle&page=2")))
     assert '<a class="link" href="/explore/?q=kettle&amp;tag=tea&amp;page=2">← Back to results</a>' in text
 
 
@@ -219,7 +220,7 @@ def test_back_leads_to_the_results(reader, tea):
 )
 def test_back_leads_nowhere_else(reader, tea, context):
     make(tea, 1)
-    text = reader.get("/m/1/", {"ctx": context}).text
+    text = html_of(reader.get("/m/1/", {"ctx": context}))
     address = re.search(r'<p class="back"><a class="link" href="([^"]*)"', text)[1]
     assert address.startswith("/explore/")
     assert "evil" not in address
@@ -238,7 +239,7 @@ def test_memory_of_another_project_is_not_found_nor_named(tea):
     client = Client()
     client.force_login(user)
     assert client.get("/m/2/").status_code == 404
-    text = client.get("/m/1/").text
+    text = html_of(client.get("/m/1/"))
     assert "Secret" not in text
     assert "/m/2/" not in text
     assert memory_detail(viewer_of_user(user), 2) is None
@@ -247,7 +248,7 @@ def test_memory_of_another_project_is_not_found_nor_named(tea):
 def test_unknown_memory_is_not_found(reader):
     response = reader.get("/m/999999999999/")
     assert response.status_code == 404
-    assert "There is nothing at this address" in response.text
+    assert "Page not found" in html_of(response)
     assert reader.get(f"/m/{10**30}/").status_code == 404
 
 
@@ -279,16 +280,16 @@ def test_either_end_of_the_calendar_has_a_page_in_every_zone(reader, tea, zone):
     for pk in (1, 2):
         response = reader.get(f"/m/{pk}/")
         assert response.status_code == 200
-        day = re.search(r'<dt>Created</dt><dd><a href="([^"]+)"', response.text)[1]
-        around = re.search(r'href="(/explore/\?project=tea[^"]*)">Explore this time<', response.text)[1]
+        day = re.search(r'<dt>Created</dt><dd><a href="([^"]+)"', html_of(response))[1]
+        around = re.search(r'href="(/explore/\?project=tea[^"]*)">Explore this time<', html_of(response))[1]
         for address in (day, around):
-            assert f'id="hit-{pk}"' in reader.get(unescape(address)).text
+            assert f'id="hit-{pk}"' in html_of(reader.get(unescape(address)))
 
 
 def test_path_of_an_import_on_the_server_is_not_shown(reader, tea):
     batch = ImportBatch.objects.create(origin="/srv/private/tea.jsonl", format="jsonl", started_at=START)
     make(tea, 1, batch=batch)
-    text = reader.get("/m/1/").text
+    text = html_of(reader.get("/m/1/"))
     assert f"batch {batch.pk}, jsonl, 1 Mar 2026" in text
     assert "/srv/private" not in text
 
@@ -296,6 +297,6 @@ def test_path_of_an_import_on_the_server_is_not_shown(reader, tea):
 def test_time_is_that_of_the_viewer(reader, tea):
     make(tea, 1, created_at=datetime(2026, 3, 1, 23, 30, tzinfo=UTC))
     reader.cookies["timezone"] = "Europe/Berlin"
-    text = reader.get("/m/1/").text
+    text = html_of(reader.get("/m/1/"))
     assert "2 Mar 2026, 00:30 CET" in text
     assert 'href="/explore/?from=2026-03-02&amp;to=2026-03-02"' in text

@@ -7,11 +7,12 @@ from django.test import Client
 from access.models import Membership
 from explorer.memory_page import build_similar
 from memories.models import Project
-from search.engines import knn
 from search.query import SearchQuery
 from search.similar import SimilarResult
 from tests.explorer.memory.test_memory_page import make
+from tests.html import html_of
 from tests.vectors import embed_everything
+from web.cache import clear_caches
 
 SECTION = {"HX-Request": "true", "HX-Target": "similar"}
 
@@ -26,12 +27,12 @@ def brewed(tea, settings):
     make(tea, 3, title="Tea", content="Brew black tea leaf with boiling water.", tags=["brewing"], memory_type="note")
     make(tea, 4, title="Crane", content="Oil the crane brake at the dock.")
     embed_everything()
-    knn.forget()
+    clear_caches()
     return tea
 
 
 def test_duplicates_are_told_apart_from_what_is_only_similar(reader, brewed):
-    text = reader.get("/m/1/similar/", headers=SECTION).text
+    text = html_of(reader.get("/m/1/similar/", headers=SECTION))
     assert text.index("<h3>Possible duplicates</h3>") < text.index('<a href="/m/2/">Green tea</a>')
     assert text.index("<h3>Only similar</h3>") < text.index('<a href="/m/3/">Tea</a>')
     assert '<span class="hidden-text">similarity </span>1.00</span>' in text
@@ -42,7 +43,7 @@ def test_duplicates_are_told_apart_from_what_is_only_similar(reader, brewed):
 
 
 def test_section_and_page_show_the_same(reader, brewed):
-    section, page = reader.get("/m/1/similar/", headers=SECTION).text, reader.get("/m/1/similar/").text
+    section, page = html_of(reader.get("/m/1/similar/", headers=SECTION)), html_of(reader.get("/m/1/similar/"))
     assert not section.lstrip().startswith("<!DOCTYPE")
     assert page.startswith("<!DOCTYPE html>")
     assert '<a class="link" href="/m/1/">← Green tea</a>' in page
@@ -52,7 +53,7 @@ def test_section_and_page_show_the_same(reader, brewed):
 
 
 def test_search_that_led_here_is_passed_on(reader, brewed):
-    text = reader.get("/m/1/similar/?ctx=tag%3Dtea").text
+    text = html_of(reader.get("/m/1/similar/?ctx=tag%3Dtea"))
     assert '<a class="link" href="/m/1/?ctx=tag%3Dtea">← Green tea</a>' in text
     assert '<a href="/m/2/?ctx=tag%3Dtea">Green tea</a>' in text
 
@@ -61,12 +62,12 @@ def test_where_there_are_more_the_section_leads_to_them(reader, brewed):
     for pk in range(10, 20):
         make(brewed, pk, title="Green tea", content="Brew green tea leaf with hot water.")
     embed_everything()
-    knn.forget()
-    section, page = reader.get("/m/1/similar/", headers=SECTION).text, reader.get("/m/1/similar/").text
+    clear_caches()
+    section, page = html_of(reader.get("/m/1/similar/", headers=SECTION)), html_of(reader.get("/m/1/similar/"))
     assert section.count("<li>") == 8
-    assert '<a class="link" href="/m/1/similar/">More like this</a>' in section
+    assert '<a class="link" href="/m/1/similar/">More similar memories</a>' in section
     assert page.count("<li>") == 12
-    assert "More like this" not in page
+    assert "More similar memories" not in page
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_where_there_are_more_the_section_leads_to_them(reader, brewed):
             "this memory has not been embedded yet", "This memory has not been embedded yet.", id="not embedded"
         ),
         pytest.param(
-            "nothing else is at least 0.30 similar", "Nothing else is at least 0.30 similar.", id="nothing near"
+            "no other memory is at least 0.30 similar", "No other memory is at least 0.30 similar.", id="nothing near"
         ),
     ],
 )
@@ -87,20 +88,20 @@ def test_why_there_is_none_is_a_sentence(reason, said):
 
 def test_page_of_one_that_is_not_embedded_says_so(reader, tea):
     make(tea, 1)
-    assert "No memory has been embedded yet." in reader.get("/m/1/similar/").text
+    assert "No memory has been embedded yet." in html_of(reader.get("/m/1/similar/"))
 
 
 def test_one_of_another_project_is_not_found_nor_named(brewed):
     boat = Project.objects.create(slug="boat", name="Boat yard")
     make(boat, 90, title="Secret tea", content="Brew the green tea leaf with hot water in the kettle.")
     embed_everything()
-    knn.forget()
+    clear_caches()
     user = User.objects.create_user("guest")
     Membership.objects.create(user=user, project=brewed)
     client = Client()
     client.force_login(user)
     assert client.get("/m/90/similar/").status_code == 404
-    text = client.get("/m/1/similar/").text
+    text = html_of(client.get("/m/1/similar/"))
     assert "Secret" not in text
     assert '<a href="/m/2/">Green tea</a>' in text
     assert Client().get("/m/1/similar/").status_code == 302

@@ -16,6 +16,7 @@ from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.engines.health import IndexHealth
 from tests.embedding import embed_all
+from tests.html import html_of
 
 pytestmark = pytest.mark.django_db
 
@@ -50,11 +51,11 @@ def test_page_needs_a_visitor_who_is_signed_in(client):
 
 def test_page_tells_how_far_memories_are_embedded(curator):
     store("Tea.")
-    page = curator.get("/status/").text
+    page = html_of(curator.get("/status/"))
     assert "no memory has been embedded yet" in page
     embed_all()
     store("Coffee.")
-    page = curator.get("/status/").text
+    page = html_of(curator.get("/status/"))
     assert "1 of 2 memories embedded, 50.0 %" in page
     assert '<progress max="100" value="50.0"' in page
     assert "hashed-words" in page
@@ -68,13 +69,13 @@ def test_page_counts_what_its_visitor_may_see(client):
     user = User.objects.create_user("reader")
     Membership.objects.create(user=user, project=Project.objects.get(slug="tea"))
     client.force_login(user)
-    assert "1 of 1 memories embedded, 100.0 %" in client.get("/status/").text
+    assert "1 of 1 memories embedded, 100.0 %" in html_of(client.get("/status/"))
 
 
 def test_page_asks_again_while_there_is_work_and_only_for_its_part(curator):
     store("Tea.")
-    assert 'hx-trigger="every 5s"' in curator.get("/status/").text
-    part = curator.get("/status/", headers={"HX-Request": "true"}).text
+    assert 'hx-trigger="every 5s"' in html_of(curator.get("/status/"))
+    part = html_of(curator.get("/status/", headers={"HX-Request": "true"}))
     assert "Search by meaning" in part
     assert "<html" not in part
 
@@ -85,7 +86,7 @@ def test_page_asks_again_while_there_is_work_and_only_for_its_part(curator):
         pytest.param({}, ("Ready.", "Up to date.", 0), id="all is well"),
         pytest.param(
             {"not_ready": "the model is still loading"},
-            ("Searches go by words alone: the model is still loading.", "Up to date.", 5),
+            ("Searching by words only: the model is still loading.", "Up to date.", 5),
             id="not ready",
         ),
         pytest.param(
@@ -95,19 +96,19 @@ def test_page_asks_again_while_there_is_work_and_only_for_its_part(curator):
         ),
         pytest.param(
             {"models": (ModelStatus("a", "serving", 2, 3),)},
-            ("Ready for what is embedded: 1 memory waits, and is found by words alone.", "Up to date.", 5),
+            ("Partly ready: 1 memory is still found by words only.", "Up to date.", 5),
             id="one waits",
         ),
         pytest.param(
             {"index": IndexHealth("ready", 1.25, 3)},
-            ("Ready.", "Behind by 1.2 s, 3 changes to take in.", 0),
+            ("Ready.", "Behind by 1.2 s, 3 changes pending.", 0),
             id="behind",
         ),
         pytest.param({"index": IndexHealth("ready", 1.25)}, ("Ready.", "Behind by 1.2 s.", 0), id="behind by unknown"),
         pytest.param({"index": IndexHealth("off")}, ("Ready.", "Off: the database answers searches.", 0), id="off"),
         pytest.param(
             {"index": IndexHealth("missing")},
-            ("Ready.", "It is being made; until it is there the database answers searches.", 0),
+            ("Ready.", "Being built; until then the database answers searches.", 0),
             id="missing",
         ),
     ],
@@ -131,7 +132,7 @@ def test_check_tells_of_a_model_that_does_not_fit_and_how_to_change_that(setting
     call_command("embedding_dimensions", "512")
     (error,) = checks.model_fits(None, ["default"])
     assert error.id == "memories.E009"
-    assert error.msg == "The vectors of hashed-words have 384 numbers, and the column takes 512."
+    assert error.msg == "The vectors of hashed-words have 384 dimensions; the column has 512."
     assert "python manage.py embedding_dimensions 384" in error.hint
     assert vectors.column_dimensions() == 512
 
@@ -149,7 +150,7 @@ def test_site_is_settled_once_the_model_is_loaded_and_all_is_embedded(curator):
     embed_all()
     load_in_background()
     for _ in range(200):
-        page = curator.get("/status/").text
+        page = html_of(curator.get("/status/"))
         if "hx-trigger" not in page:
             break
     assert "Ready." in page

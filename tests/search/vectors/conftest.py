@@ -6,14 +6,14 @@ import pytest
 from django.core.management import call_command
 
 from memories.models import EmbeddingModel, Memory
-from search.engines import knn
 from tests.corpus import RECORDS
 from tests.search.vectors.drawn import DIMENSIONS, write
+from web.cache import clear_caches
 
 
 @pytest.fixture
 def stored(index, settings, tmp_path):
-    """The hand-written memories with vectors drawn by chance, one to three each, under a model that serves."""
+    """The hand-written memories with one to three random vectors each, of a serving model."""
     settings.SEARCH_ENGINE = "tantivy"
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
@@ -22,6 +22,6 @@ def stored(index, settings, tmp_path):
         id=1, name="drawn", source="drawn", dimensions=DIMENSIONS, min_similarity=0.1, state="serving"
     )
     write(Memory.objects.values_list("pk", flat=True), seed=0)
-    knn.forget()
+    clear_caches()
     yield sorted(Memory.objects.values_list("pk", flat=True))
-    knn.forget()
+    clear_caches()

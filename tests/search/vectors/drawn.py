@@ -1,4 +1,4 @@
-"""Vectors drawn by chance, written as the worker does, and what is asked of a replica of them."""
+"""Random vectors, written as the worker does, and queries of their replica."""
 
 import threading
 
@@ -13,6 +13,7 @@ from memories.models import Chunk, Memory
 from search.engines import knn
 from search.engines.base import VectorQuery
 from search.engines.vectors import check, pgvector, replica, writer
+from web.cache import clear_caches
 
 DIMENSIONS = 384
 
@@ -20,7 +21,7 @@ DIMENSIONS = 384
 class Everyone:
     """All memories pass."""
 
-    def among(self, ids):
+    def contains(self, ids):
         return np.ones(len(ids), bool)
 
     def count(self, most=None):
@@ -42,7 +43,7 @@ def write(ids, *, seed, model_id=1):
 
 
 def sync():
-    """How often something was done."""
+    """Return how often something was done."""
     done = 0
     while writer.sync():
         done += 1
@@ -50,7 +51,7 @@ def sync():
 
 
 def closing_connection(done):
-    """To do in another thread, with a connection of its own."""
+    """Wrap a function for another thread, whose connection is closed after it."""
 
     def run():
         try:
@@ -73,12 +74,12 @@ def question(seed=7, least=0.02, limit=1_000):
 
 
 def assert_true_to_the_database():
-    """What is near, as pgvector has it: in whole, and of some."""
-    knn.forget()
+    """Compare the similarities with those of pgvector, of all memories and of some."""
+    clear_caches()
     for seed in range(5):
         asked = question(seed)
-        expected = dict(zip(*map(np.ndarray.tolist, pgvector.every(asked)), strict=True))
-        near = knn.nearest_passing(asked, Everyone(), replicated=True)
+        expected = dict(zip(*map(np.ndarray.tolist, pgvector.scan(asked)), strict=True))
+        near = knn.nearest_candidates(asked, Everyone(), replicated=True)
         assert dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True)) == pytest.approx(
             expected, abs=1e-6
         )
@@ -86,8 +87,8 @@ def assert_true_to_the_database():
 
 
 def is_used():
-    """Whether an answer of now would be read from the replica."""
-    replica.forget()
+    """Whether an answer would now be read from the replica."""
+    replica.clear_cache()
     return knn._vectors(question(), True).replica is not None
 
 

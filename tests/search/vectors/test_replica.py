@@ -1,4 +1,4 @@
-"""The replica of the vectors: true to pgvector however it came to be."""
+"""The replica of the vectors agrees with pgvector, however it was made."""
 
 import random
 from itertools import pairwise
@@ -12,7 +12,7 @@ from memories.embedding import vectors as tables
 from memories.embedding.chunking import Window
 from memories.embedding.vectors import EmbeddedText, WaitingText
 from memories.models import Chunk, Corpus, EmbeddingModel, VectorChange
-from search.engines import knn
+from search.engines import knn, segment_store
 from search.engines.index import follower
 from search.engines.vectors import change_log, files, pgvector, replica, writer
 from tests.search.vectors.drawn import (
@@ -40,7 +40,7 @@ def test_made_of_everything_it_answers_as_the_database_does(stored):
 @pytest.mark.parametrize("seed", range(4))
 def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch, seed):
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 12 * 2 * DIMENSIONS)
-    monkeypatch.setattr(writer, "_LEAST_ROWS", 10**9)
+    monkeypatch.setattr(segment_store, "_MIN_ROWS", 10**9)
     sync()
     name = files.read_manifest().name
     chance = random.Random(seed)
@@ -55,8 +55,8 @@ def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch
     assert (manifest.name, manifest.revision) == (name, Corpus.objects.get().vectors)
     assert not VectorChange.objects.exists()
     assert same_as_the_database()
-    # No file is left of those that were replaced, but for the last, which a reader may be about to open.
-    assert len(list(files.folder().glob("*.rows"))) <= len(manifest.segments) + 4
+    # Replaced files are removed, but for the last, which a reader may be about to open.
+    assert len(list(files.folder().glob("*.segment"))) <= len(manifest.segments) + 4
 
 
 @pytest.mark.django_db
@@ -73,16 +73,16 @@ def test_a_transaction_of_before_reads_what_was_then(stored):
     sync()
     asked = question()
     assert is_used()
-    before = dict(zip(*map(np.ndarray.tolist, pgvector.every(asked)), strict=True))
+    before = dict(zip(*map(np.ndarray.tolist, pgvector.scan(asked)), strict=True))
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        revision = change_log.standing().revision
+        revision = change_log.change_state().revision
         elsewhere(lambda: (write(stored[:5], seed=4), sync()))
-        assert replica.opened()[0].manifest.revision > revision
+        assert replica.open_replicas()[0].manifest.revision > revision
         found = knn._vectors(asked, True)
         assert (found.replica.manifest.revision, found.revision) == (revision, revision)
-        ids, similarities = found.every(asked)
+        ids, similarities = found.scan(asked)
         assert dict(zip(ids.tolist(), similarities.tolist(), strict=True)) == pytest.approx(before, abs=1e-6)
     assert_true_to_the_database()
 
@@ -99,15 +99,15 @@ def test_another_model_gets_a_replica_of_its_own(stored):
     )
     write(stored, seed=5, model_id=2)
     sync()
-    assert (files.read_manifest().model_id, files.read_manifest().rows) == (2, Chunk.objects.filter(model_id=2).count())
-    # A question of before the change is still answered, from the table.
+    assert (files.read_manifest().model_id, files.read_manifest().size) == (2, Chunk.objects.filter(model_id=2).count())
+    # A query from before the change is still answered, from the table.
     assert not is_used()
 
 
 @pytest.mark.django_db
 def test_a_model_that_comes_back_is_not_answered_by_what_it_had(stored):
     sync()
-    # Nobody keeps it while another model serves, and the vectors of the first one go.
+    # The replica is not updated while another model serves, and the vectors of the first one are deleted.
     EmbeddingModel.objects.create(
         id=2, name="other", source="other", dimensions=DIMENSIONS, min_similarity=0.1, state="building"
     )
@@ -135,7 +135,7 @@ def test_all_memories_gone_at_once_take_the_replica_with_them(stored):
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE memories_memory CASCADE")
     follower.catch_up()
-    assert (files.read_manifest().name != before, files.read_manifest().rows) == (True, 0)
+    assert (files.read_manifest().name != before, files.read_manifest().size) == (True, 0)
 
 
 @pytest.mark.django_db
@@ -144,9 +144,9 @@ def test_the_one_before_is_kept_while_it_is_of_the_same_files(stored):
     assert is_used()
     write(stored[:2], seed=1)
     sync()
-    assert [found.manifest.made for found in replica.opened()] == [3, 1]
+    assert [found.manifest.number for found in replica.open_replicas()] == [3, 1]
     writer.build()
-    assert len(replica.opened()) == 1
+    assert len(replica.open_replicas()) == 1
 
 
 @pytest.mark.django_db
@@ -159,7 +159,7 @@ def test_a_vector_without_a_direction_is_near_to_nothing(stored):
     tables.vectors_write(1, [EmbeddedText(texts[1], [Window(0, 1)], same)])
     sync()
     for read in (knn._vectors(asked, True), knn._vectors(asked, False)):
-        for ids, similarities in (read.every(asked), read.some(asked, np.array(stored))):
+        for ids, similarities in (read.scan(asked), read.by_ids(asked, np.array(stored))):
             assert sorted(ids.tolist()) == stored[1:]
             assert similarities.max() == 1
 
@@ -184,8 +184,8 @@ def test_lots_are_of_whole_memories_however_small(stored, monkeypatch, rows):
 
 
 @pytest.mark.django_db
-def test_what_is_mostly_dead_is_made_anew(stored, monkeypatch):
-    monkeypatch.setattr(writer, "_LEAST_ROWS", 0)
+def test_what_is_mostly_deleted_is_made_anew(stored, monkeypatch):
+    monkeypatch.setattr(segment_store, "_MIN_ROWS", 0)
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 2 * DIMENSIONS)
     sync()
     before = files.read_manifest().name
@@ -201,7 +201,7 @@ def test_the_commands_make_it_tell_of_it_and_remove_it(stored, capsys):
     chunks = Chunk.objects.count()
     call_command("index", "--catch-up")
     call_command("index")
-    assert f"{chunks} vectors in a replica of 1 parts, 0." in capsys.readouterr().out
+    assert f"{chunks} vectors in a replica of 1 segments, 0." in capsys.readouterr().out
     call_command("index", "--check")
     out = capsys.readouterr().out
     assert f"{chunks} vectors in the database, {chunks} in the replica." in out
@@ -230,5 +230,5 @@ def test_a_segment_knows_the_rows_of_its_memories():
     segment = files.segment_of(ids, vectors)
     assert segment.ids.tolist() == [3, 3, 7, 7, 7, 9]
     assert segment.vectors[:, 0].tolist() == [2, 4, 0, 8, 10, 6]
-    assert segment.places_of(np.array([1, 3, 8, 9])).tolist() == [0, 1, 5]
+    assert segment.rows_of(np.array([1, 3, 8, 9])).tolist() == [0, 1, 5]
     assert segment.lengths[0] == pytest.approx(np.hypot(2, 3))

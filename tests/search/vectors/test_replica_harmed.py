@@ -1,21 +1,17 @@
-"""The replica of the vectors killed, damaged, or of another past: nothing untrue is answered, and it heals."""
+"""The replica of the vectors damaged, or of an earlier state: no wrong answers, and it is repaired."""
 
 import errno
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy as np
 import pytest
-from django.conf import settings as configured
 from django.db import connection, transaction
 
 from memories.embedding import vectors as tables
 from memories.models import Chunk, Corpus
 from search.engines import knn
+from search.engines.polling import StoppedError
 from search.engines.vectors import change_log, check, files, writer
 from tests.search.vectors.drawn import (
     DIMENSIONS,
@@ -28,23 +24,6 @@ from tests.search.vectors.drawn import (
     write,
 )
 
-# A process of its own that ends as if the power failed when it comes to a step.
-KILLED = textwrap.dedent(
-    """
-    import os, signal, sys
-    import django
-    name, index, step, verb = sys.argv[1:]
-    import tests.settings
-    tests.settings.DATABASES["default"]["NAME"] = name
-    tests.settings.SEARCH_INDEX = index
-    django.setup()
-    from search.engines.tantivy import steps
-    from search.engines.vectors import keeper
-    steps.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
-    getattr(keeper, verb)()
-    """
-)
-
 
 def full_disk(name, segment):
     (files.folder() / name).write_bytes(b"half of it")
@@ -53,7 +32,7 @@ def full_disk(name, segment):
 
 @pytest.mark.django_db
 def test_too_many_changes_are_left_to_the_database(stored, monkeypatch):
-    monkeypatch.setattr(change_log, "MOST_CHANGES", 2)
+    monkeypatch.setattr(change_log, "MAX_CHANGES", 2)
     sync()
     for n in range(3):
         write(stored[:1], seed=n)
@@ -105,7 +84,7 @@ def test_a_column_of_another_width_leaves_no_replica(stored):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_column_of_another_width_takes_what_writers_hold_before_what_they_wait_for(stored):
-    """Who changes the vocabulary has its vectors, and comes to the row of the corpus last."""
+    """A transaction that changes the vocabulary locks its vectors, and locks the row of the corpus last."""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     resizing = threading.Thread(target=closing_connection(lambda: tables.column_resize(3)))
     try:
@@ -160,14 +139,14 @@ def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, mon
     sync()
     write(stored[:2], seed=1)
     before = files.read_manifest().name
-    open_files = writer._Keeping.open
+    open_files = writer._ReplicaWriter.open
 
     def opened(manifest):
         Chunk.objects.filter(memory_id=stored[3]).delete()
         Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
         return open_files(manifest)
 
-    monkeypatch.setattr(writer._Keeping, "open", opened)
+    monkeypatch.setattr(writer._ReplicaWriter, "open", opened)
     sync()
     assert files.read_manifest().name != before
     assert same_as_the_database()
@@ -178,14 +157,14 @@ def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
     sync()
     write(stored[:2], seed=1)
     before = files.read_manifest().name
-    open_files = writer._Keeping.open
+    open_files = writer._ReplicaWriter.open
 
     def opened(manifest):
         found = open_files(manifest)
         writer.discard()
         return found
 
-    monkeypatch.setattr(writer._Keeping, "open", opened)
+    monkeypatch.setattr(writer._ReplicaWriter, "open", opened)
     assert sync() == 2
     assert files.read_manifest().name != before
 
@@ -198,7 +177,7 @@ def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(store
         patched.setattr(files, "write_segment", full_disk)
         with pytest.raises(OSError, match="No space left"):
             writer.sync()
-        # What there was is read on, and what changed since from the database.
+        # The old replica still answers, with the changes since from the database.
         assert is_used()
         assert_true_to_the_database()
         with pytest.raises(OSError, match="No space left"):
@@ -214,7 +193,7 @@ def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(store
 @pytest.mark.django_db(transaction=True)
 def test_told_to_stop_it_leaves_nothing_and_a_connection_that_works(stored, monkeypatch):
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 2 * DIMENSIONS)
-    with pytest.raises(writer.StoppedError):
+    with pytest.raises(StoppedError):
         writer.build(stop=lambda: True)
     assert list(files.folder().iterdir()) == []
     sync()
@@ -236,37 +215,8 @@ def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeyp
     assert knn._vectors(question(), True).replica is not None
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    ("verb", "step"),
-    [
-        ("build", "replica filled"),
-        ("build", "replica in place"),
-        ("sync", "segment written"),
-        ("sync", "replica's manifest written"),
-        ("sync", "changes of vectors forgotten"),
-    ],
-)
-def test_killed_at_a_step_it_goes_on_and_nothing_is_lost(stored, index, verb, step):
-    sync()
-    write(stored[:4], seed=9)
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    command = [sys.executable, "-c", KILLED, connection.settings_dict["NAME"], str(index), step, verb]
-    done = subprocess.run(command, cwd=configured.BASE_DIR, env=environment, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    # Whoever asks meanwhile gets what is true, from wherever.
-    assert_true_to_the_database()
-    write(stored[2:5], seed=10)
-    assert_true_to_the_database()
-    sync()
-    assert is_used()
-    assert same_as_the_database()
-    assert_true_to_the_database()
-    assert len(list(files.folder().iterdir())) <= 2 + len(files.read_manifest().segments) + 2
-
-
 def test_what_was_written_down_has_to_be_without_a_gap():
-    assert change_log.Standing(revision=5, replica="a", changes=2).follows("a", 3)
-    assert not change_log.Standing(revision=5, replica="a", changes=1).follows("a", 3)
-    assert not change_log.Standing(revision=2, replica="a", changes=0).follows("a", 3)
-    assert not change_log.Standing(revision=3, replica="b", changes=0).follows("a", 3)
+    assert change_log.ChangeState(revision=5, replica="a", changes=2).follows("a", 3)
+    assert not change_log.ChangeState(revision=5, replica="a", changes=1).follows("a", 3)
+    assert not change_log.ChangeState(revision=2, replica="a", changes=0).follows("a", 3)
+    assert not change_log.ChangeState(revision=3, replica="b", changes=0).follows("a", 3)

@@ -1,0 +1,61 @@
+"""Processes that are killed at a crash point, as if the power failed.
+
+They are forked from a process that has set Django up and has no connection yet, which saves each of them a second.
+"""
+
+import multiprocessing
+import os
+import signal
+import traceback
+
+import django
+from django.apps import apps
+
+if not apps.ready:  # in the process that the others are forked from
+    django.setup()
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+
+from curation.management.commands import import_memories  # noqa: F401 - so that no fork has to
+from memories.importers import write
+from search.engines import crash_points
+from search.engines.index import follower, import_sink  # noqa: F401
+from search.engines.vectors import writer  # noqa: F401
+
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload([__name__])
+SECONDS = 120
+
+
+def run_until(step, call, *arguments):
+    """Call a function in another process, on the database and the index of this test, and kill it at a crash point.
+    Return whether it came to that.
+    """
+    receiver, sender = FORKED.Pipe(duplex=False)
+    own = (connection.settings_dict["NAME"], settings.SEARCH_ENGINE, settings.SEARCH_INDEX)
+    process = FORKED.Process(target=_run, args=(sender, own, step, call, arguments))
+    process.start()
+    sender.close()
+    process.join(SECONDS)
+    with receiver:
+        assert process.exitcode in {0, -signal.SIGKILL}, receiver.recv() if receiver.poll() else process.exitcode
+    return process.exitcode == -signal.SIGKILL
+
+
+def _run(sender, own, step, call, arguments):
+    connection.settings_dict["NAME"], settings.SEARCH_ENGINE, settings.SEARCH_INDEX = own
+    crash_points.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        call(*arguments)
+    except BaseException:
+        sender.send(traceback.format_exc())
+        os._exit(1)
+
+
+def import_in_blocks(path):
+    """Import a path like a large import, in blocks of five."""
+    import_sink.STAGE_FROM = 1
+    write.BLOCK = 5
+    call_command("import_memories", str(path), verbosity=0)

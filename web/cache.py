@@ -1,0 +1,83 @@
+"""The caches of this process. Imports no app."""
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class RevisionCache(Generic[Key, Value]):
+    """The values used last, each of one revision of what it was made from. Threads may share it.
+
+    The cache holds at most `limit` values, together at most `weight` heavy, but always the newest one. A value is
+    forgotten after `seconds`, whatever its revision.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        seconds: float = math.inf,
+        weight: float = math.inf,
+        weigh: Callable[[Value], int] = lambda value: 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limit, self._seconds, self._most, self._weigh = limit, seconds, weight, weigh
+        self._clock = clock
+        self._lock = Lock()
+        self._values: OrderedDict[Key, tuple[object, float, Value]] = OrderedDict()
+        self._weight = 0
+        _caches.add(self)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Key, revision: object = None) -> Value | None:
+        """The value of a key, if it is of this revision."""
+        with self._lock:
+            if (found := self._values.get(key)) is None:
+                return None
+            known, made_at, value = found
+            if known != revision or self._clock() - made_at > self._seconds:
+                return None
+            self._values.move_to_end(key)
+            return value
+
+    def put(self, key: Key, value: Value, revision: object = None) -> Value:
+        """Store a value in place of the key's value of any other revision."""
+        with self._lock:
+            self._remove(key)
+            self._values[key] = (revision, self._clock(), value)
+            self._weight += self._weigh(value)
+            while len(self._values) > 1 and (len(self._values) > self.limit or self._weight > self._most):
+                self._remove(next(iter(self._values)))
+        return value
+
+    def get_or_make(self, key: Key, make: Callable[[], Value], revision: object = None) -> Value:
+        """The value of a key, made if it is not there. Threads that ask at once may each make it."""
+        found = self.get(key, revision)
+        return self.put(key, make(), revision) if found is None else found
+
+    def clear(self) -> None:
+        with self._lock:
+            self._values.clear()
+            self._weight = 0
+
+    def _remove(self, key: Key) -> None:
+        if (found := self._values.pop(key, None)) is not None:
+            self._weight -= self._weigh(found[2])
+
+
+_caches: WeakSet[RevisionCache[Any, Any]] = WeakSet()
+
+
+def clear_caches() -> None:
+    """Clear every cache of this process. For tests, whose transactions take revisions back, and for measurements."""
+    for cache in list(_caches):
+        cache.clear()
