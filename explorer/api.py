@@ -37,7 +37,7 @@ from search.histogram import Histogram
 from search.query import SearchQuery
 from search.result import FACET_LIMIT, FacetListing, FacetPage, Hit, HitDetail, SearchResult
 from search.run import facet_page, run
-from search.unified.service import UnifiedResult, is_unified, unified
+from search.unified.service import UnifiedResult, unified
 from search.why_not import WhyNot, WhyNotRequest, why_not
 from web.errors import GUARDED, ApiError, close_to, errors
 from web.params import pairs_of
@@ -60,11 +60,11 @@ router = Router()
 def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     """Memories by words, filters or both; with `include_facets`, counts over the whole match set.
 
-    With `mode=unified`, entities and relationships beside them: see `results` and `legs`.
+    With `mode=unified` also entities and relationships: see `results` and `legs`.
     """
     viewer = allowed(request, "read")
     extra, query = ViewRequest.with_query(pairs_of(request.GET))
-    if is_unified(query):
+    if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_LIMIT)
         return found.timings, _unified_reply(found, request, extra.view)
     result = run(
@@ -80,7 +80,7 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     openapi_extra={"parameters": WhyNotRequest.openapi_with_query()},
 )
 def search_why_not(request: ApiRequest) -> WhyNotReply:
-    """Why one memory is not among the results of a query, or where it is."""
+    """Explain why a memory is not among the results of a query, or its place."""
     viewer = allowed(request, "read")
     extra, query = WhyNotRequest.with_query(pairs_of(request.GET))
     found = why_not(query, extra.id, viewer)
@@ -97,7 +97,7 @@ def search_why_not(request: ApiRequest) -> WhyNotReply:
 )
 @timed
 def facets(request: ApiRequest) -> tuple[Timings, FacetsReply]:
-    """Every facet of a query: how many values it has, and the largest of them."""
+    """Every facet of a query: its number of values, and the largest of them."""
     viewer = allowed(request, "read")
     query = SearchQuery.from_pairs(pairs_of(request.GET)).with_(include_facets=True, page_size=1)
     result = run(query, viewer, detail=HitDetail.NONE)
@@ -172,7 +172,6 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         relaxations=[
             RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
         ],
-        engine=result.engine,
         took_ms=took_ms(result.timings),
         **_counted(result),
     )
@@ -187,7 +186,7 @@ _RANK_FIELDS = (
     *("keyword_rank", "word_score", "semantic_rank", "similarity", "cross_encoder_rank", "cross_encoder_score"),
     "relevance",
 )
-_RESULT_FIELDS = ("page", "page_size", "total", "pages", "has_more", "matched_by", "hidden", "engine", "took_ms")
+_RESULT_FIELDS = ("page", "page_size", "total", "pages", "has_more", "matched_by", "hidden", "engine")
 
 
 def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:

@@ -44,7 +44,7 @@ def _read_projects(value: Any) -> Any:
 
 
 class Batch(BaseModel):
-    """Which memories are wanted."""
+    """A request for memories by id."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -68,7 +68,7 @@ class Batch(BaseModel):
 
 
 class BatchReply(BaseModel):
-    """The memories found. An id that is not of a memory that the key may see, in the projects, is in `missing`."""
+    """The memories found. Ids without a visible memory in the projects are in `missing`."""
 
     memories: list[MemoryReply]
     missing: list[int]
@@ -81,7 +81,7 @@ class BatchReply(BaseModel):
     operation_id="memory_batch",
 )
 def memories(request: ApiRequest, batch: Batch) -> BatchReply:
-    """Whole memories by their ids: choose them by the index of a search first."""
+    """Whole memories by id: choose them from the index of a search first."""
     return _batch_reply(batch, allowed(request, "read"), request)
 
 
@@ -91,7 +91,7 @@ def memories(request: ApiRequest, batch: Batch) -> BatchReply:
     operation_id="observation_batch",
 )
 def observations(request: ApiRequest, batch: Batch) -> BatchReply:
-    """The same as `POST /api/memories/batch`, by the name that claude-mem gives it."""
+    """The same as `POST /api/memories/batch`, under its name in claude-mem."""
     return _batch_reply(batch, allowed(request, "read"), request)
 
 

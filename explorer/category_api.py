@@ -53,7 +53,7 @@ _get = partial(read_operation, router, exclude_unset=True)
 @_get("/categories", "categories", CategoryListReply, parameters=CategoryListRequest.openapi_parameters())
 @timed
 def categories(request: ApiRequest) -> tuple[Timings, CategoryListReply]:
-    """Categories with their numbers, those of what is below them included."""
+    """Categories with their numbers, including those of descendants."""
     viewer = allowed(request, "read")
     params = CategoryListRequest.from_pairs(pairs_of(request.GET))
     found = category_list(params, viewer)
@@ -70,7 +70,7 @@ def categories(request: ApiRequest) -> tuple[Timings, CategoryListReply]:
 )
 @timed
 def category_concepts(request: ApiRequest, ref: str) -> tuple[Timings, ConceptListReply]:
-    """The concepts that the memories of a category have, with how many have each."""
+    """The concepts of the memories in a category, with the number of memories of each."""
     viewer = allowed(request, "read")
     found = concepts_in(ConceptListRequest.from_pairs(pairs_of(request.GET), name=ref), viewer)
     return found.timings, concept_list_reply(found)
@@ -85,7 +85,7 @@ def category_concepts(request: ApiRequest, ref: str) -> tuple[Timings, ConceptLi
 )
 @timed
 def category(request: ApiRequest, ref: str) -> tuple[Timings, CategoryReply]:
-    """A category by slug path, name, alias or id, whatever the case: its numbers, memories and concepts."""
+    """A category by slug path, name, alias or id, ignoring case: its numbers, memories and concepts."""
     viewer = allowed(request, "read")
     found = category_overview(CategoryRequest.from_pairs(pairs_of(request.GET), name=ref), viewer)
     return found.timings, category_reply(found, request)

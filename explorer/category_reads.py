@@ -476,7 +476,7 @@ def _aggregate(visible: VisibleTree, wanted: Mask, codes: Array) -> Aggregate:
         numbers=counts.numbers_of_any(tree.uppermost(wanted)),
         average_memories=round(float(memories.mean()), 1),
         average_chunks=round(float(chunks.mean()), 1),
-        # Of ties the first by path.
+        # The first by path in case of a tie.
         most=tree.ordered[places[int(memories.argmax())]].path,
         least=tree.ordered[places[int(memories.argmin())]].path,
     )

@@ -43,7 +43,7 @@ class DeletionRequest(ReasonRequest):
 
 
 class MemoryPatch(MemoryChanges):
-    """What to change. What is not named stays; a list that is named takes the place of the one there is."""
+    """Changes of a memory. Omitted fields stay unchanged; lists are replaced."""
 
     @model_validator(mode="before")
     @classmethod
@@ -69,7 +69,7 @@ class TermReply(BaseModel):
 
 
 class MemoryName(BaseModel):
-    """A memory as another one names it."""
+    """A reference to a memory."""
 
     id: int
     title: str
@@ -79,7 +79,7 @@ class MemoryName(BaseModel):
 
 
 class LinkReply(BaseModel):
-    """A link that the memory's record names; `memory` is null where it leads outside, or where the key may not see."""
+    """A link of the memory's record; `memory` is null for external and invisible targets."""
 
     rel: str
     target: str
@@ -93,7 +93,7 @@ class BacklinkReply(BaseModel):
 
 
 class MemoryRelationshipReply(BaseModel):
-    """A fact between two entities that the memory bears out."""
+    """A relationship between two entities that the memory supports."""
 
     source: str
     type: str
@@ -103,7 +103,7 @@ class MemoryRelationshipReply(BaseModel):
 
 
 class MemoryReply(BaseModel):
-    """A memory with everything about it."""
+    """A memory with all of its data."""
 
     id: int
     url: str = Field(description="The page of the memory.")
@@ -140,7 +140,7 @@ class MemoryReply(BaseModel):
 
 
 class Written(BaseModel):
-    """What a write came to. `memory` is null for a key that may write and not read."""
+    """The result of a write. `memory` is null for keys without the scope `read`."""
 
     id: int
     state: str
@@ -150,7 +150,7 @@ class Written(BaseModel):
 
 
 class IndexState(BaseModel):
-    """The search index beside the database."""
+    """State of the search index."""
 
     state: Literal["ready", "missing", "off"] = Field(
         description="`missing`: the database answers instead. `off`: SEARCH_ENGINE does not use one."
@@ -165,7 +165,7 @@ class IndexState(BaseModel):
 
 
 class ModelState(BaseModel):
-    """A model that texts are embedded by."""
+    """An embedding model."""
 
     name: str
     state: Literal["serving", "building"] = Field(
@@ -175,7 +175,7 @@ class ModelState(BaseModel):
 
 
 class EmbeddingState(BaseModel):
-    """Search by meaning."""
+    """State of search by meaning."""
 
     ready: bool = Field(description="Whether searches use meaning now.")
     reason: str = Field("", description="Why they do not.")
@@ -183,7 +183,7 @@ class EmbeddingState(BaseModel):
 
 
 class Health(BaseModel):
-    """Whether the site is well; with a key also what there is, of what the key may see."""
+    """Health of the site; with a key also numbers of what is visible to the key."""
 
     status: str
     database: str
@@ -206,7 +206,7 @@ class Health(BaseModel):
     "/health", auth=None, response={200: Health, **errors(401, 422, 429)}, exclude_unset=True, operation_id="health"
 )
 def health(request: HttpRequest) -> Health | HttpResponse:
-    """Whether the site answers, for anybody; with a key also what is in it."""
+    """Health of the site, for anybody; with a key also numbers of its content."""
     Params.from_pairs(pairs_of(request.GET))
     if not database_answers():
         return outage_response(request)
@@ -237,7 +237,7 @@ def _site_fields(status: SiteStatus) -> dict[str, Any]:
     operation_id="memory_create",
 )
 def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Written]:
-    """Remember something. Only `content` is required; categories, concepts and entities are made where they are new."""
+    """Create a memory. Only `content` is required; new categories, concepts and entities are created."""
     viewer = allowed(request, "write")
     Params.from_pairs(pairs_of(request.GET))
     written = _written(memory_create(record=record, viewer=viewer), viewer, request)
@@ -252,7 +252,7 @@ def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpRespon
     url_name="memory",
 )
 def read(request: ApiRequest, memory_id: int) -> MemoryReply:
-    """A memory with everything about it: content, facts, links, provenance, validity."""
+    """A memory with all of its data: content, relationships, links, provenance, validity."""
     viewer = allowed(request, "read")
     Params.from_pairs(pairs_of(request.GET))
     detail = memory_detail(viewer, storable_id(memory_id))
@@ -272,7 +272,7 @@ def update(
     memory_id: int,
     changes: MemoryPatch,
 ) -> Written:
-    """Change what the body names, and leave the rest. A list that is given takes the place of the one there is."""
+    """Change the fields in the body and leave the others. Lists are replaced."""
     viewer = allowed(request, "write")
     reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_update(memory_id=storable_id(memory_id), changes=changes, viewer=viewer, reason=reason)
@@ -289,7 +289,7 @@ def delete(
     request: ApiRequest,
     memory_id: int,
 ) -> Written:
-    """Delete a memory: it is kept in the state deleted, found only where that is asked for, and can be restored."""
+    """Delete a memory: its state becomes `deleted`, it is found only by that state, and it can be restored."""
     viewer = allowed(request, "write")
     reason = DeletionRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_delete(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
@@ -303,7 +303,7 @@ def delete(
     openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
 def restore(request: ApiRequest, memory_id: int) -> Written:
-    """Make a memory that was deleted, archived or superseded active again."""
+    """Make a deleted, archived or superseded memory active again."""
     viewer = allowed(request, "write")
     reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_restore(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)

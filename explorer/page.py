@@ -25,7 +25,7 @@ from explorer.sidebar import (
 from search.facets import FACET, STATES
 from search.query import Mode, SearchQuery, Sort
 from search.result import FacetPage, FilterRelaxation, SearchResult, SearchWarning
-from search.unified.service import UnifiedResult, is_unified
+from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
 from web.validation import Problem
@@ -336,7 +336,7 @@ def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime)
 def _sorts(query: SearchQuery) -> tuple[Option, ...]:
     """The orders. The default order has an empty value, to keep it out of the URL."""
     natural = Sort.RELEVANCE if query.text else Sort.NEWEST
-    if is_unified(query):
+    if query.is_unified:
         return (Option("", SORT_LABELS[natural], selected=True),)
     offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
     return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)

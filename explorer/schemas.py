@@ -18,7 +18,7 @@ from search.unified.service import UnifiedResult
 
 
 class RankBoosts(BaseModel):
-    """What of a memory itself speaks for it, each from 0 to 1."""
+    """Signals of a memory that do not depend on the query, each from 0 to 1."""
 
     quality: float
     recency: float
@@ -26,7 +26,7 @@ class RankBoosts(BaseModel):
 
 
 class RankScoreParts(BaseModel):
-    """What the score is the sum of."""
+    """The summands of the score."""
 
     relevance: float | None = Field(description="Null if the score is null.")
     quality: float
@@ -40,7 +40,7 @@ class WhyReason(BaseModel):
 
 
 class HitWhy(BaseModel):
-    """Why a memory is among the results and where it stands. Ranks begin with 1."""
+    """The explanation of a hit and its rank. Ranks start at 1."""
 
     keyword_rank: int | None = Field(description="Null if it has none of the words, or words are not used for ranking.")
     word_score: float | None
@@ -60,7 +60,7 @@ class HitWhy(BaseModel):
 
 
 class MemoryHit(BaseModel):
-    """One memory of a page of results."""
+    """A memory on a page of results."""
 
     id: int
     title: str
@@ -89,7 +89,7 @@ class MemoryHit(BaseModel):
 
 
 class DateBucketCounts(BaseModel):
-    """Cumulative: the last 30 days include the last 7. `older` is before the last 365 days."""
+    """Cumulative counts: the last 30 days include the last 7. `older` is before the last 365 days."""
 
     last_7d: int
     last_30d: int
@@ -99,7 +99,7 @@ class DateBucketCounts(BaseModel):
 
 
 class HistogramBar(BaseModel):
-    """`from=first&to=last` gives exactly the memories of the bar."""
+    """A bar of the histogram. `from=first&to=last` selects exactly its memories."""
 
     first: str
     last: str
@@ -132,7 +132,7 @@ else:
 
 
 class FacetNote(BaseModel):
-    """A facet of which not every value is listed."""
+    """A facet with more values than are listed."""
 
     shown: int
     distinct: int
@@ -140,7 +140,7 @@ class FacetNote(BaseModel):
 
 
 class RelaxationReply(BaseModel):
-    """One filter of a query that found nothing, and how many memories there would be without it."""
+    """A filter of a query without results, and the number of memories without it."""
 
     parameter: str
     value: str
@@ -155,7 +155,7 @@ LOWER_BOUNDS = (
 
 
 class SearchReply(BaseModel):
-    """A page of memories. The last four are there only where `include_facets` asks for them."""
+    """A page of memories. The last four fields exist only with `include_facets`."""
 
     memories: list[MemoryHit] | list[IndexRow] = Field(description="Rows of an index where `view=index` asks for it.")
     page: int
@@ -180,7 +180,7 @@ class SearchReply(BaseModel):
 
 
 class CheckReply(BaseModel):
-    """One thing that the query asks for. Of those with `either`, one is enough."""
+    """A condition of the query. Of those with `either`, meeting one is enough."""
 
     name: str = Field(description="A facet, `date`, `required`, `excluded`, `phrase`, `words`, `meaning` or `index`.")
     label: str
@@ -191,7 +191,7 @@ class CheckReply(BaseModel):
 
 
 class WhyNotReply(BaseModel):
-    """Whether one memory matches a query, and what of it the memory has."""
+    """Whether a memory matches a query, and which conditions it meets."""
 
     id: int
     title: str
@@ -244,7 +244,7 @@ class FacetsReply(BaseModel):
 
 
 class FacetPageReply(FacetReply):
-    """One page of the values of one facet. `distinct` counts the values that the listing's search leaves."""
+    """A page of the values of a facet. `distinct` counts the values that match the listing's search."""
 
     filters: dict[str, Any]
     total: int = Field(description="Number of memories that the query finds.")
@@ -260,7 +260,7 @@ KindName = Literal["memory", "entity", "relationship"]
 
 
 class LegReply(BaseModel):
-    """One of the six legs: what was looked through, and what came of it."""
+    """One of the six legs of unified search."""
 
     name: str = Field(description="Kind and way, such as `entity meaning`.")
     ms: float
@@ -270,7 +270,7 @@ class LegReply(BaseModel):
 
 
 class LinkedReply(BaseModel):
-    """Another record that a result is shown with."""
+    """A record related to a result."""
 
     kind: KindName
     id: int
@@ -280,7 +280,7 @@ class LinkedReply(BaseModel):
 
 
 class EntityReply(BaseModel):
-    """An entity as it is stored."""
+    """A stored entity."""
 
     id: int
     name: str
@@ -292,7 +292,7 @@ class EntityReply(BaseModel):
 
 
 class EntityRefReply(BaseModel):
-    """One end of a relationship."""
+    """An end of a relationship."""
 
     id: int
     name: str
@@ -301,7 +301,7 @@ class EntityRefReply(BaseModel):
 
 
 class RelationshipReply(BaseModel):
-    """A relationship as it is stored."""
+    """A stored relationship."""
 
     id: int
     source: EntityRefReply
@@ -315,7 +315,7 @@ class RelationshipReply(BaseModel):
 
 
 class UnifiedHitReply(BaseModel):
-    """One result. The record of its kind is there in full, unless `view=index`; the other two are left out."""
+    """A result with the record of its kind, unless `view=index`; the other two are missing."""
 
     kind: KindName
     id: int = Field(description="Unique within its kind: a memory and an entity can share an id.")
@@ -336,7 +336,7 @@ class UnifiedHitReply(BaseModel):
 
 
 class KindTotals(BaseModel):
-    """How many there are of each kind, before anything is folded."""
+    """The number of results of each kind, before grouping."""
 
     memories: int = Field(description="As `total`.")
     entities: int
@@ -344,8 +344,8 @@ class KindTotals(BaseModel):
 
 
 class UnifiedReply(SearchReply):
-    """A page of results of three kinds. `memories` are those on it; `total` and facets are of memories, `pages` go
-    through `found` results. `lower_bounds` names the totals that may be larger.
+    """A page of results of three kinds. `memories` are those on the page; `total` and facets are of memories, `pages`
+    of `found` results. `lower_bounds` names the totals that may be larger.
     """
 
     results: list[UnifiedHitReply]

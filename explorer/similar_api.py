@@ -26,7 +26,7 @@ router = Router()
 
 
 class SharedReply(BaseModel):
-    """What both memories have: at most three of each by name."""
+    """Values that both memories have: at most three of each kind."""
 
     tags: list[str]
     entities: list[TermReply]
@@ -35,7 +35,7 @@ class SharedReply(BaseModel):
 
 
 class SimilarRow(BaseModel):
-    """A memory like the one asked about."""
+    """A similar memory."""
 
     id: int
     title: str
@@ -50,7 +50,7 @@ class SimilarRow(BaseModel):
 
 
 class SimilarReply(BaseModel):
-    """The memories like one, the nearest first."""
+    """Similar memories, nearest first."""
 
     memories: list[SimilarRow]
     reason: str = Field(description="Why there are none, if there are none.")
@@ -69,7 +69,7 @@ class SimilarReply(BaseModel):
 )
 @timed
 def similar(request: ApiRequest, memory_id: int) -> tuple[Timings, SimilarReply]:
-    """Memories like this one by meaning, among those that pass the filters."""
+    """Memories similar to this one, among those that pass the filters."""
     viewer = allowed(request, "read")
     found = similar_memories(storable_id(memory_id), *SimilarRequest.with_query(pairs_of(request.GET)), viewer)
     return found.timings, _reply(found, request)

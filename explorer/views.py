@@ -32,7 +32,7 @@ from search.query import SearchQuery
 from search.result import FacetListing, SearchResult
 from search.run import facet_page, run
 from search.similar import SimilarRequest, similar_memories
-from search.unified.service import is_unified, unified
+from search.unified.service import unified
 from search.why_not import WhyNotRequest, why_not
 from web.params import QueryError
 
@@ -52,7 +52,7 @@ def explore(request: PageRequest) -> HttpResponse:
     if not (problems or wants_fragment(request)) and pairs != query.parameters():
         return private(HttpResponseRedirect(explore_url(query)))
     viewer = page_viewer(request)
-    unified_result = unified(query, viewer, include_facets=True, with_corpus=True) if is_unified(query) else None
+    unified_result = unified(query, viewer, include_facets=True, with_corpus=True) if query.is_unified else None
     result = unified_result.answer if unified_result else run(query, viewer, include_facets=True, with_corpus=True)
     context = build_context(
         query,

@@ -66,7 +66,7 @@ class Timeline:
 
 
 def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Timeline:
-    """What stands around a memory. Raises MemoryNotFoundError for an anchor that the viewer may not see."""
+    """The neighbours of a memory. Raises MemoryNotFoundError if the anchor is not visible."""
     if request.anchor is not None:
         return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
     result = run(query.with_(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)

@@ -60,7 +60,7 @@ _get = partial(read_operation, router)
 @_get("/entities", "entities", EntitiesReply, parameters=_TABLE)
 @timed
 def entities(request: ApiRequest) -> tuple[Timings, EntitiesReply]:
-    """Entities as a table: how many others each is linked with, how many memories name it, and since when."""
+    """Entities as a table, with numbers of neighbours and memories, and their dates."""
     table = _read_table(request, ENTITY)
     return table.timings, EntitiesReply(entities=_rows(table, request), **_table_fields(table))
 
@@ -68,7 +68,7 @@ def entities(request: ApiRequest) -> tuple[Timings, EntitiesReply]:
 @_get("/concepts", "concepts", ConceptsReply, parameters=_TABLE)
 @timed
 def concepts(request: ApiRequest) -> tuple[Timings, ConceptsReply]:
-    """Concepts as a table: how many others each is linked with, how many memories are about it, and since when."""
+    """Concepts as a table, with numbers of neighbours and memories, and their dates."""
     table = _read_table(request, CONCEPT)
     return table.timings, ConceptsReply(concepts=_rows(table, request), **_table_fields(table))
 
@@ -76,7 +76,7 @@ def concepts(request: ApiRequest) -> tuple[Timings, ConceptsReply]:
 @_get("/entities/path", "entity_path", PathReply, 404, parameters=_PATH)
 @timed
 def path(request: ApiRequest) -> tuple[Timings, PathReply]:
-    """The shortest chain of relationships between two entities, with what bears out each step."""
+    """The shortest path of relationships between two entities, with evidence for each step."""
     viewer = allowed(request, "read")
     found = find_path(PathRequest.from_pairs(pairs_of(request.GET)), viewer)
     return found.timings, PathReply(
@@ -92,35 +92,35 @@ def path(request: ApiRequest) -> tuple[Timings, PathReply]:
 @_get("/entities/{path:ref}/neighbourhood", "entity_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
 @timed
 def entity_neighbourhood(request: ApiRequest, ref: str) -> tuple[Timings, NeighbourhoodReply]:
-    """What is linked with an entity, the strongest first, and what links those among themselves."""
+    """The neighbours of an entity, strongest links first, and the edges between them."""
     return _read_around(ENTITY, ref, request)
 
 
 @_get("/concepts/{path:ref}/neighbourhood", "concept_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
 @timed
 def concept_neighbourhood(request: ApiRequest, ref: str) -> tuple[Timings, NeighbourhoodReply]:
-    """What is linked with a concept, the strongest first, and what links those among themselves."""
+    """The neighbours of a concept, strongest links first, and the edges between them."""
     return _read_around(CONCEPT, ref, request)
 
 
 @_get("/entities/{path:ref}", "entity", NodeReply, 404)
 @timed
 def entity(request: ApiRequest, ref: str) -> tuple[Timings, NodeReply]:
-    """An entity by its id, `type:name`, name or alias: what it is, and what its memories have in common."""
+    """An entity by id, `type:name`, name or alias, with facets of its memories."""
     return _read_node(ENTITY, ref, request)
 
 
 @_get("/concepts/{path:ref}", "concept", NodeReply, 404)
 @timed
 def concept(request: ApiRequest, ref: str) -> tuple[Timings, NodeReply]:
-    """A concept by its id, name or alias: what it is, and what its memories have in common."""
+    """A concept by id, name or alias, with facets of its memories."""
     return _read_node(CONCEPT, ref, request)
 
 
 @_get("/relationships/{int:relationship_id}", "relationship", FactReply, 404)
 @timed
 def relationship(request: ApiRequest, relationship_id: int) -> tuple[Timings, FactReply]:
-    """A relationship with the memories that bear it out."""
+    """A relationship with the memories that support it."""
     viewer = allowed(request, "read")
     Params.from_pairs(pairs_of(request.GET))
     found = relationship_detail(relationship_id, viewer)

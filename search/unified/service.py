@@ -17,7 +17,7 @@ from categories.searched_terms import ENTITIES, RELATIONSHIPS
 from search.engines import with_engine
 from search.engines.base import Engine
 from search.plan import resolve_query
-from search.query import Mode, SearchQuery
+from search.query import SearchQuery
 from search.ranking import Boosts, Ranked, RankWeights
 from search.relevance import boosts_of
 from search.result import HitDetail, SearchResult, SearchWarning
@@ -86,11 +86,6 @@ class UnifiedResult:
     @property
     def took_ms(self) -> float:
         return took_ms(self.timings)
-
-
-def is_unified(query: SearchQuery) -> bool:
-    """Whether a query is for unified search, which needs a text."""
-    return query.mode == Mode.UNIFIED and bool(query.text.strip())
 
 
 def unified(

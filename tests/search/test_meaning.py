@@ -336,7 +336,7 @@ def many(django_db_setup, django_db_blocker):
             id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving"
         )
         cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk")
-        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
+        # Rebuilt after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
         # of what there is; and to add to it row by row takes longer.
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
         Chunk.objects.bulk_create(

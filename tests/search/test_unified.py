@@ -19,7 +19,7 @@ from search.query import Mode, SearchQuery
 from search.run import run
 from search.unified import legs
 from search.unified.legs import LEGS, LegState, ResultKind, Way
-from search.unified.service import is_unified, unified
+from search.unified.service import unified
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
@@ -400,7 +400,7 @@ def test_run_answers_a_unified_query_with_its_memories(mill, everyone):
 
 
 def test_without_a_text_the_mode_lists_memories(mill, everyone):
-    assert not is_unified(SearchQuery.from_mapping({"mode": "unified"}))
+    assert not SearchQuery.from_mapping({"mode": "unified"}).is_unified
     assert run(SearchQuery.from_mapping({"mode": "unified"}), everyone).total == 8
 
 

@@ -1,4 +1,4 @@
-"""What a process prepares when it begins to serve."""
+"""Warming up a process when it starts."""
 
 import logging
 import threading

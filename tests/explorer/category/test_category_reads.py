@@ -240,7 +240,7 @@ def test_aggregate_counts_a_memory_once(corpus, everyone):
     found = category_list(CategoryListRequest(limit=1), everyone)
     assert (found.total, len(found.listed)) == (9, 1)
     aggregate = found.aggregate
-    # Of 14 memories three are in no category; one is with the guests and in the yard.
+    # Three of 14 memories have no category; one is in both guests and yard.
     assert (aggregate.numbers.memories, aggregate.numbers.concepts) == (11, 4)
     assert (aggregate.average_memories, aggregate.most, aggregate.least) == (2.4, "yard", "guests/tables")
     narrowed = category_list(CategoryListRequest(filter="k"), everyone).aggregate
