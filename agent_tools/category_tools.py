@@ -7,16 +7,16 @@ from access.viewer import Viewer
 from agent_tools.rendering import Row, rendered, rendered_tables
 from agent_tools.tools import Arguments, pairs_of_arguments, split_shown
 from explorer.category_reads import (
-    ConceptFigures,
-    Document,
-    Listed,
-    Passage,
+    CategoryMemory,
+    ChunkText,
+    ConceptCount,
+    ListedNode,
     category_list,
     category_overview,
     concepts_in,
 )
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.visible_tree import Child, Described
+from explorer.visible_tree import CategoryChild, CategoryDescription
 from search.result import SearchWarning
 
 
@@ -79,7 +79,7 @@ def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
         },
         **_told(found.message, found.warnings),
     }
-    rows = _used([{**_concept(one), "total_document_count": one.total} for one in found.concepts])
+    rows = _used([{**_concept(one), "total_document_count": one.total_document_count} for one in found.concepts])
     return rendered(head, "concepts", rows, shown, lambda n: "raise it, or ask for a smaller limit")
 
 
@@ -94,18 +94,18 @@ def _told(message: str, warnings: Iterable[SearchWarning]) -> dict[str, Any]:
     return ({"message": message} if message else {}) | ({"warnings": told} if told else {})
 
 
-def _head(category: Described) -> dict[str, Any]:
+def _head(category: CategoryDescription) -> dict[str, Any]:
     node = category.node
     head = {"id": node.id, "name": node.name, "path": node.path, "description": node.description}
     return {key: value for key, value in head.items() if value}
 
 
-def _about(category: Described) -> dict[str, Any]:
+def _about(category: CategoryDescription) -> dict[str, Any]:
     said = {"hierarchy": category.names, "aliases": category.node.aliases, "related_categories": category.related}
     return _head(category) | {key: list(names) for key, names in said.items() if names}
 
 
-def _document(document: Document) -> Row:
+def _document(document: CategoryMemory) -> Row:
     return {
         "id": document.id,
         "title": document.title,
@@ -114,38 +114,38 @@ def _document(document: Document) -> Row:
         "source": document.source,
         "concepts": ", ".join(document.concepts),
         "categories": ", ".join(document.categories),
-        "chunk_count": document.chunks,
+        "chunk_count": document.chunk_count,
     }
 
 
-def _concept(concept: ConceptFigures) -> dict[str, Any]:
+def _concept(concept: ConceptCount) -> dict[str, Any]:
     return {
         "id": concept.id,
         "name": concept.name,
         "type": concept.type,
         "weight": concept.weight,
-        "document_count": concept.memories,
-        "chunk_count": concept.chunks,
-        "related_concepts": ", ".join(concept.related),
+        "document_count": concept.document_count,
+        "chunk_count": concept.chunk_count,
+        "related_concepts": ", ".join(concept.related_concepts),
     }
 
 
-def _child(child: Child) -> Row:
+def _child(child: CategoryChild) -> Row:
     numbers = child.numbers
     return {"path": child.node.path, "document_count": numbers.memories, "chunk_count": numbers.chunks}
 
 
-def _chunk(passage: Passage) -> Row:
+def _chunk(chunk: ChunkText) -> Row:
     return {
-        "id": f"{passage.memory_id}/{passage.ordinal}",
-        "text": passage.text,
-        "source": passage.source,
-        "concepts": ", ".join(passage.concepts),
-        "concept_density": passage.density,
+        "id": f"{chunk.memory_id}/{chunk.ordinal}",
+        "text": chunk.text,
+        "source": chunk.source,
+        "concepts": ", ".join(chunk.concepts),
+        "concept_density": chunk.concept_density,
     }
 
 
-def _listed(one: Listed, with_hierarchy: bool) -> Row:
+def _listed(one: ListedNode, with_hierarchy: bool) -> Row:
     node = one.node
     row: dict[str, Any] = {
         "id": node.id,

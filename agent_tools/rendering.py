@@ -149,14 +149,13 @@ def same_columns(rows: Sequence[Row]) -> list[dict[str, Cell]]:
     return [{key: value for key, value in row.items() if key in used} for row in rows]
 
 
-_PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}
 # As many memories that bear out a fact as a row names.
 _EVIDENCE = 5
 
 
 def kinds_head(found: UnifiedResult) -> dict[str, Any]:
     """What the page of results is of: how many there are, by kind before anything is folded."""
-    totals = {_PLURAL[kind]: f"{total.count}{'+' * total.at_least}" for kind, total in found.totals.items()}
+    totals = {kind.plural: f"{total.count}{'+' * total.at_least}" for kind, total in found.totals.items()}
     return {"found": found.found, "has_more": found.has_more, "totals": totals}
 
 

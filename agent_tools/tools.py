@@ -30,7 +30,7 @@ from search.query import SearchQuery
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
-from search.unified.service import is_unified, unified
+from search.unified.service import unified
 from text.formatting import legible
 from web.errors import ApiError
 from web.middleware import is_outage
@@ -193,7 +193,7 @@ def important(arguments: Arguments, viewer: Viewer) -> str:
 def search(arguments: Arguments, viewer: Viewer) -> str:
     shown, rest = split_shown(arguments)
     query = _query(rest, INDEX_SIZE)
-    if is_unified(query):
+    if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
         head = _page(found.answer, _all_facets) | kinds_head(found)
         return rendered(head, "results", kinds_rows(found.hits), shown, _next_page(query))
