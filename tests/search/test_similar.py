@@ -82,7 +82,7 @@ def test_as_many_come_as_there_are_and_as_were_asked_for(vectors, everyone):
 
 def test_where_nothing_says_how_near_the_model_does(vectors, everyone):
     found = like(everyone, "t1")
-    assert found.least == 0.2
+    assert found.min_similarity == 0.2
     assert all(one.similarity >= 0.2 for one in found.memories)
     none = like(everyone, "t1", min_similarity=1)
     assert (none.memories, none.reason) == ((), "no other memory is at least 1.00 similar")
