@@ -1,4 +1,4 @@
-"""Curation of who may see what: memberships, keys; and the audit trail, to read."""
+"""Admin of memberships and keys, and of the audit trail, which is read-only."""
 
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,7 @@ from web.admin import CurationAdmin, ModelForm, OwnersOnly, ShownOnlyAdmin
 
 
 class OwnersAdmin(OwnersOnly, CurationAdmin):
-    """Rows that only a superuser sees, adds, changes and deletes."""
+    """Rows that only superusers see and edit."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_module_permission(request)
@@ -56,7 +56,7 @@ class MembershipAdmin(OwnersAdmin, ServiceAdmin):
     autocomplete_fields = ("user", "project")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Membership | None = None) -> tuple[str, ...]:
-        # Of somebody else, or in another project, it is another membership.
+        # With another user or project it would be another membership.
         return ("created_at",) if obj is None else ("user", "project", "created_at")
 
     def delete_model(self, request: HttpRequest, obj: Membership) -> None:
@@ -68,7 +68,7 @@ class MembershipAdmin(OwnersAdmin, ServiceAdmin):
 
 
 class NewKeyForm(ModelForm):
-    """What a new key may do. The key itself is drawn when the form is saved."""
+    """The permissions of a new key. Saving the form generates the key."""
 
     scopes = forms.MultipleChoiceField(
         choices=[(scope, scope) for scope in SCOPES],
@@ -127,7 +127,7 @@ class ApiKeyAdmin(OwnersAdmin):
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         if obj is None:
             return ("name", "scopes", "projects", "every_project", "requests_per_minute", "expires_at")
-        # The hash is no key and opens nothing: there is no reason to show it.
+        # The hash is useless to readers.
         shown = ("name", "shown_prefix", "shown_scopes", "shown_projects", "shown_state")
         return (*shown, "requests_per_minute", "created_by", "created_at", "expires_at", "last_used_at", "revoked_at")
 
@@ -135,11 +135,11 @@ class ApiKeyAdmin(OwnersAdmin):
         return () if obj is None else self.get_fields(request, obj)
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        # What a key may do is settled when it is made. The list asks without a key: revoking is an action of it.
+        # The permissions of a key are final. The list passes no key: revoking is one of its actions.
         return obj is None and super().has_change_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        # A key is revoked, never deleted: the audit trail names it.
+        # Keys are revoked, never deleted: the audit trail refers to them.
         return False
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
@@ -158,7 +158,7 @@ class ApiKeyAdmin(OwnersAdmin):
         messages.warning(request, shown)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Nothing: the projects went in with the key."""
+        """Do nothing: `make_key` has stored the projects."""
 
     @admin.action(description="Rotate the selected keys: the old ones expire in a day")
     def rotate(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:

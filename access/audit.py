@@ -1,4 +1,4 @@
-"""The audit trail: one line for one change, written in the transaction of the change."""
+"""The audit trail: one event for each change, written in the transaction of the change."""
 
 from typing import Any
 
@@ -15,9 +15,10 @@ def audit(
     *,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
+    batch_id: int | None = None,
     note: str = "",
 ) -> AuditEvent:
-    """Record who changed what through which door."""
+    """Record a change: who made it and through which interface."""
     return AuditEvent.objects.create(
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,
@@ -27,5 +28,6 @@ def audit(
         subject_id=subject.pk,
         before=before,
         after=after,
+        batch_id=batch_id,
         note=note,
     )

@@ -1,4 +1,4 @@
-"""What somebody may ask of a new key on the page of keys."""
+"""The form for a new key."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,7 +7,7 @@ from django import forms
 from django.utils import timezone
 
 from access.key_rights import KeyRights
-from access.keys import MOST_PER_MINUTE
+from access.keys import MAX_PER_MINUTE
 from access.viewer import SCOPES
 
 EXPIRES = {"30": "in 30 days", "90": "in 90 days", "365": "in a year", "": "never"}
@@ -15,7 +15,7 @@ EVERY = "every"
 
 
 class KeyForm(forms.Form):
-    """A name, what it may do and where, and for how long. Projects are only those that the asker may open to others."""
+    """A new key. Offers only the projects whose keys the user manages."""
 
     name = forms.CharField(max_length=200, label="Name", help_text="Shown in the audit trail.")
     scopes = forms.MultipleChoiceField(
@@ -29,7 +29,7 @@ class KeyForm(forms.Form):
     expires = forms.ChoiceField(choices=list(EXPIRES.items()), required=False, initial="90", label="Expires")
     requests_per_minute = forms.IntegerField(
         min_value=1,
-        max_value=MOST_PER_MINUTE,
+        max_value=MAX_PER_MINUTE,
         required=False,
         label="Requests per minute",
         help_text="Leave empty for the limit of this site.",
@@ -47,15 +47,15 @@ class KeyForm(forms.Form):
             raise forms.ValidationError("Select all projects or some of them, not both.")
         return chosen
 
-    def wanted(self) -> dict[str, Any]:
-        """What `access.keys.make_key` is to be told."""
-        said = self.cleaned_data
-        days = said["expires"]
+    def key_options(self) -> dict[str, Any]:
+        """The keyword arguments of `access.keys.make_key`."""
+        data = self.cleaned_data
+        days = data["expires"]
         return {
-            "name": said["name"],
-            "scopes": said["scopes"],
-            "projects": [p for p in self.rights.projects if str(p.pk) in said["projects"]],
-            "every_project": EVERY in said["projects"],
+            "name": data["name"],
+            "scopes": data["scopes"],
+            "projects": [p for p in self.rights.projects if str(p.pk) in data["projects"]],
+            "every_project": EVERY in data["projects"],
             "expires_at": timezone.now() + timedelta(days=int(days)) if days else None,
-            "requests_per_minute": said["requests_per_minute"],
+            "requests_per_minute": data["requests_per_minute"],
         }

@@ -1,6 +1,6 @@
-"""Whose keys somebody manages: a superuser all of them, an owner of projects those that see nothing but these.
+"""The keys that a user manages: a superuser all keys, an owner of projects the keys for only these projects.
 
-A key belongs to the projects that it sees and not to who drew it: when an owner leaves, the other owners still see it.
+Keys belong to their projects, not to their creator: when an owner leaves, the other owners still manage them.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from memories.models import Project
 
 @dataclass(frozen=True, slots=True)
 class KeyRights:
-    """The projects that somebody may make keys for, and whether keys for every one."""
+    """The projects that a user may create keys for, and whether keys for every project are allowed."""
 
     projects: tuple[Project, ...]
     every_project: bool = False
@@ -27,17 +27,17 @@ class KeyRights:
         return self.every_project or bool(self.projects)
 
     def keys(self) -> QuerySet[ApiKey]:
-        """The keys managed, by name. One that sees a foreign project as well is not shown at all."""
+        """The managed keys by name. Keys that also see another project are not included."""
         keys = ApiKey.objects.prefetch_related("projects").select_related("created_by").order_by("name", "-pk")
         if self.every_project:
             return keys
-        seen = ApiKey.projects.through.objects.filter(apikey_id=OuterRef("pk"))
+        visible = ApiKey.projects.through.objects.filter(apikey_id=OuterRef("pk"))
         owned = [project.pk for project in self.projects]
-        return keys.filter(Exists(seen), ~Exists(seen.exclude(project_id__in=owned)), every_project=False)
+        return keys.filter(Exists(visible), ~Exists(visible.exclude(project_id__in=owned)), every_project=False)
 
 
 def key_rights(user: AbstractBaseUser | AnonymousUser) -> KeyRights:
-    """What somebody signed in may do about keys."""
+    """The rights of a signed-in user."""
     if not isinstance(user, User) or not user.is_active:
         return KeyRights(())
     if user.is_superuser:
@@ -48,7 +48,7 @@ def key_rights(user: AbstractBaseUser | AnonymousUser) -> KeyRights:
 
 @dataclass(frozen=True, slots=True)
 class ShownKey:
-    """A key as a list shows it."""
+    """A key for lists."""
 
     id: int
     name: str
@@ -63,7 +63,7 @@ class ShownKey:
 
 
 def shown_keys(keys: Iterable[ApiKey]) -> list[ShownKey]:
-    """The keys of a list, those that still open something first."""
+    """Keys for a list, active ones first."""
     now = timezone.now()
     shown = [
         ShownKey(

@@ -1,6 +1,6 @@
-"""API keys: drawn at random, shown once, stored as a hash; and who a request to the API speaks for.
+"""API keys, random, shown once and stored as a hash, and the authentication of API requests.
 
-Everything that authenticates ends as a Viewer on `request.viewer`.
+Every authenticator sets a Viewer as `request.viewer`.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ from web.errors import Refusal, UnauthorizedError
 
 MARK = "mnk_"
 PREFIX_LENGTH = 12
-# A key is stamped at most this often: a busy agent must not write a row with every read.
+# `last_used_at` is updated at most this often, so that a busy agent does not write a row with every read.
 STAMP_EVERY = timedelta(minutes=1)
-# How long a key that was rotated still opens something, so that nobody is locked out while it is replaced.
+# A rotated key remains valid for this long, so that clients can be updated.
 GRACE = timedelta(days=1)
-# The most requests a minute that a key of its own may be given.
-MOST_PER_MINUTE = 1_000_000
+# The highest limit of a single key.
+MAX_PER_MINUTE = 1_000_000
 
 
 class KeyRefusedError(UnauthorizedError):
@@ -71,7 +71,7 @@ class CrossSiteError(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key just made. `raw` is the only place where the key itself stands."""
+    """A new key. `raw` is the only copy of the key itself."""
 
     key: ApiKey
     raw: str
@@ -91,13 +91,16 @@ def make_key(
     expires_at: datetime | None = None,
     requests_per_minute: int | None = None,
 ) -> NewKey:
-    """Draw a key and keep its hash. It sees the projects given or, where that is asked for, every one of any day."""
+    """Generate a key and store its hash. It sees the given projects or every project, including future ones.
+
+    Raises ValueError unless exactly one of `projects` and `every_project` is given.
+    """
     named = list(projects)
     if bool(named) == every_project:
-        # An empty list is as likely a slip as a wish: nothing is read into it.
+        # An empty list may be a mistake, so it does not mean every project.
         wrong = "both are given" if named else "neither is given"
         raise ValueError(f"A key needs either projects or every_project: {wrong}.")
-    # 30 random bytes are 40 characters of the URL-safe alphabet.
+    # 30 random bytes are 40 URL-safe characters.
     raw = MARK + secrets.token_urlsafe(30)
     key = ApiKey.objects.create(
         name=name,
@@ -110,14 +113,14 @@ def make_key(
         requests_per_minute=requests_per_minute,
     )
     key.projects.set(named)
-    audit(viewer, "api_key_create", key, after=_told(key))
+    audit(viewer, "api_key_create", key, after=_audit_fields(key))
     return NewKey(key, raw)
 
 
 def find_key(raw: str) -> ApiKey:
-    """The key that this text is. Raises KeyRefusedError, which says what is wrong with it.
+    """Look up a key. Raises KeyRefusedError with the reason.
 
-    The hash is taken and looked up whatever the text looks like, so that the time tells nothing about what is stored.
+    Every text is hashed and looked up, so that timing reveals nothing about stored keys.
     """
     key = ApiKey.objects.filter(key_hash=key_hash(raw)).first()
     now = timezone.now()
@@ -132,7 +135,7 @@ def find_key(raw: str) -> ApiKey:
 
 
 def viewer_of_raw(raw: str, door: AuditEvent.Door = AuditEvent.Door.API) -> Viewer:
-    """Who a request that shows this key speaks for. Raises KeyRefusedError, or TooManyRequestsError."""
+    """The viewer of a request with this key. Raises KeyRefusedError or TooManyRequestsError."""
     key = find_key(raw)
     per_minute = key.requests_per_minute or settings.API_REQUESTS_PER_MINUTE
     if seconds := buckets.take(key.pk, per_minute):
@@ -142,8 +145,8 @@ def viewer_of_raw(raw: str, door: AuditEvent.Door = AuditEvent.Door.API) -> View
 
 @transaction.atomic
 def rotate_key(*, key: ApiKey, viewer: Viewer, grace: timedelta) -> NewKey:
-    """Draw another key that may do the same, and let the old one end after the grace. Raises KeyRefusedError."""
-    # By its id alone, which is the only way a distributed Postgres locks a row.
+    """Generate a key with the same permissions; the old one expires after `grace`. Raises KeyRefusedError."""
+    # A lock by id: the only form that works on a distributed table.
     stored = ApiKey.objects.select_for_update().get(pk=key.pk)
     now = timezone.now()
     if stored.revoked_at or (stored.expires_at and stored.expires_at <= now):
@@ -156,33 +159,33 @@ def rotate_key(*, key: ApiKey, viewer: Viewer, grace: timedelta) -> NewKey:
         viewer=viewer,
         projects=stored.projects.all(),
         every_project=stored.every_project,
-        # As long as it was made for, from today on.
+        # The same lifetime, from today.
         expires_at=stored.expires_at and now + (stored.expires_at - stored.created_at),
         requests_per_minute=stored.requests_per_minute,
     )
-    before = _told(stored)
+    before = _audit_fields(stored)
     ends = now + grace
     if stored.expires_at is None or ends < stored.expires_at:
         stored.expires_at = ends
         stored.save(update_fields=["expires_at"])
-    audit(viewer, "api_key_rotate", stored, before=before, after=_told(stored), note=f"by {new.key.prefix}…")
+    audit(viewer, "api_key_rotate", stored, before=before, after=_audit_fields(stored), note=f"by {new.key.prefix}…")
     return new
 
 
 @transaction.atomic
 def revoke_key(*, key: ApiKey, viewer: Viewer) -> bool:
-    """End a key. False where it had ended before."""
-    # The update is the check: of two requests to revoke it, one changes the row and one is told so.
+    """Revoke a key. Returns False if it was revoked already."""
+    # The update is the check: of two concurrent requests only one changes the row.
     if not ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now()):
         return False
-    before = _told(key)
+    before = _audit_fields(key)
     key.refresh_from_db(fields=["revoked_at"])
-    audit(viewer, "api_key_revoke", key, before=before, after=_told(key))
+    audit(viewer, "api_key_revoke", key, before=before, after=_audit_fields(key))
     return True
 
 
 def key_state(key: ApiKey, now: datetime) -> str:
-    """Whether a key still opens something, in words."""
+    """The state of a key in words."""
     if key.revoked_at:
         return f"revoked {key.revoked_at:%Y-%m-%d}"
     if key.expires_at is None:
@@ -191,17 +194,17 @@ def key_state(key: ApiKey, now: datetime) -> str:
 
 
 def live_keys() -> QuerySet[ApiKey]:
-    """The keys that open something today."""
+    """Keys that are neither revoked nor expired."""
     return ApiKey.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
 
 
 def key_hash(raw: str) -> str:
-    # A plain hash is enough: the key is 240 random bits, not a password that somebody chose.
+    # A plain hash is enough: a key is 240 random bits, not a chosen password.
     return hashlib.sha256(raw.encode(errors="replace")).hexdigest()
 
 
 def _with_implied(scopes: Collection[str]) -> list[str]:
-    """Scopes stand alone (a key may write without reading), except that admin is all of them."""
+    """Scopes are independent (a key may write without reading), except that admin includes all."""
     return [scope for scope in SCOPES if scope in scopes or "admin" in scopes]
 
 
@@ -210,8 +213,8 @@ def _stamp(key: ApiKey, now: datetime) -> None:
         ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
 
 
-def _told(key: ApiKey) -> dict[str, object]:
-    """What the audit trail keeps of a key: never its hash."""
+def _audit_fields(key: ApiKey) -> dict[str, object]:
+    """The fields of a key in the audit trail, without its hash."""
     return {
         "name": key.name,
         "prefix": key.prefix,
@@ -223,11 +226,11 @@ def _told(key: ApiKey) -> dict[str, object]:
     }
 
 
-# --- who a request speaks for ------------------------------------------------------------------------------------
+# --- authentication -----------------------------------------------------------------------------------------------
 
 
 class ApiRequest(HttpRequest):
-    """A request that has passed one of the doors below."""
+    """A request that an authenticator has accepted."""
 
     viewer: Viewer
 
@@ -236,7 +239,7 @@ class BearerKey(HttpBearer):
     """`Authorization: Bearer mnk_…`"""
 
     def authenticate(self, request: HttpRequest, token: str) -> Viewer:
-        return _speak_for(request, viewer_of_raw(token.strip()))
+        return _set_viewer(request, viewer_of_raw(token.strip()))
 
 
 class HeaderKey(APIKeyHeader):
@@ -245,43 +248,43 @@ class HeaderKey(APIKeyHeader):
     param_name = "X-API-Key"
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
-        return _speak_for(request, viewer_of_raw(key.strip())) if key else None
+        return _set_viewer(request, viewer_of_raw(key.strip())) if key else None
 
 
 class SignedIn(APIKeyCookie):
-    """The session of somebody signed in to the site. A change must carry the CSRF token of a page of ours."""
+    """The session of a signed-in user. Changes need the CSRF token of a page."""
 
     param_name = settings.SESSION_COOKIE_NAME
 
     def __call__(self, request: HttpRequest) -> Viewer | None:
-        # Ninja would ask for the token before it knows whether there is a session, and call a missing key forgery.
+        # Ninja would check the token before the session, and report a missing key as forgery.
         if not (request.COOKIES.get(self.param_name) and request.user.is_authenticated):
             return None
         if check_csrf(request):
             raise CrossSiteError
-        return _speak_for(request, viewer_of_user(request.user, door=AuditEvent.Door.API))
+        return _set_viewer(request, viewer_of_user(request.user, door=AuditEvent.Door.API))
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
         return self(request)
 
 
-# In this order: a request that shows a key is judged by the key, whatever cookies come with it.
-DOORS = (BearerKey(), HeaderKey(), SignedIn())
+# In this order: with a key in the request, cookies are ignored.
+AUTHENTICATORS = (BearerKey(), HeaderKey(), SignedIn())
 
 
 def known_viewer(request: HttpRequest) -> Viewer | None:
-    """Who a request to an open address speaks for, or None for a stranger. A bad key is still refused."""
-    return next((viewer for door in DOORS if (viewer := door(request))), None)
+    """The viewer of a request to a public address; None for an anonymous one. An invalid key is refused."""
+    return next((viewer for authenticate in AUTHENTICATORS if (viewer := authenticate(request))), None)
 
 
 def allowed(request: ApiRequest, scope: str) -> Viewer:
-    """The viewer, who may do this. Raises ScopeMissingError where they may not."""
+    """The viewer, if they have this scope. Raises ScopeMissingError."""
     viewer = request.viewer
     if scope not in viewer.scopes:
         raise ScopeMissingError(f"This needs the scope {scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}.")
     return viewer
 
 
-def _speak_for(request: HttpRequest, viewer: Viewer) -> Viewer:
+def _set_viewer(request: HttpRequest, viewer: Viewer) -> Viewer:
     request.viewer = viewer  # type: ignore[attr-defined]
     return viewer

@@ -1,34 +1,36 @@
-"""How many requests a key may make: a bucket for each, which fills again evenly.
+"""Rate limits: a token bucket for each key, refilled evenly.
 
-Kept in the memory of the process, so that a request costs no write. Every server process counts for itself.
+Buckets are in the memory of each server process, so that a request costs no write.
 """
 
 import threading
 import time
 from collections import OrderedDict
 
-# A key that has not asked for so long that its bucket is full again need not be kept; these are, the latest of all.
-_MOST_KEPT = 10_000
+# The number of buckets, those used last. A bucket that is full again need not be stored.
+_LIMIT = 10_000
 
 
 class Buckets:
-    """Per key, the moment at which its bucket would be empty of all that was taken out of it."""
+    """Per key, the time at which its bucket will be full again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._due: OrderedDict[int, float] = OrderedDict()
 
     def take(self, key_id: int, per_minute: int, now: float | None = None) -> float:
-        """Take one out. The seconds to wait if the bucket is empty, else 0: a minute's worth may be taken at once."""
+        """Take a token. Returns 0, or the seconds to wait if the bucket is empty. A full bucket has the tokens of a
+        minute.
+        """
         at = time.monotonic() if now is None else now
         each = 60 / per_minute
         with self._lock:
             due = max(self._due.pop(key_id, at), at)
             wait = due + each - at - 60
-            # What is less than a thousandth of a second is an error of rounding.
+            # Less than a millisecond is a rounding error.
             wait = wait if wait > 0.001 else 0.0
             self._due[key_id] = due if wait else due + each
-            if len(self._due) > _MOST_KEPT:
+            if len(self._due) > _LIMIT:
                 self._due.popitem(last=False)
         return wait
 

@@ -1,7 +1,7 @@
-"""Who may see what, and who did what: membership, API keys, one-time sign-in tokens, the audit trail.
+"""Permissions and the audit trail: memberships, API keys, one-time sign-in tokens, events.
 
-Projects, import batches and users are referenced without a database constraint, which a Citus cluster does not allow
-between these local tables and its reference tables. Django deletes or empties these references with their targets.
+Projects, import batches and users are referenced without a database constraint, since a Citus cluster allows none from
+these local tables to its reference tables. Django deletes or clears these references with their targets.
 """
 
 from django.conf import settings
@@ -32,7 +32,7 @@ class Membership(models.Model):
 
 
 class ApiKey(models.Model):
-    """A bearer key. Only its hash is stored; the prefix is what people recognise it by."""
+    """A bearer key. Only its hash is stored; people recognise it by its prefix."""
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=200)
@@ -40,7 +40,7 @@ class ApiKey(models.Model):
     key_hash = models.CharField(max_length=64)
     scopes = ArrayField(models.CharField(max_length=10), default=list)
     projects = models.ManyToManyField("memories.Project", blank=True, db_constraint=False)
-    # Said, and not read from an empty list: a key whose last project is removed must not come to see everything.
+    # Explicit, not implied by an empty list: a key whose last project is removed must not see everything.
     every_project = models.BooleanField(default=False)
     requests_per_minute = models.PositiveIntegerField(
         null=True, blank=True, help_text="Empty for the limit of this site (API_REQUESTS_PER_MINUTE)."
@@ -62,7 +62,7 @@ class ApiKey(models.Model):
         return f"{self.name} ({self.prefix}…)"
 
     def shown_projects(self) -> str:
-        """What it may see, in words."""
+        """Its projects in words."""
         if self.every_project:
             return "every project"
         return ", ".join(sorted(project.slug for project in self.projects.all())) or "no project"
@@ -87,7 +87,7 @@ class SignInToken(models.Model):
 
 
 class AuditEvent(models.Model):
-    """One change: who made it, through which door, what stood before and what after."""
+    """A change: who made it, through which interface, and the values before and after."""
 
     class Door(models.TextChoices):
         PAGE = "page"

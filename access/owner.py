@@ -1,4 +1,4 @@
-"""The person a fresh installation belongs to, and the links that sign him in without a password."""
+"""The owner of a new installation, and links that sign in without a password."""
 
 from urllib.parse import urlencode
 
@@ -11,13 +11,13 @@ OWNER = "owner"
 
 
 def owner_ensure() -> None:
-    """Where nobody exists yet, make the superuser `owner`. It has no usable password: links sign it in."""
+    """Create the superuser `owner` if there are no users. It has no usable password: links sign it in."""
     if not User.objects.exists():
         User.objects.create_superuser(OWNER)
 
 
 def owner_to_sign_in(username: str | None = None) -> User | None:
-    """The person a printed link is for: the one named, else `owner`, else the first superuser."""
+    """The user of a printed link: the named one, else `owner`, else the first superuser."""
     active = User.objects.filter(is_active=True)
     if username is not None:
         return active.filter(username=username).first()
@@ -31,5 +31,5 @@ def superuser_with_password_exists() -> bool:
 
 
 def sign_in_link(*, user: User, site: str) -> str:
-    """A fresh link for this person; `site` is the address of the server, without a slash at its end."""
+    """A new link for a user; `site` is the server's address without a trailing slash."""
     return f"{site}{reverse('access:sign_in')}?{urlencode({'token': sign_in_token_issue(user=user)})}"

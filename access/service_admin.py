@@ -1,4 +1,4 @@
-"""Admin pages whose forms are written by services, which know who is editing."""
+"""Admin pages whose forms call services on behalf of the signed-in user."""
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable
@@ -21,37 +21,37 @@ else:
 
 
 def admin_viewer(request: HttpRequest) -> Viewer:
-    """Whoever is signed in to the admin, coming through its door."""
+    """The viewer of the user signed in to the admin."""
     return viewer_of_user(request.user, door=AuditEvent.Door.ADMIN)
 
 
 class AbstractForm(ModelFormMetaclass, ABCMeta):
-    """Forms of models whose classes may leave something to those below them."""
+    """Metaclass of model forms with abstract methods."""
 
 
-# What stands against a change, each with the field that it is about; None where it is about none alone.
+# The errors of a change with their fields; None for errors of the whole form.
 Refused = Iterable[tuple[str | None, str]]
 
 
 class ServiceForm(ModelForm, metaclass=AbstractForm):
-    """A form whose last check is the service that does the writing: what it refuses is an error of the form."""
+    """A form whose last check is the service that stores it: its refusals become errors of the form."""
 
     viewer: Viewer
 
     def full_clean(self) -> None:
         super().full_clean()
-        # Only once all else is right: the page's transaction ends well even where the form shows errors.
+        # Only if all else is valid: the page's transaction is committed even if the form shows errors.
         if self.is_bound and not self.errors:
             for field, message in self.write():
                 self.add_error(field, message)
 
     @abstractmethod
     def write(self) -> Refused:
-        """Do it; or give what stands against it, by field."""
+        """Store the change, or return the errors by field."""
 
 
 class ServiceAdmin(CurationAdmin):
-    """Rows that only services write. Their forms are ServiceForms, and pages know who looks at them."""
+    """Rows that only services write. Forms are ServiceForms, and objects carry the viewer for panels."""
 
     form: type[ServiceForm]
 
@@ -62,9 +62,9 @@ class ServiceAdmin(CurationAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         row = super().get_object(request, object_id, from_field)
         if row is not None:
-            # The panels of a page are given the row alone, and show only what this viewer may see.
+            # Panels receive only the row, and show what this viewer may see.
             row.viewer = admin_viewer(request)
         return row
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
-        """Nothing: the form has gone through the service."""
+        """Do nothing: the form has called the service."""

@@ -1,4 +1,4 @@
-"""Writes to membership: who belongs to a project, and as what. Who may write them is for the door to say."""
+"""Writes to memberships. Callers check who may write them."""
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -11,32 +11,32 @@ from memories.models import Project
 
 @transaction.atomic
 def membership_set(*, user: User, project: Project, role: Membership.Role, viewer: Viewer) -> Membership:
-    """Give somebody a role in a project, in place of the one they had there. What changes nothing is no event."""
+    """Give a user a role in a project, replacing an earlier one. Without a change there is no event."""
     membership, made = Membership.objects.get_or_create(user=user, project=project, defaults={"role": role})
     if made:
-        audit(viewer, "membership_create", membership, after=_told(membership))
+        audit(viewer, "membership_create", membership, after=_audit_fields(membership))
         return membership
-    # By its id alone, which is the only way a distributed Postgres locks a row.
+    # A lock by id: the only form that works on a distributed table.
     membership = Membership.objects.select_for_update().get(pk=membership.pk)
-    before = _told(membership)
+    before = _audit_fields(membership)
     membership.role = role
-    if _told(membership) != before:
+    if _audit_fields(membership) != before:
         membership.save(update_fields=["role"])
-        audit(viewer, "membership_change", membership, before=before, after=_told(membership))
+        audit(viewer, "membership_change", membership, before=before, after=_audit_fields(membership))
     return membership
 
 
 @transaction.atomic
 def membership_remove(*, membership: Membership, viewer: Viewer) -> bool:
-    """End a membership. False where it had ended before."""
+    """Delete a membership. Returns False if it was deleted already."""
     stored = Membership.objects.select_for_update().filter(pk=membership.pk).first()
     if stored is None:
         return False
-    audit(viewer, "membership_delete", stored, before=_told(stored))
+    audit(viewer, "membership_delete", stored, before=_audit_fields(stored))
     stored.delete()
     return True
 
 
-def _told(membership: Membership) -> dict[str, object]:
-    """What the audit trail keeps of a membership."""
+def _audit_fields(membership: Membership) -> dict[str, object]:
+    """The fields of a membership in the audit trail."""
     return {"user": membership.user_id, "project": membership.project_id, "role": str(membership.role)}

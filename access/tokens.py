@@ -1,4 +1,4 @@
-"""One-time sign-in tokens: drawn at random, stored as a hash, good for one use within an hour."""
+"""One-time sign-in tokens: random, stored as a hash, valid for a single use within an hour."""
 
 import hashlib
 import secrets
@@ -11,23 +11,23 @@ from django.utils import timezone
 from access.models import SignInToken
 
 LIFETIME = timedelta(hours=1)
-KEPT_AFTER_EXPIRY = timedelta(days=1)
+_RETENTION = timedelta(days=1)
 
 
 def sign_in_token_issue(*, user: User) -> str:
-    """A new token for this person. It is returned once; only its hash is kept."""
+    """Create a token for a user. Only its hash is stored."""
     token = secrets.token_urlsafe(32)
     now = timezone.now()
-    SignInToken.objects.filter(expires_at__lt=now - KEPT_AFTER_EXPIRY).delete()
+    SignInToken.objects.filter(expires_at__lt=now - _RETENTION).delete()
     SignInToken.objects.create(user=user, token_hash=token_hash(token), expires_at=now + LIFETIME)
     return token
 
 
 def sign_in_token_redeem(token: str) -> User | None:
-    """The person this token signs in, or None when it is unknown, used or expired."""
+    """The user of a token, which is used up; None if it is unknown, used or expired."""
     now = timezone.now()
     with transaction.atomic():
-        # The update is the check: of two requests with one token, one row is changed by one of them.
+        # The update is the check: of two concurrent requests with a token only one changes the row.
         fresh = SignInToken.objects.filter(token_hash=token_hash(token), used_at=None, expires_at__gt=now)
         if not fresh.update(used_at=now):
             return None
@@ -36,5 +36,5 @@ def sign_in_token_redeem(token: str) -> User | None:
 
 
 def token_hash(token: str) -> str:
-    # A plain hash is enough: the token is 256 random bits, not a password that somebody chose.
+    # A plain hash is enough: a token is 256 random bits, not a chosen password.
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()

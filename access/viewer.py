@@ -1,4 +1,4 @@
-"""Who is looking: the projects whose memories they may open, and what they may change."""
+"""Viewers: the projects that a user or key may see, and what they may change."""
 
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
@@ -17,7 +17,7 @@ _ROLE_SCOPES = {
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A frozen answer to "who may see and do what". `project_ids` None means every project."""
+    """The permissions of a user or key. `project_ids` None means every project."""
 
     project_ids: frozenset[int] | None = frozenset()
     scopes: frozenset[str] = frozenset()
@@ -31,21 +31,21 @@ class Viewer:
         return self.project_ids is None or project_id in self.project_ids
 
     def may_write(self, project_id: int | None) -> bool:
-        """Whether the viewer may write into a project; None asks about a project that is yet to be made."""
+        """Whether the viewer may write to a project; None stands for a new project."""
         if "write" not in self.scopes:
             return False
         return self.writable_project_ids is None or (project_id is not None and project_id in self.writable_project_ids)
 
 
 def command_viewer() -> Viewer:
-    """Whoever can run a management command can read the database: they see everything."""
+    """The viewer of management commands, which have full access to the database anyway."""
     return Viewer(None, frozenset(SCOPES), None, door=AuditEvent.Door.COMMAND)
 
 
 def viewer_of_user(
     user: AbstractBaseUser | AnonymousUser, door: AuditEvent.Door = AuditEvent.Door.PAGE, timezone: tzinfo = UTC
 ) -> Viewer:
-    """What a signed-in person may see: a superuser everything, others the projects they are members of."""
+    """The viewer of a user: a superuser sees everything, others the projects of which they are members."""
     if not isinstance(user, User) or not user.is_active:
         return Viewer(door=door, timezone=timezone)
     if user.is_superuser:
@@ -57,9 +57,9 @@ def viewer_of_user(
 
 
 def viewer_of_key(key: ApiKey, door: AuditEvent.Door = AuditEvent.Door.API) -> Viewer:
-    """What an API key may see: the projects it names, or every one where that was said."""
+    """The viewer of an API key: its projects, or every project."""
     projects = None if key.every_project else frozenset(key.projects.values_list("pk", flat=True))
     scopes = frozenset(key.scopes)
-    # A key without the scope to read sees nothing, whatever its projects.
+    # A key without the scope read sees nothing, whatever its projects.
     visible = projects if "read" in scopes or "admin" in scopes else frozenset[int]()
     return Viewer(visible, scopes, projects, api_key_id=key.pk, door=door)

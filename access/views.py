@@ -1,4 +1,4 @@
-"""The sign-in page, a one-time link or a user name and a password; and the page of keys."""
+"""The sign-in page, by one-time link or password, and the page of keys."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ class SignIn(LoginView):
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         token = request.GET.get("token")
-        # Whoever only looks at a link, as previews and link checkers do with HEAD, must not use it up.
+        # Previews and link checkers, which send HEAD, must not use up the link.
         if token is None or request.method == "HEAD":
             return super().get(request, *args, **kwargs)
         if user := sign_in_token_redeem(token):
             login(request, user, backend="django.contrib.auth.backends.ModelBackend")
             return HttpResponseRedirect(self.get_success_url())
-        # Somebody reloads the link that signed him in a minute ago: it gives him nothing that he has not.
+        # A signed-in user may reload a used link.
         if request.user.is_authenticated:
             return HttpResponseRedirect(self.get_success_url())
         return self.render_to_response(self.get_context_data(link_is_spent=True), status=403)
@@ -43,12 +43,12 @@ class SignIn(LoginView):
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def keys(request: HttpRequest) -> HttpResponse:
-    """The keys that the visitor manages, and a form for another one. A key just drawn is shown this once."""
+    """The user's keys, and a form for a new one. A new key is shown once."""
     rights = _rights(request)
     form = KeyForm(request.POST or None, rights=rights)
     new = None
     if request.method == "POST" and form.is_valid():
-        new = make_key(**form.wanted(), viewer=viewer_of_user(request.user))
+        new = make_key(**form.key_options(), viewer=viewer_of_user(request.user))
         form = KeyForm(rights=rights)
     return _keys_page(request, rights, form=form, new=new)
 
@@ -103,6 +103,6 @@ def _keys_page(
     }
     failed = 422 if form.errors else status
     response = render(request, "access/keys.html", context, status=failed)
-    # The page may show a key.
+    # The page may contain a key.
     response["Cache-Control"] = "private, no-store"
     return response

@@ -29,7 +29,7 @@ logger = logging.getLogger("mnemoscope.mcp")
 
 PATHS = ("/mcp", "/mcp/")
 # A tool call holds one memory at most; the same limit as the API's.
-MOST_BYTES = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+MAX_BYTES = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 _VIEWER = "mnemoscope.viewer"
 
 Scope = MutableMapping[str, Any]
@@ -139,7 +139,7 @@ def _load() -> Any:
         build_server(viewer_of),
         json_response=True,
         stateless=True,
-        max_request_body_size=MOST_BYTES,
+        max_request_body_size=MAX_BYTES,
     )
 
 

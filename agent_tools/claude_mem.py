@@ -26,7 +26,7 @@ from web.errors import ApiError
 from web.responses import error_of, error_of_input
 from web.serving import is_loopback
 
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 # Whoever can open a port of this machine's own can read its database.
 VIEWER = Viewer(None, frozenset({"read"}), frozenset(), door=AuditEvent.Door.MCP)
 # What its worker keeps apart and is all memories here.
@@ -41,7 +41,7 @@ async def worker(scope: MutableMapping[str, Any], receive: Receive, send: Send) 
     """An ASGI application: the addresses that claude-mem's MCP server asks."""
     body = b""
     more = True
-    while more and len(body) <= MOST_BYTES:
+    while more and len(body) <= MAX_BYTES:
         message = await receive()
         body += message.get("body", b"")
         more = message.get("more_body", False)
@@ -59,7 +59,7 @@ def answer(scope: MutableMapping[str, Any], body: bytes) -> tuple[int, Any]:
         route = ROUTES.get((scope["method"].replace("HEAD", "GET"), scope["path"]))
         if route is None:
             raise ApiError(404, "not_found", f"Not found: {scope['method']} {scope['path'][:100]}.")
-        if len(body) > MOST_BYTES:
+        if len(body) > MAX_BYTES:
             raise ApiError(413, "too_large", "The body is too large.")
         return 200, route(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True), body)
     except Exception as error:

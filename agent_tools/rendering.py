@@ -19,8 +19,8 @@ from search.unified.service import UnifiedResult
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
 
-LEAST_TOKENS = 200
-MOST_TOKENS = 100_000
+MIN_TOKENS = 200
+MAX_TOKENS = 100_000
 # Enough for fifty hits or some whole memories, and below what clients warn about.
 DEFAULT_TOKENS = 6_000
 # A text that is cut short has at least this much of it.
@@ -39,7 +39,7 @@ class Shown(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["toon", "json"] = "toon"
-    max_tokens: int = Field(DEFAULT_TOKENS, ge=LEAST_TOKENS, le=MOST_TOKENS)
+    max_tokens: int = Field(DEFAULT_TOKENS, ge=MIN_TOKENS, le=MAX_TOKENS)
 
 
 def estimated_tokens(text: str) -> int:

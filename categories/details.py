@@ -1,13 +1,13 @@
-"""What records say of categories, concepts, entities and relationships, added to what is known of them.
+"""Merge the details of imported records into categories, concepts, entities and relationships.
 
-Nothing that is known is overwritten. What stood before is kept in the audit trail, unless the same import brought it.
+Existing values are never overwritten. Changed values go to the audit trail, unless the same import made the row.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from access.models import AuditEvent
+from access.audit import audit
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import slug_of
 from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
@@ -16,7 +16,7 @@ from categories.services import ConceptKey, EntityKey, Vocabulary, categories_en
 
 @dataclass(frozen=True, slots=True)
 class CategoryDetails:
-    """What a category is said to be, apart from its place."""
+    """Details of a category."""
 
     path: str
     name: str = ""
@@ -27,7 +27,7 @@ class CategoryDetails:
 
 @dataclass(frozen=True, slots=True)
 class ConceptDetails:
-    """What a concept is said to be."""
+    """Details of a concept."""
 
     name: str
     concept_type: str = ""
@@ -41,7 +41,7 @@ class ConceptDetails:
 
 @dataclass(frozen=True, slots=True)
 class EntityDetails:
-    """What an entity is said to be."""
+    """Details of an entity."""
 
     entity_type: str
     name: str
@@ -51,7 +51,7 @@ class EntityDetails:
 
 @dataclass(frozen=True, slots=True)
 class RelationshipDetails:
-    """A fact between two entities, as it is said."""
+    """Details of a relationship."""
 
     source: EntityKey
     relationship_type: str
@@ -66,8 +66,8 @@ class RelationshipDetails:
 Described = Category | Concept | Entity | Relationship
 
 
-def category_enrich(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
-    """Add what is said of a category to what is known of it. Nothing that is known is overwritten."""
+def category_merge_details(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
+    """Merge details into a category, made if missing. Returns its id."""
     categories_ensure(paths=[details.path, *details.related], vocabulary=vocabulary)
     category_id = vocabulary.categories[slug_of(details.path)][-1]
     category = Category.objects.get(pk=category_id)
@@ -85,8 +85,8 @@ def category_enrich(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
     return category_id
 
 
-def concept_enrich(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
-    """Add what is said of a concept to what is known of it; broader, narrower and related are kept both ways."""
+def concept_merge_details(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
+    """Merge details into a concept, made if missing, and its inverse links into the others. Returns its id."""
     concepts_ensure(
         concepts=[
             ConceptKey(details.name, details.concept_type),
@@ -122,8 +122,8 @@ def concept_enrich(*, details: ConceptDetails, vocabulary: Vocabulary) -> int:
     return concept_id
 
 
-def entity_enrich(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
-    """Add what is said of an entity to what is known of it. Nothing that is known is overwritten."""
+def entity_merge_details(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
+    """Merge details into an entity, made if missing. Returns its id."""
     key = (details.entity_type, details.name)
     entities_ensure(entities=[key], vocabulary=vocabulary)
     entity = Entity.objects.get(pk=vocabulary.entities[key])
@@ -136,8 +136,8 @@ def entity_enrich(*, details: EntityDetails, vocabulary: Vocabulary) -> int:
     return entity.pk
 
 
-def relationship_enrich(*, details: RelationshipDetails, vocabulary: Vocabulary) -> int:
-    """Make a relationship, or add what is said of it to what is known."""
+def relationship_merge_details(*, details: RelationshipDetails, vocabulary: Vocabulary) -> int:
+    """Make a relationship or merge details into an existing one. Returns its id."""
     entities_ensure(entities=[details.source, details.target], vocabulary=vocabulary)
     relationship, made = Relationship.objects.get_or_create(
         source_id=vocabulary.entities[details.source],
@@ -169,7 +169,7 @@ def relationship_enrich(*, details: RelationshipDetails, vocabulary: Vocabulary)
 
 
 def joined_aliases(name: str, known: Sequence[str], more: Sequence[str]) -> list[str]:
-    """The aliases known and new, each once whatever its case, the name itself left out."""
+    """Old and new aliases, each once ignoring case, without the name itself."""
     seen = {name.lower()}
     joined: list[str] = []
     for alias in (*known, *more):
@@ -184,7 +184,7 @@ def _joined_ids(known: Sequence[int], more: Iterable[int]) -> list[int]:
 
 
 def _change(row: Described, changes: dict[str, object], vocabulary: Vocabulary) -> None:
-    """Write what differs. What stood before is kept in an event, unless the same import made the row."""
+    """Save changed values, with an audit event unless the same import made the row."""
     before = {name: getattr(row, name) for name, value in changes.items() if getattr(row, name) != value}
     if not before:
         return
@@ -193,13 +193,10 @@ def _change(row: Described, changes: dict[str, object], vocabulary: Vocabulary) 
         setattr(row, name, value)
     row.save(update_fields=list(after))
     if vocabulary.batch_id is None or row.batch_id != vocabulary.batch_id:
-        AuditEvent.objects.create(
-            user_id=vocabulary.viewer.user_id,
-            api_key_id=vocabulary.viewer.api_key_id,
-            door=vocabulary.viewer.door,
-            verb=f"{row._meta.model_name}_enrich",
-            subject_type=type(row).__name__.lower(),
-            subject_id=row.pk,
+        audit(
+            vocabulary.viewer,
+            f"{row._meta.model_name}_enrich",
+            row,
             before=_as_json(before),
             after=_as_json(after),
             batch_id=vocabulary.batch_id,

@@ -18,9 +18,9 @@ class MadeBy(models.TextChoices):
 
 
 class Category(models.Model):
-    """A node of the category tree. `path` is the slug path that URLs use; it is unique and spells the ancestors.
+    """A node of the category tree. `path` is the unique slug path used in URLs; it contains those of the ancestors.
 
-    `parent` has a database constraint, unlike references among memories: the tree is a small look-up, whole everywhere.
+    `parent` has a database constraint, unlike references among memories: the tree is a small reference table.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -74,7 +74,7 @@ class Concept(models.Model):
 
 
 class SearchedVocabulary(models.Model):
-    """What entities and relationships share: the terms that they are found by, kept by `categories.terms`."""
+    """Search terms of entities and relationships, maintained by `categories.searched_terms`."""
 
     terms = SearchVectorField(null=True, editable=False)
     terms_hash = models.CharField(
@@ -86,7 +86,7 @@ class SearchedVocabulary(models.Model):
 
 
 class Entity(SearchedVocabulary):
-    """A thing that memories speak of: a person, a module, a host. Written `type:name` where the type must be said."""
+    """A thing that memories mention: a person, a module, a host. Written `type:name` where the type matters."""
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=500)
@@ -110,7 +110,7 @@ class Entity(SearchedVocabulary):
 
 
 class Relationship(SearchedVocabulary):
-    """A fact between two entities, with the memories that bear it out."""
+    """A fact between two entities, with the memories that support it."""
 
     id = models.BigAutoField(primary_key=True)
     source = models.ForeignKey(Entity, models.CASCADE, related_name="relationships_out", db_index=False)
@@ -138,10 +138,10 @@ class Relationship(SearchedVocabulary):
 
 
 class VocabularyVector(models.Model):
-    """What a model has made of the text of an entity or a relationship, known by its hash.
+    """The vector of an entity's or relationship's text, with the hash of that text.
 
-    There are thousands, not millions: a scan of these narrow rows is quicker than an index is worth. The database
-    removes a vector with what it is of.
+    There are thousands, not millions: a scan of these narrow rows is faster than an index. The database removes a
+    vector with its row.
     """
 
     model = models.ForeignKey(
@@ -175,7 +175,7 @@ class RelationshipVector(VocabularyVector):
 
 
 class VocabularyLink(models.Model):
-    """What the three link tables share: who made the link, with what weight, and when."""
+    """Fields of the three link tables."""
 
     made_by = models.CharField(max_length=10, choices=MadeBy, default=MadeBy.HUMAN)
     weight = models.FloatField(default=1.0)
@@ -213,9 +213,9 @@ class EntityLink(VocabularyLink):
 
 
 class FormerPath(models.Model):
-    """A path that a category had before it was renamed, moved or merged: what is filed or asked under it goes there.
+    """The path of a category before it was renamed, moved or merged; it still resolves to the category.
 
-    It is never the path of a category there is. The database removes it with its category.
+    It is never the path of an existing category. The database removes it with its category.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -230,7 +230,7 @@ class FormerPath(models.Model):
 
 
 class TagAlias(models.Model):
-    """Another name of a tag: what is tagged or asked by it means the tag. No memory carries it."""
+    """Another name of a tag: it resolves to the tag, and no memory carries it."""
 
     id = models.BigAutoField(primary_key=True)
     alias = models.CharField(max_length=200)

@@ -1,7 +1,7 @@
-"""Names of the vocabulary as pages show them, kept in the process: page after page shows the same few.
+"""Names of the vocabulary as pages show them, cached in the process, since consecutive pages show the same few.
 
-What is kept is of one revision of the corpus, which every change of the services raises in its own transaction: it is
-read by the same snapshot as the names, so a page never shows a name of before or after its other rows.
+A cache belongs to one revision of the corpus, which every change of the services raises in its own transaction. The
+snapshot of the page reads that revision, so its names always fit its other rows.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -21,9 +21,9 @@ from categories.queries import (
 from categories.revision import DataRevision
 from web.cache import RevisionCache
 
-# Of each kind. Past so many it starts over: a page needs a few dozen.
-_MOST_KEPT = 10_000
-# A name changed by hand in the database, past the services, is seen after so many seconds.
+# The limit of each kind: at this size its cache is cleared. A page needs a few dozen.
+_LIMIT = 10_000
+# Seconds until a name that was changed without the services is read again.
 _KEPT_SECONDS = 60
 
 Key = TypeVar("Key", bound=Hashable)
@@ -31,7 +31,7 @@ Found = TypeVar("Found")
 
 
 class Names:
-    """Names by id, each read when it is first asked for. What there is not is left out. Threads may share one."""
+    """Names by id, each read when first requested; unknown ids are left out. Threads may share an instance."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, CategoryNode | None] = {}
@@ -52,7 +52,7 @@ class Names:
         return _known(self._entities, ids, entity_terms)
 
     def ancestor_ids(self, nodes: Iterable[CategoryNode]) -> set[int]:
-        """The ids above the given nodes."""
+        """The ids of the nodes' ancestors."""
         steps = [node.path.split("/") for node in nodes]
         return set(_known(self._ids, ["/".join(s[:n]) for s in steps for n in range(1, len(s))], ids_by_path).values())
 
@@ -61,7 +61,7 @@ class Names:
         return _known(self._children, ids, category_children)
 
     def tree(self, open_ids: Collection[int]) -> list[TreeNode]:
-        """The part of the tree that a sidebar draws: two levels, the open nodes, and their children."""
+        """The part of the tree for a sidebar: two levels, the open nodes, and their children."""
         if self._roots is None:
             self._roots = category_roots()
         if not open_ids:
@@ -76,11 +76,11 @@ class Names:
 def _known(
     kept: dict[Key, Found | None], keys: Iterable[Key], read: Callable[[Collection[Key]], dict[Key, Found]]
 ) -> dict[Key, Found]:
-    """What is kept of the keys, and what has to be read, with one call for all of it."""
+    """The cached values of the keys; missing ones are read with one call."""
     found = {key: kept.get(key) for key in keys}
     if missing := [key for key, value in found.items() if value is None and key not in kept]:
         new = read(missing)
-        if len(kept) + len(missing) > _MOST_KEPT:
+        if len(kept) + len(missing) > _LIMIT:
             kept.clear()
         kept.update((key, new.get(key)) for key in missing)
         found.update(new)
@@ -90,7 +90,7 @@ def _known(
 cache = RevisionCache[tuple[()], Names](1, seconds=_KEPT_SECONDS)
 
 
-def names_at(moment: DataRevision) -> Names:
-    """The names of the snapshot that the database is read by, from the cache if it is of their revision."""
-    key = moment.kept_under
+def names_at(revision: DataRevision) -> Names:
+    """The names of a data revision, from the cache if it may be shared."""
+    key = revision.cache_key
     return Names() if key is None else cache.get_or_make((), Names, key)

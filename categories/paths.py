@@ -1,4 +1,4 @@
-"""Category paths as people write them, and the slug paths that identify them. Pure: knows nothing of the database."""
+"""Category paths as people write them, and the slug paths that identify them. Pure: does not use the database."""
 
 import re
 import unicodedata
@@ -13,12 +13,12 @@ _WHITESPACE = re.compile(r"\s+")
 
 
 class PathError(ValueError):
-    """A category path that cannot be stored. The message says why and what is allowed."""
+    """A category path that cannot be stored. The message gives the reason and the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class CategoryPath:
-    """A path from the root down: the names as written, and the slug path of each step, the last being its own."""
+    """A path from the root: the names as written, and the slug path of each step; the last is the category's own."""
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
@@ -32,12 +32,12 @@ class CategoryPath:
 
 
 def is_clean(name: str) -> bool:
-    """Whether a name is plain ASCII with single blanks already, as almost all are."""
+    """Whether a name is printable ASCII without double spaces already, as almost all names are."""
     return name.isascii() and name.isprintable() and "  " not in name
 
 
 def clean_name(name: str) -> str:
-    """A name on one line: composed, single blanks, nothing that cannot be printed."""
+    """A name on one line: NFC, single spaces, printable characters only."""
     if is_clean(name):
         return name.strip()
     text = unicodedata.normalize("NFC", _WHITESPACE.sub(" ", name))
@@ -45,15 +45,17 @@ def clean_name(name: str) -> str:
 
 
 def slug(name: str) -> str:
-    """What tells names apart: case, width and blanks do not, every other printable character does (`C++`, `C#`)."""
+    """The key that distinguishes names: it ignores case, width and spaces, but no other printable character (`C++`,
+    `C#`).
+    """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", clean_name(name)).casefold())
-    # Compatibility forms such as the full-width solidus become a slash, which only separates.
+    # Compatibility forms such as the full-width solidus become a slash, the separator of paths.
     return _WHITESPACE.sub("-", clean_name(folded).replace("/", "-"))
 
 
 @lru_cache(maxsize=65_536)
 def parse_path(text: str) -> CategoryPath | None:
-    """A slash path of names. Steps without a name are left out; None where nothing is left."""
+    """Parse a slash-separated path of names. Empty steps are dropped; None if nothing is left."""
     names: list[str] = []
     slugs: list[str] = []
     for part in text.split("/"):
@@ -75,7 +77,7 @@ def parse_path(text: str) -> CategoryPath | None:
 
 
 def slug_path(text: str) -> str:
-    """The slug path of a written path; empty, which no category has, for what cannot be one."""
+    """The slug path of a written path, or an empty string if it is invalid."""
     try:
         parsed = parse_path(text)
     except PathError:
@@ -84,7 +86,7 @@ def slug_path(text: str) -> str:
 
 
 def slug_of(text: str) -> str:
-    """The slug path of a written path that has been checked before."""
+    """The slug path of a path that is known to be valid."""
     parsed = parse_path(text)
     if parsed is None:
         raise ValueError("a category without a name")

@@ -1,7 +1,6 @@
 """Reads of the vocabulary: names to ids, ids to labels, the part of the tree that a page shows.
 
-Names are looked up without regard to case, by path or name first, then by id, then by alias. A fixed number of
-statements each, whatever the number of names.
+Look-ups ignore case: by path or name first, then by id, then by alias. Each takes a fixed number of statements.
 """
 
 from collections.abc import Collection
@@ -12,7 +11,7 @@ from django.contrib.postgres.search import TrigramSimilarity
 from django.db import connection
 from django.db.models import F
 
-from categories.models import Category, Concept, Entity
+from categories.models import Category, Concept, Entity, TagAlias
 from categories.paths import slug_path
 
 _SIMILAR = 0.3
@@ -20,7 +19,7 @@ _SIMILAR = 0.3
 
 @dataclass(frozen=True, slots=True)
 class CategoryNode:
-    """A category as lists and trees show it. `names` are those along the path, the root first."""
+    """A category for lists and trees. `names` are those along its path, the root first."""
 
     id: int
     path: str
@@ -31,7 +30,7 @@ class CategoryNode:
 
 
 class TreeNode(NamedTuple):
-    """A category as a tree draws it. Cheap to make: a sidebar reads hundreds to show dozens."""
+    """A category for a sidebar. A tuple is cheap to make: a sidebar reads hundreds to show dozens."""
 
     id: int
     path: str
@@ -42,7 +41,7 @@ class TreeNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A concept or entity as lists show it: `value` is what a URL says."""
+    """A concept or entity for lists. `value` is its value in URLs."""
 
     id: int
     value: str
@@ -50,8 +49,8 @@ class Term:
     type: str = ""
 
 
-# Both sides are folded by Postgres: two ideas of lower case would lose names between them. By name where there is one,
-# else by id, else by alias; the first two stand in one statement, served by the index on lower(name).
+# Postgres folds both sides: Python's lower case differs for some letters. Names, through the index on lower(name), take
+# precedence over ids, and both over aliases; names and ids are read in one statement.
 _BY_NAME = """
 SELECT w.name, 1, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {table} v ON lower(v.name) = lower(w.name)
 UNION ALL
@@ -79,10 +78,10 @@ def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def _resolve(table: str, names: Collection[str]) -> dict[str, list[int]]:
-    """Ids by name; a name unknown is left out."""
+    """Ids by name; unknown names are left out."""
     if not names:
         return {}
-    # An id is a bigint; a longer number is a name that nobody has.
+    # An id is a bigint; a longer number is no id.
     ids = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= 18]
     found: dict[str, list[int]] = {}
     ranks: dict[str, int] = {}
@@ -98,8 +97,9 @@ def _resolve(table: str, names: Collection[str]) -> dict[str, list[int]]:
 
 
 def ids_named(name: str) -> dict[str, list[int]]:
-    """The categories, concepts and entities of a name, in any case of its letters: ids by `category`, `concept` and
-    `entity`. One statement, through the indexes on lower(name); aliases have none, and are not looked at.
+    """Ids of the categories, concepts and entities of a name, ignoring case, by `category`, `concept` and `entity`.
+
+    One statement through the indexes on lower(name). Aliases have no index and are not searched.
     """
     found: dict[str, list[int]] = {}
     for kind, pk in _rows(_NAMED, {"name": name}):
@@ -108,7 +108,7 @@ def ids_named(name: str) -> dict[str, list[int]]:
 
 
 def resolve_categories(names: Collection[str]) -> dict[str, tuple[CategoryNode, ...]]:
-    """The categories that each name means: by slug path, else by name, id or alias. A name unknown is left out."""
+    """Categories by slug path, else by name, id or alias; unknown names are left out."""
     if not names:
         return {}
     paths = {name: slug_path(name) for name in names}
@@ -120,15 +120,15 @@ def resolve_categories(names: Collection[str]) -> dict[str, tuple[CategoryNode, 
 
 
 def resolve_concepts(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
-    """The concepts that each name means: by name, else by id or alias."""
+    """Concepts by name, else by id or alias; unknown names are left out."""
     found = _resolve(Concept._meta.db_table, names)
     terms = concept_terms([pk for ids in found.values() for pk in ids])
     return {name: tuple(terms[pk] for pk in ids) for name, ids in found.items()}
 
 
 def resolve_entities(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
-    """The entities that each name means: `type:name`, or a name whatever its type, else an id or an alias."""
-    # Either side of the colon may hold another one.
+    """Entities by `type:name` or name, else by id or alias; unknown names are left out."""
+    # Either side of the colon may contain another colon.
     splits = [(name, name[:at], name[at + 1 :]) for name in names for at, c in enumerate(name) if c == ":"]
     found: dict[str, list[int]] = {}
     if splits:
@@ -141,16 +141,15 @@ def resolve_entities(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
 
 
 def tags_now(tags: Collection[str]) -> dict[str, str]:
-    """Those of some tags that are another name of one, and the one that each means."""
-    statement = "SELECT alias, tag FROM categories_tagalias WHERE alias = ANY(%(tags)s)"
-    return dict(_rows(statement, {"tags": list(tags)})) if tags else {}
+    """The tags among the given ones that are aliases, and the tag of each."""
+    return dict(TagAlias.objects.filter(alias__in=tags).values_list("alias", "tag"))
 
 
 def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
     """Categories by id, with the names along their paths: one statement for the nodes, one for their ancestors."""
     if not ids:
         return {}
-    # Written out: every page of results asks this, and putting the statement together takes longer than running it.
+    # Written out, since every page of results runs this: the ORM takes longer to compile it than it takes to run.
     rows = _rows(
         "SELECT id, path, name, parent_id, depth FROM categories_category WHERE id = ANY(%(ids)s)",
         {"ids": list(set(ids))},
@@ -175,15 +174,14 @@ def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
 
 def category_roots() -> list[TreeNode]:
     """The upper two levels of the tree."""
-    rows = _rows("SELECT id, path, name, parent_id, depth FROM categories_category WHERE depth <= 2", {})
+    rows = Category.objects.filter(depth__lte=2).order_by().values_list("id", "path", "name", "parent_id", "depth")
     return [TreeNode(*row) for row in rows]
 
 
 def category_children(ids: Collection[int]) -> dict[int, tuple[TreeNode, ...]]:
-    """The children of each of the given categories that has any."""
+    """The children of each category that has any."""
     children: dict[int, list[TreeNode]] = {}
     if ids:
-        # By the index on parent_id.
         statement = "SELECT id, path, name, parent_id, depth FROM categories_category WHERE parent_id = ANY(%(ids)s)"
         for node in map(TreeNode._make, _rows(statement + " ORDER BY id", {"ids": list(ids)})):
             children.setdefault(node.parent_id or 0, []).append(node)
@@ -191,7 +189,7 @@ def category_children(ids: Collection[int]) -> dict[int, tuple[TreeNode, ...]]:
 
 
 def ids_by_path(paths: Collection[str]) -> dict[str, int]:
-    """Categories by slug path: by the one that they have, or by one that they had once and nobody has now."""
+    """Ids by slug path, current or former."""
     statement = (
         "SELECT path, id FROM categories_category WHERE path = ANY(%(paths)s)"
         " UNION ALL SELECT path, category_id FROM categories_formerpath WHERE path = ANY(%(paths)s)"
@@ -205,12 +203,10 @@ def _ancestor_paths(path: str) -> list[str]:
 
 
 def concept_terms(ids: Collection[int]) -> dict[int, Term]:
-    """Concepts by id."""
     return _terms("categories_concept", "name, name, concept_type", ids)
 
 
 def entity_terms(ids: Collection[int]) -> dict[int, Term]:
-    """Entities by id."""
     return _terms("categories_entity", "entity_type || ':' || name, name, entity_type", ids)
 
 
@@ -222,7 +218,7 @@ def _terms(table: str, columns: str, ids: Collection[int]) -> dict[int, Term]:
 
 
 def similar_names(model: type[Category] | type[Concept] | type[Entity], name: str, limit: int = 10) -> list[int]:
-    """Ids of what is spelt much like a name, the nearest first. Callers show only what the viewer may see."""
+    """Ids of rows with a similar name, the most similar first. Callers show only what the viewer may see."""
     short = name.rsplit("/", 1)[-1] if model is Category else name.partition(":")[2] or name
     rows = (
         model._default_manager.filter(name__trigram_similar=short[:200])

@@ -1,4 +1,4 @@
-"""Which moment of the database is read: what anything that is kept of it is kept under."""
+"""The data revision that a snapshot reads; the key for every cache."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +12,10 @@ FROM memories_corpus corpus LEFT JOIN memories_embeddingmodel model ON model.sta
 
 @dataclass(frozen=True, slots=True)
 class DataRevision:
-    """A database, the revisions of its memories and of their vectors, and the model that serves, 0 where none does.
+    """A database, the revisions of its memories and of their vectors, and the id of the serving model (0 if none).
 
-    A transaction that has written something may see what is nobody else's yet: then it is not shared, and nothing that
-    is read in it may be kept.
+    A transaction that has written data may see uncommitted rows: then `is_shared` is False, and nothing read in it may
+    be cached.
     """
 
     database: tuple[object, ...]
@@ -25,29 +25,27 @@ class DataRevision:
     is_shared: bool = False
 
     @property
-    def kept_under(self) -> tuple[object, ...] | None:
-        """What may be kept of its memories and names, and under what; None where nothing may."""
+    def cache_key(self) -> tuple[object, ...] | None:
+        """The key for caches of memories and names; None if nothing may be cached."""
         return (*self.database, self.revision) if self.is_shared else None
 
 
 def data_revision() -> DataRevision:
-    """That of the snapshot that the database is read by."""
+    """The data revision of the current snapshot."""
     with connection.cursor() as cursor:
         cursor.execute(_NOW)
-        return _moment(cursor.fetchone())
+        return _revision(cursor.fetchone())
 
 
 def data_revision_with(statement: str) -> tuple[DataRevision, list[tuple[Any, ...]]]:
-    """The same, and the rows of a statement that has no parameters and no percent sign: asked for together, in one text
-    whose parameters are written into it, they are waited for once.
-    """
+    """The data revision, and the rows of a statement without parameters and percent signs, in one round trip."""
     with connection.cursor() as cursor:
         cursor.execute(f"{statement};{_NOW}")
         rows = cursor.fetchall()
         cursor.nextset()
-        return _moment(cursor.fetchone()), rows
+        return _revision(cursor.fetchone()), rows
 
 
-def _moment(found: tuple[int, int, int, bool] | None) -> DataRevision:
+def _revision(found: tuple[int, int, int, bool] | None) -> DataRevision:
     settings = connection.settings_dict
     return DataRevision((settings["HOST"], settings["PORT"], settings["NAME"]), *(found or (0, 0, 0, False)))

@@ -1,6 +1,6 @@
-"""The text of entities and relationships, and the terms that they are found by.
+"""The text of entities and relationships, and their search terms.
 
-What a row's text is stands here once, in SQL: its hash tells whether the terms, or a vector, are of what it says now.
+The text is defined here once, in SQL: its hash shows whether terms or a vector are up to date.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,18 +11,18 @@ from django.db import connection
 from text.analysis import index_terms, to_tsvector
 from text.bulk_terms import placed_terms
 
-# So many rows are worked on at once.
+# Rows per statement.
 _BLOCK = 2_000
-# Of one text, in characters: Postgres holds no more than 1 MiB of terms for a row.
+# Characters of a text that are analysed: Postgres holds at most 1 MiB of terms in a row.
 _READ = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class SearchableTable:
-    """A table of the vocabulary that is searched by words and by meaning.
+    """A table of the vocabulary with search terms and vectors.
 
-    `rows` gives the row to the expressions; `text` is what a model reads of it, and `fields` what is looked for words
-    in, each with the weight of its terms. All that the fields hold is in the text.
+    `rows` is the FROM clause of the expressions; `text` is embedded, and `fields` are analysed, each with the weight of
+    its terms. The text includes all fields.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class SearchableTable:
 
     @property
     def owner(self) -> str:
-        """The column of the table of vectors that names the own."""
+        """The column of the vector table that references the row."""
         return f"{self.kind}_id"
 
 
@@ -71,17 +71,17 @@ RELATIONSHIPS = SearchableTable(
 SEARCHED = (ENTITIES, RELATIONSHIPS)
 
 _LANGUAGES = "(SELECT string_agg(DISTINCT language, ' ' ORDER BY language) FROM memories_project)"
-# The terms are of a text in certain languages: where there is a project in another one, they are made anew.
+# Terms depend on the languages of all projects: a new language changes the hash.
 _HASH = f"md5(concat({_LANGUAGES}, ' ', {{text}}))"
 
 
 def terms_refresh(searched: SearchableTable, ids: Collection[int]) -> int:
-    """Bring the terms of some rows up to what these say now; tells how many were not."""
+    """Update outdated terms of some rows. Returns how many were outdated."""
     return _refresh(searched, "own.id = ANY(%(ids)s)", ids) if ids else 0
 
 
-def terms_catch_up() -> int:
-    """Bring the terms of all rows up to date, whoever wrote them; tells how many were not."""
+def terms_refresh_all() -> int:
+    """Update outdated terms of all rows, whoever wrote them. Returns how many were outdated."""
     return sum(_refresh_all(searched) for searched in SEARCHED)
 
 
@@ -119,7 +119,7 @@ def _refresh(searched: SearchableTable, condition: str, ids: Collection[int]) ->
 
 
 def _terms(fields: list[tuple[str, str]], languages: Sequence[str]) -> str:
-    """The terms in all languages at once. Tokens stand at the same positions in each; only their stems differ."""
+    """The terms in all languages. Tokens have the same positions in each; only their stems differ."""
     if len(languages) == 1:
         return placed_terms(fields, languages[0]).vector
     merged: dict[str, dict[tuple[int, str], None]] = {}

@@ -1,7 +1,7 @@
-"""Names of the vocabulary made or matched: categories, concepts and entities. What is said of them is in `details`.
+"""Make or match categories, concepts and entities by name. `details` adds descriptions and the rest.
 
-Names are matched in the database, by its own rules of case, and made with ON CONFLICT DO NOTHING and a second look, so
-that two writers who name the same new thing at the same time end up with one.
+Names are compared by the database's own rules of case, and inserted with ON CONFLICT DO NOTHING and a second look-up,
+so that two writers who add the same name at the same time end up with one row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.models import Category
+from categories.models import Category, FormerPath
 from categories.paths import CategoryPath, parse_path, slug_of
 from categories.queries import tags_now
 from categories.searched_terms import ENTITIES, terms_refresh
@@ -18,13 +18,13 @@ from categories.searched_terms import ENTITIES, terms_refresh
 EntityKey = tuple[str, str]
 """An entity's type and name."""
 
-# Whoever writes memories holds it shared, whoever changes what their links lead to holds it alone.
+# Writers of memories share this lock; changes to the rows that links point to hold it exclusively.
 VOCABULARY_LOCK = 0x766F636162
 
 
 @dataclass(frozen=True, slots=True)
 class ConceptKey:
-    """A concept by name, and the type it is made with where it is not there yet."""
+    """A concept's name, and its type in case it has to be made."""
 
     name: str
     concept_type: str = ""
@@ -32,25 +32,25 @@ class ConceptKey:
 
 @dataclass(slots=True)
 class Vocabulary:
-    """What has been made or matched so far within one transaction, and the import that what is made belongs to.
+    """The rows made or matched within one transaction, and the import batch that new rows belong to.
 
-    The keys are names as records spell them. It must not outlive its transaction: a rollback takes the ids away.
+    The keys are names as records spell them. Discard it with its transaction: a rollback invalidates the ids.
     """
 
     viewer: Viewer
     batch_id: int | None = None
     categories: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Slug path -> the ids of its ancestors from the root, and its own last."""
+    """Slug path -> the ids of the ancestors from the root, then its own."""
     lineages: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """The same by the category's id."""
+    """The same by category id."""
     concepts: dict[str, int] = field(default_factory=dict)
     entities: dict[EntityKey, int] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
-    """Tags that were asked for, and the one that each means: mostly itself."""
+    """Tags looked up so far, and the current tag of each: mostly itself."""
     made: dict[str, int] = field(default_factory=dict)
-    """How many were made, by kind."""
+    """The numbers of new rows by kind."""
 
-    def know_category(self, path: str, lineage: tuple[int, ...]) -> None:
+    def add_category(self, path: str, lineage: tuple[int, ...]) -> None:
         self.categories[path] = lineage
         self.lineages[lineage[-1]] = lineage
 
@@ -59,27 +59,26 @@ class Vocabulary:
             self.made[kind] = self.made.get(kind, 0) + made
 
     def tags_of(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """Tags as they are stored: by the names that they go by now, each once."""
+        """The current names of tags, each once."""
         return tuple(dict.fromkeys(self.tags.get(tag, tag) for tag in tags))
 
 
-def vocabulary_share() -> None:
-    """Keep categories, concepts and entities as they are until the transaction ends: call it before links are read."""
+def vocabulary_lock_shared() -> None:
+    """Prevent changes to the vocabulary until the transaction ends. Call it before reading links."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
 
 
 def tags_ensure(*, tags: Iterable[str], vocabulary: Vocabulary) -> None:
-    """Look up which tags are another name of one."""
+    """Look up the current names of tags."""
     unknown = set(tags) - vocabulary.tags.keys()
     vocabulary.tags.update({tag: tag for tag in unknown} | tags_now(unknown))
 
 
 def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
-    """Make or match categories with their ancestors; afterwards `vocabulary.categories` knows every path by its slug.
+    """Make or match categories and their ancestors; adds every path to `vocabulary.categories` by slug path.
 
-    A single name that no path has but that is an alias of a category means that category, and a path that a category
-    had once means where that is now.
+    A single name that is no path but an alias resolves to its category, and a former path to its current category.
     """
     wanted: dict[str, CategoryPath] = {}
     for text in paths:
@@ -90,7 +89,7 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
     known = _category_ids(path for parsed in wanted.values() for path in parsed.paths)
     for path, now in _former_paths([parsed for path, parsed in wanted.items() if path not in known]).items():
         categories_ensure(paths=[now], vocabulary=vocabulary)
-        vocabulary.know_category(path, vocabulary.categories[slug_of(now)])
+        vocabulary.add_category(path, vocabulary.categories[slug_of(now)])
         del wanted[path]
     names: dict[str, tuple[str, str]] = {}
     for parsed in wanted.values():
@@ -99,18 +98,18 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
     for path, category_id in _category_aliases(
         [(parsed.names[0], path) for path, parsed in wanted.items() if len(parsed.names) == 1 and path not in known]
     ).items():
-        vocabulary.know_category(path, _lineage_of(category_id))
-        # The alias is no node of the tree: paths that run through it are nodes of their own.
+        vocabulary.add_category(path, _lineage_of(category_id))
+        # The alias is not a node; paths that continue it are.
         if not any(other.startswith(f"{path}/") for other in names):
             names.pop(path)
         del wanted[path]
     _categories_make(names, known, vocabulary)
     for parsed in wanted.values():
-        vocabulary.know_category(parsed.path, tuple(known[path] for path in parsed.paths))
+        vocabulary.add_category(parsed.path, tuple(known[path] for path in parsed.paths))
 
 
 def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], vocabulary: Vocabulary) -> None:
-    """Make the missing ones, a level at a time, since a child needs its parent's id."""
+    """Make missing categories level by level, since a child needs its parent's id."""
     missing = sorted((path.count("/"), path) for path in names if path not in known)
     for level in sorted({depth for depth, _ in missing}):
         rows = [path for depth, path in missing if depth == level]
@@ -134,40 +133,34 @@ def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], v
 
 
 def _former_paths(paths: Sequence[CategoryPath]) -> dict[str, str]:
-    """Of paths that are not there, those that lead through one that a category had, and how they are written now."""
+    """Written paths for unknown paths that lead through the former path of a category."""
     if not paths:
         return {}
-    with connection.cursor() as cursor:
-        # Through formerpath_path_unique.
-        cursor.execute(
-            "SELECT former.path, category.path FROM categories_formerpath former"
-            " JOIN categories_category category ON category.id = former.category_id WHERE former.path = ANY(%s)",
-            [list({step for path in paths for step in path.paths})],
-        )
-        now = dict(cursor.fetchall())
-    led: dict[str, str] = {}
+    steps = {step for path in paths for step in path.paths}
+    now = dict(FormerPath.objects.filter(path__in=steps).values_list("path", "category__path"))
+    current: dict[str, str] = {}
     for path in paths:
         for depth in range(len(path.paths), 0, -1):
             if (there := now.get(path.paths[depth - 1])) is not None:
-                led[path.path] = "/".join((there, *path.names[depth:]))
+                current[path.path] = "/".join((there, *path.names[depth:]))
                 break
-    return led
+    return current
 
 
 def _category_ids(paths: Iterable[str]) -> dict[str, int]:
-    """Found through `category_path_unique`."""
+    """Look up `category_path_unique`."""
     with connection.cursor() as cursor:
-        # One array, not a parameter for each of thousands of paths, which takes longer to bind than to look up.
+        # One array: thousands of parameters would take longer to bind than to look up.
         cursor.execute("SELECT path, id FROM categories_category WHERE path = ANY(%s)", [list(paths)])
         return dict(cursor.fetchall())
 
 
 def _category_aliases(names: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Slug path -> the category that has the name as an alias; the oldest where several have."""
+    """Slug path -> the category with the name as an alias; the oldest if there are several."""
     if not names:
         return {}
     with connection.cursor() as cursor:
-        # Few categories have aliases, so a look through all of them is quick.
+        # Few categories have aliases, so a scan of all is fast.
         cursor.execute(
             "SELECT asked.path, min(category.id)"
             " FROM categories_category category, unnest(category.aliases) alias,"
@@ -186,7 +179,7 @@ def _lineage_of(category_id: int) -> tuple[int, ...]:
 
 
 def category_lineages(category_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """Category id -> the ids of its ancestors from the root, and its own last."""
+    """Category id -> the ids of its ancestors from the root, then its own."""
     wanted = sorted(set(category_ids))
     if not wanted:
         return {}
@@ -201,7 +194,7 @@ def _joints(path: str) -> list[int]:
 
 
 def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -> None:
-    """Make or match concepts by name or alias; afterwards `vocabulary.concepts` knows every name."""
+    """Make or match concepts by name or alias; adds every name to `vocabulary.concepts`."""
     wanted = {concept.name: concept for concept in concepts if concept.name not in vocabulary.concepts}
     if not wanted:
         return
@@ -221,7 +214,7 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
 
 
 def _concept_ids(names: list[str]) -> dict[str, int]:
-    """Found through `concept_name_unique`, then among the few that have aliases."""
+    """Look up `concept_name_unique`, then the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT asked.name, concept.id FROM unnest(%s::text[]) AS asked (name)"
@@ -241,7 +234,7 @@ def _concept_ids(names: list[str]) -> dict[str, int]:
 
 
 def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) -> None:
-    """Make or match entities by name or alias within their type; afterwards `vocabulary.entities` knows every key."""
+    """Make or match entities by name or alias within their type; adds every key to `vocabulary.entities`."""
     wanted = {entity for entity in entities if entity not in vocabulary.entities}
     if not wanted:
         return
@@ -266,7 +259,7 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
 
 
 def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
-    """Found through `entity_name_type_unique`, then among the few that have aliases."""
+    """Look up `entity_name_type_unique`, then the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT asked.type, asked.name, entity.id FROM unnest(%s::text[], %s::text[]) AS asked (type, name)"
@@ -280,7 +273,7 @@ def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
                 "SELECT asked.type, asked.name, min(entity.id)"
                 " FROM categories_entity entity, unnest(entity.aliases) alias,"
                 " unnest(%s::text[], %s::text[]) AS asked (type, name)"
-                # One that was merged into another type is known there by `type:name`.
+                # An entity that was merged into another type is an alias `type:name` there.
                 " WHERE entity.aliases <> '{}'"
                 " AND (lower(alias) = lower(asked.name) AND entity.entity_type = asked.type"
                 " OR lower(alias) = lower(asked.type || ':' || asked.name)) GROUP BY 1, 2",
@@ -291,5 +284,5 @@ def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
 
 
 def _lock_order(name: str) -> tuple[str, str]:
-    """Two writers that make several of the same names wait for each other in one order, never in a ring."""
+    """The order of inserts: two writers of the same names lock in one order and cannot deadlock."""
     return (name.lower(), name)

@@ -13,7 +13,7 @@ from ninja.errors import HttpError, ValidationError, ValidationErrorContext
 from ninja.parser import Parser
 from ninja.renderers import JSONRenderer
 
-from access.keys import DOORS
+from access.keys import AUTHENTICATORS
 from web.errors import ApiError, close_to
 from web.responses import answer, error_of_input
 from web.timing import server_timing, timings_of
@@ -141,7 +141,7 @@ api = Api(
     title="Mnemoscope",
     version=VERSION,
     description=DESCRIPTION,
-    auth=DOORS,
+    auth=AUTHENTICATORS,
     parser=JsonBody(),
     renderer=Utf8(),
     urls_namespace="api",

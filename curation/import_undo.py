@@ -13,13 +13,13 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from categories.queries import tags_now
-from categories.searched_terms import terms_catch_up
+from categories.searched_terms import terms_refresh_all
 from categories.services import VOCABULARY_LOCK
 from curation.queries import ids_now
 from curation.suggestions.generate import withdraw
 from memories.importers.write import IMPORT_LOCK
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
-from memories.storage import corpus_bump, image_restored, images_read, images_update, outbox_stamp
+from memories.storage import corpus_bump, outbox_stamp, snapshot_restored, snapshots_read, snapshots_update
 from text.formatting import memories
 
 _BLOCK = 5_000
@@ -61,7 +61,7 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
     _vocabulary_restore(events)
     _vocabulary_remove(batch, undone)
     withdraw()
-    terms_catch_up()
+    terms_refresh_all()
     batch.state = ImportBatch.State.UNDONE
     batch.finished_at = timezone.now()
     batch.save(update_fields=["state", "finished_at"])
@@ -130,9 +130,9 @@ def _memories_restore(events: models.QuerySet[AuditEvent], memory_ids: set[int])
     for values in before.values():
         _merged_follow(values)
     for start in range(0, len(wanted), _BLOCK):
-        images = images_read(wanted[start : start + _BLOCK])
-        changes = [(image, image_restored(image, before[image.id])) for image in images.values()]
-        restored += len(images_update(changes))
+        snapshots = snapshots_read(wanted[start : start + _BLOCK])
+        changes = [(snapshot, snapshot_restored(snapshot, before[snapshot.id])) for snapshot in snapshots.values()]
+        restored += len(snapshots_update(changes))
     return restored
 
 

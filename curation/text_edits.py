@@ -15,7 +15,7 @@ from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import clean_name
 from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
-from categories.services import vocabulary_share
+from categories.services import vocabulary_lock_shared
 from curation.queries import OTHERS_USE_IT, are_used_by_others
 from memories.records import unstorable
 from memories.storage import corpus_bump
@@ -79,7 +79,7 @@ def _refuse_others(viewer: Viewer, kind: str, ids: Collection[int]) -> None:
     """Whoever may not curate the terms. From here on, no curation that is under way changes them."""
     if "curate" not in viewer.scopes:
         raise EditRefusedError("Only curators can edit the vocabulary.")
-    vocabulary_share()
+    vocabulary_lock_shared()
     if are_used_by_others(kind, ids, viewer):
         raise EditRefusedError(OTHERS_USE_IT)
 

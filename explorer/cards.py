@@ -12,7 +12,7 @@ from search.unified.legs import ResultKind
 from search.unified.rows import EntityRef, Linked, UnifiedHit
 from search.unified.service import UnifiedResult
 from text.formatting import day_label, moment_label, plural, type_family
-from text.highlight import Segment
+from text.highlight import MarkedText
 
 _TAGS_SHOWN = 5
 _AUTHORS_SHOWN = 2
@@ -24,8 +24,8 @@ class HitCard:
 
     id: int
     url: str
-    title: tuple[Segment, ...]
-    snippet: tuple[Segment, ...]
+    title: tuple[MarkedText, ...]
+    snippet: tuple[MarkedText, ...]
     type: str
     family: str
     type_url: str
@@ -65,7 +65,7 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
     """A card without similar ones."""
     category = hit.categories[0] if hit.categories else None
     people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
-    title = hit.title if hit.title_text.strip() else (Segment(f"Memory {hit.id}", marked=False),)
+    title = hit.title if hit.title_text.strip() else (MarkedText(f"Memory {hit.id}", marked=False),)
     return HitCard(
         id=hit.id,
         url=memory_url(hit.id, query),
@@ -132,8 +132,8 @@ class ResultCard:
     url: str
     page_url: str
     """Its own page; `url` leads to its memories."""
-    title: tuple[Segment, ...]
-    snippet: tuple[Segment, ...]
+    title: tuple[MarkedText, ...]
+    snippet: tuple[MarkedText, ...]
     type: str
     origin: str
     confidence: str

@@ -9,7 +9,7 @@ from django.urls import reverse
 from ninja import Router
 
 from access.keys import ApiRequest, allowed
-from categories.vocabulary_cache import Node
+from categories.vocabulary_cache import CachedCategory
 from explorer.category_reads import (
     CategoryList,
     CategoryOverview,
@@ -163,7 +163,7 @@ def _closing(found: CategoryOverview | CategoryList | ConceptList) -> dict[str, 
     }
 
 
-def _head(node: Node) -> dict[str, Any]:
+def _head(node: CachedCategory) -> dict[str, Any]:
     return {"id": node.id, "name": node.name, "path": node.path, "description": node.description}
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from access.viewer import Viewer
-from categories.vocabulary_cache import Node
+from categories.vocabulary_cache import CachedCategory
 from explorer.visible_tree import CategoryChild, CategoryDescription, VisibleTree, visible_tree
 from search.category_counts import Totals
 from search.engines import with_engine
@@ -74,7 +74,7 @@ class BrowserView:
     """Whether the query restricts memories; if so, chunks and concepts are not counted."""
     request: BrowseRequest
     node: CategoryDescription | None
-    lineage: tuple[Node, ...]
+    lineage: tuple[CachedCategory, ...]
     numbers: Totals
     own: int
     children: tuple[CategoryChild, ...]
@@ -84,7 +84,7 @@ class BrowserView:
     listed: tuple[CategoryChild, ...]
     listed_total: int
     indicators: Indicators | None
-    related: tuple[Node, ...]
+    related: tuple[CachedCategory, ...]
     warnings: tuple[SearchWarning, ...] = ()
 
 
@@ -124,7 +124,7 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             listed_total=len(listed),
             # Indicators are of all memories, and would be misread next to numbers of a query.
             indicators=None if node or request.below or counted.matching is not None else _indicators(visible),
-            related=tuple(visible.tree.some(node.related_ids, visible.is_visible)) if node else (),
+            related=tuple(visible.tree.get_many(node.related_ids, visible.is_visible)) if node else (),
             warnings=tuple(engine_notices(engine, viewer)),
         )
 
@@ -136,7 +136,7 @@ class _BrowserCounts:
     visible: VisibleTree
     matching: dict[int, tuple[int, int]] | None
 
-    def child(self, node: Node) -> CategoryChild:
+    def child(self, node: CachedCategory) -> CategoryChild:
         child = self.visible.child(node)
         if self.matching is None:
             return child
@@ -146,7 +146,7 @@ class _BrowserCounts:
     def children(self, category_id: int | None, kept_id: int | None = None) -> list[CategoryChild]:
         """Children by name. Under a query, without those that have no match, except `kept_id`."""
         visible = self.visible
-        nodes = visible.tree.some(visible.tree.children.get(category_id, ()), visible.is_visible)
+        nodes = visible.tree.get_many(visible.tree.children.get(category_id, ()), visible.is_visible)
         found = [self.child(node) for node in nodes]
         if self.matching is None:
             return found

@@ -16,7 +16,7 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.queries import Term
-from categories.vocabulary_cache import Node, Tree
+from categories.vocabulary_cache import CachedCategory, Tree
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.visible_tree import CategoryChild, CategoryDescription, VisibleTree, ambiguity_warning, visible_tree
 from search.category_counts import CategoryCounts, ConceptCounts, Totals
@@ -320,7 +320,7 @@ def _memory(row: _MemoryRow, visible: VisibleTree, terms: dict[int, Term], chunk
         created_at=row.created_at,
         source=row.source_uri or row.source,
         concepts=tuple(sorted(terms[pk].label for pk in row.concept_ids if pk in terms)),
-        categories=tuple(sorted(node.path for node in visible.tree.some(row.category_ids, lambda _: True))),
+        categories=tuple(sorted(node.path for node in visible.tree.get_many(row.category_ids, lambda _: True))),
         chunk_count=chunks,
     )
 
@@ -375,7 +375,7 @@ def _related(visible: VisibleTree, rows: Sequence[Sequence[Any]]) -> Callable[[S
 class ListedNode:
     """A category of a list. `numbers` include descendants; `parent` and `children` are set only if requested."""
 
-    node: Node
+    node: CachedCategory
     related: tuple[str, ...]
     numbers: Totals
     own: int
@@ -455,13 +455,13 @@ def _order(tree: Tree, counts: CategoryCounts, chosen: Array, codes: Array, sort
     return np.argsort(-by[codes], kind="stable")
 
 
-def _listed(visible: VisibleTree, node: Node, with_place: bool) -> ListedNode:
+def _listed(visible: VisibleTree, node: CachedCategory, with_place: bool) -> ListedNode:
     tree, counts = visible.tree, visible.counts
     listed = ListedNode(node, visible.related(node), counts.numbers(node.id), counts.own_memories(node.id))
     if not with_place:
         return listed
     parent = tree.nodes.get(node.parent_id or 0)
-    children = tree.some(tree.children.get(node.id, ()), visible.is_visible)
+    children = tree.get_many(tree.children.get(node.id, ()), visible.is_visible)
     return replace(listed, parent=parent.path if parent else None, children=tuple(child.path for child in children))
 
 

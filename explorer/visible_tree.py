@@ -8,7 +8,7 @@ import numpy as np
 from access.viewer import Viewer
 from categories.names import Names, names_at
 from categories.revision import DataRevision, data_revision
-from categories.vocabulary_cache import Node, Tree, similar_paths, tree_at
+from categories.vocabulary_cache import CachedCategory, Tree, similar_paths, tree_at
 from search.category_counts import CategoryCounts, Totals, category_counts_at
 from search.engines import read_columns
 from search.engines.array_files import Array, Mask
@@ -37,7 +37,7 @@ class CategoryNotFoundError(Refusal):
 class CategoryDescription:
     """A category, the names along its path, and the paths of visible related categories."""
 
-    node: Node
+    node: CachedCategory
     names: tuple[str, ...]
     related: tuple[str, ...]
 
@@ -46,7 +46,7 @@ class CategoryDescription:
 class CategoryChild:
     """A child of a category. `numbers` include its descendants, `own` does not."""
 
-    node: Node
+    node: CachedCategory
     numbers: Totals
     own: int = 0
     has_children: bool = False
@@ -73,7 +73,7 @@ class VisibleTree:
     def is_concept_visible(self, concept_id: int) -> bool:
         return self.viewer.project_ids is None or self.counts.knows_concept(concept_id)
 
-    def find(self, name: str) -> tuple[Node, tuple[str, ...]]:
+    def find(self, name: str) -> tuple[CachedCategory, tuple[str, ...]]:
         """The category with this name, slug path, alias or id, and the paths of others that match it too.
 
         Of several the one with the most memories wins. Raises CategoryNotFoundError.
@@ -86,17 +86,19 @@ class VisibleTree:
         nodes = [self.tree.nodes[pk] for pk in found]
         return nodes[0], tuple(node.path for node in nodes[1:])
 
-    def describe(self, node: Node) -> CategoryDescription:
+    def describe(self, node: CachedCategory) -> CategoryDescription:
         return CategoryDescription(node, tuple(one.name for one in self.tree.lineage(node.id)), self.related(node))
 
-    def related(self, node: Node) -> tuple[str, ...]:
-        return tuple(sorted(one.path for one in self.tree.some(node.related_ids, self.is_visible)))
+    def related(self, node: CachedCategory) -> tuple[str, ...]:
+        return tuple(sorted(one.path for one in self.tree.get_many(node.related_ids, self.is_visible)))
 
     def children(self, category_id: int | None) -> list[CategoryChild]:
         """Visible children by name; the roots for None."""
-        return [self.child(node) for node in self.tree.some(self.tree.children.get(category_id, ()), self.is_visible)]
+        return [
+            self.child(node) for node in self.tree.get_many(self.tree.children.get(category_id, ()), self.is_visible)
+        ]
 
-    def child(self, node: Node) -> CategoryChild:
+    def child(self, node: CachedCategory) -> CategoryChild:
         counts = self.counts
         has_children = any(map(self.is_visible, self.tree.children.get(node.id, ())))
         return CategoryChild(node, counts.numbers(node.id), counts.own_memories(node.id), has_children)
@@ -109,7 +111,7 @@ def visible_tree(engine: Engine, viewer: Viewer) -> VisibleTree:
     return VisibleTree(engine, viewer, revision, tree_at(revision), counts, names_at(revision))
 
 
-def ambiguity_warning(node: Node, others: Sequence[str]) -> tuple[SearchWarning, ...]:
+def ambiguity_warning(node: CachedCategory, others: Sequence[str]) -> tuple[SearchWarning, ...]:
     """A warning if other categories match the same name, with their paths."""
     if not others:
         return ()

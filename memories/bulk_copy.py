@@ -1,4 +1,4 @@
-"""New memories and their links as lines of COPY: the fastest way into Postgres, and made ready without it."""
+"""New memories and their links as lines of COPY, the fastest way into Postgres, built without it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from memories.snapshot import MemorySnapshot, Ref
 LINKED = ("categories", "concepts", "entities", "links")
 SCALARS = tuple(field.name for field in fields(MemorySnapshot) if field.name not in LINKED)
 _SCALAR_VALUES = attrgetter(*SCALARS)
-# By the kind of link: its table, what it points to, and the facet column of the memories.
+# Kind of link -> its table, its foreign key column, and the facet column of the memories.
 LINK_TABLES = {
     "categories": ("categories_categorylink", "category_id", "category_ids"),
     "concepts": ("categories_conceptlink", "concept_id", "concept_ids"),
@@ -23,57 +23,60 @@ _NULL = "\\N"
 _COPY_LINKS = "COPY memories_memorylink (memory_id, ordinal, rel, target, url, target_memory_id) FROM STDIN"
 
 
-def link_columns(image: MemorySnapshot, lineages: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
-    """The facet columns: sorted, each id once."""
+def link_columns(snapshot: MemorySnapshot, lineages: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+    """The facet columns of a memory: sorted, each id once."""
     return {
-        "category_ids": sorted({ref.id for ref in image.categories}),
-        "category_path_ids": sorted({step for ref in image.categories for step in lineages[ref.id]}),
-        "concept_ids": sorted({ref.id for ref in image.concepts}),
-        "entity_ids": sorted({ref.id for ref in image.entities}),
+        "category_ids": sorted({ref.id for ref in snapshot.categories}),
+        "category_path_ids": sorted({step for ref in snapshot.categories for step in lineages[ref.id]}),
+        "concept_ids": sorted({ref.id for ref in snapshot.concepts}),
+        "entity_ids": sorted({ref.id for ref in snapshot.entities}),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class InsertBlock:
-    """New memories as lines of COPY, one each, with what the lines were made of."""
+    """New memories and their lines of COPY."""
 
-    images: list[MemorySnapshot]
+    snapshots: list[MemorySnapshot]
     terms: Sequence[str]
     hashes: Sequence[str]
-    """Of their contents."""
+    """Content hashes."""
     columns: list[dict[str, list[int]]]
-    """The facet columns."""
+    """Facet columns."""
     lines: list[str]
     refs: dict[str, str]
-    """Lines of COPY for each link table."""
+    """Lines of COPY by kind of link."""
 
 
 def insert_block(
-    images: Sequence[MemorySnapshot],
+    snapshots: Sequence[MemorySnapshot],
     terms: Sequence[str],
     hashes: Sequence[str],
     lineages: Mapping[int, tuple[int, ...]],
 ) -> InsertBlock:
-    """What can be made ready without the database, so that an import makes one block ready while it stores another."""
-    columns = [link_columns(image, lineages) for image in images]
+    """Build a block without the database, so that an import builds one block while it stores another."""
+    columns = [link_columns(snapshot, lineages) for snapshot in snapshots]
     return InsertBlock(
-        list(images),
+        list(snapshots),
         terms,
         hashes,
         columns,
-        copy_lines(images, terms, hashes, columns),
-        {kind: ref_lines((image.id, ref) for image in images for ref in getattr(image, kind)) for kind in LINK_TABLES},
+        copy_lines(snapshots, terms, hashes, columns),
+        {
+            kind: ref_lines((snapshot.id, ref) for snapshot in snapshots for ref in getattr(snapshot, kind))
+            for kind in LINK_TABLES
+        },
     )
 
 
 def copy_lines(
-    images: Sequence[MemorySnapshot],
+    snapshots: Sequence[MemorySnapshot],
     terms: Sequence[str],
     hashes: Sequence[str],
     columns: Sequence[Mapping[str, list[int]]],
 ) -> list[str]:
-    """Memories as lines of COPY, made column by column: value by value it takes as long as storing them."""
-    scalars = [_copied(values) for values in zip(*map(_SCALAR_VALUES, images), strict=True)]
+    """Memories as lines of COPY, built column by column: value by value would take as long as storing them."""
+    scalars = [_copied(values) for values in zip(*map(_SCALAR_VALUES, snapshots), strict=True)]
     numbers = [_copied_numbers([one[name] for one in columns]) for name in _FACET_COLUMNS]
     rows = zip(*scalars, hashes, _escaped_each(terms), *numbers, strict=True)
     return ["\t".join(row) + "\n" for row in rows]
@@ -87,7 +90,7 @@ def _copied(values: Sequence[Any]) -> list[str]:
         return _escaped_each([array_literal(items) for items in values])
     if kinds == {NoneType}:
         return [_NULL] * len(values)
-    # Numbers and moments need no escaping.
+    # Numbers and times need no escaping.
     return [_copy_value(value) for value in values] if kinds & {str, NoneType} else list(map(str, values))
 
 
@@ -98,7 +101,7 @@ def _copy_value(value: Any) -> str:
 
 
 def _escaped_each(texts: Sequence[str]) -> list[str]:
-    """All at once: no text that can be stored holds a NUL."""
+    """Escape all texts at once; a storable text contains no NUL."""
     return _escaped("\0".join(texts)).split("\0")
 
 
@@ -107,7 +110,7 @@ def _escaped(text: str) -> str:
 
 
 def array_literal(items: Sequence[str]) -> str:
-    """An array as Postgres reads it: written at once, where a parameter is written item by item."""
+    """A Postgres array literal, which is faster to send than an array parameter."""
     if not items:
         return "{}"
     text = "\0".join(items).replace("\\", "\\\\").replace('"', '\\"')
@@ -130,11 +133,11 @@ def refs_copy(cursor: Any, kind: str, lines: str) -> None:
         copy.write(lines)
 
 
-def links_copy(cursor: Any, images: Sequence[MemorySnapshot], targets: Mapping[tuple[int, str], int]) -> None:
+def links_copy(cursor: Any, snapshots: Sequence[MemorySnapshot], targets: Mapping[tuple[int, str], int]) -> None:
     rows = [
-        (image.id, ordinal, link.rel, link.target, link.url, targets.get((image.project_id, link.target)))
-        for image in images
-        for ordinal, link in enumerate(image.links)
+        (snapshot.id, ordinal, link.rel, link.target, link.url, targets.get((snapshot.project_id, link.target)))
+        for snapshot in snapshots
+        for ordinal, link in enumerate(snapshot.links)
     ]
     if rows:
         with cursor.copy(_COPY_LINKS) as copy:

@@ -1,4 +1,4 @@
-"""System checks of the database: can it be reached, has it what the schema needs? See `check --database default`."""
+"""System checks of the database: whether it is reachable and fit for the schema. See `check --database default`."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +17,8 @@ from django.db.utils import DatabaseError, InterfaceError
 from memories.embedding.models import HASHED, dimensions_of, model_name
 from memories.embedding.vectors import column_dimensions
 
-LEAST_SERVER = 16
-LEAST_VECTOR = (0, 7)  # the first with halfvec
+MIN_SERVER = 16
+MIN_VECTOR = (0, 7)  # the first with halfvec
 
 EXTENSIONS = """
 SELECT e.name, e.default_version, e.installed_version, v.trusted, v.superuser
@@ -57,7 +57,7 @@ def database_is_fit(
 def model_fits(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Whether vectors of the model that is set fit their column. Models that are not on this machine do not tell."""
+    """Check that vectors of the configured model fit their column, if the model is on this machine."""
     source = settings.EMBEDDING_MODEL
     messages: list[CheckMessage] = []
     if source not in ("", HASHED) and settings.EMBEDDING_MIN_SIMILARITY is None:
@@ -89,7 +89,7 @@ def model_fits(
 
 
 def cannot_connect(connection: BaseDatabaseWrapper) -> Error | None:
-    """One attempt past the pool, which would only say that it got no connection in time."""
+    """Try a connection without the pool, whose error would only be a timeout."""
     try:
         psycopg.connect(**connection.get_connection_params()).close()
     except (psycopg.Error, DatabaseError) as error:
@@ -118,10 +118,10 @@ def what_is_missing(connection: BaseDatabaseWrapper) -> list[Error]:
         role, is_superuser, may_create, encoding = cursor.fetchone()
     version = connection.pg_version  # type: ignore[attr-defined]
     errors = []
-    if version < LEAST_SERVER * 10000:
+    if version < MIN_SERVER * 10000:
         errors.append(
             Error(
-                f"The server is PostgreSQL {version // 10000}; Mnemoscope needs {LEAST_SERVER} or later.",
+                f"The server is PostgreSQL {version // 10000}; Mnemoscope needs {MIN_SERVER} or later.",
                 hint="Upgrade the server, point DATABASE_URL at a newer one, or unset it to use the embedded one.",
                 id="memories.E003",
             )
@@ -171,10 +171,10 @@ def what_is_missing(connection: BaseDatabaseWrapper) -> list[Error]:
 
 
 def vector_is_too_old(available: str, installed: str | None) -> list[Error]:
-    if version_numbers(installed or available) >= LEAST_VECTOR:
+    if version_numbers(installed or available) >= MIN_VECTOR:
         return []
-    least = ".".join(map(str, LEAST_VECTOR))
-    if installed and version_numbers(available) >= LEAST_VECTOR:
+    least = ".".join(map(str, MIN_VECTOR))
+    if installed and version_numbers(available) >= MIN_VECTOR:
         hint = "As its owner, in this database: ALTER EXTENSION vector UPDATE;"
     else:
         hint = f"Install pgvector {least} or later on the server's machine, or unset DATABASE_URL."
@@ -192,20 +192,19 @@ def version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
 
 
-# Whoever asks about health wants an answer now; waiting for a free connection may take far longer.
+# Seconds. A health check needs an answer now; waiting for a free connection may take far longer.
 DEADLINE = 1.0
 
-# One thread: however many ask while the database hangs, one waits for it and the others stop waiting at their deadline.
+# One thread: while the database hangs, one request waits for it and the others give up at their deadline.
 _probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="health")
 
 
 def database_answers(within: float = DEADLINE) -> bool:
-    """Whether the database answers a statement before the deadline, in seconds."""
+    """Whether the database answers a statement within the given seconds."""
     probe = _probes.submit(_ask_database)
     try:
         probe.result(within)
     except (DatabaseError, InterfaceError, psycopg.Error, TooLate):
-        # One that has not begun need not begin.
         probe.cancel()
         return False
     return True
@@ -216,5 +215,5 @@ def _ask_database() -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     finally:
-        # The thread lives on; its connection goes back to the pool.
+        # The thread stays, but its connection returns to the pool.
         connection.close()

@@ -1,4 +1,4 @@
-"""The references of many new memories proven at once, and the checks that this saves."""
+"""Check the foreign keys of many new memories at once instead of row by row."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,27 +8,27 @@ from django.db import DatabaseError
 
 from memories.bulk_copy import InsertBlock
 
-# From so many new memories on, their references are proven together.
+# The number of new memories from which their references are checked together.
 _MANY = 100
 
 
 @contextmanager
 def lock_references(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None = None) -> Iterator[None]:
-    """Prove the references of many new memories at once, so that Postgres need not look each of them up again.
-    `proven` are those that this transaction has proven already, by table; what comes is added.
+    """Lock all referenced rows in one statement a table, so that Postgres need not check each reference.
 
-    Row by row its checks take a third of the time that the rows themselves take. What they would lock is locked here
-    all the same, in one statement a table. Only a superuser may leave them out; for any other role, and where an id
-    is not there, they do their work and say what is wrong. Triggers that must see every row are `ENABLE ALWAYS`.
+    Checks row by row take a third of the time of the rows themselves. Only a superuser may skip them; for any other
+    role, and if a referenced row is missing, Postgres checks as usual and reports the error. Triggers that must see
+    every row are `ENABLE ALWAYS`. `proven` are rows that this transaction has locked already, by table; new ones are
+    added.
     """
-    if len(block.images) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, block, proven):
+    if len(block.snapshots) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, block, proven):
         yield
         return
     cursor.execute("SET LOCAL session_replication_role = replica")
     try:
         yield
     except BaseException:
-        # In a transaction that is broken by now it goes with that.
+        # A failed transaction resets the setting itself.
         with suppress(DatabaseError):
             cursor.execute("SET LOCAL session_replication_role = origin")
         raise
@@ -36,7 +36,7 @@ def lock_references(cursor: Any, block: InsertBlock, proven: dict[str, set[int]]
 
 
 def _may_skip_checks(cursor: Any) -> bool:
-    """Whether this role may, and the triggers that write the outbox see what is written so."""
+    """Whether this role may skip the checks, and the triggers of the outbox fire without them."""
     cursor.execute(
         "SELECT current_setting('is_superuser'), current_setting('session_replication_role'),"
         " (SELECT count(*) FROM pg_trigger WHERE tgrelid = 'memories_memory'::regclass"
@@ -46,11 +46,11 @@ def _may_skip_checks(cursor: Any) -> bool:
 
 
 def _references_locked(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None) -> bool:
-    """Whether every row that the images refer to is there, each now locked against deletion until this is over."""
+    """Lock every referenced row against deletion. Returns False if a row is missing."""
     named: dict[str, set[int | None]] = {
-        "memories_project": {image.project_id for image in block.images},
-        "memories_session": {image.session_id for image in block.images},
-        "memories_importbatch": {image.batch_id for image in block.images},
+        "memories_project": {snapshot.project_id for snapshot in block.snapshots},
+        "memories_session": {snapshot.session_id for snapshot in block.snapshots},
+        "memories_importbatch": {snapshot.batch_id for snapshot in block.snapshots},
         "categories_category": set().union(*[columns["category_ids"] for columns in block.columns]),
         "categories_concept": set().union(*[columns["concept_ids"] for columns in block.columns]),
         "categories_entity": set().union(*[columns["entity_ids"] for columns in block.columns]),

@@ -1,7 +1,7 @@
-"""What is remembered: projects, sessions, memories and their vectors, and the batches that imports arrive in.
+"""Projects, sessions, memories and their vectors, and import batches.
 
-Schema rules that keep this fit for a distributed Postgres: ids are drawn by the application, every child is led by
-`memory_id` in a composite primary key, look-ups are small tables, and facet values stand in arrays on the memory.
+Schema rules that suit a distributed Postgres: the application draws ids, every child has a composite primary key that
+begins with `memory_id`, reference tables are small, and facet values are arrays in the memory.
 """
 
 from django.contrib.postgres.fields import ArrayField
@@ -14,7 +14,7 @@ from pgvector.django import HalfVectorField, HnswIndex
 
 
 class Project(models.Model):
-    """A body of memories with its own members and its own language."""
+    """A set of memories with its own members and its own language."""
 
     id = models.BigAutoField(primary_key=True)
     slug = models.CharField(max_length=100)
@@ -33,7 +33,7 @@ class Project(models.Model):
 
 
 class Session(models.Model):
-    """One run of an agent, or one sitting of a person, that memories came out of."""
+    """A run of an agent, or a session of a person, that memories come from."""
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, models.CASCADE, related_name="sessions")
@@ -52,7 +52,7 @@ class Session(models.Model):
 
 
 class ImportBatch(models.Model):
-    """One import: what came from where, and the report of it. A batch can be undone as a whole."""
+    """An import, its source and its report. A batch can be undone as a whole."""
 
     class State(models.TextChoices):
         RUNNING = "running"
@@ -82,10 +82,10 @@ class ImportBatch(models.Model):
 
 
 class Memory(models.Model):
-    """One thing remembered.
+    """A memory.
 
-    `id` is drawn from the sequence `memory_id_seq` before the insert. The facet columns repeat the link tables in
-    arrays, kept in the same transaction by `memories.services`, so that a facet count is one flat scan.
+    `id` is drawn from the sequence `memory_id_seq` before the insert. The facet columns repeat the link tables as
+    arrays, updated in the same transaction by `memories.services`, so that a facet count is a single scan.
     """
 
     class State(models.TextChoices):
@@ -148,13 +148,13 @@ class Memory(models.Model):
             GinIndex(fields=["concept_ids"], name="memory_concept_gin"),
             GinIndex(fields=["entity_ids"], name="memory_entity_gin"),
             models.Index(fields=["-created_at", "-id"], name="memory_created_idx"),
-            # Totals of the default states are counted from it alone.
+            # Totals of the default states are index-only scans of it.
             models.Index(fields=["state", "-created_at", "-id"], name="memory_state_created_idx"),
             models.Index(fields=["project", "-created_at", "-id"], name="memory_project_created_idx"),
             models.Index(fields=["memory_type"], name="memory_type_idx"),
             models.Index(fields=["project", "external_id"], name="memory_external_idx"),
             models.Index(fields=["project", "content_hash"], name="memory_content_hash_idx"),
-            # What has yet to be embedded is found from it alone.
+            # Pending texts are found by an index-only scan of it.
             models.Index(fields=["id"], include=["content_hash"], name="memory_text_idx"),
             models.Index(fields=["batch"], name="memory_batch_idx", condition=models.Q(batch__isnull=False)),
             models.Index(fields=["session"], name="memory_session_idx", condition=models.Q(session__isnull=False)),
@@ -182,7 +182,7 @@ class Memory(models.Model):
 
 
 class EmbeddingModel(models.Model):
-    """A model that texts are embedded by. One serves: searches ask it. Another may be building, to take its place."""
+    """A model that embeds texts. The serving model embeds queries; another one may be building, to replace it."""
 
     class State(models.TextChoices):
         BUILDING = "building"
@@ -213,10 +213,10 @@ class EmbeddingModel(models.Model):
 
 
 class Chunk(models.Model):
-    """A window of a memory's content, and its vector. Vectors are searched by chunk and shown by memory.
+    """A window of a memory's content, and its vector. Searches compare chunks and show memories.
 
-    Nine rows fill a page, and a scan reads nothing else: the vector stays in its row (`STORAGE PLAIN`), and the text is
-    in the memory, where `memories.chunking.chunk_text` finds it. The database removes the chunks of a memory with it.
+    Nine rows fill a page, and a scan reads nothing else: the vector is stored in the row (`STORAGE PLAIN`), and the
+    text is the part of the memory's content between `start` and `end`. The database removes chunks with their memory.
     """
 
     pk = models.CompositePrimaryKey("memory_id", "model_id", "ordinal")
@@ -230,8 +230,8 @@ class Chunk(models.Model):
     )
 
     class Meta:
-        # Better connected than by pgvector's own m=16, ef_construction=64: the nearest of what lies in clusters are
-        # found by looking at half as many, for an index that takes 2.6 times as long to make.
+        # Denser than pgvector's default (m=16, ef_construction=64): half as many rows have to be visited to find the
+        # nearest in clustered data, for an index that takes 2.6 times as long to build.
         indexes = [
             HnswIndex(
                 fields=["embedding"],
@@ -247,9 +247,9 @@ class Chunk(models.Model):
 
 
 class EmbeddedMemory(models.Model):
-    """What a model has embedded: a memory's text, known by its hash, in so many chunks.
+    """The text of a memory that a model has embedded, by its hash, and the number of its chunks.
 
-    A memory waits for a model where there is no row, or one with another hash than the memory has now.
+    A memory is pending for a model if it has no row, or one with another hash.
     """
 
     pk = models.CompositePrimaryKey("memory_id", "model_id")
@@ -260,7 +260,7 @@ class EmbeddedMemory(models.Model):
 
     class Meta:
         indexes = [
-            # Read side by side with memory_text_idx to find what waits, and counted for the progress.
+            # Merged with memory_text_idx to find pending memories, and counted for the progress.
             models.Index(fields=["model", "memory"], include=["content_hash"], name="embeddedmemory_hash_idx")
         ]
 
@@ -269,7 +269,7 @@ class EmbeddedMemory(models.Model):
 
 
 class MemoryLink(models.Model):
-    """A link that a memory's record names: to another memory, or to something outside."""
+    """A link in a memory's record: to another memory, or to something outside."""
 
     pk = models.CompositePrimaryKey("memory_id", "ordinal")
     memory = models.ForeignKey(Memory, models.CASCADE, related_name="links", db_index=False)
@@ -294,7 +294,7 @@ class MemoryLink(models.Model):
 
 
 class Corpus(models.Model):
-    """One row whose revision rises with every change, so that what is derived from all memories can be cached."""
+    """A single row whose revision rises with every change, so that data derived from all memories can be cached."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     revision = models.BigIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""Writes to projects: made and described here, never renamed in links and never deleted."""
+"""Writes to projects. A project is never deleted, and its slug never changes, since links contain it."""
 
 from typing import Any
 
@@ -33,18 +33,18 @@ def project_create(
 
 @transaction.atomic
 def project_update(*, project: Project, name: str, description: str, language: str, viewer: Viewer) -> Project:
-    """Say what a project is called and is about. Its slug stays: links and keys hold it."""
+    """Change the name, description and language of a project. Its slug stays: links and keys contain it."""
     if not viewer.may_write(project.pk):
         raise NotAllowedError(f"You cannot change the project {project.slug!r}.")
-    # By its id alone, which is the only way a distributed Postgres locks a row.
+    # A lock by id: the only form that works on a distributed table.
     stored = Project.objects.select_for_update().get(pk=project.pk)
-    before = _told(stored)
+    before = _audit_fields(stored)
     if language != stored.language:
         _refuse_unknown(language)
         if stored.memories.exists():
             raise ChangeRefusedError("language", LANGUAGE_IS_KEPT)
     stored.name, stored.description, stored.language = name, description, language
-    if _told(stored) != before:
+    if _audit_fields(stored) != before:
         stored.save(update_fields=["name", "description", "language"])
         _written(stored, "project_update", viewer, before)
     return stored
@@ -56,11 +56,11 @@ def _refuse_unknown(language: str) -> None:
 
 
 def _written(project: Project, verb: str, viewer: Viewer, before: dict[str, Any] | None) -> None:
-    audit(viewer, verb, project, before=before, after=_told(project))
+    audit(viewer, verb, project, before=before, after=_audit_fields(project))
     # Facets show the name.
     corpus_bump()
 
 
-def _told(project: Project) -> dict[str, Any]:
-    """What the audit trail keeps of a project."""
+def _audit_fields(project: Project) -> dict[str, Any]:
+    """The fields of a project in the audit trail."""
     return {name: getattr(project, name) for name in ("slug", "name", "description", "language")}

@@ -1,10 +1,10 @@
-"""Reads of single memories: one with all that hangs on it, and what happened around it. A fixed number of statements.
+"""Reads of single memories with their links and neighbours, in a fixed number of statements.
 
 Every memory that is named, linked or listed here comes through `visible_to(viewer)`.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -26,15 +26,15 @@ def visible_to(viewer: Viewer) -> QuerySet[Memory]:
     return memories.filter(project_id__in=viewer.project_ids)
 
 
-_MOST_LINKS = 200
-_MOST_BACKLINKS = 50
-_MOST_EVENTS = 50
-_MOST_RELATIONSHIPS = 50
+_MAX_LINKS = 200
+_MAX_BACKLINKS = 50
+_MAX_EVENTS = 50
+_MAX_RELATIONSHIPS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryTitle:
-    """A memory as other pages name it."""
+    """A memory as other pages list it."""
 
     id: int
     title: str
@@ -44,8 +44,8 @@ class MemoryTitle:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedLink:
-    """A link that a memory's record names: `memory` where it is one that the viewer may open."""
+class ResolvedLink:
+    """A link of a memory's record. `memory` is its target, if the viewer may open it."""
 
     rel: str
     target: str
@@ -55,13 +55,13 @@ class NamedLink:
 
 @dataclass(frozen=True, slots=True)
 class MemoryDetail:
-    """A memory and what hangs on it. Its history is read for one memory alone."""
+    """A memory and everything linked to it. `events` is only filled for a single memory."""
 
     memory: Memory
     categories: tuple[CategoryNode, ...]
     concepts: tuple[Term, ...]
     entities: tuple[Term, ...]
-    links: tuple[NamedLink, ...]
+    links: tuple[ResolvedLink, ...]
     backlinks: tuple[tuple[str, MemoryTitle], ...]
     supersedes: tuple[MemoryTitle, ...]
     superseded_by: MemoryTitle | None
@@ -78,59 +78,59 @@ class Around:
 
 
 def memory_detail(viewer: Viewer, memory_id: int) -> MemoryDetail | None:
-    """A memory with everything about it, or None where there is none that the viewer may open."""
+    """A memory with everything linked to it and its history; None if the viewer may not open it."""
     found = memory_details(viewer, [memory_id]).get(memory_id)
     if found is None:
         return None
     events = AuditEvent.objects.filter(subject_type="memory", subject_id=memory_id).select_related("user", "api_key")
-    return replace(found, events=tuple(events[:_MOST_EVENTS]))
+    return replace(found, events=tuple(events[:_MAX_EVENTS]))
 
 
 def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, MemoryDetail]:
-    """Those of the memories that the viewer may open, with everything but their history. Eight statements."""
+    """The memories that the viewer may open, without their history, by id. Eight statements."""
     found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
     memories = found.in_bulk(list(memory_ids))
     ids = list(memories)
     if not ids:
         return {}
-    links: dict[int, list[MemoryLink]] = defaultdict(list)
-    for link in MemoryLink.objects.filter(memory__in=ids, ordinal__lt=_MOST_LINKS).order_by("ordinal"):
-        links[link.memory_id].append(link)
-    back = _backlinks(viewer, ids)
-    wanted = {link.target_memory_id for named in links.values() for link in named}
-    wanted |= {pk for named in back.values() for _, pk in named} | {m.superseded_by_id for m in memories.values()}
-    named, older = _titles(viewer, wanted, ids)
+    links, backlinks = _links(ids), _backlinks(viewer, ids)
+    wanted = {link.target_memory_id for group in links.values() for link in group}
+    wanted |= {pk for group in backlinks.values() for _, pk in group} | {m.superseded_by_id for m in memories.values()}
+    titles, older = _titles(viewer, wanted, ids)
     categories = category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
     concepts = concept_terms([pk for memory in memories.values() for pk in memory.concept_ids])
     entities = entity_terms([pk for memory in memories.values() for pk in memory.entity_ids])
-    facts = _relationships(ids)
+    relationships = _relationships(ids)
     return {
         pk: MemoryDetail(
             memory=memory,
-            categories=tuple(sorted((categories[k] for k in memory.category_ids if k in categories), key=_by_path)),
-            concepts=_sorted(concepts[k] for k in memory.concept_ids if k in concepts),
-            entities=_sorted(entities[k] for k in memory.entity_ids if k in entities),
-            links=tuple(NamedLink(x.rel, x.target, x.url, named.get(x.target_memory_id or 0)) for x in links[pk]),
-            backlinks=tuple((rel, named[k]) for rel, k in back[pk] if k in named),
+            categories=_sorted_nodes(categories, memory.category_ids),
+            concepts=_sorted_terms(concepts, memory.concept_ids),
+            entities=_sorted_terms(entities, memory.entity_ids),
+            links=tuple(ResolvedLink(x.rel, x.target, x.url, titles.get(x.target_memory_id or 0)) for x in links[pk]),
+            backlinks=tuple((rel, titles[k]) for rel, k in backlinks[pk] if k in titles),
             supersedes=tuple(older[pk]),
-            superseded_by=named.get(memory.superseded_by_id or 0),
-            relationships=tuple(facts[pk]),
+            superseded_by=titles.get(memory.superseded_by_id or 0),
+            relationships=tuple(relationships[pk]),
         )
         for pk, memory in memories.items()
     }
 
 
-def _by_path(node: CategoryNode) -> str:
-    return node.path
+def _links(memory_ids: Collection[int]) -> dict[int, list[MemoryLink]]:
+    links: dict[int, list[MemoryLink]] = defaultdict(list)
+    for link in MemoryLink.objects.filter(memory__in=memory_ids, ordinal__lt=_MAX_LINKS).order_by("ordinal"):
+        links[link.memory_id].append(link)
+    return links
 
 
 def _backlinks(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, list[tuple[str, int]]]:
-    """Who links to each memory, and how: the first of each, in order."""
+    """The first links to each memory, as relation and source."""
     rows = (
         MemoryLink.objects.filter(target_memory__in=memory_ids, memory__in=visible_to(viewer))
         .exclude(memory_id=F("target_memory_id"))
         .annotate(row=Window(RowNumber(), partition_by="target_memory_id", order_by=["rel", "memory_id"]))
-        .filter(row__lte=_MOST_BACKLINKS)
+        .filter(row__lte=_MAX_BACKLINKS)
         .order_by("rel", "memory_id")
         .values_list("target_memory_id", "rel", "memory_id")
     )
@@ -141,20 +141,20 @@ def _backlinks(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, list[tu
 
 
 def _relationships(memory_ids: Collection[int]) -> dict[int, list[Relationship]]:
-    """The facts that each memory bears out."""
+    """The relationships that each memory supports."""
     found: dict[int, list[Relationship]] = defaultdict(list)
     facts = Relationship.objects.filter(evidence_ids__overlap=list(memory_ids)).select_related("source", "target")
     for fact in facts.order_by("relationship_type", "id"):
         for pk in set(fact.evidence_ids) & set(memory_ids):
-            if len(found[pk]) < _MOST_RELATIONSHIPS:
+            if len(found[pk]) < _MAX_RELATIONSHIPS:
                 found[pk].append(fact)
     return found
 
 
 def timeline_around(viewer: Viewer, memory: Memory, before: int = 5, after: int = 5) -> Around:
-    """What was remembered just before and just after a memory, in its project."""
+    """The memories created just before and after a memory, in its project."""
     near = visible_to(viewer).filter(project_id=memory.project_id, state__in=["active", "proposed"])
-    # Many memories may share an instant, so the id decides; (project, created_at, id) is memory_project_created_idx.
+    # Many memories may have the same time, so the id decides. The index is memory_project_created_idx.
     same = Q(created_at=memory.created_at)
     earlier = near.filter(created_at__lte=memory.created_at).exclude(same & Q(id__gte=memory.pk))
     later = near.filter(created_at__gte=memory.created_at).exclude(same & Q(id__lte=memory.pk))
@@ -167,7 +167,7 @@ def timeline_around(viewer: Viewer, memory: Memory, before: int = 5, after: int 
 def _titles(
     viewer: Viewer, wanted: Iterable[int | None], memory_ids: Collection[int]
 ) -> tuple[dict[int, MemoryTitle], dict[int, list[MemoryTitle]]]:
-    """The memories named by id, and for each of `memory_ids` those that it supersedes, in one statement."""
+    """The memories by id, and the memories that each of `memory_ids` supersedes, in one statement."""
     ids = [pk for pk in wanted if pk is not None]
     rows = visible_to(viewer).filter(Q(pk__in=ids) | Q(superseded_by__in=memory_ids)).order_by("id")
     named: dict[int, MemoryTitle] = {}
@@ -175,7 +175,7 @@ def _titles(
     for row in rows.values_list("id", "title", "memory_type", "state", "created_at", "superseded_by_id"):
         newer = row[5] or 0
         title = named[row[0]] = MemoryTitle(*row[:5])
-        if newer in memory_ids and len(older[newer]) < _MOST_LINKS:
+        if newer in memory_ids and len(older[newer]) < _MAX_LINKS:
             older[newer].append(title)
     return named, older
 
@@ -184,5 +184,9 @@ def _rows(memories: QuerySet[Memory]) -> list[MemoryTitle]:
     return [MemoryTitle(*row) for row in memories.values_list("id", "title", "memory_type", "state", "created_at")]
 
 
-def _sorted(terms: Iterable[Term]) -> tuple[Term, ...]:
-    return tuple(sorted(terms, key=lambda term: (term.type, term.label.casefold())))
+def _sorted_nodes(nodes: Mapping[int, CategoryNode], ids: Iterable[int]) -> tuple[CategoryNode, ...]:
+    return tuple(sorted((nodes[pk] for pk in ids if pk in nodes), key=lambda node: node.path))
+
+
+def _sorted_terms(terms: Mapping[int, Term], ids: Iterable[int]) -> tuple[Term, ...]:
+    return tuple(sorted((terms[pk] for pk in ids if pk in terms), key=lambda term: (term.type, term.label.casefold())))

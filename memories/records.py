@@ -1,6 +1,6 @@
-"""The one validated shape of a memory, and of the vocabulary around it, coming in by any door.
+"""The validated records of memories, the same for every interface.
 
-Knows nothing of the database. What a field may hold is said once, here; the reasons are written for people.
+Pure: does not use the database. Limits are defined here; error messages are written for people.
 """
 
 import json
@@ -82,7 +82,7 @@ def _block(limit: int) -> BeforeValidator:
 
 @lru_cache(maxsize=10_000)
 def slug_name(text: str) -> str:
-    """A type or a project as it is stored: lower case, no blanks."""
+    """A type or a project slug as stored: lower case, dashes instead of spaces."""
     return _WHITESPACE.sub("-", clean_name(text).lower())
 
 
@@ -101,7 +101,7 @@ def _content(value: object) -> str:
 
 
 def _items(value: object) -> list[Any]:
-    """A list, or a comma or JSON string that holds one."""
+    """A list from a list, a comma-separated string or a JSON string."""
     if value is None or value == "":
         return []
     if isinstance(value, str):
@@ -124,7 +124,7 @@ def _items(value: object) -> list[Any]:
 
 
 def _whole_items(value: object) -> list[Any]:
-    """As `_items`, but a string that is not a JSON list is one item: names may hold commas."""
+    """Like `_items`, but a string that is not a JSON list is a single item: names may contain commas."""
     if isinstance(value, str) and not value.strip().startswith("["):
         return [value] if value.strip() else []
     return _items(value)
@@ -132,7 +132,7 @@ def _whole_items(value: object) -> list[Any]:
 
 @lru_cache(maxsize=65_536)
 def normalise_tag(text: str) -> str:
-    """A tag as it is stored: composed, case folded, no blanks."""
+    """A tag as stored: NFC, case-folded, dashes instead of spaces."""
     if text.isascii():
         return "-".join(text.lower().split())
     return "-".join(unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold()).split())
@@ -233,7 +233,7 @@ def _switch(value: object) -> object:
 
 
 def unstorable(value: object, where: str = "") -> str:
-    """Where a value holds a character that Postgres cannot store, as a sentence; else empty."""
+    """The location of a character that Postgres cannot store, as a sentence; an empty string if there is none."""
     if isinstance(value, str):
         if value.isascii():
             if "\0" not in value:
@@ -262,19 +262,19 @@ def unstorable(value: object, where: str = "") -> str:
     return ""
 
 
-# The context that says a record holds nothing that could not be stored.
+# The validation context of records that are known to be storable.
 STORABLE = "storable"
 
 
-class Record(BaseModel):
-    """What all records share: frozen, and nothing in them that could not be stored."""
+class BaseRecord(BaseModel):
+    """Base of all records: frozen, and without characters that cannot be stored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, data: Any, info: ValidationInfo) -> Any:
-        # An import has looked through the whole record already, as the JSON text that it keeps.
+        # An import has checked the whole record already, as the JSON text that it stores.
         if info.context == STORABLE:
             return data
         try:
@@ -311,7 +311,7 @@ def _entities(value: object) -> list[Any]:
 
 
 def _entity(item: Any) -> Any:
-    """An entity that was met: a source names the same ones again and again. What is wrong is left as it is."""
+    """A cached entity, since sources repeat the same ones. Invalid items are returned unchanged."""
     if isinstance(item, dict):
         name, kind = item.get("name"), item.get("type")
         if isinstance(name, str) and isinstance(kind, str):
@@ -346,7 +346,7 @@ def _concepts(value: object) -> list[Any]:
 
 
 def _concept(item: Any) -> Any:
-    """As `_entity`, for those that are plain names."""
+    """Like `_entity`, for plain names."""
     if isinstance(item, str):
         try:
             return _concept_named(item)
@@ -381,12 +381,12 @@ def _title_of(line: str) -> str:
         return line
     cut = line[: TITLE_CUT - 1]
     at_word = cut.rsplit(" ", 1)[0]
-    # A single word longer than half the title is cut inside.
+    # A single word longer than half the title is cut.
     return (at_word if len(at_word) > TITLE_CUT // 2 else cut).rstrip(" ,;:") + "…"
 
 
 def derived_title(content: str) -> str:
-    """A title for a memory that has none: its first heading, else its first sentence."""
+    """A title for a memory without one: its first heading, else its first sentence."""
     start = content[:20_000]
     if (heading := _HEADING.search(start)) and (title := _title_of(heading["title"])):
         return title
@@ -395,8 +395,8 @@ def derived_title(content: str) -> str:
     return _title_of(sentence.group() if sentence else paragraph)
 
 
-class MemoryRecord(Record):
-    """A memory as it comes in. Only `content` is required."""
+class MemoryRecord(BaseRecord):
+    """A memory as it is received. Only `content` is required."""
 
     id: Line500 = Field("", validation_alias=AliasChoices("id", "external_id"))
     project: Annotated[str, _slug(MAX_PROJECT)] = ""

@@ -1,4 +1,4 @@
-"""A record as the memory that will be stored: the names in it made or matched, the defaults filled in."""
+"""Resolve a record to the memory to store: make or match its names, fill in defaults."""
 
 import json
 import re
@@ -25,23 +25,34 @@ from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.snapshot import MemorySnapshot, NamedLink, Ref
 
+# Record fields whose stored value is computed: resolved names, defaults, checked ids.
+_COMPUTED = {
+    *("id", "project", "title", "tags", "categories", "concepts", "entities", "links"),
+    *("created_at", "updated_at", "state", "superseded_by", "session", "source"),
+}
+# Record fields that are stored unchanged, and their columns.
+PLAIN_FIELDS = {
+    name: {"type": "memory_type", "source_url": "source_uri"}.get(name, name)
+    for name in MemoryRecord.model_fields
+    if name not in _COMPUTED
+}
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@\[\]]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordNames:
-    """What records name, each once."""
+    """The names in records, each once."""
 
     tags: Set[str]
     paths: Set[str]
-    """Of categories."""
+    """Category paths."""
     concepts: Mapping[str, str]
-    """Name -> the type that the last of them gives it."""
+    """Name -> type, as the last record gives it."""
     entities: Set[EntityKey]
 
 
 def names_of(records: Sequence[MemoryRecord]) -> RecordNames:
-    """Made without the database, so that an import gathers those of one block while it stores another."""
+    """Collect the names without the database, so that an import collects those of one block while it stores another."""
     return RecordNames(
         tags=set().union(*[record.tags for record in records]),
         paths=set().union(*[record.categories for record in records]),
@@ -51,7 +62,7 @@ def names_of(records: Sequence[MemoryRecord]) -> RecordNames:
 
 
 def names_ensure(names: RecordNames, vocabulary: Vocabulary) -> None:
-    """Make or match the categories, concepts and entities that records name, and what their tags are called now."""
+    """Make or match the categories, concepts and entities of records, and resolve their tags."""
     tags_ensure(tags=names.tags, vocabulary=vocabulary)
     categories_ensure(paths=names.paths, vocabulary=vocabulary)
     concepts_ensure(concepts=starmap(ConceptKey, names.concepts.items()), vocabulary=vocabulary)
@@ -59,7 +70,7 @@ def names_ensure(names: RecordNames, vocabulary: Vocabulary) -> None:
 
 
 def projects_make(slugs: Iterable[str], vocabulary: Vocabulary) -> None:
-    """Make the projects that are not there yet."""
+    """Make missing projects."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO memories_project (slug, name, description, language, batch_id, created_at)"
@@ -71,7 +82,7 @@ def projects_make(slugs: Iterable[str], vocabulary: Vocabulary) -> None:
 
 
 def sessions_ensure(sessions: dict[tuple[int, str], str], vocabulary: Vocabulary) -> dict[tuple[int, str], int]:
-    """Make or match sessions, given as (project, external id) -> agent."""
+    """Make or match sessions. `sessions` maps (project id, external id) to the agent."""
     keys = sorted(sessions)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -90,13 +101,13 @@ def sessions_ensure(sessions: dict[tuple[int, str], str], vocabulary: Vocabulary
 
 
 def record_as_json(record: MemoryRecord) -> str:
-    """What a record says, as JSON text, but for its content, which has its own column."""
+    """A record as JSON text, without its content, which has its own column."""
     return json.dumps(
         record.model_dump(mode="json", exclude_unset=True, exclude={"content"}), ensure_ascii=False, sort_keys=True
     )
 
 
-def record_image(
+def record_snapshot(
     *,
     record: MemoryRecord,
     memory_id: int,
@@ -109,32 +120,21 @@ def record_image(
     record_hash: str,
     title: str,
 ) -> MemorySnapshot:
-    """A new memory as it will be stored. All names of the record are in the vocabulary by now."""
+    """A new memory as it will be stored. The vocabulary must contain all names of the record."""
     created_at = record.created_at or record.happened_at or now
     return MemorySnapshot(
+        **{column: getattr(record, name) for name, column in PLAIN_FIELDS.items()},
         id=memory_id,
         project_id=project_id,
-        memory_type=record.type,
         title=title,
-        summary=record.summary,
-        content=record.content,
         tags=vocabulary.tags_of(record.tags),
         state=record.state or Memory.State.ACTIVE.value,
         state_reason="",
-        importance=record.importance,
-        confidence=record.confidence,
-        pinned=record.pinned,
-        authors=record.authors,
-        agent=record.agent,
         session_id=session_id,
         source=record.source or _host(record.source_url),
         external_id=record.id,
-        source_uri=record.source_url,
         created_at=created_at,
-        happened_at=record.happened_at,
         updated_at=record.updated_at or created_at,
-        valid_from=record.valid_from,
-        valid_to=record.valid_to,
         superseded_by_id=None,
         record_hash=record_hash,
         raw=raw,
@@ -148,7 +148,7 @@ def record_image(
 
 @lru_cache(maxsize=65_536)
 def _ref(target_id: int, made_by: str, weight: float = 1.0) -> Ref:
-    """Many memories have the same."""
+    """Cached: many memories have the same links."""
     return Ref(target_id, made_by, weight)
 
 
@@ -175,7 +175,7 @@ def entity_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy) -
 
 
 def named_links(record: MemoryRecord) -> tuple[NamedLink, ...]:
-    """The links of a record, each once, its successor among them so that it is found when it arrives later."""
+    """The links of a record, each once, including its successor so that it is found if it is stored later."""
     links = [NamedLink(link.rel, link.target, link.url) for link in record.links]
     if record.superseded_by:
         links.append(NamedLink(SUPERSEDED_BY_REL, record.superseded_by))
@@ -186,6 +186,6 @@ def named_links(record: MemoryRecord) -> tuple[NamedLink, ...]:
 
 
 def _host(url: str) -> str:
-    """The system that a record without one came from, as far as its address tells."""
+    """The host of a source URL, for records without a source."""
     match = _HOST.match(url)
     return match["host"].lower()[:200] if match else ""

@@ -1,4 +1,4 @@
-"""Writes to memories: one verb each, atomic, audited, the same for every door."""
+"""Writes to memories: atomic and audited, the same for every interface."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -11,12 +11,13 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
-from categories.services import Vocabulary, vocabulary_share
+from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.bulk_copy import insert_block
 from memories.models import Memory, Project
 from memories.queries import visible_to
 from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.resolve import (
+    PLAIN_FIELDS,
     category_refs,
     concept_refs,
     entity_refs,
@@ -25,20 +26,20 @@ from memories.resolve import (
     names_of,
     projects_make,
     record_as_json,
-    record_image,
+    record_snapshot,
     sessions_ensure,
 )
 from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.storage import (
+    changed_fields,
     corpus_bump,
     dangling_links_resolve,
-    image_changes,
-    images_insert,
-    images_read,
-    images_update,
     memory_audit,
     memory_ids_draw,
     memory_text,
+    snapshots_insert,
+    snapshots_read,
+    snapshots_update,
     targets_resolve,
 )
 from memories.terms import memory_terms
@@ -96,13 +97,13 @@ class ChangeRefusedError(Refusal):
 def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     """Store a new memory. Raises AlreadyExistsError if the project has its id or, without an id, its text."""
     vocabulary = Vocabulary(viewer)
-    vocabulary_share()
+    vocabulary_lock_shared()
     project = _project_for(record, viewer, vocabulary)
     title = record.title or derived_title(record.content)
     content_hash = content_hash_of(title, record.content)
     _refuse_repeat(project, record, content_hash)
     names_ensure(names_of([record]), vocabulary)
-    image = record_image(
+    snapshot = record_snapshot(
         record=record,
         memory_id=memory_ids_draw(1)[0],
         project_id=project.pk,
@@ -114,15 +115,15 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
         record_hash="",
         title=title,
     )
-    terms = memory_terms(memory_text(image, project.language))
-    images_insert(insert_block([image], [terms], [content_hash], vocabulary.lineages), viewer)
-    memory_audit(viewer, "create", None, image)
+    terms = memory_terms(memory_text(snapshot, project.language))
+    snapshots_insert(insert_block([snapshot], [terms], [content_hash], vocabulary.lineages), viewer)
+    memory_audit(viewer, "create", None, snapshot)
     corpus_bump()
-    return Memory.objects.get(pk=image.id)
+    return Memory.objects.get(pk=snapshot.id)
 
 
 def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -> Project:
-    """The project a record names, or the one that goes without saying; made where the viewer may make projects."""
+    """The project of a record, or the default one; made if the viewer may make projects."""
     if "write" not in viewer.scopes:
         raise NotAllowedError("You can read but not write: writing needs the scope write.")
     slug = record.project
@@ -137,7 +138,7 @@ def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -
         projects_make([slug], vocabulary)
         project = Project.objects.get(slug=slug)
     if project is None or not viewer.may_write(project.pk):
-        # The same for a project that is not there: the answer must not tell.
+        # The same message for a missing project: it must not reveal which projects exist.
         choices = list(Project.objects.filter(pk__in=viewer.writable_project_ids or ()))
         raise NotAllowedError(f"You cannot write to a project {slug!r}. {_writable_text(choices)}")
     return project
@@ -151,20 +152,22 @@ def _writable_text(projects: Sequence[Project]) -> str:
 
 
 def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) -> None:
-    """Two requests with the same memory wait for each other here: one of them finds it there."""
+    """Raise AlreadyExistsError for a duplicate. A lock makes concurrent requests with the same memory wait for each
+    other.
+    """
     key = record.id or content_hash
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
     same = Memory.objects.filter(project=project).order_by("id")
     if record.id:
         known = same.filter(external_id=record.id).values_list("id", flat=True).first()
-        said = f"{project.slug} already has a memory with the id {record.id!r}: #{known}."
+        message = f"{project.slug} already has a memory with the id {record.id!r}: #{known}."
     else:
         same = same.exclude(state=Memory.State.DELETED)
         known = same.filter(content_hash=content_hash).values_list("id", flat=True).first()
-        said = f"{project.slug} already has a memory with this title and text: #{known}. Give it an id to keep both."
+        message = f"{project.slug} already has a memory with this title and text: #{known}. Give it an id to keep both."
     if known is not None:
-        raise AlreadyExistsError(known, said)
+        raise AlreadyExistsError(known, message)
 
 
 def _session_id(project: Project, session: str, agent: str, vocabulary: Vocabulary) -> int | None:
@@ -174,27 +177,27 @@ def _session_id(project: Project, session: str, agent: str, vocabulary: Vocabula
 
 
 def _made_by(viewer: Viewer) -> MadeBy:
-    """A person's links are their own; those that come with a record through a key or a command are imported."""
+    """Links made by a person are theirs; those of a record sent with a key or a command are imported."""
     return MadeBy.HUMAN if viewer.user_id is not None else MadeBy.IMPORT
 
 
-def _writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
-    """The memory as it stands, locked until the end of the transaction."""
-    vocabulary_share()
+def _lock_writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
+    """The memory as stored, locked until the end of the transaction."""
+    vocabulary_lock_shared()
     if not visible_to(viewer).filter(pk=memory_id).exists():
         raise MemoryNotFoundError(memory_id)
-    # One row by its id: the only form of lock that works on a distributed table.
+    # A lock by id: the only form that works on a distributed table.
     locked = Memory.objects.select_for_update().only("project_id").filter(pk=memory_id).first()
     if locked is None:
         raise MemoryNotFoundError(memory_id)
     if not viewer.may_write(locked.project_id):
         raise NotAllowedError(f"You can read #{memory_id} but not change it.")
-    return images_read([memory_id])[memory_id]
+    return snapshots_read([memory_id])[memory_id]
 
 
 def _store(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Viewer, note: str) -> Memory:
-    """Write the change and its event. What changes nothing is no event."""
-    if stored := images_update([(before, after)]):
+    """Store a change and its event; without a difference there is no event."""
+    if stored := snapshots_update([(before, after)]):
         after = stored[0][1]
         if after.external_id and after.external_id != before.external_id:
             dangling_links_resolve({(after.project_id, after.external_id): after.id}, viewer)
@@ -205,12 +208,12 @@ def _store(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Vie
 
 @transaction.atomic
 def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, reason: str = "") -> Memory:
-    """Change what is set in `changes`, and nothing else."""
-    before = _writable(memory_id, viewer)
+    """Change the fields that are set in `changes`."""
+    before = _lock_writable(memory_id, viewer)
     vocabulary = Vocabulary(viewer)
     names_ensure(names_of([changes]), vocabulary)
-    after = _changed(before, changes, vocabulary, viewer)
-    if image_changes(before, after):
+    after = _apply_changes(before, changes, vocabulary, viewer)
+    if changed_fields(before, after):
         given = "updated_at" in changes.model_fields_set and changes.updated_at
         after = replace(after, updated_at=given or timezone.now())
     if after.state != before.state:
@@ -218,28 +221,27 @@ def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, rea
     return _store(before, after, "update", viewer, reason)
 
 
-# Fields of a record that are stored as they are, and the column each goes to.
-_PLAIN = {
-    "type": "memory_type",
-    "summary": "summary",
-    "content": "content",
-    "tags": "tags",
-    "authors": "authors",
-    "agent": "agent",
-    "source": "source",
-    "source_url": "source_uri",
-    "importance": "importance",
-    "confidence": "confidence",
-    "pinned": "pinned",
-    "happened_at": "happened_at",
-    "valid_from": "valid_from",
-    "valid_to": "valid_to",
-}
+# An update stores the source as given; a new memory without one gets the host of its URL.
+_PLAIN = {**PLAIN_FIELDS, "source": "source"}
 
 
-def _changed(before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabulary, viewer: Viewer) -> MemorySnapshot:
-    given = changes.model_fields_set
+def _apply_changes(
+    before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabulary, viewer: Viewer
+) -> MemorySnapshot:
+    """The memory with the given fields changed. Raises ChangeRefusedError and AlreadyExistsError."""
     project = Project.objects.get(pk=before.project_id)
+    values = _changed_columns(before, changes, project, vocabulary)
+    values |= _changed_links(before, changes, vocabulary, _made_by(viewer))
+    values |= _changed_state(before, changes, values)
+    after = replace(before, **values)
+    _refuse_disorder(after.valid_from, after.valid_to)
+    return after
+
+
+def _changed_columns(
+    before: MemorySnapshot, changes: MemoryChanges, project: Project, vocabulary: Vocabulary
+) -> dict[str, Any]:
+    given = changes.model_fields_set
     values: dict[str, Any] = {_PLAIN[name]: getattr(changes, name) for name in given & _PLAIN.keys()}
     if "project" in given and changes.project != project.slug:
         raise ChangeRefusedError(
@@ -259,36 +261,48 @@ def _changed(before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabul
     if "session" in given:
         agent = values.get("agent", before.agent)
         values["session_id"] = _session_id(project, changes.session, agent, vocabulary)
-    made_by = _made_by(viewer)
+    return values
+
+
+def _changed_links(
+    before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabulary, made_by: MadeBy
+) -> dict[str, Any]:
+    given = changes.model_fields_set
+    values: dict[str, Any] = {}
     if "categories" in given:
-        values["categories"] = _kept(before.categories, category_refs(changes.categories, vocabulary, made_by))
+        values["categories"] = _keep_makers(before.categories, category_refs(changes.categories, vocabulary, made_by))
     if "concepts" in given:
-        weighed = {vocabulary.concepts[concept.name] for concept in changes.concepts if concept.weight is not None}
-        values["concepts"] = _kept(before.concepts, concept_refs(changes, vocabulary, made_by), weighed)
+        weighted = {vocabulary.concepts[concept.name] for concept in changes.concepts if concept.weight is not None}
+        values["concepts"] = _keep_makers(before.concepts, concept_refs(changes, vocabulary, made_by), weighted)
     if "entities" in given:
-        values["entities"] = _kept(before.entities, entity_refs(changes, vocabulary, made_by))
+        values["entities"] = _keep_makers(before.entities, entity_refs(changes, vocabulary, made_by))
     if "links" in given:
         successor = tuple(link for link in before.links if link.rel == SUPERSEDED_BY_REL)
         links = named_links(changes.model_copy(update={"superseded_by": ""}))
         values["links"] = (*links, *(link for link in successor if link not in links))
+    return values
+
+
+def _changed_state(before: MemorySnapshot, changes: MemoryChanges, values: dict[str, Any]) -> dict[str, Any]:
+    """The state and the successor. `values` are the changes to the other fields."""
+    given = changes.model_fields_set
+    state: dict[str, Any] = {}
     if "state" in given and changes.state is not None:
-        values["state"] = changes.state
+        state["state"] = changes.state
         if changes.state in ("active", "proposed") and "superseded_by" not in given:
-            values.update(_without_successor(before, values))
+            state |= _without_successor(before, values)
     if "superseded_by" in given:
-        values.update(_successor(before, changes, values))
-    after = replace(before, **values)
-    _refuse_disorder(after.valid_from, after.valid_to)
-    return after
+        state |= _successor(before, changes, values | state)
+    return state
 
 
-def _kept(
-    before: Sequence[Ref], wanted: Sequence[Ref], weighed: "set[int] | frozenset[int]" = frozenset()
+def _keep_makers(
+    before: Sequence[Ref], wanted: Sequence[Ref], weighted: "set[int] | frozenset[int]" = frozenset()
 ) -> tuple[Ref, ...]:
-    """The wanted links, those that were there already as they were: who made them does not change."""
+    """The wanted links; existing ones keep their maker, and their weight unless it is given."""
     known = {ref.id: ref for ref in before}
     return tuple(
-        replace(known[ref.id], weight=ref.weight if ref.id in weighed else known[ref.id].weight)
+        replace(known[ref.id], weight=ref.weight if ref.id in weighted else known[ref.id].weight)
         if ref.id in known
         else ref
         for ref in wanted
@@ -317,7 +331,7 @@ def _refuse_disorder(valid_from: datetime | None, valid_to: datetime | None) -> 
 
 
 def _without_successor(before: MemorySnapshot, values: dict[str, Any]) -> dict[str, Any]:
-    """No successor any more, and no link by which one would come back."""
+    """The fields that remove the successor, and the link that would restore it."""
     links = values.get("links", before.links)
     return {
         "superseded_by_id": None,
@@ -337,14 +351,14 @@ def _successor(before: MemorySnapshot, changes: MemoryChanges, values: dict[str,
         raise ChangeRefusedError(
             "superseded_by", f"{changes.superseded_by!r} is not a memory of this project: write its id, or #123"
         )
-    _refuse_ring(before.id, successor_id)
+    _refuse_cycle(before.id, successor_id)
     cleared["superseded_by_id"] = successor_id
     cleared.setdefault("state", values.get("state", Memory.State.SUPERSEDED.value))
     return cleared
 
 
-def _refuse_ring(memory_id: int, successor_id: int) -> None:
-    """A memory cannot come after itself, however many stand between."""
+def _refuse_cycle(memory_id: int, successor_id: int) -> None:
+    """Raise ChangeRefusedError if the memory would supersede itself, directly or not."""
     if memory_id == successor_id:
         raise ChangeRefusedError("superseded_by", f"#{memory_id} cannot supersede itself")
     seen = {memory_id}
@@ -360,14 +374,14 @@ def _refuse_ring(memory_id: int, successor_id: int) -> None:
 
 @transaction.atomic
 def memory_supersede(*, memory_id: int, by_id: int, viewer: Viewer, reason: str = "") -> Memory:
-    """Say that another memory of the project has taken this one's place."""
-    before = _writable(memory_id, viewer)
+    """Mark a memory as superseded by another memory of its project."""
+    before = _lock_writable(memory_id, viewer)
     successor = visible_to(viewer).filter(pk=by_id).only("project_id").first()
     if successor is None:
         raise MemoryNotFoundError(by_id)
     if successor.project_id != before.project_id:
         raise ChangeRefusedError("superseded_by", f"#{by_id} is in another project than #{memory_id}")
-    _refuse_ring(memory_id, by_id)
+    _refuse_cycle(memory_id, by_id)
     after = replace(
         before,
         state=Memory.State.SUPERSEDED.value,
@@ -383,13 +397,13 @@ SUPERSEDES_REL = "supersedes"
 
 @transaction.atomic
 def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer) -> Memory:
-    """Link a memory to another one of its project. One that supersedes, or is superseded, is written down as such."""
+    """Link a memory to another of its project. `supersedes` and `superseded-by` also change the state."""
     if rel == SUPERSEDES_REL:
         memory_supersede(memory_id=target_id, by_id=memory_id, viewer=viewer)
         return Memory.objects.get(pk=memory_id)
     if rel == SUPERSEDED_BY_REL:
         return memory_supersede(memory_id=memory_id, by_id=target_id, viewer=viewer)
-    before = _writable(memory_id, viewer)
+    before = _lock_writable(memory_id, viewer)
     target = visible_to(viewer).filter(pk=target_id).only("project_id").first()
     if target is None:
         raise MemoryNotFoundError(target_id)
@@ -415,20 +429,20 @@ def memory_classify(
     without_concepts: Collection[int] = (),
     reason: str = "",
 ) -> Memory:
-    """Link a memory to categories and concepts that there are, and end links to others. All else stays as it is."""
-    before = _writable(memory_id, viewer)
+    """Add and remove links to existing categories and concepts."""
+    before = _lock_writable(memory_id, viewer)
     after = replace(
         before,
-        categories=_relinked(before.categories, categories, without_categories),
-        concepts=_relinked(before.concepts, concepts, without_concepts),
+        categories=_merge_refs(before.categories, categories, without_categories),
+        concepts=_merge_refs(before.concepts, concepts, without_concepts),
     )
     if after != before:
         after = replace(after, updated_at=timezone.now())
     return _store(before, after, "classify", viewer, reason)
 
 
-def _relinked(before: Sequence[Ref], more: Sequence[Ref], gone: Collection[int]) -> tuple[Ref, ...]:
-    """A link that is there already stays as it was: who made it does not change."""
+def _merge_refs(before: Sequence[Ref], more: Sequence[Ref], gone: Collection[int]) -> tuple[Ref, ...]:
+    """Existing links keep their maker."""
     known = {ref.id for ref in before}
     kept = [*before, *(ref for ref in more if ref.id not in known)]
     return tuple(sorted((ref for ref in kept if ref.id not in gone), key=lambda ref: ref.id))
@@ -436,18 +450,18 @@ def _relinked(before: Sequence[Ref], more: Sequence[Ref], gone: Collection[int])
 
 @transaction.atomic
 def memory_delete(*, memory_id: int, viewer: Viewer, reason: str) -> Memory:
-    """Take a memory out of sight. It is kept, with the reason, and can be restored."""
+    """Hide a memory. It is stored with the reason, and can be restored."""
     return _state_set(memory_id, Memory.State.DELETED, "delete", viewer, reason)
 
 
 @transaction.atomic
 def memory_archive(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memory:
-    """Put a memory aside."""
+    """Archive a memory."""
     return _state_set(memory_id, Memory.State.ARCHIVED, "archive", viewer, reason)
 
 
 def _state_set(memory_id: int, state: Memory.State, verb: str, viewer: Viewer, reason: str) -> Memory:
-    before = _writable(memory_id, viewer)
+    before = _lock_writable(memory_id, viewer)
     if before.state == state.value:
         return Memory.objects.get(pk=memory_id)
     after = replace(before, state=state.value, state_reason=reason, updated_at=timezone.now())
@@ -456,10 +470,11 @@ def _state_set(memory_id: int, state: Memory.State, verb: str, viewer: Viewer, r
 
 @transaction.atomic
 def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memory:
-    """Bring a deleted, archived or superseded memory back: a deleted one to the state it had; what was proposed when a
-    successor came is proposed again; else it is active.
+    """Restore a deleted memory to its previous state, and an archived or superseded one to active.
+
+    A memory that was proposed when it was superseded is proposed again.
     """
-    before = _writable(memory_id, viewer)
+    before = _lock_writable(memory_id, viewer)
     if before.state not in (Memory.State.DELETED, Memory.State.ARCHIVED, Memory.State.SUPERSEDED):
         return Memory.objects.get(pk=memory_id)
     state = Memory.State.ACTIVE.value
@@ -475,7 +490,7 @@ def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memor
 
 
 def _state_before(memory_id: int, now: Memory.State) -> str:
-    """What the last event that gave it the state it has says."""
+    """The state before the last event that set the current one."""
     event = AuditEvent.objects.filter(
         subject_type="memory", subject_id=memory_id, after__state=now.value, before__has_key="state"
     ).first()

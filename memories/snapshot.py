@@ -1,4 +1,4 @@
-"""A memory as it is handed about between doors, services and tables: everything of it, and frozen."""
+"""Immutable snapshots of memories, passed between services and tables."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class NamedLink:
-    """A link by name, as the record has it."""
+    """A link by name, as in the record."""
 
     rel: str
     target: str
@@ -27,7 +27,7 @@ class NamedLink:
 
 @dataclass(frozen=True, slots=True)
 class MemorySnapshot:
-    """All that is stored of a memory, apart from what is derived from it. `raw` is JSON text."""
+    """All stored fields of a memory, without derived ones. `raw` is JSON text."""
 
     id: int
     project_id: int
@@ -63,5 +63,5 @@ class MemorySnapshot:
 
 
 def content_hash_of(title: str, content: str) -> str:
-    """What a repeat is known by."""
+    """Hash used to detect duplicate content."""
     return hashlib.sha256(f"{title}\0{content}".encode()).hexdigest()[:32]

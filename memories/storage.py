@@ -1,6 +1,6 @@
-"""A memory as its tables hold it: read, inserted and updated whole, with its links and facet columns in step.
+"""Read, insert and update whole memories, with their links and facet columns.
 
-Decides nothing: who may write, and what, is the business of the services and the importers, which both end here.
+Permissions and validation are the task of the services and the importers, which both use this module.
 """
 
 import json
@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
+from django.db.models import F
 
 from access.models import AuditEvent
 from access.viewer import Viewer
@@ -36,19 +37,19 @@ from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.terms import MemoryText, memories_terms
 
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")
-# A change to one of these changes the terms.
+# Fields whose change affects the terms.
 _SEARCHED = frozenset({"title", "tags", "summary", "external_id", "links", "content"})
 
 
 def memory_ids_draw(count: int) -> list[int]:
-    """The next ids, in one block."""
+    """Draw new ids in one block."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT nextval('memory_id_seq') FROM generate_series(1, %s)", [count])
         return [int(row[0]) for row in cursor.fetchall()]
 
 
-def images_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
-    """The memories as they are stored, by id, in five statements."""
+def snapshots_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
+    """Memories as stored, by id, in five statements."""
     wanted = list(memory_ids)
     if not wanted:
         return {}
@@ -69,7 +70,7 @@ def images_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
         .values_list("memory_id", "rel", "target", "url")
     ):
         links.setdefault(memory_id, []).append(NamedLink(rel, target, url))
-    images: dict[int, MemorySnapshot] = {}
+    snapshots: dict[int, MemorySnapshot] = {}
     for stored in Memory.objects.filter(pk__in=wanted).values(*SCALARS):
         row: dict[str, Any] = dict(stored)
         memory_id = row["id"]
@@ -77,33 +78,35 @@ def images_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
         row["authors"] = tuple(row["authors"])
         row["raw"] = None if row["raw"] is None else json.dumps(row["raw"], ensure_ascii=False, sort_keys=True)
         row.update({kind: tuple(refs[kind].get(memory_id, ())) for kind in LINK_TABLES})
-        images[memory_id] = MemorySnapshot(**row, links=tuple(links.get(memory_id, ())))
-    return images
+        snapshots[memory_id] = MemorySnapshot(**row, links=tuple(links.get(memory_id, ())))
+    return snapshots
 
 
-def memory_text(image: MemorySnapshot, language: str) -> MemoryText:
-    """What of it is searched for words."""
-    targets = tuple(link.target for link in image.links)
-    return MemoryText(image.title, image.tags, image.summary, image.external_id, targets, image.content, language)
+def memory_text(snapshot: MemorySnapshot, language: str) -> MemoryText:
+    """The text of a memory to analyse."""
+    targets = tuple(link.target for link in snapshot.links)
+    return MemoryText(
+        snapshot.title, snapshot.tags, snapshot.summary, snapshot.external_id, targets, snapshot.content, language
+    )
 
 
 def languages_of(project_ids: Iterable[int]) -> dict[int, str]:
     return dict(Project.objects.filter(pk__in=set(project_ids)).values_list("id", "language"))
 
 
-def images_insert(
+def snapshots_insert(
     block: InsertBlock, viewer: Viewer, *, of_batch: bool = False, proven: dict[str, set[int]] | None = None
 ) -> None:
-    """Store new memories, their links, and the links that others had to them before they came.
+    """Store new memories, their links, and the targets of older links to them.
 
-    `of_batch`: they are not written down for the derived index one by one; whoever calls this does that at the end,
-    by `batch_write_down`. `proven` is for `lock_references`.
+    `of_batch`: the outbox gets no entry for each memory; the caller adds one for the batch by `outbox_add_batch`.
+    `proven` is for `lock_references`.
     """
-    images, lines = block.images, block.lines
-    targets = _targets_of(images)
-    for at, image in enumerate(images):
-        if image.links and (linked := _superseded_by_link(image, targets)) is not image:
-            images[at] = linked
+    snapshots, lines = block.snapshots, block.lines
+    targets = _targets_of(snapshots)
+    for at, snapshot in enumerate(snapshots):
+        if snapshot.links and (linked := _superseded_by_link(snapshot, targets)) is not snapshot:
+            snapshots[at] = linked
             lines[at : at + 1] = copy_lines([linked], [block.terms[at]], [block.hashes[at]], [block.columns[at]])
     with connection.cursor() as cursor, lock_references(cursor, block, proven):
         if of_batch:
@@ -114,9 +117,10 @@ def images_insert(
             cursor.execute("SET LOCAL mnemoscope.batch = 'off'")
         for kind, rows in block.refs.items():
             refs_copy(cursor, kind, rows)
-        links_copy(cursor, images, targets)
+        links_copy(cursor, snapshots, targets)
     dangling_links_resolve(
-        {(image.project_id, image.external_id): image.id for image in images if image.external_id}, viewer
+        {(snapshot.project_id, snapshot.external_id): snapshot.id for snapshot in snapshots if snapshot.external_id},
+        viewer,
     )
 
 
@@ -124,23 +128,22 @@ def _column(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _targets_of(images: Sequence[MemorySnapshot]) -> dict[tuple[int, str], int]:
-    """(project, target) -> the memory that links of these memories name, among themselves or stored before."""
-    names = {(image.project_id, link.target) for image in images if image.links for link in image.links}
+def _targets_of(snapshots: Sequence[MemorySnapshot]) -> dict[tuple[int, str], int]:
+    """(project, target) -> the memory that links of these memories point to, among themselves or stored before."""
+    names = {(snapshot.project_id, link.target) for snapshot in snapshots if snapshot.links for link in snapshot.links}
     found = targets_resolve(names)
-    for image in images:
-        if image.external_id:
-            found.setdefault((image.project_id, image.external_id), image.id)
+    for snapshot in snapshots:
+        if snapshot.external_id:
+            found.setdefault((snapshot.project_id, snapshot.external_id), snapshot.id)
     return found
 
 
 def targets_resolve(names: Iterable[tuple[int, str]]) -> dict[tuple[int, str], int]:
-    """(project, external id or `#id`) -> the memory of that project; the oldest where several have the id."""
+    """(project, external id or `#id`) -> the memory of that project; the oldest if several have the id."""
     wanted = list(names)
     if not wanted:
         return {}
     with connection.cursor() as cursor:
-        # Through memory_external_idx.
         cursor.execute(
             "SELECT memory.project_id, memory.external_id, min(memory.id) FROM memories_memory memory"
             " JOIN unnest(%s::bigint[], %s::text[]) AS named (project_id, external_id)"
@@ -160,30 +163,29 @@ def targets_resolve(names: Iterable[tuple[int, str]]) -> dict[tuple[int, str], i
     return found
 
 
-def _superseded_by_link(image: MemorySnapshot, targets: Mapping[tuple[int, str], int]) -> MemorySnapshot:
-    """The successor that a memory's record names, once it is known; a state that the record gives is kept."""
-    if image.superseded_by_id is not None or image.raw is None:
-        return image
-    if not any(link.rel == SUPERSEDED_BY_REL for link in image.links):
-        return image
-    record = json.loads(image.raw)
+def _superseded_by_link(snapshot: MemorySnapshot, targets: Mapping[tuple[int, str], int]) -> MemorySnapshot:
+    """Apply the successor that a memory's record names, once it is stored. A state given by the record stays."""
+    if snapshot.superseded_by_id is not None or snapshot.raw is None:
+        return snapshot
+    if not any(link.rel == SUPERSEDED_BY_REL for link in snapshot.links):
+        return snapshot
+    record = json.loads(snapshot.raw)
     successor = clean_name(str(record.get("superseded_by") or ""))
-    target = targets.get((image.project_id, successor))
-    if target is None or target == image.id:
-        return image
+    target = targets.get((snapshot.project_id, successor))
+    if target is None or target == snapshot.id:
+        return snapshot
     return replace(
-        image,
+        snapshot,
         superseded_by_id=target,
-        state=image.state if record.get("state") else Memory.State.SUPERSEDED.value,
+        state=snapshot.state if record.get("state") else Memory.State.SUPERSEDED.value,
     )
 
 
 def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewer) -> None:
-    """Point the links that named these (project, external id) before they existed to them."""
+    """Set the targets of links that were stored before the memories that they name."""
     if not arrived:
         return
     with connection.cursor() as cursor:
-        # Through memorylink_dangling_idx.
         cursor.execute(
             "SELECT link.memory_id, link.ordinal, link.rel, link.target, memory.project_id"
             " FROM memories_memorylink link JOIN memories_memory memory ON memory.id = link.memory_id"
@@ -203,14 +205,12 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
             " WHERE link.memory_id = named.memory_id AND link.ordinal = named.ordinal",
             [[row[0] for row in found], [row[1] for row in found], [row[3] for row in found]],
         )
-    older = images_read({row[0] for row in found if row[2] == SUPERSEDED_BY_REL})
+    older = snapshots_read({row[0] for row in found if row[2] == SUPERSEDED_BY_REL})
     if older:
-        changes = [(image, _superseded_by_link(image, arrived)) for image in older.values()]
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT DISTINCT batch_id FROM memories_memory WHERE id = ANY(%s)", [list(arrived.values())])
-            batch_ids = {batch_id for (batch_id,) in cursor.fetchall()}
+        changes = [(snapshot, _superseded_by_link(snapshot, arrived)) for snapshot in older.values()]
+        batch_ids = set(Memory.objects.filter(pk__in=arrived.values()).values_list("batch_id", flat=True))
         batch_id = batch_ids.pop() if len(batch_ids) == 1 else None
-        images_update([(before, after) for before, after in changes if before != after])
+        snapshots_update([(before, after) for before, after in changes if before != after])
         for before, after in changes:
             if before != after and (batch_id is None or before.batch_id != batch_id):
                 memory_audit(
@@ -218,55 +218,58 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
                 )
 
 
-def images_update(
-    changes: Sequence[tuple[MemorySnapshot, MemorySnapshot]],
-) -> list[tuple[MemorySnapshot, MemorySnapshot]]:
-    """Store what differs between each memory's image before and after; gives back what was stored."""
+Change = tuple[MemorySnapshot, MemorySnapshot]
+"""A memory before and after a change."""
+
+
+def snapshots_update(changes: Sequence[Change]) -> list[Change]:
+    """Store the differences between the snapshots of each memory. Returns the changes as they are stored."""
     targets = _targets_of([after for before, after in changes if before.links != after.links])
     changes = [(before, _superseded_by_link(after, targets)) for before, after in changes]
     changes = [(before, after) for before, after in changes if before != after]
     if not changes:
         return []
-    lineages = category_lineages({ref.id for _, after in changes for ref in after.categories})
-    languages = languages_of(after.project_id for _, after in changes)
-    searched = [
-        after for before, after in changes if any(getattr(before, name) != getattr(after, name) for name in _SEARCHED)
-    ]
-    texts = [memory_text(image, languages[image.project_id]) for image in searched]
-    vectors = dict(zip((image.id for image in searched), memories_terms(texts), strict=True))
     with connection.cursor() as cursor:
-        for before, after in changes:
-            columns: dict[str, Any] = {
-                name: _column(getattr(after, name)) for name in SCALARS if getattr(before, name) != getattr(after, name)
-            }
-            if before.title != after.title or before.content != after.content:
-                columns["content_hash"] = content_hash_of(after.title, after.content)
-            if after.id in vectors:
-                columns["terms"] = vectors[after.id]
-            if any(getattr(before, kind) != getattr(after, kind) for kind in LINK_TABLES):
-                columns.update(link_columns(after, lineages))
-            if columns:
-                assignments = ", ".join(f"{name} = %s{_CASTS.get(name, '')}" for name in columns)
-                cursor.execute(f"UPDATE memories_memory SET {assignments} WHERE id = %s", [*columns.values(), after.id])
-        for kind, (table, column, _) in LINK_TABLES.items():
-            gone = [
-                (old.id, ref) for old, new in changes for ref in getattr(old, kind) if ref not in getattr(new, kind)
-            ]
-            come = [
-                (new.id, ref) for old, new in changes for ref in getattr(new, kind) if ref not in getattr(old, kind)
-            ]
-            if gone:
-                cursor.execute(
-                    f"DELETE FROM {table} WHERE (memory_id, {column}) IN"
-                    " (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))",
-                    [[memory_id for memory_id, _ in gone], [ref.id for _, ref in gone]],
-                )
-            refs_copy(cursor, kind, ref_lines(come))
-        relinked = [after for before, after in changes if before.links != after.links]
-        if relinked:
-            cursor.execute("DELETE FROM memories_memorylink WHERE memory_id = ANY(%s)", [[i.id for i in relinked]])
+        _memories_update(cursor, changes)
+        for kind in LINK_TABLES:
+            _refs_update(cursor, kind, changes)
+        if relinked := [after for before, after in changes if before.links != after.links]:
+            cursor.execute("DELETE FROM memories_memorylink WHERE memory_id = ANY(%s)", [[one.id for one in relinked]])
             links_copy(cursor, relinked, targets)
     return changes
+
+
+def _memories_update(cursor: Any, changes: Sequence[Change]) -> None:
+    lineages = category_lineages({ref.id for _, after in changes for ref in after.categories})
+    languages = languages_of(after.project_id for _, after in changes)
+    searched = [after for before, after in changes if not _SEARCHED.isdisjoint(changed_fields(before, after))]
+    texts = [memory_text(snapshot, languages[snapshot.project_id]) for snapshot in searched]
+    terms = dict(zip((snapshot.id for snapshot in searched), memories_terms(texts), strict=True))
+    for before, after in changes:
+        changed = changed_fields(before, after)
+        columns: dict[str, Any] = {name: _column(getattr(after, name)) for name in changed if name in SCALARS}
+        if "title" in changed or "content" in changed:
+            columns["content_hash"] = content_hash_of(after.title, after.content)
+        if after.id in terms:
+            columns["terms"] = terms[after.id]
+        if not LINK_TABLES.keys().isdisjoint(changed):
+            columns.update(link_columns(after, lineages))
+        if columns:
+            assignments = ", ".join(f"{name} = %s{_CASTS.get(name, '')}" for name in columns)
+            cursor.execute(f"UPDATE memories_memory SET {assignments} WHERE id = %s", [*columns.values(), after.id])
+
+
+def _refs_update(cursor: Any, kind: str, changes: Sequence[Change]) -> None:
+    """Remove and add the rows of one link table."""
+    table, column, _ = LINK_TABLES[kind]
+    removed = [(old.id, ref) for old, new in changes for ref in getattr(old, kind) if ref not in getattr(new, kind)]
+    added = [(new.id, ref) for old, new in changes for ref in getattr(new, kind) if ref not in getattr(old, kind)]
+    if removed:
+        cursor.execute(
+            f"DELETE FROM {table} WHERE (memory_id, {column}) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))",
+            [[memory_id for memory_id, _ in removed], [ref.id for _, ref in removed]],
+        )
+    refs_copy(cursor, kind, ref_lines(added))
 
 
 _CASTS = {
@@ -278,11 +281,11 @@ _CASTS = {
 }
 
 
-def image_as_json(image: MemorySnapshot, names: Iterable[str]) -> dict[str, object]:
-    """Some fields of an image as an event keeps them."""
+def snapshot_as_json(snapshot: MemorySnapshot, names: Iterable[str]) -> dict[str, object]:
+    """Fields of a snapshot for an audit event."""
     shown: dict[str, object] = {}
     for name in names:
-        value = getattr(image, name)
+        value = getattr(snapshot, name)
         if isinstance(value, datetime):
             value = value.isoformat()
         elif name in LINK_TABLES:
@@ -295,8 +298,8 @@ def image_as_json(image: MemorySnapshot, names: Iterable[str]) -> dict[str, obje
     return shown
 
 
-def image_restored(image: MemorySnapshot, before: Mapping[str, Any]) -> MemorySnapshot:
-    """The image with the fields that an event kept put back."""
+def snapshot_restored(snapshot: MemorySnapshot, before: Mapping[str, Any]) -> MemorySnapshot:
+    """The snapshot with the fields of an audit event restored."""
     values: dict[str, Any] = {}
     for name, value in before.items():
         if name in _MOMENTS and value is not None:
@@ -307,10 +310,10 @@ def image_restored(image: MemorySnapshot, before: Mapping[str, Any]) -> MemorySn
             values[name] = tuple(NamedLink(*link) for link in value)
         elif name in SCALARS:
             values[name] = tuple(value) if isinstance(value, list) else value
-    return replace(image, **values)
+    return replace(snapshot, **values)
 
 
-def image_changes(before: MemorySnapshot, after: MemorySnapshot) -> list[str]:
+def changed_fields(before: MemorySnapshot, after: MemorySnapshot) -> list[str]:
     """The names of the fields that differ."""
     return [name for name in (*SCALARS, *LINKED) if getattr(before, name) != getattr(after, name)]
 
@@ -324,24 +327,37 @@ def memory_audit(
     batch_id: int | None = None,
     note: str = "",
 ) -> None:
-    """Keep an event of a change to a memory: only what changed, before and after."""
-    names = image_changes(before, after) if before else ["project_id", "title", "state"]
-    AuditEvent.objects.create(
+    """Record a change to a memory: the changed fields, before and after."""
+    memory_event(viewer, verb, before, after, batch_id=batch_id, note=note).save()
+
+
+def memory_event(
+    viewer: Viewer,
+    verb: str,
+    before: MemorySnapshot | None,
+    after: MemorySnapshot,
+    *,
+    batch_id: int | None = None,
+    note: str = "",
+) -> AuditEvent:
+    """An unsaved event of a change to a memory."""
+    names = changed_fields(before, after) if before else ["project_id", "title", "state"]
+    return AuditEvent(
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,
         door=viewer.door,
         verb=verb,
         subject_type="memory",
         subject_id=after.id,
-        before=image_as_json(before, names) if before else None,
-        after=image_as_json(after, names),
+        before=snapshot_as_json(before, names) if before else None,
+        after=snapshot_as_json(after, names),
         batch_id=batch_id,
         note=note,
     )
 
 
-def batch_write_down(batch_id: int) -> None:
-    """Write down for the derived index all memories that a batch has brought, as one entry: its number, below zero."""
+def outbox_add_batch(batch_id: int) -> None:
+    """Add one outbox entry for all memories of a batch: its id, negated."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO memories_outbox (memory_id, at) SELECT -%s, clock_timestamp() FROM memories_corpus"
@@ -351,14 +367,12 @@ def batch_write_down(batch_id: int) -> None:
 
 
 def outbox_stamp() -> None:
-    """Say of all that this transaction has written down that it happened now: what took long is not late by that."""
+    """Set the time of this transaction's outbox entries to now, so that a long transaction is no delay."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE memories_outbox SET at = clock_timestamp() WHERE xmin = pg_current_xact_id()::xid")
 
 
 def corpus_bump() -> None:
-    """Say that something changed. It serialises writers, so it is the last statement of a transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE memories_corpus SET revision = revision + 1 WHERE id = 1")
-        if not cursor.rowcount:
-            Corpus.objects.create(id=1, revision=1)
+    """Raise the revision of the corpus. This serialises writers, so it is the last statement of a transaction."""
+    if not Corpus.objects.filter(pk=1).update(revision=F("revision") + 1):
+        Corpus.objects.create(id=1, revision=1)

@@ -1,4 +1,4 @@
-"""The weighted terms of a memory for its `tsvector` column and the index. Pure: other processes may run it."""
+"""The weighted terms of a memory for its `tsvector` column and the index. Pure: other processes run it."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ from text.bulk_terms import PlacedTerms, placed_terms
 
 # Postgres holds at most 1 MiB of terms and positions for a document.
 _MAX_VECTOR_BYTES = 1_000_000
-# Below so many characters no text comes near it, whatever is in it.
+# A text with fewer characters always fits.
 _SURELY_FITS = 60_000
 
 
 class MemoryText(NamedTuple):
-    """What of a memory is searched for words. A tuple: they go to another process by the thousand."""
+    """The analysed text of a memory. A tuple: thousands go to another process at a time."""
 
     title: str
     tags: tuple[str, ...]
@@ -24,11 +24,11 @@ class MemoryText(NamedTuple):
 
 
 def memory_terms(text: MemoryText) -> str:
-    return memory_placed(text).vector
+    return memory_placed_terms(text).vector
 
 
-def memory_placed(text: MemoryText) -> PlacedTerms:
-    """Title weighs most, then tags, then summary and names, then content."""
+def memory_placed_terms(text: MemoryText) -> PlacedTerms:
+    """Weights: title A, tags B, summary and names C, content D."""
     fields = [
         (text.title, "A"),
         (" ".join(text.tags), "B"),
@@ -41,7 +41,7 @@ def memory_placed(text: MemoryText) -> PlacedTerms:
 
 
 def _fitting(positions: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:
-    """The first terms that fit: only a text of many thousand long, different words loses its last ones."""
+    """The first terms that fit. Only a text of many thousand long, distinct words loses terms."""
     used = 0
     fitting: dict[str, list[tuple[int, str]]] = {}
     for term, places in positions.items():

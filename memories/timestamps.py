@@ -1,4 +1,4 @@
-"""Points in time as they come in: ISO 8601, dates, and numbers of seconds or milliseconds."""
+"""Parse points in time: ISO 8601, dates, and numbers of seconds or milliseconds."""
 
 import math
 import re
@@ -6,11 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 
 from web.validation import kind_of, refuse, shown
 
-# From here on a number is milliseconds: as seconds it would be the year 5138.
+# Larger numbers are milliseconds: as seconds this is the year 5138.
 MILLISECONDS_FROM = 10**11
 
 _NUMBER = re.compile(r"[+-]?\d{9,}(?:\.\d+)?|[+-]?\d+\.\d+")
-# Postgres reads none from here on.
+# Postgres accepts smaller offsets only.
 _FURTHEST_OFFSET = timedelta(hours=16)
 
 
@@ -22,7 +22,7 @@ def parse_moment(value: object) -> datetime | None:
         raise refuse(f"must be a date, not {kind_of(value)}: write ISO 8601, such as 2026-08-05T14:30:00+02:00")
     if isinstance(value, str):
         text = value.strip()
-        # A year and a dash are no number, nor is most else.
+        # Most dates begin with a year and a dash, and are no numbers.
         if text[4:5] != "-" and _NUMBER.fullmatch(text):
             return _moment_of_number(float(text) if "." in text else int(text), value)
         try:

@@ -1,4 +1,4 @@
-"""The vocabulary that a file may carry beside its memories: projects, categories, concepts, entities, relationships."""
+"""The vocabulary records of a file: projects, categories, concepts, entities, relationships."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from memories.records import (
     DEFAULT_ENTITY_TYPE,
     Aliases,
+    BaseRecord,
     CategoryPaths,
     ConceptNames,
     EntityName,
@@ -15,7 +16,6 @@ from memories.records import (
     Fraction,
     Line200,
     Line300,
-    Record,
     RequiredCategoryPath,
     RequiredLine300,
     RequiredLine500,
@@ -28,9 +28,7 @@ from memories.records import (
 from web.validation import refuse, shown
 
 
-class ProjectRecord(Record):
-    """A project of a file's vocabulary."""
-
+class ProjectRecord(BaseRecord):
     kind: ClassVar[str] = "project"
     slug: RequiredSlug100
     name: Line200 = ""
@@ -38,9 +36,7 @@ class ProjectRecord(Record):
     language: Slug100 = ""
 
 
-class CategoryRecord(Record):
-    """A category of a file's vocabulary."""
-
+class CategoryRecord(BaseRecord):
     kind: ClassVar[str] = "category"
     path: RequiredCategoryPath
     name: Line300 = ""
@@ -49,9 +45,7 @@ class CategoryRecord(Record):
     related: CategoryPaths = ()
 
 
-class ConceptRecord(Record):
-    """A concept of a file's vocabulary."""
-
+class ConceptRecord(BaseRecord):
     kind: ClassVar[str] = "concept"
     name: RequiredLine300
     type: Slug100 = ""
@@ -63,9 +57,7 @@ class ConceptRecord(Record):
     weight: Weight = None
 
 
-class EntityRecord(Record):
-    """An entity of a file's vocabulary."""
-
+class EntityRecord(BaseRecord):
     kind: ClassVar[str] = "entity"
     name: RequiredLine500
     type: EntityType = DEFAULT_ENTITY_TYPE
@@ -73,8 +65,8 @@ class EntityRecord(Record):
     description: Text = ""
 
 
-class RelationshipRecord(Record):
-    """A fact between two entities of a file's vocabulary."""
+class RelationshipRecord(BaseRecord):
+    """A fact between two entities."""
 
     kind: ClassVar[str] = "relationship"
     source: EntityName
@@ -95,7 +87,7 @@ VOCABULARY_RECORDS: dict[str, type[VocabularyRecord]] = {
 
 
 def is_vocabulary(data: Mapping[str, object]) -> bool:
-    """Whether a line carries vocabulary: it says what record it is, and has no text of a memory."""
+    """Whether a line is a vocabulary record: it names its kind of record, and has no text of a memory."""
     return "record" in data and data["record"] != "memory" and not {"content", "text", "body"} & data.keys()
 
 

@@ -14,7 +14,7 @@ from search.plan import ResolvedQuery
 from search.ranking import Ranked
 from search.result import CategoryRef, FieldMatch, Hit, HitDetail
 from text.analysis import Pattern, fold
-from text.highlight import Segment, matched_spans, plain_text, segments, snippet
+from text.highlight import MarkedText, matched_spans, plain_text, segments, snippet
 
 # Characters of a memory that are searched for a snippet.
 _SNIPPET_SCOPE = 20_000
@@ -155,7 +155,7 @@ def _text(row: _HitRow) -> str:
 
 def _snippet(
     row: _HitRow, text: str, spans: _Spans, patterns: tuple[Pattern, ...], language: str
-) -> tuple[Segment, ...]:
+) -> tuple[MarkedText, ...]:
     if row.summary and not spans:
         text = row.summary
         spans = matched_spans(text, patterns, language)

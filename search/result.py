@@ -12,7 +12,7 @@ from search.facets import DateBuckets, Facet, FacetValue
 from search.histogram import Histogram
 from search.query import ExtraParams, SearchQuery
 from search.ranking import Ranked
-from text.highlight import Segment
+from text.highlight import MarkedText
 from web.params import MAX_PAGE, Text
 from web.timing import took_ms
 
@@ -77,8 +77,8 @@ class Hit:
     id: int
     project: str
     memory_type: str
-    title: tuple[Segment, ...]
-    snippet: tuple[Segment, ...]
+    title: tuple[MarkedText, ...]
+    snippet: tuple[MarkedText, ...]
     created_at: datetime
     updated_at: datetime
     state: str

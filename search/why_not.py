@@ -26,7 +26,7 @@ from search.relevance import ranked_page
 from search.snapshots import snapshot
 from text.analysis import Pattern
 from text.formatting import listed, moment_label, with_article
-from text.query_syntax import Group, Index, TextQuery, pattern_occurs, plain_text_of, spellings
+from text.query_syntax import Alternative, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 from web.params import Required
 
 # The lowest rank that is determined.
@@ -280,7 +280,7 @@ def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str],
     return Check("words", "Words", "; or ".join(wanted), "; or ".join(has), passed, either)
 
 
-def _wanted_words(group: Group, name: Callable[[Pattern], str]) -> str:
+def _wanted_words(group: Alternative, name: Callable[[Pattern], str]) -> str:
     count, need = len(group.words), group.need
     listed_words = listed([name(word) for word in group.words])
     enough = listed_words if need == count else f"{need} of the {count} words {listed_words}"
@@ -288,7 +288,7 @@ def _wanted_words(group: Group, name: Callable[[Pattern], str]) -> str:
     return " and ".join(part for part in (enough, phrases) if part)
 
 
-def _word_matches(group: Group, index: Index, name: Callable[[Pattern], str]) -> str:
+def _word_matches(group: Alternative, index: Index, name: Callable[[Pattern], str]) -> str:
     """The words and phrases of a group that a memory has and lacks, in words."""
     patterns = (*group.words, *group.phrases)
     held = [name(pattern) for pattern in patterns if pattern_occurs(pattern, index)]

@@ -1,7 +1,7 @@
-"""Text to terms with positions and offsets: the one analysis that every engine indexes and every query goes through.
+"""Analysis of text to terms with positions and offsets, the same for every engine and every query.
 
-A word becomes its folded stem. What symbols hold together (`asyncio.run`, `foo_bar`, `C++`, `--dry-run`, `src/x.py`)
-is kept whole beside its parts, at the position of its first part.
+A word becomes its folded stem. Words joined by symbols (`asyncio.run`, `foo_bar`, `C++`, `--dry-run`, `src/x.py`) also
+give an exact term, at the position of their first part.
 """
 
 import re
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import Stemmer
 
-# What Postgres can hold of one document: positions up to 16383, 255 of them for a term, a term of 2046 bytes.
+# Limits of a Postgres document: positions up to 16383, 255 of them for a term, 2046 bytes for a term.
 MAX_POSITION = 16_383
 MAX_POSITIONS_PER_TERM = 255
 MAX_TERM_LENGTH = 200
 MAX_DISTINCT_TERMS = 20_000
 
-# A raw token: an optional sigil or flag dash, words joined by connectors, and an optional tail such as ++ or #.
-# Scripts written without spaces are taken a character at a time, so that a phrase of characters finds any substring.
+# A raw token: an optional sigil or flag dash, words joined by connectors, and an optional suffix such as ++ or #.
+# Scripts written without spaces give a token for each character, so that a phrase of characters finds any substring.
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = rf"[^\W{_UNSPACED}]+"
 TOKEN = re.compile(
@@ -35,7 +35,7 @@ _JOINTS = re.compile(r"::|[./:@\\]")
 _APOSTROPHES = re.compile(r"['\u2019]")
 _MAX_SUBPATHS = 8
 
-# Words that say nothing alone: still indexed, so that phrases work, but never counted as words of a query.
+# Indexed, so that phrases work, but not counted as words of a query.
 _ENGLISH = """
 a about after all also am an and any are as at be because been before being between both but by can could
 did do does doing during each few for from further had has have having he her here hers him his how i if
@@ -48,7 +48,7 @@ STOPWORDS: dict[str, frozenset[str]] = {"english": frozenset(_ENGLISH.split())}
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One raw token of a text: where it stands, and the terms it gives, each with its position."""
+    """A token of a text: its offsets, and its terms with their positions."""
 
     start: int
     end: int
@@ -56,9 +56,9 @@ class Token:
 
 
 class RawToken(NamedTuple):
-    """What one raw token becomes, wherever it stands: terms at positions counted from its own, and how many it spans.
+    """The analysis of a raw token: terms with positions relative to it, and the number of positions that it takes.
 
-    `parts` are the plain words in it; `whole` is the exact spelling where symbols hold it together, else empty.
+    `parts` are the plain words in it; `whole` is the exact spelling if symbols join them, else empty.
     """
 
     terms: tuple[tuple[str, int], ...]
@@ -69,7 +69,7 @@ class RawToken(NamedTuple):
 
 
 def fold(text: str) -> str:
-    """Case, accents and compatibility forms folded."""
+    """Fold case, accents and compatibility forms."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
@@ -84,13 +84,13 @@ def _stemmer(language: str) -> Stemmer.Stemmer | None:
 
 
 def languages() -> list[str]:
-    """The languages a project may have: every Snowball stemmer, and `simple`, which stems nothing."""
+    """The languages of projects: every Snowball stemmer, and `simple`, which does not stem."""
     return ["simple", *Stemmer.algorithms()]
 
 
 def _stem(word: str, language: str) -> str:
     stemmer = _stemmer(language)
-    # A number or a mix of letters and digits is a name, not a word that is declined.
+    # Numbers and mixes of letters and digits are names.
     if stemmer is None or not word.isalpha():
         return word
     return str(stemmer.stemWord(word))
@@ -98,7 +98,7 @@ def _stem(word: str, language: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _analyse_word(word: str, language: str) -> tuple[str, str, tuple[str, ...]]:
-    """A plain word folded, its stem as one word, and the stems of its humps: the same words are in many tokens."""
+    """A plain word folded, its stem, and the stems of its camel-case parts. Cached: tokens share words."""
     folded = fold(word)
     stem = _stem(folded, language)[:MAX_TERM_LENGTH]
     if _has_no_humps(word):
@@ -114,7 +114,7 @@ def _has_no_humps(word: str) -> bool:
 
 
 def single_term(raw: str, language: str) -> str:
-    """The term of a token that is one plain word without humps, as most are; empty for any other."""
+    """The term of a token that is a single plain word, as most are; empty for any other."""
     if raw.isalnum() and _has_no_humps(raw):
         return _stem(fold(raw), language)[:MAX_TERM_LENGTH]
     return ""
@@ -122,21 +122,21 @@ def single_term(raw: str, language: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def analyse_token(raw: str, language: str) -> RawToken:
-    """The terms of one raw token as `TOKEN` finds it."""
+    """The terms of a raw token found by `TOKEN`."""
     if term := single_term(raw, language):
         return RawToken(((term, 0),), 1, (term,), "", False)
     if "-" in raw and all(joined := tuple([single_term(part, language) for part in raw.split("-")])):
-        # Such as `brew-00042`: ids that come once each, so that nothing is known of them.
+        # A fast path for ids such as `brew-00042`, which occur once each and so are never cached.
         placed = [(part, at) for at, part in enumerate(joined)]
         name = fold(raw)[:MAX_TERM_LENGTH]
-        # Cut, it may be its own first part.
+        # A truncated name may equal its first part.
         return RawToken(tuple(dict.fromkeys((*placed, (name, 0)))), len(joined), joined, name, True)
     plain = _APOSTROPHES.sub("", raw)
-    # Some marks of Japanese are letters to Python that fold to nothing.
+    # Python treats some Japanese marks as letters, but they fold to nothing.
     words = [word for part in _PARTS.findall(plain) if (word := _analyse_word(part, language))[1]]
     if not words:
         return RawToken((), 1, (), "", False)
-    # `MatTooltip` and `mattooltip` must meet: a word in mixed case is also one word.
+    # `MatTooltip` has to match `mattooltip`: a word in mixed case is also a single word.
     parts: list[str] = []
     terms: dict[tuple[str, int], None] = {}
     for _, stem, humps in words:
@@ -160,7 +160,7 @@ def analyse_token(raw: str, language: str) -> RawToken:
 
 
 def _subpaths(name: str) -> Iterator[str]:
-    """Leading and trailing runs of a dotted name or path: `a.b.c` gives `a.b` and `b.c`. A plain word is none."""
+    """Leading and trailing parts of a dotted name or path, except plain words: `a.b.c` gives `a.b` and `b.c`."""
     name = name.lstrip("-@#$.")
     joints = [match.span() for match in _JOINTS.finditer(name)]
     if not 2 <= len(joints) + 1 <= _MAX_SUBPATHS:
@@ -173,17 +173,15 @@ def _subpaths(name: str) -> Iterator[str]:
 
 
 def is_hyphenated(term: str) -> bool:
-    """Whether a term is words that hyphens alone hold together. A query asks for such words in a row, never for this
-    whole.
-    """
+    """Whether hyphens alone join the words of a term. Queries search for such words as a phrase, not as a whole."""
     return "-" in term and term[0] != "-" and term.replace("-", "").isalnum()
 
 
-def needs_no_place(whole: str, first: str) -> bool:
-    """Whether no query can ask where a hyphenated whole stands, given the term of its first word.
+def needs_no_position(whole: str, first: str) -> bool:
+    """Whether no query needs the position of a hyphenated term, given the term of its first word.
 
-    A phrase that ends in a prefix can, where that term is shorter than the word: `"the connecti*"` finds the whole of
-    `connection-pool` alone. What was cut may have been held together by more than hyphens.
+    A phrase that ends in a prefix does, if that term is shorter than the word: `"the connecti*"` matches only the whole
+    of `connection-pool`. A truncated term may contain other symbols than hyphens.
     """
     return is_hyphenated(whole) and len(whole) < MAX_TERM_LENGTH and whole.partition("-")[0] == first
 
@@ -200,7 +198,7 @@ def tokens(text: str, language: str = "english", start_position: int = 0) -> Ite
 
 
 def raw_tokens(text: str, language: str = "english") -> Iterator[RawToken]:
-    """The tokens of a text as a query reads them."""
+    """The analysed tokens of a text, for queries."""
     for match in TOKEN.finditer(text):
         raw = analyse_token(match.group(), language)
         if raw.terms:
@@ -208,7 +206,7 @@ def raw_tokens(text: str, language: str = "english") -> Iterator[RawToken]:
 
 
 def is_unspaced(raw: RawToken) -> bool:
-    """Whether a token is one character of a script that is written without spaces."""
+    """Whether a token is a character of a script written without spaces."""
     return len(raw.parts) == 1 and re.fullmatch(f"[{_UNSPACED}]", raw.parts[0]) is not None
 
 
@@ -217,10 +215,10 @@ def is_stopword(term: str, language: str) -> bool:
 
 
 def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dict[str, list[tuple[int, str]]]:
-    """The terms of a document: its weighted fields (text, weight A to D) one after the other.
+    """The terms of a document: its fields (text, weight A to D) in sequence.
 
-    A gap between fields keeps a phrase from running across them. Positions past what Postgres can hold are left out:
-    a term there is still found, a phrase there is not.
+    A gap between fields prevents phrases across them. Positions past the limit of Postgres are dropped: terms there
+    still match, phrases do not.
     """
     positions: dict[str, list[tuple[int, str]]] = {}
     position = 1
@@ -240,25 +238,27 @@ def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dic
 
 
 def to_tsvector(positions: dict[str, list[tuple[int, str]]]) -> str:
-    """The Postgres literal of a document's terms."""
+    """A document's terms as a Postgres literal."""
     return " ".join(
         f"{quote_term(term)}:{','.join(f'{at}{weight}' for at, weight in places)}" for term, places in positions.items()
     )
 
 
 def quote_term(term: str) -> str:
-    """A term as a quoted lexeme of tsvector and tsquery literals. No typed text reaches those parsers unquoted."""
+    """A term as a quoted lexeme of tsvector and tsquery literals. User input never reaches those parsers unquoted."""
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-# The weight that marks the terms of a field that can be asked for by name, as `memories.terms` gives it.
+# Field that a query can name -> the weight of its terms, as `memories.terms` assigns it.
 FIELD_WEIGHTS = {"title": "A"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What to find and to mark: terms, each after a gap in positions from the one before. A single term is a pattern
-    of one. The last term may stand for every term that starts with it; a field, if any, is where all of them must be.
+    """Terms to match and highlight, each after a gap in positions from the previous one.
+
+    A single term is a pattern of one. With `prefix`, the last term matches every term that starts with it; with
+    `field`, all terms have to be in that field.
     """
 
     terms: tuple[str, ...]
@@ -268,7 +268,7 @@ class Pattern:
 
 
 def phrase_pattern(raws: list[RawToken]) -> Pattern:
-    """Tokens in a row as one pattern: exact spellings where symbols hold, else the plain words."""
+    """Consecutive tokens as a pattern: exact spellings with symbols, else the plain words."""
     terms: list[str] = []
     starts: list[int] = []
     position = 0
@@ -284,13 +284,13 @@ def phrase_pattern(raws: list[RawToken]) -> Pattern:
 
 
 def prefix_term(text: str, language: str) -> str:
-    """What a term must start with to be found by the last word of a text as a prefix.
+    """The prefix that a term needs to match the last word of a text, typed as a prefix.
 
-    It is what the folded word and its stem begin with alike: `connections*` finds *connect*, and `memory*`, whose stem
-    is *memori*, finds that. One letter alone would find nearly everything.
+    It is the common beginning of the folded word and its stem: `connections*` finds *connect*, and `memory*` finds the
+    stem *memori*. A single letter would match nearly everything.
     """
     *_, last = (token for token in TOKEN.findall(text) if analyse_token(token, language).terms)
-    # No word is stemmed in the language `simple`.
+    # The language `simple` does not stem.
     folded, stem = (phrase_pattern([analyse_token(last, name)]).terms[-1] for name in ("simple", language))
     alike = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(folded, stem, strict=False)))
     return alike if len(alike) > 1 else folded

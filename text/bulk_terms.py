@@ -1,7 +1,6 @@
-"""The terms of many documents, as an import needs them: what `search.analysis` finds, ready for Postgres and tantivy.
+"""The terms of many documents, for imports: the results of `text.analysis`, prepared for Postgres and tantivy.
 
-Most of a text was met before. So it is looked up by what stands between blanks: no token has a blank in it, or depends
-on what lies beyond one.
+Most pieces of text between spaces recur, so they are cached; tokens contain no spaces and do not depend on neighbours.
 """
 
 import re
@@ -19,39 +18,39 @@ from text.analysis import (
     analyse_token,
     index_terms,
     is_hyphenated,
-    needs_no_place,
+    needs_no_position,
     quote_term,
     single_term,
     to_tsvector,
 )
 
-# What the literal of a tsvector has after a term. What comes later has no place of its own, and is not in here.
+# The suffix of a term in a tsvector literal, by position. Later positions are left out.
 _PLACES = {weight: [f"':{at}{weight}" for at in range(MAX_POSITION)] for weight in "ABCD"}
 
-# What may end a piece and is no part of a token there.
+# Characters that may follow a token at the end of a piece.
 _ENDS = ".,;:!?)"
 
-# Of what may come again so much is kept. Ids hardly do, nor does what scripts without blanks write in a row.
-_MOST = 400_000
-_LONGEST = 60
+# The size of the cache, and the longest piece cached. Ids and text without spaces rarely recur.
+_MAX_CACHED = 400_000
+_MAX_LENGTH = 60
 _NUMBER = re.compile(r"\d{4}")
 
 FieldTerms = tuple[str, str] | list[tuple[str, int]]
-"""The terms of one field: where they are words with one position each, a text of them and another of what hyphens hold
-together, where nobody can ask for its place; else each with its position.
+"""The terms of a field. Usually two texts: words with consecutive positions, and hyphenated terms whose positions no
+query needs. Otherwise each term with its position.
 """
 
 
 class PlacedTerms(NamedTuple):
-    """The terms of a document: as the literal of its tsvector, and of each field with their positions within it."""
+    """The terms of a document, as a tsvector literal and by field with positions within the field."""
 
     vector: str
     fields: list[FieldTerms] | None
-    """None where Postgres cannot hold all of them: then what there is stands in the literal alone."""
+    """None if they exceed the limits of Postgres: then `vector` has the terms that fit."""
 
 
 class _Piece(NamedTuple):
-    """What stands between blanks: each term, how a literal begins it, and its position, in the order of these."""
+    """A piece of text between spaces: each term, its text in a literal, and its position, ordered by position."""
 
     terms: tuple[tuple[str, str, int], ...]
     width: int
@@ -60,16 +59,17 @@ class _Piece(NamedTuple):
 
 
 @cache
-def _met(language: str) -> tuple[dict[str, str], dict[str, _Piece]]:
-    """What was met: the terms of what is one word, empty where there is none, and of all else that may come again.
-    Plain dictionaries, since they are asked for every word of an import.
+def _caches(language: str) -> tuple[dict[str, str], dict[str, _Piece]]:
+    """The caches of a language: the term of each single word (empty for none), and the analysis of other pieces.
+
+    Plain dictionaries, since every word of an import is looked up.
     """
     return {}, {}
 
 
 def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> PlacedTerms:
-    """`index_terms` and `to_tsvector` at once. A term has an entry for each of its positions: Postgres joins them."""
-    known, _ = _met(language)
+    """`index_terms` and `to_tsvector` in one pass. A term is repeated for each position; Postgres merges them."""
+    known, _ = _caches(language)
     entries: list[str] = []
     placed: list[FieldTerms] = []
     position = 1
@@ -94,7 +94,7 @@ def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> Pl
 
 
 def _are_too_many(entries: list[str]) -> bool:
-    """Whether these are more different terms than are kept of a document, or more positions of one."""
+    """Whether a document has too many distinct terms, or too many positions of a term."""
     often = Counter(entry.rpartition(":")[0] for entry in entries)
     return len(often) > MAX_DISTINCT_TERMS or max(often.values()) > MAX_POSITIONS_PER_TERM
 
@@ -102,15 +102,16 @@ def _are_too_many(entries: list[str]) -> bool:
 def _mixed(
     pieces: list[str], words: list[str | None], language: str, places: list[str], position: int, entries: list[str]
 ) -> tuple[FieldTerms, int]:
-    """The terms of a field where not all is words that were met, and how many positions it has. Adds to the entries;
-    raises IndexError where there is no place for one.
+    """The terms of a field with uncached or complex pieces, and the number of positions. Adds to `entries`.
+
+    Raises IndexError past the last position.
     """
-    _, others = _met(language)
+    _, others = _caches(language)
     found: list[str | _Piece] = []
     width = 0
     for text, word in zip(pieces, words, strict=True):
         if word is None:
-            piece = others.get(text) or _learnt(text, language)
+            piece = others.get(text) or _analyse_piece(text, language)
             entries += [quoted + places[position + width + at] for _, quoted, at in piece.terms]
             found.append(piece)
             width += piece.width
@@ -122,18 +123,18 @@ def _mixed(
 
 
 def _texts(found: Sequence[str | _Piece]) -> tuple[str, str] | None:
-    in_a_row: list[str] = []
-    apart: list[str] = []
+    words: list[str] = []
+    hyphenated: list[str] = []
     for one in found:
         if isinstance(one, str):
-            in_a_row.append(one)
+            words.append(one)
         elif one.texts is None:
             return None
         else:
-            in_a_row.append(one.texts[0])
+            words.append(one.texts[0])
             if one.texts[1]:
-                apart.append(one.texts[1])
-    return " ".join(in_a_row), " ".join(apart)
+                hyphenated.append(one.texts[1])
+    return " ".join(words), " ".join(hyphenated)
 
 
 def _each_placed(found: Sequence[str | _Piece]) -> list[tuple[str, int]]:
@@ -149,10 +150,10 @@ def _each_placed(found: Sequence[str | _Piece]) -> list[tuple[str, int]]:
     return terms
 
 
-def _learnt(text: str, language: str) -> _Piece:
-    """What was not met so far."""
-    words, others = _met(language)
-    if len(words) + len(others) >= _MOST:
+def _analyse_piece(text: str, language: str) -> _Piece:
+    """Analyse and cache a piece."""
+    words, others = _caches(language)
+    if len(words) + len(others) >= _MAX_CACHED:
         words.clear()
         others.clear()
     if (term := single_term(text.rstrip(_ENDS), language)).isalnum():
@@ -161,22 +162,22 @@ def _learnt(text: str, language: str) -> _Piece:
     piece = _analysed(text, language)
     if piece.texts and len(piece.terms) < 2:
         words[text] = piece.terms[0][0] if piece.terms else ""
-    elif len(text) <= _LONGEST and not _NUMBER.search(text):
+    elif len(text) <= _MAX_LENGTH and not _NUMBER.search(text):
         others[text] = piece
     return piece
 
 
 def _analysed(text: str, language: str) -> _Piece:
     terms: list[tuple[str, str, int]] = []
-    apart: list[str] = []
+    hyphenated: list[str] = []
     width = 0
     for found in TOKEN.findall(text):
         raw = analyse_token(found, language)
         if raw.terms:
             terms += [(term, quote_term(term)[1:-1], width + at) for term, at in sorted(raw.terms, key=itemgetter(1))]
             width += raw.width
-            if raw.hyphenated and needs_no_place(raw.whole, raw.parts[0]):
-                apart.append(raw.whole)
-    in_a_row = [term for term, _, _ in terms if not (apart and is_hyphenated(term))]
-    are_words = len(in_a_row) == width == len(terms) - len(apart) and "".join(in_a_row).isalnum()
-    return _Piece(tuple(terms), width, (" ".join(in_a_row), " ".join(apart)) if are_words or not width else None)
+            if raw.hyphenated and needs_no_position(raw.whole, raw.parts[0]):
+                hyphenated.append(raw.whole)
+    words = [term for term, _, _ in terms if not (hyphenated and is_hyphenated(term))]
+    are_words = len(words) == width == len(terms) - len(hyphenated) and "".join(words).isalnum()
+    return _Piece(tuple(terms), width, (" ".join(words), " ".join(hyphenated)) if are_words or not width else None)

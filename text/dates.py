@@ -1,4 +1,4 @@
-"""Days, times and spans as they are written in a query: the one canonical form of each, and the instants they mean."""
+"""Days, times and time spans in queries: their canonical forms, and the instants that they mean."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -15,14 +15,14 @@ _SINCE_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
 
 
 def check_date(value: str) -> str:
-    """The canonical form of a day or a time in any ISO 8601 form, so that one moment has one spelling."""
+    """The canonical form of a date or time in any ISO 8601 form, so that each has a single spelling."""
     if not value:
         return value
     try:
         return date.fromisoformat(value).isoformat()
     except ValueError:
         pass
-    # A plus sign that was not percent-encoded arrives as a blank.
+    # An unencoded plus sign arrives as a space.
     written = value.replace(" ", "+")
     try:
         moment = datetime.fromisoformat(written)
@@ -42,7 +42,7 @@ def check_since(value: str) -> str:
 
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
-    """The time zones that have a name everywhere; what one machine calls its own does not."""
+    """The names of time zones, except those whose meaning depends on the machine."""
     return frozenset(available_timezones()) - {"localtime", "posixrules", "Factory"}
 
 
@@ -53,7 +53,7 @@ def check_zone(value: str) -> str:
 
 
 def since_span(since: str) -> timedelta:
-    """How long `24h`, `7d` or `1y` is. Raises ValueError."""
+    """The duration of `24h`, `7d` or `1y`. Raises ValueError."""
     match = _SINCE.fullmatch(since)
     if match is None:
         raise ValueError(f"{since!r} is not a time span")
@@ -61,7 +61,7 @@ def since_span(since: str) -> timedelta:
 
 
 def instant(value: str, zone: tzinfo, *, end: bool) -> datetime | None:
-    """The instant a day or time begins, or for an end the instant it is over."""
+    """The instant at which a day or time starts or, if `end`, ends. None without a value and beyond the calendar."""
     if not value:
         return None
     try:
@@ -73,9 +73,9 @@ def instant(value: str, zone: tzinfo, *, end: bool) -> datetime | None:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)
         if end:
-            # `to` is included: a minute named is a minute wanted.
+            # `to` is inclusive: it covers the whole minute or second.
             moment += timedelta(seconds=1) if _SECONDS.match(value) else timedelta(minutes=1)
         return moment.astimezone(UTC)
     except OverflowError:
-        # The last day there is has no end, and the first no beginning in some zones: no bound is the same bound.
+        # The last day has no end, and the first no start in some zones: both are as good as no bound.
         return None

@@ -1,11 +1,11 @@
-"""How numbers, days and types are written for people. Pure, and in one way everywhere."""
+"""Formats of numbers, dates and types for people. Pure."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, tzinfo
 
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
-# Types come as their sources name them; the colour tells what sort of thing it is.
+# Types are free text from the sources; the colour shows their family.
 _FAMILIES = {
     "fix": {"fix", "bugfix", "bug", "hotfix", "security", "incident", "error", "revert", "problem", "defect"},
     "feature": {"feature", "feat", "improvement", "enhancement", "performance", "perf", "release"},
@@ -25,24 +25,24 @@ _FAMILIES = {
 
 
 def legible(text: str, most: int = 60) -> str:
-    """What somebody wrote, as an error repeats it: its beginning, without what cannot be printed."""
+    """The beginning of a user's input without unprintable characters, for error messages."""
     short = text if len(text) <= most else f"{text[:most]}…"
     return "".join(c if c.isprintable() else "\ufffd" for c in short)
 
 
 def type_family(memory_type: str) -> str:
-    """What sort of thing a type is, for its colour."""
+    """The family of a type, for its colour."""
     words = set(memory_type.lower().replace("_", "-").replace(" ", "-").split("-"))
     return next((family for family, names in _FAMILIES.items() if words & names), "note")
 
 
 def number(count: int, *, at_least: bool = False) -> str:
-    """A count; one that is a lower bound has a plus behind it."""
+    """A count, with a plus if it is a lower bound."""
     return f"{count:,}+" if at_least else f"{count:,}"
 
 
 def spoken_number(count: int, *, at_least: bool = False) -> str:
-    """A count as it is read aloud."""
+    """A count for screen readers."""
     return f"at least {count:,}" if at_least else f"{count:,}"
 
 
@@ -60,7 +60,7 @@ def ordinal(place: int) -> str:
 
 
 def listed(parts: Sequence[str], word: str = "and") -> str:
-    """Several as people list them: "a, b and c"."""
+    """A list in words: "a, b and c"."""
     return f"{', '.join(parts[:-1])} {word} {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
@@ -69,10 +69,7 @@ def with_article(name: str) -> str:
 
 
 def local_time(moment: datetime, zone: tzinfo) -> datetime:
-    """A moment by the clock of a zone.
-
-    Either end of the calendar is out of it in some zones: such a moment is left as it is.
-    """
+    """A time in a zone. Unchanged where the conversion would leave the calendar."""
     try:
         return moment.astimezone(zone)
     except OverflowError:
@@ -93,6 +90,6 @@ def moment_label(moment: datetime, zone: tzinfo) -> str:
 
 
 def date_text(text: str) -> str:
-    """A date or time as a URL writes it, as people do."""
+    """A date or time from a URL, for people."""
     day = f"{int(text[8:10])} {MONTHS[int(text[5:7]) - 1]} {text[:4]}"
     return f"{day}, {text[11:16]}" if len(text) > 10 else day

@@ -1,4 +1,4 @@
-"""What of a text is shown, and what in it is marked: Markdown without its marks, the spans that matched, a stretch."""
+"""Snippets and highlights: Markdown as plain text, matched spans, and the best excerpt."""
 
 import re
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from text.analysis import TOKEN, Pattern, analyse_token, fold
 
 _KNOWN_TOKENS = 4_000
 
-# Each with what there must be for it to find anything: to look for that is quick, and most texts have none. Each
-# begins with a character as it is: a search for one is many times as fast as one for a place of some kind. So those of
-# the beginning of a line begin with the end of the one before, and leave that of their own.
+# Substrings, a pattern and its replacement: patterns run only if one of the substrings occurs, which is fast to check.
+# Every pattern starts with a literal character, which makes searches many times as fast; those for the beginning of a
+# line start with the preceding line break.
 _MARKDOWN = [
     (("```", "~~~"), re.compile(r"```[^\n]*\n?|~~~[^\n]*\n?"), " "),
     (("](",), re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)"), r"\1"),
@@ -22,7 +22,7 @@ _MARKDOWN = [
 
 
 def plain_text(markdown: str) -> str:
-    """Markdown without its marks, on one line, for snippets."""
+    """Markdown as plain text on a single line, for snippets."""
     text = f"\n{markdown}"
     for marks, pattern, replacement in _MARKDOWN:
         if any(mark in text for mark in marks):
@@ -31,55 +31,55 @@ def plain_text(markdown: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A run of a snippet, marked where it matched."""
+class MarkedText:
+    """A part of a snippet. `marked` is True if it matched."""
 
     text: str
     marked: bool
 
 
-# A term or the beginning of one, and whether it is the latter.
-_Asked = tuple[str, bool]
+# A term or prefix, and whether it is a prefix.
+_Searched = tuple[str, bool]
 
 
 class _Matcher:
-    """What to look for in the texts of a page: the same tokens come again and again, and most are not asked for."""
+    """Finds the terms of patterns in the texts of a page. Tokens are cached: they recur, and most do not match."""
 
     def __init__(self, patterns: tuple[Pattern, ...], language: str) -> None:
         self.wanted = {pattern: _wanted(pattern) for pattern in patterns}
         self._language = language
-        self._exact = {term for asked in self.wanted.values() for term, is_prefix in asked if not is_prefix}
-        self._prefixes = {term for asked in self.wanted.values() for term, is_prefix in asked if is_prefix}
-        # Of the tokens that were met those with something that is asked for, and the others.
+        self._exact = {term for searched in self.wanted.values() for term, is_prefix in searched if not is_prefix}
+        self._prefixes = {term for searched in self.wanted.values() for term, is_prefix in searched if is_prefix}
+        # Tokens seen so far, with and without a match.
         self._hot: set[str] = set()
         self._cold: set[str] = set()
 
     def hot(self, tokens: list[str]) -> set[str]:
-        """Those of the raw tokens of a text in which something is asked for."""
+        """The raw tokens of a text that contain a searched term."""
         found = set(tokens)
         found -= self._cold
         if new := found - self._hot:
-            asked = {token for token in new if self._is_asked(token)}
+            searched = {token for token in new if self._matches(token)}
             if len(self._cold) >= _KNOWN_TOKENS:
                 self._cold.clear()
-            self._hot |= asked
-            self._cold |= new - asked
-            found -= new - asked
+            self._hot |= searched
+            self._cold |= new - searched
+            found -= new - searched
         return found
 
-    def _is_asked(self, token: str) -> bool:
+    def _matches(self, token: str) -> bool:
         for term, _ in analyse_token(token, self._language).terms:
             if term in self._exact or any(term.startswith(prefix) for prefix in self._prefixes):
                 return True
         return False
 
-    def read(self, token: str) -> tuple[list[tuple[_Asked, int]], int]:
-        """What of a raw token is asked for, with its position from the token's own; and how many the token spans."""
+    def read(self, token: str) -> tuple[list[tuple[_Searched, int]], int]:
+        """The searched terms in a raw token with their relative positions, and the token's number of positions."""
         raw = analyse_token(token, self._language)
-        asked = [((term, False), offset) for term, offset in raw.terms if term in self._exact]
+        searched = [((term, False), offset) for term, offset in raw.terms if term in self._exact]
         begun = ((prefix, term, offset) for term, offset in raw.terms for prefix in self._prefixes)
-        asked += [((prefix, True), offset) for prefix, term, offset in begun if term.startswith(prefix)]
-        return asked, raw.width if raw.terms else 0
+        searched += [((prefix, True), offset) for prefix, term, offset in begun if term.startswith(prefix)]
+        return searched, raw.width if raw.terms else 0
 
 
 @lru_cache(maxsize=16)
@@ -88,35 +88,35 @@ def _matcher(patterns: tuple[Pattern, ...], language: str) -> _Matcher:
 
 
 def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> list[tuple[int, int]]:
-    """The character spans of a text that the patterns match, in order, joined where they touch.
+    """The character spans of a text that match the patterns, in order, merged where they touch.
 
-    Knows nothing of fields: who marks a text chooses the patterns that may match there.
+    Ignores fields: callers pass only patterns that may match in the text.
     """
     if not patterns or not text:
         return []
     matcher = _matcher(patterns, language)
     tokens = TOKEN.findall(text)
-    # Most texts of a page have few of the words, and none of them needs to know where all others stand.
+    # Most texts contain few of the words, and need no positions.
     hot = matcher.hot(tokens)
     if not hot:
         return []
     if not any(pattern.gaps for pattern in patterns):
         return _joined({span for token, span in _placed(text, tokens) if token in hot})
-    places: dict[_Asked, dict[int, tuple[int, int]]] = {}
+    places: dict[_Searched, dict[int, tuple[int, int]]] = {}
     position = 0
     for token, span in _placed(text, tokens):
         hits, width = matcher.read(token)
-        for asked, offset in hits:
-            places.setdefault(asked, {})[position + offset] = span
+        for searched, offset in hits:
+            places.setdefault(searched, {})[position + offset] = span
         position += width
     spans: set[tuple[int, int]] = set()
     for pattern, (first, *rest) in matcher.wanted.items():
         for start, span in places.get(first, {}).items():
             found = [span]
             at = start
-            for asked, gap in zip(rest, pattern.gaps, strict=True):
+            for searched, gap in zip(rest, pattern.gaps, strict=True):
                 at += gap
-                if (following := places.get(asked, {}).get(at)) is None:
+                if (following := places.get(searched, {}).get(at)) is None:
                     break
                 found.append(following)
             else:
@@ -125,9 +125,7 @@ def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> li
 
 
 def _placed(text: str, tokens: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Where each of the tokens of a text stands: in what lies between two of them there is not a letter. To find them
-    all again is a quarter of the work of a second search for tokens.
-    """
+    """The span of each token. Faster than matching the tokens again, since only non-letters are between them."""
     end = 0
     for token in tokens:
         begin = text.index(token, end)
@@ -136,7 +134,7 @@ def _placed(text: str, tokens: list[str]) -> Iterator[tuple[str, tuple[int, int]
 
 
 def _joined(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order, those that touch made one."""
+    """Spans in order, merged where they touch."""
     joined: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1]:
@@ -146,28 +144,28 @@ def _joined(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _wanted(pattern: Pattern) -> list[_Asked]:
+def _wanted(pattern: Pattern) -> list[_Searched]:
     """The terms of a pattern, and whether each is a prefix."""
     last = len(pattern.terms) - 1
     return [(term, pattern.prefix and place == last) for place, term in enumerate(pattern.terms)]
 
 
-def segments(text: str, spans: list[tuple[int, int]]) -> tuple[Segment, ...]:
-    """A text cut at the spans."""
-    cuts: list[Segment] = []
+def segments(text: str, spans: list[tuple[int, int]]) -> tuple[MarkedText, ...]:
+    """Split a text at the spans."""
+    cuts: list[MarkedText] = []
     at = 0
     for start, end in spans:
         if start > at:
-            cuts.append(Segment(text[at:start], False))
-        cuts.append(Segment(text[start:end], True))
+            cuts.append(MarkedText(text[at:start], False))
+        cuts.append(MarkedText(text[start:end], True))
         at = end
     if at < len(text):
-        cuts.append(Segment(text[at:], False))
+        cuts.append(MarkedText(text[at:], False))
     return tuple(cuts)
 
 
-def snippet(text: str, spans: list[tuple[int, int]], length: int = 260) -> tuple[Segment, ...]:
-    """The stretch of a text, about `length` characters, where most of what was matched stands closest, marked."""
+def snippet(text: str, spans: list[tuple[int, int]], length: int = 260) -> tuple[MarkedText, ...]:
+    """An excerpt of about `length` characters around the densest matches, with matches marked."""
     if len(text) <= length:
         return segments(text, spans)
     begin = max(0, spans[_densest(text, spans, length * 4 // 5)][0] - length // 5) if spans else 0
@@ -175,13 +173,13 @@ def snippet(text: str, spans: list[tuple[int, int]], length: int = 260) -> tuple
     end = _word_end(text, min(len(text), begin + length))
     inside = [(max(s, begin) - begin, min(e, end) - begin) for s, e in spans if s < end and e > begin]
     cut = segments(text[begin:end], inside)
-    lead = (Segment("… ", False),) if begin else ()
-    tail = (Segment(" …", False),) if end < len(text) else ()
+    lead = (MarkedText("… ", False),) if begin else ()
+    tail = (MarkedText(" …", False),) if end < len(text) else ()
     return (*lead, *cut, *tail)
 
 
 def _densest(text: str, spans: list[tuple[int, int]], length: int) -> int:
-    """The first of the spans from which on most distinct words stand within so many characters."""
+    """The index of the span that starts the stretch of `length` characters with the most distinct words."""
     words = [fold(text[start:end]) for start, end in spans]
     best, most = 0, -1
     last = 0

@@ -1,6 +1,6 @@
-"""What a visitor typed, as clauses over analysed terms: the `by words` half of the match set.
+"""Parse typed queries into clauses of analysed terms.
 
-Knows nothing of engines. An engine compiles a `TextQuery` to query objects of its own; no engine parses typed text.
+Does not know engines: each compiles a `TextQuery` itself, and none parses typed text.
 """
 
 import math
@@ -22,24 +22,24 @@ from text.analysis import (
     raw_tokens,
 )
 
-# The terms of a document, each with its places: position and weight, as `index_terms` gives them.
+# The terms of a document with their positions and weights, as `index_terms` returns them.
 Index = Mapping[str, Sequence[tuple[int, str]]]
 
 _FIELDS = f"(?ai:{'|'.join(FIELD_WEIGHTS)})"
 _CHUNK = re.compile(rf'([+-]?)(?:({_FIELDS}):)?"([^"]*)"|(\S+)')
-# `title::size` is a name of C++; a field before nothing to look for is a word.
+# `title::size` is a C++ name; a field without anything after it is a word.
 _FIELD = re.compile(rf"({_FIELDS}):(?!:)(?=.*\w)")
 _AROUND = re.compile(r"\A\W+|\W+\Z")
 _PREFIX = re.compile(r"\w\*\s*\Z")
-# A prefix of one letter would find nearly everything, and slowly.
+# A prefix of a single letter would match nearly everything, and slowly.
 _MIN_PREFIX = 2
 _SHORT_FLAG = re.compile(r"-[A-Za-z0-9]{1,2}")
 _LONG_FLAG = re.compile(r"--\w")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One side of an `or`: every phrase, and at least `need` of the distinct words."""
+class Alternative:
+    """An alternative of an `or`: every phrase, and at least `need` of the distinct words."""
 
     phrases: tuple[Pattern, ...]
     words: tuple[Pattern, ...]
@@ -51,11 +51,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """A typed query in one language. A memory matches when it has every `required` pattern, no `excluded` one, and
-    passes one of the groups, where there are any.
+    """A typed query in one language.
+
+    A memory matches if it has every `required` pattern, no `excluded` one, and matches one of the groups, if there are
+    any.
     """
 
-    groups: tuple[Group, ...] = ()
+    groups: tuple[Alternative, ...] = ()
     required: tuple[Pattern, ...] = ()
     excluded: tuple[Pattern, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -64,27 +66,27 @@ class TextQuery:
 
     @property
     def is_empty(self) -> bool:
-        """True where the text held nothing to look for or to leave out."""
+        """True if the text contains nothing to search for or exclude."""
         return not (self.groups or self.required or self.excluded)
 
     @property
     def always(self) -> "TextQuery":
-        """What a memory must have that matches by meaning: signed words, and the phrases of one of the groups."""
-        phrases = tuple(Group(group.phrases, ()) for group in self.groups)
+        """The conditions on semantic matches: signed words, and the phrases of one of the groups."""
+        phrases = tuple(Alternative(group.phrases, ()) for group in self.groups)
         if not all(group.phrases for group in phrases):
             phrases = ()
         return TextQuery(groups=phrases, required=self.required, excluded=self.excluded)
 
     @property
     def positive(self) -> tuple[Pattern, ...]:
-        """Every pattern that a match may show, for ranking and highlights."""
+        """Every pattern that a match may contain, for ranking and highlights."""
         found: dict[Pattern, None] = dict.fromkeys(self.required)
         for group in self.groups:
             found.update(dict.fromkeys((*group.phrases, *group.words)))
         return tuple(found)
 
     def matches(self, index: Index) -> bool:
-        """Whether a document passes, given the places of its terms: the definition that engines are tested by."""
+        """Whether a document with these terms matches: the reference that engines are tested against."""
         if any(pattern_occurs(pattern, index) for pattern in self.excluded):
             return False
         if not all(pattern_occurs(pattern, index) for pattern in self.required):
@@ -98,7 +100,7 @@ class TextQuery:
         )
 
     def describe(self) -> str:
-        """In words, what a memory had to have."""
+        """The condition in words."""
         alternatives = []
         for group in self.groups:
             parts = []
@@ -123,8 +125,8 @@ class TextQuery:
 
 
 def words_needed(count: int) -> int:
-    """How many of the distinct words of a query a memory must have: every one of one or two, two of three or four, a
-    third, rounded up, of more.
+    """The number of distinct words of a query that a memory needs: all of up to two, two of three or four, and a third,
+    rounded up, of more.
     """
     if count <= 2:
         return count
@@ -142,7 +144,7 @@ def pattern_occurs(pattern: Pattern, index: Index) -> bool:
 
 
 def _positions(pattern: Pattern, place: int, index: Index) -> set[int]:
-    """Where a document has one term of a pattern, or any term that starts with it, in the field of the pattern."""
+    """The positions in a document of a term of a pattern, or of any term with this prefix, in the pattern's field."""
     term = pattern.terms[place]
     if pattern.prefix and place == len(pattern.terms) - 1:
         found = [known for known in index if known.startswith(term)]
@@ -154,7 +156,7 @@ def _positions(pattern: Pattern, place: int, index: Index) -> set[int]:
 
 @lru_cache(maxsize=4096)
 def parse_text(text: str, language: str = "english") -> TextQuery:
-    """Read a query: words, "quoted phrases", prefixes*, title:words, +required, -excluded, and `or` between
+    """Parse a query: words, "quoted phrases", prefixes*, title:words, +required, -excluded, and `or` between
     alternatives.
 
     A single dash before one or two characters is a command-line flag (`rm -rf`), not an exclusion; `-"rf"` excludes.
@@ -187,12 +189,13 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
         if bare is None:
             phrases[_pattern(raws, prefix, field)] = None
             continue
-        # In “what is it?” the last one is as weak as the others; with symbols of its own, as in `a++`, it is a name.
+        # Punctuation is stripped, so that the last word of “what is it?” is a stop word too; symbols, as in `a++`, make
+        # a name.
         word = fold(_AROUND.sub("", bare))
         if len(raws) == 1 and not raws[0].whole and not prefix and is_stopword(word, language):
             weak[_pattern(raws, "", field)] = word
             continue
-        # A run of characters written without spaces is one word to look for.
+        # A run of characters written without spaces is a single word.
         runs: list[list[RawToken]] = []
         for unspaced, run in groupby(raws, is_unspaced):
             together = list(run)
@@ -205,7 +208,7 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
         else:
             words.update(dict.fromkeys(weak))
     return TextQuery(
-        groups=tuple(Group(tuple(phrases), tuple(words)) for phrases, words, _ in groups if phrases or words),
+        groups=tuple(Alternative(tuple(phrases), tuple(words)) for phrases, words, _ in groups if phrases or words),
         required=tuple(required),
         excluded=tuple(excluded),
         ignored=tuple(ignored),
@@ -215,7 +218,7 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
 
 
 def spellings(text: str, language: str = "english") -> dict[Pattern, str]:
-    """How each pattern of a typed text was written, without its sign."""
+    """The spelling of each pattern in a typed text, without its sign."""
     found: dict[Pattern, str] = {}
     for chunk in _CHUNK.finditer(text):
         parsed = parse_text(chunk.group(), language)
@@ -225,28 +228,28 @@ def spellings(text: str, language: str = "english") -> dict[Pattern, str]:
 
 
 def plain_text_of(text: str) -> str:
-    """What a typed text says, without its signs and without what it leaves out: the text to look by meaning for."""
-    said = []
+    """A typed text without signs and excluded parts, for semantic search."""
+    parts = []
     for chunk in _CHUNK.finditer(text):
         sign, _, quoted, bare = chunk.groups()
         if bare is not None:
             sign, bare = _split_sign(bare, {})
             _, bare = _split_field(bare)
         if sign != "-":
-            said.append((quoted if bare is None else bare).strip())
-    return " ".join(part for part in said if part)
+            parts.append((quoted if bare is None else bare).strip())
+    return " ".join(part for part in parts if part)
 
 
 def _pattern(raws: list[RawToken], prefix: str, field: str) -> Pattern:
-    """Tokens in a row as one pattern, the last of them a prefix where there is one."""
+    """Consecutive tokens as a pattern, the last one replaced by the prefix, if any."""
     pattern = phrase_pattern(raws)
     terms = (*pattern.terms[:-1], prefix) if prefix else pattern.terms
     return Pattern(terms, pattern.gaps, prefix=bool(prefix), field=field)
 
 
 def _prefix(text: str, last: RawToken, language: str, short: dict[str, None]) -> str:
-    """The term that a `*` at the end of a text makes a prefix, or nothing."""
-    # A character of a script without spaces is found anywhere as it is.
+    """The prefix of a text that ends in `*`; empty if there is none."""
+    # In scripts without spaces any substring matches already.
     if not _PREFIX.search(text) or is_unspaced(last):
         return ""
     prefix = prefix_term(text, language)

@@ -1,4 +1,4 @@
-"""What the admin's pages share: who is editing, pages that only show, and lists that stay cheap on a large corpus."""
+"""Base classes of the admin: read-only pages, and lists that stay fast on a large corpus."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ admin.site.empty_value_display = "–"
 
 
 class CurationAdmin(ModelAdmin):
-    """A list that counts only what it filters, and facets of it only where they are asked for."""
+    """A list without a count of all rows, and with facet counts on request only."""
 
     show_full_result_count = False
     show_facets = admin.ShowFacets.ALLOW
@@ -33,7 +33,7 @@ class CurationAdmin(ModelAdmin):
 
 
 class ShownOnlyAdmin(CurationAdmin):
-    """Rows that nobody edits: what happened, and what the site keeps for itself."""
+    """Read-only rows."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -46,7 +46,7 @@ class ShownOnlyAdmin(CurationAdmin):
 
 
 class OwnersOnly:
-    """For rows that tell of every project at once: only a superuser sees every project."""
+    """For rows about every project: only superusers see them."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return _is_superuser(request)
@@ -60,7 +60,7 @@ def _is_superuser(request: HttpRequest) -> bool:
 
 
 class Lines(forms.CharField):
-    """A list of names, one a line: names may hold commas."""
+    """A list of names, one per line, since names may contain commas."""
 
     widget = forms.Textarea(attrs={"rows": 4, "class": "vLargeTextField"})
 
@@ -76,11 +76,11 @@ class Lines(forms.CharField):
         forms.Field.validate(self, value)
 
     def run_validators(self, value: Any) -> None:
-        """The lines are judged by the service that takes them."""
+        """Do nothing: the service validates the lines."""
 
 
 class Prose(forms.CharField):
-    """Text of many lines. Browsers send line ends of their own: that alone must not count as a change."""
+    """Multi-line text. The line ends of browsers do not count as a change."""
 
     widget = forms.Textarea(attrs={"rows": 3, "class": "vLargeTextField"})
 
@@ -92,7 +92,7 @@ class Prose(forms.CharField):
 
 
 def panel(head: Iterable[str], rows: Iterable[Iterable[object]], empty: str = "None.") -> SafeString:
-    """A small table on a page of the admin; cells are escaped unless they are markup already."""
+    """A small table for admin pages. Cells are escaped unless they are safe strings."""
     lines = [format_html("<tr>{}</tr>", format_html_join("", "<td>{}</td>", ((c,) for c in row))) for row in rows]
     if not lines:
         return format_html("{}", empty)

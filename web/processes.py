@@ -1,4 +1,4 @@
-"""Processes beside a server: `manage.py` commands that are started with it, again should they end, and end with it."""
+"""Child processes of a server: `manage.py` commands that start, restart and end with it."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ _STEADY_SECONDS = 60
 
 
 class SupervisedProcess:
-    """A command of `manage.py` as a child of this process. It is told the parent's id, and ends should that be gone."""
+    """A `manage.py` command as a child process. It gets the parent's id, and exits if the parent is gone."""
 
     def __init__(self, arguments: Sequence[str], trouble: str) -> None:
         self._arguments = arguments
@@ -27,7 +27,7 @@ class SupervisedProcess:
         self._stopping = threading.Event()
         self._starting = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._keep, name=f"kept-{arguments[0]}", daemon=True)
+        self._thread = threading.Thread(target=self._supervise, name=f"supervise-{arguments[0]}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -39,16 +39,16 @@ class SupervisedProcess:
             child.terminate()
 
     def wait(self) -> None:
-        """Until it has ended in order: what it has begun it finishes."""
+        """Wait for an orderly end: the child completes work in progress."""
         if (child := self._child) is not None and child.poll() is None:
             try:
                 child.wait(_GRACE_SECONDS)
             except subprocess.TimeoutExpired:
-                # Nothing is lost: the next one goes on from what is on the disk.
+                # Nothing is lost: its successor continues from the data on disk.
                 child.kill()
                 child.wait()
 
-    def _keep(self) -> None:
+    def _supervise(self) -> None:
         failures = 0
         manage = str(settings.BASE_DIR / "manage.py")
         command = [sys.executable, manage, *self._arguments, "--with-parent", str(os.getpid())]
@@ -57,7 +57,7 @@ class SupervisedProcess:
                 if self._stopping.is_set():
                     return
                 started = time.monotonic()
-                # In a group of its own: Ctrl-C in the terminal is for this process, which ends the child in order.
+                # A separate process group: Ctrl-C in the terminal reaches this process only, which stops the child.
                 try:
                     self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
                 except OSError as error:
@@ -70,8 +70,8 @@ class SupervisedProcess:
 
 
 @contextmanager
-def kept() -> Iterator[Callable[[SupervisedProcess], None]]:
-    """Processes are started by what this gives, and ended together when the block ends."""
+def supervise() -> Iterator[Callable[[SupervisedProcess], None]]:
+    """Yields a function that starts processes, and stops them all at the end of the block."""
     processes: list[SupervisedProcess] = []
 
     def start(process: SupervisedProcess) -> None:

@@ -1,4 +1,4 @@
-"""Listening and serving: the socket, the ASGI server in this process, and signals that stop it as Ctrl-C does."""
+"""The listening socket, the ASGI server, and signals that stop it like Ctrl-C."""
 
 import asyncio
 import contextlib
@@ -17,12 +17,12 @@ from django.conf import settings
 
 SHUTDOWN_SECONDS = 3
 
-# Where a command learns which port the server has that runs beside it.
+# Contains the address of the running server, for commands.
 ADDRESS_FILE = settings.HOME / "address"
 
 
 class CannotListenError(Exception):
-    """The address cannot be had; the message says what to do."""
+    """The address is not available. The message says what to do."""
 
 
 def is_loopback(host: str) -> bool:
@@ -33,7 +33,7 @@ def is_loopback(host: str) -> bool:
 
 
 def site_address(host: str, port: int) -> str:
-    """What a browser on this machine opens. Listening on every interface (0.0.0.0, ::) is no address to open."""
+    """The URL for a browser on this machine. The wildcard addresses (0.0.0.0, ::) become loopback addresses."""
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(host)
         if address.is_unspecified:
@@ -44,7 +44,7 @@ def site_address(host: str, port: int) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, taken before anything slow is done, so that a port in use is told at once."""
+    """A listening socket, opened before any slow step, so that a port in use is reported at once."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
@@ -89,17 +89,17 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # In a thread: it may ask the database, which Django forbids in the thread of the event loop.
+        # In a thread: it may use the database, which Django forbids in the event loop's thread.
         await asyncio.to_thread(self.when_ready)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # A request that outlasts the grace is cancelled, and the traceback of that tells nobody anything.
+        # A request that exceeds the grace period is cancelled; its traceback is useless.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         await super().shutdown(sockets)
 
 
 def serve(listeners: Sequence[socket.socket], when_ready: Callable[[], None], *, access_log: bool) -> None:
-    """Serve until a signal comes. `when_ready` is called once connections are accepted. Ends in KeyboardInterrupt."""
+    """Serve until a signal raises KeyboardInterrupt. `when_ready` is called once connections are accepted."""
     config = uvicorn.Config(
         "config.asgi:application",
         lifespan="on",
@@ -112,10 +112,9 @@ def serve(listeners: Sequence[socket.socket], when_ready: Callable[[], None], *,
 
 
 def steady_memory() -> None:
-    """Set the search for cycles up for a server: what is loaded by now stays, and an answer makes few of them.
+    """Tune garbage collection for a server: objects loaded so far are permanent, and requests create few cycles.
 
-    As it comes, Python looks through everything that was ever loaded in the middle of every few answers, which then
-    take twice as long.
+    By default Python scans everything ever loaded during every few requests, which then take twice as long.
     """
     gc.collect()
     gc.freeze()
@@ -124,32 +123,32 @@ def steady_memory() -> None:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """Ctrl-C, SIGTERM and the closing of the terminal all arrive as KeyboardInterrupt, and set the event.
+    """Raise KeyboardInterrupt for Ctrl-C, SIGTERM and the closing of the terminal, and set the event.
 
-    The event is for what a callee makes of the exception: a command may turn it into an error of its own.
+    The event tells when code has converted the exception into another error.
     """
-    asked = threading.Event()
+    requested = threading.Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        requested.set()
         raise KeyboardInterrupt
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        # The ASGI server listens to SIGTERM while it runs, and to nothing else that is sent when a terminal closes.
+        # The ASGI server handles SIGTERM, but not the signal of a closed terminal.
         signal.raise_signal(signal.SIGTERM)
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, pass_on)
     try:
-        yield asked
+        yield requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def running_site() -> str | None:
-    """The address of the server that runs: `up` writes it down while it serves."""
+    """The address of the running server; None if there is none. `up` writes it to a file."""
     try:
         return (settings.HOME / ADDRESS_FILE.name).read_text().strip()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The version of this checkout, said once, in pyproject.toml."""
+"""The version in pyproject.toml."""
 
 import tomllib
 

@@ -24,11 +24,11 @@ from bench.speed.query_log import KEYWORDS, SAMPLED_RECORDS, build_query_log
 from bench.speed.runner import Benchmark, Job
 from bench.speed.synthetic_vectors import Block, SyntheticVectors, Vectors
 from bench.speed.vectors import MODEL_ID, MODEL_NAME, write_chunks
-from categories.searched_terms import ENTITIES, RELATIONSHIPS, SearchableTable, terms_catch_up
+from categories.searched_terms import ENTITIES, RELATIONSHIPS, SearchableTable, terms_refresh_all
 from memories.embedding import query as embeddings
 from memories.embedding.models import EmbedderUnavailableError, HashedWords, load_embedder
 from memories.embedding.vectors import column_dimensions
-from memories.embedding.vocabulary import WaitingRow, vectors_write
+from memories.embedding.vocabulary import PendingRow, vectors_write
 from memories.models import Corpus as Revision
 from search.engines import knn
 from search.engines.vectors import writer
@@ -81,10 +81,10 @@ def run(job: Job, size: int) -> Row:
     progress.log("relationships, and the terms of names and facts")
     with connection.cursor() as cursor:
         cursor.execute(_RELATIONSHIPS)
-    terms_catch_up()
+    terms_refresh_all()
     space = SyntheticVectors(round(size * _CHUNKS_PER_MEMORY), column_dimensions() or 0, options.seed)
     _write_vectors(space, progress)
-    embeddings.answer_with(_GeneratedVectors(space.queries(1_009)))
+    embeddings.use_embedder(_GeneratedVectors(space.queries(1_009)))
     clear_caches()
     log = build_query_log(corpus, sample, options.queries, options.seed)
     queries = [entry.query for entry in log.entries if entry.kind in KEYWORDS or entry.kind == "word_and_filter"]
@@ -138,7 +138,7 @@ def _assigned(blocks: Iterator[Block], ids: npt.NDArray[np.int64]) -> Iterator[B
 def _write_vocabulary(searched: SearchableTable, space: SyntheticVectors) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT own.id, md5({searched.text}) FROM {searched.rows} ORDER BY own.id")
-        rows = [WaitingRow(pk, "", text_hash) for pk, text_hash in cursor.fetchall()]
+        rows = [PendingRow(pk, "", text_hash) for pk, text_hash in cursor.fetchall()]
     vectors = space.queries(len(rows))
     for start in range(0, len(rows), _BLOCK):
         vectors_write(searched, MODEL_ID, rows[start : start + _BLOCK], vectors[start : start + _BLOCK])

@@ -20,7 +20,7 @@ from bench.speed.peers.base import folder_bytes
 from bench.speed.runner import Benchmark, Job
 from bench.speed.synthetic_vectors import Block, Numbers, SyntheticVectors, Vectors
 from memories.embedding.chunking import Window
-from memories.embedding.vectors import EmbeddedText, WaitingText, binary_rows, column_dimensions
+from memories.embedding.vectors import EmbeddedText, PendingText, binary_rows, column_dimensions
 from memories.models import Corpus, EmbeddingModel
 from search.engines import knn
 from search.engines.base import Ids, VectorQuery
@@ -139,7 +139,7 @@ def write_chunks(blocks: Iterable[Block], chunks: int, progress: Progress) -> fl
 def _copy(block: Block) -> None:
     starts = np.flatnonzero(block.ordinals == 0)
     texts = [
-        EmbeddedText(WaitingText(int(memory_id), "", "", ""), [Window(n, n + 1) for n in range(len(vectors))], vectors)
+        EmbeddedText(PendingText(int(memory_id), "", "", ""), [Window(n, n + 1) for n in range(len(vectors))], vectors)
         for memory_id, vectors in zip(block.memory_ids[starts], np.split(block.vectors, starts[1:]), strict=True)
     ]
     statement = 'COPY memories_chunk (memory_id, model_id, ordinal, start, "end", embedding) FROM STDIN (FORMAT BINARY)'

@@ -10,7 +10,7 @@ from django.utils import timezone
 from access.audit import audit
 from access.viewer import Viewer
 from categories.models import Category, Concept, ConceptLink, MadeBy
-from categories.services import ConceptKey, Vocabulary, concepts_ensure, vocabulary_share
+from categories.services import ConceptKey, Vocabulary, concepts_ensure, vocabulary_lock_shared
 from curation.models import Curation
 from curation.queries import TermNotFoundError
 from curation.schemas import Merge
@@ -86,7 +86,7 @@ def _links_of(memory_id: int, column: str) -> list[int]:
 
 
 def _apply_category(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -> Applied:
-    vocabulary_share()
+    vocabulary_lock_shared()
     category = Category.objects.filter(pk=_target(row)).first()
     if category is None:
         raise SuggestionRefusedError("The category no longer exists.")
@@ -98,7 +98,7 @@ def _apply_category(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool
 
 def _take_back_category(row: Suggestion, viewer: Viewer) -> None:
     if (row.applied or {}).get("linked") and row.target_id is not None:
-        vocabulary_share()
+        vocabulary_lock_shared()
         if not Category.objects.filter(pk=row.target_id).exists():
             raise SuggestionRefusedError("The category has since been merged into another: undo that first.")
         memory_classify(
@@ -107,7 +107,7 @@ def _take_back_category(row: Suggestion, viewer: Viewer) -> None:
 
 
 def _apply_concept(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -> Applied:
-    vocabulary_share()
+    vocabulary_lock_shared()
     name = str(row.proposal["concept"])
     if row.target_id is not None:
         if not Concept.objects.filter(pk=row.target_id).exists():
@@ -128,7 +128,7 @@ def _take_back_concept(row: Suggestion, viewer: Viewer) -> None:
     applied = row.applied or {}
     concept_id = int(applied.get("concept", 0))
     if applied.get("linked"):
-        vocabulary_share()
+        vocabulary_lock_shared()
         if not Concept.objects.filter(pk=concept_id).exists():
             raise SuggestionRefusedError("The concept has since been merged into another: undo that first.")
         memory_classify(

@@ -122,7 +122,7 @@ class NameAmbiguousError(Refusal):
 def open_graph(kind: NodeKind, engine: Engine, viewer: Viewer) -> GraphContext:
     """A context over all visible memories in the default states."""
     resolved = resolve_query(engine, SearchQuery(), viewer, datetime.now(UTC))
-    return GraphContext(engine, resolved, viewer, kind, resolved.revision.kept_under)
+    return GraphContext(engine, resolved, viewer, kind, resolved.revision.cache_key)
 
 
 def in_any_state(resolved: ResolvedQuery) -> ResolvedQuery:

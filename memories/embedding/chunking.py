@@ -1,4 +1,4 @@
-"""Texts cut into the windows that a model can read. Pure: tokens come in as offsets, by the model's own tokenizer."""
+"""Split texts into windows that fit a model. Pure: token positions are arguments."""
 
 import re
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-# Where each token begins and ends in its text, in characters, a row for each.
+# A row for each token: its start and end in the text, in characters.
 Offsets = npt.NDArray[np.int32]
 
 OVERLAP = 32
-# Of a window, at most this part is the title.
+# The title takes at most 1/_TITLE_SHARE of a window.
 _TITLE_SHARE = 4
 _WORD = re.compile(r"\S+")
 _BEFORE_A_HEADING = " \t\n\r#*_-="
@@ -31,7 +31,7 @@ def chunk_text(content: str, start: int, end: int) -> str:
 
 
 def embedded_text(title: str, content: str, start: int, end: int) -> str:
-    """What a model reads of a chunk: the memory's title, unless the passage begins with it, and the passage."""
+    """The text of a chunk to embed: the memory's title, unless the passage begins with it, and the passage."""
     passage = content[start:end]
     bare = title.strip().rstrip("…").rstrip()
     if not bare or passage[: len(bare) + 40].lstrip(_BEFORE_A_HEADING).casefold().startswith(bare.casefold()):
@@ -40,7 +40,7 @@ def embedded_text(title: str, content: str, start: int, end: int) -> str:
 
 
 def title_that_fits(title: str, offsets: Offsets, window: int) -> tuple[str, int]:
-    """A title cut at a word, so that most of a window is left to the passage; and how many tokens it has."""
+    """The title, cut at a word so that most of a window is left for the passage, and its number of tokens."""
     limit = window // _TITLE_SHARE
     if len(offsets) <= limit:
         return title, len(offsets)
@@ -49,9 +49,10 @@ def title_that_fits(title: str, offsets: Offsets, window: int) -> tuple[str, int
 
 
 def windows(text: str, offsets: Offsets, size: int, overlap: int = OVERLAP) -> list[Window]:
-    """Windows of at most `size` tokens that cover a text, each beginning up to `overlap` tokens before the last ended.
+    """Windows of at most `size` tokens that cover a text, each starting up to `overlap` tokens before the last one's
+    end.
 
-    They begin and end between words. Only a word that is longer than a window is cut, between two of its tokens.
+    They start and end between words. Only a word longer than a window is cut, between two of its tokens.
     """
     if not 0 <= overlap < size:
         raise ValueError(f"An overlap of {overlap} does not fit a window of {size}: it must be less.")
@@ -64,7 +65,7 @@ def windows(text: str, offsets: Offsets, size: int, overlap: int = OVERLAP) -> l
     while count - begin > size:
         cut = _even_cut(breaks, begin, count, size, overlap)
         if cut <= end:
-            # A long word comes next, and with an overlap it does not fit.
+            # A long word follows, which does not fit with an overlap.
             begin = end
             continue
         found.append(_window(text, offsets, begin, cut))
@@ -74,16 +75,16 @@ def windows(text: str, offsets: Offsets, size: int, overlap: int = OVERLAP) -> l
 
 
 def _breaks(text: str, offsets: Offsets) -> npt.NDArray[np.intp]:
-    """The tokens that a window may begin with: those before which a word ends. In order, without the first."""
+    """Indices of the tokens that follow the end of a word, in order, without the first token."""
     words = np.array([match.span() for match in _WORD.finditer(text)], dtype=np.int64).reshape(-1, 2)
-    # The first word that a token touches, and the last one. Of white space: the word after it, and the one before.
+    # The first and last word that a token touches; for white space, the word after and the word before it.
     first = np.searchsorted(words[:, 1], offsets[:, 0], side="right")
     last = np.searchsorted(words[:, 0], offsets[:, 1], side="left") - 1
     return np.flatnonzero(first[1:] > last[:-1]) + 1
 
 
 def _even_cut(breaks: npt.NDArray[np.intp], begin: int, count: int, size: int, overlap: int) -> int:
-    """Where a window ends, so that those still to come are about as long: no last one of a few words."""
+    """The end of a window, chosen so that the remaining windows are about equally long: no short last one."""
     left = count - begin
     number = -(-(left - overlap) // (size - overlap))
     wanted = begin + -(-(left + (number - 1) * overlap) // number)
@@ -94,7 +95,7 @@ def _even_cut(breaks: npt.NDArray[np.intp], begin: int, count: int, size: int, o
 
 
 def _cut_before(breaks: npt.NDArray[np.intp], begin: int, limit: int) -> int:
-    """The last break up to a limit; inside a word where there is none."""
+    """The last break up to a limit, or the limit itself inside a long word."""
     place = int(np.searchsorted(breaks, limit, side="right")) - 1
     return int(breaks[place]) if place >= 0 and breaks[place] > begin else limit
 
@@ -106,12 +107,12 @@ def _next_begin(breaks: npt.NDArray[np.intp], begin: int, cut: int, overlap: int
     place = int(np.searchsorted(breaks, wanted))
     if place < len(breaks) and breaks[place] <= cut:
         return int(breaks[place])
-    # Inside a word that is longer than a window; any other break would lie at the cut at the latest.
+    # Inside a word longer than a window, since any other break would be at the cut at the latest.
     return wanted
 
 
 def _window(text: str, offsets: Offsets, begin: int, end: int) -> Window:
-    """From one token to before another, with what lies between them and is no token."""
+    """The window from a token to the next window's first token, without trailing white space."""
     start = int(offsets[begin, 0]) if begin else 0
     if end == len(offsets):
         return Window(start, len(text))
@@ -120,7 +121,7 @@ def _window(text: str, offsets: Offsets, begin: int, end: int) -> Window:
 
 
 def spans_of(text: str, pattern: re.Pattern[str]) -> Offsets:
-    """Offsets of what a pattern finds, for a tokenizer that is one."""
+    """Token offsets by a pattern, for tokenizers that are one."""
     return as_offsets([match.span() for match in pattern.finditer(text)])
 
 

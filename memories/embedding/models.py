@@ -1,7 +1,7 @@
-"""Models that turn texts into vectors, behind one Protocol: those of sentence-transformers, and a small one for tests.
+"""Embedding models behind one Protocol: those of sentence-transformers, and a small one for tests.
 
-A model is named by its `source`: empty for the packaged one, a folder, or a name that sentence-transformers knows. What
-it costs to import and load is only paid when it is loaded.
+A model is named by its `source`: empty for the packaged one, a folder, or a name that sentence-transformers knows.
+Importing and loading is deferred until a model is loaded.
 """
 
 import contextlib
@@ -41,38 +41,38 @@ class EmbedderUnavailableError(Exception):
 
 
 class Embedder(Protocol):
-    """Texts to vectors of length one."""
+    """A model that maps texts to vectors of length one."""
 
     @property
     def name(self) -> str:
-        """What its vectors are known by: another name means other vectors."""
+        """The identity of its vectors: a model with another name has other vectors."""
 
     @property
     def dimensions(self) -> int: ...
 
     @property
     def on_processor(self) -> bool:
-        """Whether it computes on the processor, and not on a device that it has to itself."""
+        """Whether it runs on the CPU, not on a device of its own."""
 
     @property
     def window(self) -> int:
-        """How many tokens of a text it reads, without those that it adds itself."""
+        """The number of tokens of a text that it reads, without those that it adds."""
 
     def offsets(self, texts: Sequence[str]) -> list[Offsets]:
-        """Where the tokens of each text are, all of them, however long it is."""
+        """The offsets of all tokens of each text, however long it is."""
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text that is to be found."""
+        """A row for each document."""
 
     def encode_query(self, text: str) -> npt.NDArray[np.float32]:
-        """The vector of what is searched for."""
+        """The vector of a query."""
 
-    def twin(self) -> "Embedder":
-        """One for another thread: the same weights, nothing else in common."""
+    def clone(self) -> "Embedder":
+        """An instance for another thread that shares the weights only."""
 
 
 class HashedWords:
-    """Every stem has a direction of its own, and a text that of the sum of its stems. For tests: always the same."""
+    """A test model: each stem has a fixed direction, and a text the normalised sum of those of its stems."""
 
     name = HASHED
     on_processor = True
@@ -93,7 +93,7 @@ class HashedWords:
         total = np.sum([_direction(stem, self.dimensions) for stem in sorted(stems)], axis=0)
         return np.asarray(total / np.linalg.norm(total), dtype=np.float32)
 
-    def twin(self) -> "HashedWords":
+    def clone(self) -> "HashedWords":
         return self
 
     def _none(self) -> Vectors:
@@ -106,7 +106,7 @@ def _direction(stem: str, dimensions: int) -> npt.NDArray[np.float64]:
 
 
 class SentenceTransformerModel:
-    """A model of sentence-transformers, on whatever device that chooses. Threads take turns, or have a twin each."""
+    """A model of sentence-transformers, on the device that it chooses. Threads take turns, or use a clone each."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = name
@@ -137,13 +137,13 @@ class SentenceTransformerModel:
             found = self._model.encode_query([text], normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(found[0], dtype=np.float32)
 
-    def twin(self) -> "SentenceTransformerModel":
+    def clone(self) -> "SentenceTransformerModel":
         shared = {id(tensor): tensor for tensor in (*self._model.parameters(), *self._model.buffers())}
         return SentenceTransformerModel(self.name, copy.deepcopy(self._model, shared))
 
 
 def _own_tokenizer(name: str, tokenizer: Any) -> Any:
-    """A copy of the model's tokenizer that cuts nothing off; the model sets its own up anew for every batch."""
+    """A copy of the model's tokenizer without truncation; the model resets its own tokenizer for every batch."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise EmbedderUnavailableError(
@@ -157,7 +157,7 @@ def _own_tokenizer(name: str, tokenizer: Any) -> Any:
 
 
 def model_name(source: str) -> str:
-    """What the vectors of a model are known by, without loading it. Of a folder, also what is in it counts."""
+    """The name of a model without loading it. For a folder it includes a fingerprint of the files."""
     if source in ("", HASHED):
         return source or PACKAGED
     folder = Path(source).expanduser()
@@ -167,7 +167,7 @@ def model_name(source: str) -> str:
 
 
 def model_folder(source: str) -> Path | None:
-    """Where the model's files are, if they are on this machine."""
+    """The folder of the model's files; None if they are not on this machine."""
     if source == "":
         found = find_spec(_PACKAGE)
         return Path(found.origin).parent / "model" if found and found.origin else None
@@ -176,7 +176,7 @@ def model_folder(source: str) -> Path | None:
 
 
 def min_similarity(source: str) -> float:
-    """What is less similar to a query does not match it by meaning."""
+    """The lowest similarity to a query that counts as a match."""
     if source == "":
         return _SIMILARITY
     if source == HASHED:
@@ -185,7 +185,7 @@ def min_similarity(source: str) -> float:
 
 
 def missing_packages(source: str) -> str:
-    """What is not installed that a model needs; empty where nothing is missing."""
+    """The missing package that a model needs, as a clause; empty if there is none."""
     if source == HASHED:
         return ""
     for package in ("torch", "sentence_transformers"):
@@ -195,7 +195,7 @@ def missing_packages(source: str) -> str:
 
 
 def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
-    """Load a model, for as many threads of the processor as said. Takes seconds. Raises EmbedderUnavailableError."""
+    """Load a model with the given number of CPU threads, which takes seconds. Raises EmbedderUnavailableError."""
     if source == HASHED:
         return HashedWords()
     if missing := missing_packages(source):
@@ -216,7 +216,7 @@ def _loaded(place: str, *, local: bool, threads: int | None) -> Any:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if local:
-        # Read when the library is imported: without it a look at a folder of this machine may ask the network.
+        # Read on import: without it, checking a local folder may access the network.
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
     from sentence_transformers import SentenceTransformer
@@ -229,7 +229,7 @@ def _loaded(place: str, *, local: bool, threads: int | None) -> Any:
 
 
 def _fingerprint(folder: Path) -> str:
-    """A few digits over a model's files: their names and sizes, and of the large ones the first and last megabyte."""
+    """A short digest of a model's files: names and sizes, and the first and last megabyte of each."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.suffix in {".json", ".safetensors", ".bin", ".txt"}):
         size = path.stat().st_size
@@ -242,7 +242,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 def dimensions_of(source: str) -> int | None:
-    """How wide a model's vectors are, by its files; None where these do not tell without loading it."""
+    """The dimensions of a model's vectors, from its files; None if they do not state it."""
     if source == HASHED:
         return HashedWords().dimensions
     folder = model_folder(source)
@@ -250,7 +250,7 @@ def dimensions_of(source: str) -> int | None:
         return None
     found: int | None = None
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        # The last module that says how wide what it gives is.
+        # The last module that states its output dimensions.
         for module in json.loads((folder / "modules.json").read_text()):
             path = folder / module["path"] / "config.json"
             config = json.loads(path.read_text()) if module["path"] and path.exists() else {}

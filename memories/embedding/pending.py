@@ -22,7 +22,7 @@ from django.db import DatabaseError, transaction
 from memories.embedding import vectors
 from memories.embedding.chunking import Window, embedded_text, title_that_fits, windows
 from memories.embedding.models import Embedder, Vectors
-from memories.embedding.vectors import EmbeddedText, WaitingText
+from memories.embedding.vectors import EmbeddedText, PendingText
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _TRY_SECONDS = 0.25
 _TEMPORARY = {"55P03", "23503", "40P01"}
 
 # The vector of a text, the error that prevented it, or None if the worker stopped before.
-Row = npt.NDArray[np.float32] | Exception | None
+PassageVector = npt.NDArray[np.float32] | Exception | None
 
 
 class BrokenVectorError(ValueError):
@@ -49,7 +49,7 @@ class BrokenVectorError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class TextRefusal:
     """The hash of a text that a model cannot embed, and the reason."""
 
     text_hash: str
@@ -60,13 +60,13 @@ class Refusal:
 class Refused:
     """The texts that a model cannot embed, by kind and id. They are tried again when they change."""
 
-    kinds: dict[str, dict[int, Refusal]] = field(default_factory=dict)
+    kinds: dict[str, dict[int, TextRefusal]] = field(default_factory=dict)
 
-    def of(self, kind: str) -> dict[int, Refusal]:
+    def of(self, kind: str) -> dict[int, TextRefusal]:
         return self.kinds.setdefault(kind, {})
 
     @property
-    def memories(self) -> dict[int, Refusal]:
+    def memories(self) -> dict[int, TextRefusal]:
         return self.of("memory")
 
 
@@ -136,9 +136,9 @@ class PendingQueue:
         if self._started is None or time.monotonic() - self._started > _RESTART_SECONDS:
             self._started, self._below = time.monotonic(), None
             for target in self._replaced:
-                self._add(target, vectors.waiting_since(target.model_id, limit=_PAGE))
+                self._add(target, vectors.pending_since(target.model_id, limit=_PAGE))
         if len(self._runs) == before:
-            ids = vectors.waiting_ids(self._target.model_id, above=self._above, below=self._below, limit=_PAGE)
+            ids = vectors.pending_ids(self._target.model_id, above=self._above, below=self._below, limit=_PAGE)
             self._below = ids[-1] if ids else self._below
             self._add(self._target, ids)
         return len(self._runs) > before
@@ -168,7 +168,7 @@ class Progress:
 class CutText:
     """A memory's text split into windows, and the title that is put before each of them."""
 
-    text: WaitingText
+    text: PendingText
     title: str
     windows: list[Window]
 
@@ -204,7 +204,7 @@ def _embed_batch(
             target.refused.memories.pop(cut.text.memory_id, None)
         elif errors := [row for row in own if isinstance(row, Exception)]:
             logger.warning("Memory #%s cannot be embedded: %s", cut.text.memory_id, errors[0])
-            target.refused.memories[cut.text.memory_id] = Refusal(cut.text.content_hash, str(errors[0]))
+            target.refused.memories[cut.text.memory_id] = TextRefusal(cut.text.content_hash, str(errors[0]))
     if done:
         _write(target.model_id, done)
         _release_memory()
@@ -224,14 +224,14 @@ def _claim_batch(queue: PendingQueue, thread: int, runs: list[int]) -> tuple[Tar
             refused = target.refused.memories
             pending = [
                 text
-                for text in vectors.waiting_texts(target.model_id, ids)
+                for text in vectors.pending_texts(target.model_id, ids)
                 if text.memory_id not in refused or refused[text.memory_id].text_hash != text.content_hash
             ]
             texts += cut_texts(target.embedders[thread], pending)
     return target, texts
 
 
-def cut_texts(embedder: Embedder, texts: Sequence[WaitingText]) -> list[CutText]:
+def cut_texts(embedder: Embedder, texts: Sequence[PendingText]) -> list[CutText]:
     """Split texts into windows that fit the model."""
     offsets = iter(embedder.offsets([part for text in texts for part in (text.title, text.content)]))
     cut: list[CutText] = []
@@ -242,13 +242,13 @@ def cut_texts(embedder: Embedder, texts: Sequence[WaitingText]) -> list[CutText]
     return cut
 
 
-def encoded(embedder: Embedder, passages: Sequence[str], stop: Callable[[], bool]) -> list[Row]:
+def encoded(embedder: Embedder, passages: Sequence[str], stop: Callable[[], bool]) -> list[PassageVector]:
     """A row for each passage, in the same order."""
-    rows: list[Row] = [None] * len(passages)
+    rows: list[PassageVector] = [None] * len(passages)
     for places in slices([len(passage) for passage in passages]):
         if stop():
             break
-        found: Sequence[Row]
+        found: Sequence[PassageVector]
         try:
             found = list(_encode(embedder, [passages[at] for at in places]))
         except Exception:
@@ -274,7 +274,7 @@ def slices(lengths: Sequence[int]) -> Iterator[list[int]]:
         order = order[count:]
 
 
-def _encode_alone(embedder: Embedder, passage: str) -> Row:
+def _encode_alone(embedder: Embedder, passage: str) -> PassageVector:
     try:
         return np.asarray(_encode(embedder, [passage])[0], dtype=np.float32)
     except Exception as error:

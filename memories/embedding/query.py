@@ -1,4 +1,4 @@
-"""The vector of a query, for the web process: from the model whose vectors are served, loaded beside the requests."""
+"""Query vectors for the web process, by the serving model, loaded in the background."""
 
 import logging
 import threading
@@ -16,13 +16,13 @@ from web.cache import RevisionCache
 
 logger = logging.getLogger(__name__)
 
-# How long a look at which model serves is good for, in seconds.
+# Seconds for which the serving model is cached.
 _LOOK_SECONDS = 1.0
-# How long a model that was replaced goes on answering while its successor is loaded: its vectors are still there.
+# Seconds for which a replaced model still answers while its successor loads: its vectors are not yet removed.
 REPLACED_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
 _KEPT_QUERIES = 2_000
-# A query is a few words: more threads would take the processor from the requests beside it.
+# A query is short: more threads would only slow down concurrent requests.
 _THREADS = 1
 
 
@@ -36,7 +36,7 @@ class EmbedderNotReadyError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryVector:
-    """What is searched for, as the model sees it whose vectors (`Chunk.model_id`) it may be compared with."""
+    """A query's vector, comparable with the chunks of `model_id`."""
 
     model_id: int
     model: str
@@ -46,7 +46,7 @@ class QueryVector:
 
 @dataclass(frozen=True, slots=True)
 class ServingModel:
-    """The model whose vectors searches are compared with."""
+    """The model whose vectors searches use."""
 
     id: int
     name: str
@@ -56,7 +56,7 @@ class ServingModel:
 
 @dataclass(frozen=True, slots=True)
 class QueryCache:
-    """How the vectors of earlier queries are made use of."""
+    """Statistics of the cache of query vectors."""
 
     hits: int
     misses: int
@@ -70,7 +70,7 @@ def query_vector(text: str) -> QueryVector:
 
 
 def load_in_background(then: Callable[[], None] = lambda: None) -> None:
-    """Begin to load the model that queries need, and call `then` once it is there."""
+    """Start loading the model that queries need, and call `then` once it is loaded."""
     _queries.load_soon(then)
 
 
@@ -79,7 +79,7 @@ def query_cache() -> QueryCache:
 
 
 def not_ready_reason() -> str:
-    """Why queries cannot be compared by meaning now; empty if they can."""
+    """The reason why queries cannot be embedded now; empty if they can."""
     try:
         _queries.ready()
     except EmbedderNotReadyError as error:
@@ -88,7 +88,7 @@ def not_ready_reason() -> str:
 
 
 def serving_model() -> ServingModel | None:
-    """The model that serves now, if there is one yet."""
+    """The serving model; None if there is none yet."""
     row = (
         EmbeddingModel.objects.filter(state=EmbeddingModel.State.SERVING)
         .values_list("id", "name", "source", "min_similarity")
@@ -98,7 +98,7 @@ def serving_model() -> ServingModel | None:
 
 
 class QueryEmbedder:
-    """One model in this process, and the vectors of the queries asked last. Any thread may ask."""
+    """The model of this process, and a cache of query vectors. Thread-safe."""
 
     def __init__(
         self, load: Callable[[str], Embedder] | None = None, clock: Callable[[], float] = time.monotonic
@@ -135,7 +135,7 @@ class QueryEmbedder:
             return QueryCache(self._hits, self._misses, len(self._kept), _KEPT_QUERIES)
 
     def ready(self) -> tuple[ServingModel, Embedder]:
-        """The model to ask, and what its vectors are kept under. Raises EmbedderNotReadyError."""
+        """The model that vectors belong to, and its embedder. Raises EmbedderNotReadyError."""
         serving = self._look()
         if serving is None or not self._some_vectors(serving):
             self.load_soon()
@@ -157,7 +157,7 @@ class QueryEmbedder:
         raise EmbedderNotReadyError("the model is still loading")
 
     def load_soon(self, then: Callable[[], None] = lambda: None) -> None:
-        """The model that serves, or where none does yet the one that is set."""
+        """Start loading the serving model, or the configured one if none serves yet."""
         with self._lock:
             serving = self._serving
             there = self._embedder is not None
@@ -182,7 +182,7 @@ class QueryEmbedder:
         return serving.id in self._has_vectors
 
     def _begin(self, source: str, name: str, then: Callable[[], None] = lambda: None) -> None:
-        """Load a model in a thread of its own, unless one is loading, or this one failed a moment ago."""
+        """Load a model in a thread, unless one is loading or this one failed recently."""
         with self._lock:
             if self._loading is not None:
                 return
@@ -219,14 +219,14 @@ class QueryEmbedder:
 _queries = QueryEmbedder()
 
 
-def answer_with(embedder: Embedder) -> None:
-    """Have this model there from now on, and none loaded. For measuring, and for tests."""
+def use_embedder(embedder: Embedder) -> None:
+    """Use this model from now on, without loading. For benchmarks and tests."""
     global _queries
     _queries = QueryEmbedder()
     _queries._embedder = embedder
 
 
 def forget() -> None:
-    """Begin anew, as a process does. For tests, whose transactions take back what they wrote."""
+    """Reset to the state of a new process. For tests, whose transactions are rolled back."""
     global _queries
     _queries = QueryEmbedder()

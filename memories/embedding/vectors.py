@@ -1,7 +1,7 @@
-"""The tables of vectors: what is embedded and what waits, how models take turns, and the one way of writing.
+"""The vector tables: pending and embedded memories, the replacement of models, and the only writer.
 
-Nothing is queued. A memory waits for a model while the hash of its text is not the one that the model embedded last;
-both are read side by side from two narrow indexes, memory_text_idx and embeddedmemory_hash_idx.
+There is no queue: a memory is pending for a model while the hash of its text differs from the hash that the model
+embedded last. Both are merged from two narrow indexes, memory_text_idx and embeddedmemory_hash_idx.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,15 +14,15 @@ from django.db.models import F
 from memories.embedding import vocabulary
 from memories.embedding.chunking import Window
 from memories.embedding.models import Vectors
-from memories.models import Chunk, Corpus, EmbeddingModel
+from memories.models import Chunk, Corpus, EmbeddingModel, Memory
 
-# More cannot be indexed.
-MOST_DIMENSIONS = 4_000
-# Memories are claimed by runs of so many ids: a lock for each would be too many.
+# The most that an index supports.
+MAX_DIMENSIONS = 4_000
+# Memories are claimed in runs of this many ids: a lock for each would be too many.
 RUN = 64
 _CLAIMS = 4_711_002  # the first key of the advisory locks
 _TURNS = 4_711_003
-# Whoever edits a memory comes first: a writer that waits longer for one tries again later.
+# Edits of a memory take precedence: a writer that waits longer for a lock tries again later.
 _LOCK_TIMEOUT = "500ms"
 
 State = EmbeddingModel.State
@@ -32,7 +32,7 @@ _WAITING = (
     " ON embedded.memory_id = memory.id AND embedded.model_id = %(model)s"
     " WHERE embedded.content_hash IS DISTINCT FROM memory.content_hash"
 )
-# Of a model that is about to be replaced: what it has embedded and is changed by now, and what has come since.
+# For a model about to be replaced: memories that changed after it embedded them, and newer memories.
 _CHANGED = (
     "FROM memories_memory memory JOIN memories_embeddedmemory embedded"
     " ON embedded.memory_id = memory.id AND embedded.model_id = %(model)s"
@@ -53,8 +53,8 @@ class WrongDimensionsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingText:
-    """A memory that waits, with the text it has now."""
+class PendingText:
+    """A pending memory with its current text."""
 
     memory_id: int
     title: str
@@ -64,16 +64,16 @@ class WaitingText:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddedText:
-    """A memory's chunks, and a row of vectors for each."""
+    """The chunks of a memory, with a row of `vectors` for each."""
 
-    text: WaitingText
+    text: PendingText
     windows: Sequence[Window]
     vectors: Vectors
 
 
 @dataclass(frozen=True, slots=True)
 class ModelProgress:
-    """A model, and how many memories it has embedded as they were at some time."""
+    """A model, and the number of memories that it has embedded, in any version."""
 
     id: int
     name: str
@@ -85,7 +85,7 @@ class ModelProgress:
 
 
 def column_dimensions() -> int | None:
-    """How wide the column of vectors is; None where there is none yet."""
+    """The dimensions of the vector column; None if there is none yet."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT atttypmod FROM pg_attribute"
@@ -97,13 +97,13 @@ def column_dimensions() -> int | None:
 
 @transaction.atomic
 def column_resize(dimensions: int) -> None:
-    """Make the column as wide as said. What was in it goes, and no model serves until one has begun anew."""
+    """Change the dimensions of the vector column. Removes all vectors; no model serves until one has started again."""
     with connection.cursor() as cursor:
-        # Waits for those who are writing vectors, however long, and whoever comes next waits for this.
+        # Waits for all writers of vectors, however long, and blocks new ones.
         cursor.execute("SET LOCAL lock_timeout = 0")
         cursor.execute("LOCK TABLE memories_chunk IN ACCESS EXCLUSIVE MODE")
         cursor.execute("TRUNCATE memories_chunk, memories_embeddedmemory")
-        cursor.execute("UPDATE memories_embeddingmodel SET state = 'retired'")
+        EmbeddingModel.objects.update(state=State.RETIRED)
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
         cursor.execute(f"ALTER TABLE memories_chunk ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
         cursor.execute("ALTER TABLE memories_chunk ALTER COLUMN embedding SET STORAGE PLAIN")
@@ -114,9 +114,7 @@ def column_resize(dimensions: int) -> None:
 
 
 def vectors_count() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM memories_chunk")
-        return int(cursor.fetchone()[0])
+    return Chunk.objects.count()
 
 
 def wrong_dimensions(name: str, dimensions: int, column: int) -> str:
@@ -128,7 +126,7 @@ def wrong_dimensions(name: str, dimensions: int, column: int) -> str:
 
 @transaction.atomic
 def model_begin(*, name: str, source: str, dimensions: int, min_similarity: float) -> EmbeddingModel:
-    """Make a model the one that memories are to be embedded by. Where none serves yet, it serves from now on."""
+    """Make a model the one to embed with. It serves at once if no other model does. Raises WrongDimensionsError."""
     column = column_dimensions()
     if column is not None and dimensions != column:
         raise WrongDimensionsError(wrong_dimensions(name, dimensions, column))
@@ -149,9 +147,9 @@ def model_begin(*, name: str, source: str, dimensions: int, min_similarity: floa
 
 @transaction.atomic
 def model_serve(model_id: int, *, up_to: int, leaving: Collection[int] = ()) -> bool:
-    """Let a model serve that no memory up to an id waits for, but those it leaves. The one before it is retired."""
+    """Make a model the serving one, unless memories up to an id but `leaving` are pending."""
     _take_turn()
-    if set(waiting_ids(model_id, below=up_to + 1, limit=len(leaving) + 1)) - set(leaving):
+    if set(pending_ids(model_id, below=up_to + 1, limit=len(leaving) + 1)) - set(leaving):
         return False
     EmbeddingModel.objects.filter(state=State.SERVING).exclude(pk=model_id).update(state=State.RETIRED)
     if EmbeddingModel.objects.filter(pk=model_id, state=State.BUILDING).update(state=State.SERVING):
@@ -160,19 +158,19 @@ def model_serve(model_id: int, *, up_to: int, leaving: Collection[int] = ()) -> 
 
 
 def _take_turn() -> None:
-    """Two workers must not both decide which model serves."""
+    """Serialise workers that decide which model serves."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_TURNS])
 
 
 def serving_id() -> int:
-    """The id of the model that serves; one that no model has, and everything waits for, where none does."""
+    """The id of the serving model; 0, for which everything is pending, if there is none."""
     serving = EmbeddingModel.objects.filter(state=State.SERVING)
     return serving.values_list("id", flat=True).first() or 0
 
 
 def retired_remove(model_ids: Collection[int], limit: int) -> int:
-    """Remove vectors of models that serve no more, of up to so many memories; says of how many."""
+    """Remove vectors of retired models, of up to `limit` memories. Returns the number of memories."""
     with transaction.atomic(), connection.cursor() as cursor:
         _take_turn()
         cursor.execute(
@@ -198,7 +196,7 @@ def retired_remove(model_ids: Collection[int], limit: int) -> int:
 
 
 def pending_count(model_id: int, project_ids: Collection[int] | None = None) -> int:
-    """How many memories of these projects a model has yet to embed as they are now."""
+    """The number of memories of these projects (None: all) that a model has yet to embed."""
     condition = "" if project_ids is None else " AND memory.project_id = ANY(%(projects)s)"
     with connection.cursor() as cursor:
         cursor.execute(
@@ -208,9 +206,8 @@ def pending_count(model_id: int, project_ids: Collection[int] | None = None) -> 
 
 
 def models_progress() -> list[ModelProgress]:
-    """The models that serve or are building, and how far each has come."""
+    """The serving and building models, and their progress."""
     with connection.cursor() as cursor:
-        # Counted from embeddedmemory_hash_idx.
         cursor.execute(
             "SELECT id, name, state, (SELECT count(*) FROM memories_embeddedmemory WHERE model_id = model.id)"
             " FROM memories_embeddingmodel model WHERE state <> 'retired' ORDER BY state DESC"
@@ -218,8 +215,8 @@ def models_progress() -> list[ModelProgress]:
         return [ModelProgress(*row) for row in cursor.fetchall()]
 
 
-def waiting_ids(model_id: int, *, above: int = 0, below: int | None = None, limit: int) -> list[int]:
-    """Memories that wait for a model, between two ids, the newest first."""
+def pending_ids(model_id: int, *, above: int = 0, below: int | None = None, limit: int) -> list[int]:
+    """Ids of pending memories between two ids, the newest first."""
     condition = " AND memory.id > %(above)s" if above else ""
     if below is not None:
         condition += " AND memory.id < %(below)s"
@@ -231,8 +228,8 @@ def waiting_ids(model_id: int, *, above: int = 0, below: int | None = None, limi
         return [row[0] for row in cursor.fetchall()]
 
 
-def waiting_since(model_id: int, *, limit: int) -> list[int]:
-    """What has come or was changed since a model embedded what it has, the oldest first; not what it never came to."""
+def pending_since(model_id: int, *, limit: int) -> list[int]:
+    """Ids of memories added or changed since a model embedded, the oldest first; not those that it never reached."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"(SELECT memory.id {_CHANGED}) UNION (SELECT memory.id {_NEW}) ORDER BY 1 LIMIT %(limit)s",
@@ -242,17 +239,17 @@ def waiting_since(model_id: int, *, limit: int) -> list[int]:
 
 
 def claim(run: int) -> bool:
-    """Take a run of ids for this transaction, unless another worker has it."""
+    """Claim a run of ids for this transaction. False if another worker holds it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", [_CLAIMS, run % 2**31])
         return bool(cursor.fetchone()[0])
 
 
-def waiting_texts(model_id: int, ids: Sequence[int]) -> list[WaitingText]:
-    """Those of the memories that still wait."""
+def pending_texts(model_id: int, ids: Sequence[int]) -> list[PendingText]:
+    """The given memories that are still pending."""
     with connection.cursor() as cursor:
         cursor.execute(_TEXTS, {"model": model_id, "ids": list(ids)})
-        return [WaitingText(*row) for row in cursor.fetchall()]
+        return [PendingText(*row) for row in cursor.fetchall()]
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -260,14 +257,14 @@ def waiting_texts(model_id: int, ids: Sequence[int]) -> list[WaitingText]:
 
 @transaction.atomic
 def vectors_write(model_id: int, found: Sequence[EmbeddedText]) -> None:
-    """Put the vectors of whole memories in the place of those that they had. A memory that is gone is left out.
+    """Replace the vectors of whole memories; deleted memories are skipped.
 
-    What a memory's text was is written down with it: if that changed meanwhile, the memory waits again.
+    The hash of the embedded text is stored with them: if the text has changed in the meantime, the memory is pending
+    again.
     """
     with connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-        cursor.execute("SELECT id FROM memories_memory WHERE id = ANY(%s)", [[one.text.memory_id for one in found]])
-        there = {row[0] for row in cursor.fetchall()}
+        there = set(Memory.objects.filter(pk__in=[one.text.memory_id for one in found]).values_list("pk", flat=True))
         kept = sorted((one for one in found if one.text.memory_id in there), key=lambda one: one.text.memory_id)
         if not kept:
             return
@@ -285,12 +282,12 @@ def vectors_write(model_id: int, found: Sequence[EmbeddedText]) -> None:
             " DO UPDATE SET content_hash = EXCLUDED.content_hash, chunks = EXCLUDED.chunks",
             [model_id, ids, [one.text.content_hash for one in kept], [len(one.windows) for one in kept]],
         )
-    # Last: whoever writes memories waits for this row at the end too, and so never one for the other.
+    # Last: writers of memories also lock this row at the end, so they cannot deadlock.
     _vectors_changed(model_id, ids)
 
 
 def _vectors_changed(model_id: int = 0, memory_ids: Sequence[int] = ()) -> None:
-    """Raise the revision of the vectors; where a replica follows them, it is told whose vectors a model changed."""
+    """Raise the revision of the vectors, and record the changed memories if a replica follows."""
     if not Corpus.objects.filter(pk=1).update(vectors=F("vectors") + 1):
         Corpus.objects.create(id=1, vectors=1)
     with connection.cursor() as cursor:
@@ -302,17 +299,17 @@ def _vectors_changed(model_id: int = 0, memory_ids: Sequence[int] = ()) -> None:
 
 
 def _vectors_replaced() -> None:
-    """Raise the revision where those that serve are others by now: no replica can follow that, and a new one is made.
+    """Raise the revision after another model became the serving one: a replica cannot follow that and is rebuilt.
 
-    The vectors of a model that serves no more are removed without a word, and it may come back.
+    Vectors of a retired model are removed without a record, and the model may return.
     """
-    # Last, as with every change.
+    # Last, as in every change.
     Corpus.objects.filter(pk=1).update(replica="")
     _vectors_changed()
 
 
 def binary_rows(model_id: int, kept: Sequence[EmbeddedText]) -> bytes:
-    """Chunks as the binary COPY takes them: every field behind its length, and all of them big-endian."""
+    """Chunks in the binary format of COPY: each field is preceded by its length, all big-endian."""
     vectors = np.concatenate([one.vectors for one in kept])
     count, dimensions = vectors.shape
     fields: list[tuple[str, str, object]] = [

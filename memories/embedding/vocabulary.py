@@ -1,7 +1,7 @@
-"""The vectors of entities and relationships: what waits for a model, what is written, and what is near to a vector.
+"""The vectors of entities and relationships: pending rows and writing.
 
-As with memories, nothing is queued: a row waits for a model while the hash of its text is not the one that the model
-embedded last. There are thousands, so that both are looked through as a whole.
+As with memories there is no queue: a row is pending for a model while the hash of its text differs from the one
+embedded last. There are thousands of rows, so both tables are scanned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,17 +22,17 @@ _WAITING = (
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRow:
-    """A row of the vocabulary that waits for a model, with the text it has now."""
+class PendingRow:
+    """A pending row of the vocabulary with its current text."""
 
     id: int
     text: str
     text_hash: str
 
 
-def waiting_rows(
+def pending_rows(
     searched: SearchableTable, model_id: int, *, limit: int | None = None, besides: Mapping[int, str] | None = None
-) -> list[WaitingRow]:
+) -> list[PendingRow]:
     """The first rows that a model has yet to embed, without those in `besides` whose text has the given hash."""
     passed_over = dict(besides or {})
     with connection.cursor() as cursor:
@@ -47,11 +47,11 @@ def waiting_rows(
                 "limit": limit,
             },
         )
-        return [WaitingRow(*row) for row in cursor.fetchall()]
+        return [PendingRow(*row) for row in cursor.fetchall()]
 
 
 def vocabulary_pending(model_id: int) -> int:
-    """How many entities and relationships a model has yet to embed as they are now."""
+    """The number of entities and relationships that a model has yet to embed."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT " + " + ".join(f"(SELECT count(*) {_waiting(searched)})" for searched in SEARCHED),
@@ -61,7 +61,7 @@ def vocabulary_pending(model_id: int) -> int:
 
 
 def claim(searched: SearchableTable, model_id: int) -> bool:
-    """Take what waits of a table for a model for this transaction, unless another worker has it."""
+    """Claim the pending rows of a table for this transaction. False if another worker holds them."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", [_CLAIMS, f"{searched.kind} {model_id}"])
         return bool(cursor.fetchone()[0])
@@ -69,11 +69,12 @@ def claim(searched: SearchableTable, model_id: int) -> bool:
 
 @transaction.atomic
 def vectors_write(
-    searched: SearchableTable, model_id: int, rows: Sequence[WaitingRow], vectors: npt.NDArray[np.float32]
+    searched: SearchableTable, model_id: int, rows: Sequence[PendingRow], vectors: npt.NDArray[np.float32]
 ) -> None:
-    """Put vectors in the place of those that the rows had; a row that is gone is left out.
+    """Replace the vectors of rows; deleted rows are skipped.
 
-    What its text was is written down with it: if that changed meanwhile, the row waits again.
+    The hash of the embedded text is stored with them: if the text has changed in the meantime, the row is pending
+    again.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -93,7 +94,7 @@ def vectors_write(
 
 
 def vectors_remove(model_ids: Sequence[int]) -> None:
-    """Remove the vectors of models that serve no more."""
+    """Remove the vectors of retired models."""
     with connection.cursor() as cursor:
         for searched in SEARCHED:
             cursor.execute(
@@ -104,7 +105,7 @@ def vectors_remove(model_ids: Sequence[int]) -> None:
 
 
 def columns_resize(dimensions: int) -> None:
-    """Make the columns as wide as said. What was in them goes."""
+    """Change the dimensions of the columns. Removes all vectors."""
     with connection.cursor() as cursor:
         for searched in SEARCHED:
             cursor.execute(f"TRUNCATE {searched.vectors}")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from django.db import connection, transaction
 
-from categories.searched_terms import SEARCHED, SearchableTable, terms_catch_up
+from categories.searched_terms import SEARCHED, SearchableTable, terms_refresh_all
 from memories.embedding import vectors
 from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder, min_similarity
-from memories.embedding.pending import PendingQueue, Progress, Refusal, Refused, Target, batch, encoded
+from memories.embedding.pending import PendingQueue, Progress, Refused, Target, TextRefusal, batch, encoded
 from memories.embedding.query import REPLACED_SECONDS
-from memories.embedding.vocabulary import claim, vectors_write, waiting_rows
+from memories.embedding.vocabulary import claim, pending_rows, vectors_write
 from memories.models import Corpus, EmbeddingModel, Memory
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class Worker:
         refused = self.refused.memories
         still_refused = [
             text
-            for text in vectors.waiting_texts(model.pk, list(refused))
+            for text in vectors.pending_texts(model.pk, list(refused))
             if text.content_hash == refused[text.memory_id].text_hash
         ]
         return Pending(vectors.pending_count(model.pk) - len(still_refused), vocabulary_left(model.pk, self.refused))
@@ -228,7 +228,7 @@ class Worker:
 
     def _embed_vocabulary(self, targets: Sequence[Target]) -> None:
         """Embed entities and relationships, after their search terms include changes made without the services."""
-        terms_catch_up()
+        terms_refresh_all()
         for target in targets:
             self.vocabulary += vocabulary_embed(
                 target.model_id, target.embedders[0], stop=self._stop, refused=target.refused
@@ -247,7 +247,7 @@ class Worker:
         embedders = self._embedders_of(source)
         threads = self._threads or thread_count(embedders[0])
         while len(embedders) < threads:
-            embedders.append(embedders[0].twin())
+            embedders.append(embedders[0].clone())
         return Target(model_id, embedders[:threads], self._refused.setdefault(source, Refused()), only_since)
 
     def _embedders_of(self, source: str) -> list[Embedder]:
@@ -297,13 +297,17 @@ def vocabulary_embed(model_id: int, embedder: Embedder, *, stop: Callable[[], bo
 def vocabulary_left(model_id: int, refused: Refused) -> int:
     """Count the pending rows of a model, without those that it cannot embed."""
     return sum(
-        len(waiting_rows(searched, model_id, besides=_hashes(refused.of(searched.kind)))) for searched in SEARCHED
+        len(pending_rows(searched, model_id, besides=_hashes(refused.of(searched.kind)))) for searched in SEARCHED
     )
 
 
 @transaction.atomic
 def _batch(
-    searched: SearchableTable, model_id: int, embedder: Embedder, stop: Callable[[], bool], refused: dict[int, Refusal]
+    searched: SearchableTable,
+    model_id: int,
+    embedder: Embedder,
+    stop: Callable[[], bool],
+    refused: dict[int, TextRefusal],
 ) -> int | None:
     """Embed some rows in a transaction that claims their table; None if nothing is pending or another worker has it.
 
@@ -311,7 +315,7 @@ def _batch(
     """
     if not claim(searched, model_id):
         return None
-    rows = waiting_rows(searched, model_id, limit=_BATCH, besides=_hashes(refused))
+    rows = pending_rows(searched, model_id, limit=_BATCH, besides=_hashes(refused))
     if not rows:
         return None
     found = encoded(embedder, [row.text for row in rows], stop)
@@ -319,7 +323,7 @@ def _batch(
     for row, error in zip(rows, found, strict=True):
         if isinstance(error, Exception):
             logger.warning("The %s #%s cannot be embedded: %s", searched.kind, row.id, error)
-            refused[row.id] = Refusal(row.text_hash, str(error))
+            refused[row.id] = TextRefusal(row.text_hash, str(error))
         else:
             refused.pop(row.id, None)
     if made:
@@ -327,5 +331,5 @@ def _batch(
     return len(made)
 
 
-def _hashes(refused: dict[int, Refusal]) -> dict[int, str]:
+def _hashes(refused: dict[int, TextRefusal]) -> dict[int, str]:
     return {row_id: refusal.text_hash for row_id, refusal in refused.items()}

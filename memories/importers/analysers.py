@@ -1,4 +1,4 @@
-"""Other processes that turn texts to terms while this one reads and writes: most of the work of an import."""
+"""Processes that analyse texts for an import while it reads and writes: most of its work."""
 
 import atexit
 import gc
@@ -17,7 +17,7 @@ _WORTH_A_PROCESS = 500
 
 
 class Analysers:
-    """A pool that is started with the first large lot, so that a small import does not wait for processes to start."""
+    """A process pool that starts with the first large block, so that a small import does not wait for it."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -32,9 +32,9 @@ class Analysers:
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            # Never a fork: the database connection and its threads are this process's own.
+            # Never fork: the database connection and the threads belong to this process.
             self._pool = ProcessPoolExecutor(
-                self._workers, multiprocessing.get_context("spawn"), initializer=live_and_die_with_parent
+                self._workers, multiprocessing.get_context("spawn"), initializer=exit_with_parent
             )
         return self._pool
 
@@ -43,12 +43,12 @@ class Analysers:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def live_and_die_with_parent() -> None:
-    """Leave Ctrl-C to the parent, which ends the pool; and do not outlive it when it is killed."""
+def exit_with_parent() -> None:
+    """Ignore Ctrl-C, which the parent handles, and exit with the parent even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Terms make no cycles, and what is remembered of each word would be looked through again and again.
+    # Analysis creates no reference cycles, and collections would scan the caches of words again and again.
     gc.disable()
-    # An interpreter that ends in order frees every word it remembers, one by one, for seconds.
+    # An orderly exit would free the cached words one by one, for seconds.
     atexit.register(os._exit, 0)
     if parent := multiprocessing.parent_process():
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
@@ -61,7 +61,7 @@ def _exit_after(sentinel: int) -> None:
 
 @contextmanager
 def analysers() -> Iterator[Analysers]:
-    """The pool of one import: a process for each core but the one that reads and writes."""
+    """The pool of an import: a process for each core except the importer's own."""
     cores = os.cpu_count() or 1
     pool = Analysers(min(cores - 1, 8))
     try:

@@ -1,4 +1,4 @@
-"""What an importer is: a stream of records with their places, from one path. Knows nothing of the database."""
+"""The interface of importers: a stream of records with their locations. Does not use the database."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import Any
 
 
 class ImportFailedError(Exception):
-    """An import that cannot go on. The message says why, and what can be done."""
+    """An import that cannot continue. The message gives the reason and what to do."""
 
 
 class NotReadableError(ImportFailedError):
-    """A path that holds nothing that an importer reads."""
+    """A path without anything that an importer reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A record and where it stands in its source. A change of `volatile` fields alone is no change of the record."""
+class SourceRecord:
+    """A record and its location in the source. A change to `volatile` fields alone is no change of the record."""
 
     location: str
     data: dict[str, Any]
@@ -33,7 +33,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a source is to be read. `project` is for records that name none."""
+    """How to read a source. `project` is for records without a project."""
 
     project: str = ""
     keep_going: bool = False
@@ -41,18 +41,18 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A source being read: its records in order, and how far it has come (0 to 1), where that can be known.
+    """A source and its records in order; `fraction` is the share read so far (0 to 1), or None if unknown.
 
-    Nothing is opened before the first record is asked for, and closing the records closes all.
+    Nothing is opened before the first record is requested. Closing the generator closes all files.
     """
 
-    records: Generator[Found | RefusedRecord, None, None]
+    records: Generator[SourceRecord | RefusedRecord, None, None]
     fraction: Callable[[], float | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """A format: what it is called, what it looks like, how to know it and how to read it."""
+    """A format: its name, a description, a test whether a path has it, and a reader."""
 
     name: str
     looks_like: str

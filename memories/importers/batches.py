@@ -1,4 +1,4 @@
-"""One import from beginning to end: its batch, its transaction, its report."""
+"""An import as a whole: its batch, transaction and report."""
 
 import contextlib
 import time
@@ -10,10 +10,10 @@ import psycopg
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from access.models import AuditEvent
+from access.audit import audit
 from access.viewer import Viewer
 from memories.importers.base import Importer, ImportFailedError, Options, RefusedRecord
-from memories.importers.run import OpenSink, Tally, WriteOptions
+from memories.importers.run import ImportCounts, OpenSink, WriteOptions
 from memories.importers.write import records_write
 from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
@@ -28,7 +28,7 @@ _GIN_INDEXES = (
 
 
 class _DryRunOver(Exception):  # noqa: N818 - no error at all
-    """Ends the transaction of a dry run."""
+    """Rolls back the transaction of a dry run."""
 
 
 @dataclass(slots=True)
@@ -36,10 +36,10 @@ class Outcome:
     """What came of an import. `batch_id` is None after a dry run."""
 
     batch_id: int | None
-    tally: Tally
+    tally: ImportCounts
     seconds: float
     refusals: list[RefusedRecord] = field(default_factory=list)
-    """The first of them."""
+    """The first `MAX_REPORTED` of them."""
 
     @property
     def rate(self) -> float:
@@ -48,7 +48,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ImportChoices:
-    """What whoever imports has chosen."""
+    """The options of an import."""
 
     project: str = ""
     dry_run: bool = False
@@ -63,10 +63,10 @@ def import_path(
     viewer: Viewer,
     choices: ImportChoices,
     refused: Callable[[RefusedRecord], None] = lambda refusal: None,
-    progress: Callable[[Tally, float | None], None] = lambda tally, fraction: None,
+    progress: Callable[[ImportCounts, float | None], None] = lambda tally, fraction: None,
     open_sink: OpenSink | None = None,
 ) -> Outcome:
-    """Import a path as one batch: all of it or, where anything goes wrong, nothing.
+    """Import a path as one batch: completely or, after any error, not at all.
 
     `open_sink` opens the search index for writing during the import; without it the index follows after the commit.
     """
@@ -83,9 +83,9 @@ def import_path(
     if len(project) > MAX_PROJECT:
         raise ImportFailedError(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
     reading = importer.read(path, Options(project, choices.keep_going))
-    # Committed on its own, so that an import under way, or one that failed, can be seen.
+    # Committed separately, so that a running or failed import is visible.
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
-    tally = Tally()
+    tally = ImportCounts()
     try:
         # What it keeps of the search index outlasts the transaction: until it is known what became of that.
         with contextlib.closing(reading.records), contextlib.ExitStack() as kept, transaction.atomic():
@@ -118,7 +118,7 @@ def import_path(
     return Outcome(own.pk, tally, time.perf_counter() - started, refusals)
 
 
-def _refuse_nothing(tally: Tally, path: Path, refusals: list[RefusedRecord]) -> None:
+def _refuse_nothing(tally: ImportCounts, path: Path, refusals: list[RefusedRecord]) -> None:
     if not tally.valid and not tally.vocabulary:
         if not tally.read:
             raise ImportFailedError(f"{path}: holds no records.")
@@ -129,7 +129,7 @@ def _refuse_nothing(tally: Tally, path: Path, refusals: list[RefusedRecord]) -> 
 
 
 def _killed_close(own: ImportBatch) -> None:
-    """A batch that still runs while this one holds the lock was killed, or waits and will say so itself."""
+    """Mark killed batches as failed. A running batch was killed, or waits for the lock and will update itself."""
     ImportBatch.objects.filter(state=ImportBatch.State.RUNNING, pk__lt=own.pk).update(
         state=ImportBatch.State.FAILED,
         finished_at=timezone.now(),
@@ -137,7 +137,7 @@ def _killed_close(own: ImportBatch) -> None:
     )
 
 
-def _close(batch: ImportBatch, tally: Tally, refusals: list[RefusedRecord], viewer: Viewer) -> None:
+def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord], viewer: Viewer) -> None:
     batch.state = ImportBatch.State.DONE
     batch.finished_at = timezone.now()
     batch.read = tally.read
@@ -152,13 +152,10 @@ def _close(batch: ImportBatch, tally: Tally, refusals: list[RefusedRecord], view
         "vocabulary_made": tally.made,
     }
     batch.save()
-    AuditEvent.objects.create(
-        user_id=viewer.user_id,
-        api_key_id=viewer.api_key_id,
-        door=viewer.door,
-        verb="import",
-        subject_type="importbatch",
-        subject_id=batch.pk,
+    audit(
+        viewer,
+        "import",
+        batch,
         after={
             "origin": batch.origin,
             "format": batch.format,

@@ -1,4 +1,4 @@
-"""The commits of a git repository as dated memories, oldest first, streamed from `git log`."""
+"""The commits of a git repository as memories, oldest first, streamed from `git log`."""
 
 import contextlib
 import os
@@ -14,23 +14,23 @@ from urllib.parse import urlsplit
 
 from categories.paths import MAX_DEPTH
 from memories.importers.base import (
-    Found,
     Importer,
     ImportFailedError,
     NotReadableError,
     Options,
     Reading,
     RefusedRecord,
+    SourceRecord,
 )
 from memories.records import MAX_CONTENT
 
 MAX_FILES_LISTED = 50
 MAX_FOLDERS = 3
-# Room for the list of files below a message.
+# Leaves room for the list of files below a message.
 _MAX_MESSAGE = MAX_CONTENT - 50_000
 _READ = 1 << 20
 
-# Neither a message nor a path holds NUL, so a part that starts like this is a commit, and every other a path.
+# Messages and paths contain no NUL, so a part that starts like this is a commit, and any other a path.
 _MARK = "\x1e"
 _FORMAT = "%x1e" + "%x1f".join(("%H", "%P", "%aI", "%cI", "%aN", "%B"))
 _COMMIT = re.compile(rf"\n?{_MARK}[0-9a-f]{{40,64}}\x1f")
@@ -65,7 +65,7 @@ _ISSUE = re.compile(
     rf"{_RESOLVES}(?<![\w&/#])(?P<repository>[\w.-]+/[\w.-]+)?(?:#|\bGH-)(?P<number>\d{{1,9}})\b", re.IGNORECASE
 )
 _TICKET = re.compile(rf"{_RESOLVES}(?<![\w/.-])(?P<key>[A-Z][A-Z0-9]{{1,9}})-(?P<number>\d{{1,7}})(?![\w-]|\.\d)")
-# Names that look like a tracker's key and are none.
+# Abbreviations that look like keys of a tracker.
 _NO_TICKETS = re.compile(
     "AES|ANSI|ASCII|BSD|CP|CVE|EC|ECMA|ES|GB|GH|GPL|HMAC|HTTP|IEC|IEEE|IPV|ISO|KB|LGPL|MB|MD|MIT|MPL|PEP|PKCS|RFC|RSA|SHA"
     "|SSL|TLS|UCS|UTC|UTF|WIN"
@@ -76,14 +76,14 @@ _PICKED = re.compile(r"\(cherry picked from commit (?P<sha>[0-9a-f]{7,64})\)", r
 
 @dataclass(frozen=True, slots=True)
 class Forge:
-    """Where commits and issues of a repository can be read; empty where its remote is none that is known."""
+    """The web addresses of a repository's commits and issues; empty for unknown hosts."""
 
     repository: str
     commit: str = ""
     issue: str = ""
 
 
-# Host -> the parts of an address between the repository and a commit or an issue.
+# Host -> the parts of its addresses between the repository and a commit or an issue.
 _FORGES = {
     "github.com": ("/commit/", "/issues/"),
     "gitlab.com": ("/-/commit/", "/-/issues/"),
@@ -93,7 +93,7 @@ _FORGES = {
 
 
 def knows(path: Path) -> bool:
-    """A folder with `.git` in it, or a bare repository."""
+    """Whether a path is a folder with `.git` in it, or a bare repository."""
     if not path.is_dir():
         return False
     return (path / ".git").exists() or all((path / name).exists() for name in ("HEAD", "objects", "refs"))
@@ -102,34 +102,34 @@ def knows(path: Path) -> bool:
 def read(path: Path, options: Options) -> Reading:
     if not path.is_dir():
         raise NotReadableError(f"{path}: is not a folder; a git repository is one.")
-    if not _asked(path, "rev-parse", "--verify", "--quiet", "HEAD", failing=""):
-        _asked(path, "rev-parse", "--git-dir")
+    if not _git(path, "rev-parse", "--verify", "--quiet", "HEAD", failing=""):
+        _git(path, "rev-parse", "--git-dir")
         raise NotReadableError(f"{path}: the repository has no commits yet.")
-    total = int(_asked(path, "rev-list", "--count", "HEAD"))
+    total = int(_git(path, "rev-list", "--count", "HEAD"))
     project = options.project or path.resolve().name.removesuffix(".git")
-    forge = forge_of(_asked(path, "config", "--get", "remote.origin.url", failing=""), project)
+    forge = forge_of(_git(path, "config", "--get", "remote.origin.url", failing=""), project)
     done = 0
 
-    def records() -> Generator[Found | RefusedRecord, None, None]:
+    def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
         with contextlib.closing(_commits(path)) as commits:
             for fields, files in commits:
-                yield Found(f"commit {fields[0][:12]}", _record(fields, files, project, forge))
+                yield SourceRecord(f"commit {fields[0][:12]}", _record(fields, files, project, forge))
                 done += 1
 
     return Reading(records(), lambda: done / total if total else None)
 
 
 def _environment() -> dict[str, str]:
-    """Git asks nobody, takes no locks, and fetches nothing that a partial clone lacks."""
+    """The environment of git: no prompts, no locks, and no fetches in a partial clone."""
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C.UTF-8"}
-    # A hook that runs this names its own repository in these.
+    # Hooks set these to their own repository.
     named = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
     return {name: value for name, value in os.environ.items() if name not in named} | quiet
 
 
-def _asked(path: Path, *question: str, failing: str | None = None) -> str:
-    """What git answers. Where it fails, `failing`, or the import fails with git's own words."""
+def _git(path: Path, *question: str, failing: str | None = None) -> str:
+    """The output of git. If git fails, `failing`, or else ImportFailedError with its message."""
     try:
         done = subprocess.run([*_GIT, "-C", str(path), *question], capture_output=True, env=_environment(), check=False)
     except FileNotFoundError:
@@ -143,13 +143,13 @@ def _asked(path: Path, *question: str, failing: str | None = None) -> str:
     return done.stdout.decode(errors="replace").strip()
 
 
-def _first_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
+def _first_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
     return lines[0].removeprefix("fatal: ") if lines else "it gives no reason"
 
 
 def _commits(path: Path) -> Generator[tuple[list[str], list[str]], None, None]:
-    """The fields of each commit and the files it touches."""
+    """The fields and the files of each commit."""
     command = [*_GIT, "-C", str(path), *_LOG, "--encoding=UTF-8", f"--format={_FORMAT}", "HEAD", "--"]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=_environment())
@@ -179,7 +179,7 @@ def _commits(path: Path) -> Generator[tuple[list[str], list[str]], None, None]:
 
 
 def _parts(stream: IO[bytes]) -> Iterator[str]:
-    """What stands between NULs, as text; bytes that are not UTF-8 are replaced."""
+    """The texts between NULs; invalid UTF-8 is replaced."""
     rest = b""
     while chunk := stream.read(_READ):
         *whole, rest = (rest + chunk).split(b"\0")
@@ -193,7 +193,7 @@ def _record(fields: list[str], files: list[str], project: str, forge: Forge) -> 
     sha, parents, authored, committed, author, message = fields
     message = message.strip().replace("\0", "")
     subject, _, body = message.partition("\n")
-    # A subject that is wrapped goes on until the first empty line, for git as for us.
+    # A wrapped subject continues until the first empty line, as in git.
     if body and not body.startswith("\n"):
         wrapped, _, body = body.partition("\n\n")
         subject = f"{subject} {' '.join(wrapped.split())}"
@@ -216,7 +216,7 @@ def _record(fields: list[str], files: list[str], project: str, forge: Forge) -> 
 
 
 def _is_date(text: str) -> bool:
-    """Broken clocks and broken tools write years that no calendar has."""
+    """Whether a date is valid: broken clocks and tools write years that no calendar has."""
     return re.match(r"(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)\Z", text) is not None
 
 
@@ -236,21 +236,21 @@ def _type_and_tags(subject: str, body: str, is_merge: bool) -> tuple[str, list[s
 
 
 def _content(subject: str, body: str, files: list[str]) -> str:
-    """The body of the message, or its subject where there is no more, and the files below."""
+    """The body of the message, or else its subject, and the files below it."""
     text = (body or subject)[:_MAX_MESSAGE]
     if not files:
         return text
-    # A path is shown as code, whatever is in it.
+    # Paths are code, so that their characters are not Markdown.
     listed = "\n".join(f"- `{' '.join(name.replace('`', chr(39)).split())[:500]}`" for name in files[:MAX_FILES_LISTED])
     more = f"\n- and {len(files) - MAX_FILES_LISTED:,} more" if len(files) > MAX_FILES_LISTED else ""
     return f"{text}\n\nFiles:\n\n{listed}{more}"
 
 
 def _folders(files: list[str]) -> list[str]:
-    """The folders with most of the files, as categories."""
+    """The folders with the most files, as categories."""
     folders = Counter(name.rpartition("/")[0] for name in files)
     chosen = sorted(folders.items(), key=lambda item: (-item[1], item[0]))[:MAX_FOLDERS]
-    # A name that is too long for a category ends the path above it.
+    # A path ends before a step that is too long for a category.
     paths = []
     for folder, _ in chosen:
         steps: list[str] = []
@@ -263,11 +263,11 @@ def _folders(files: list[str]) -> list[str]:
 
 
 def _links(message: str, forge: Forge) -> list[dict[str, str]]:
-    """Issues, tickets, and other commits of the repository."""
+    """Issues, tickets and other commits of the repository."""
     links: dict[str, dict[str, str]] = {}
 
     def add(rel: str, target: str, url: str = "") -> None:
-        # That it resolves an issue says more than that it mentions it.
+        # "resolves" says more than "mentions".
         if target not in links or (rel == "resolves" and links[target]["rel"] == "mentions"):
             links[target] = {"rel": rel, "target": target, "url": url}
 
@@ -289,7 +289,7 @@ def _links(message: str, forge: Forge) -> list[dict[str, str]]:
 
 
 def forge_of(remote: str, repository: str) -> Forge:
-    """The web addresses that a remote stands for. Whatever name or password is in it is left out."""
+    """The web addresses of a remote, without any user name and password in it."""
     if match := re.fullmatch(r"[\w.-]+@(?P<host>[\w.-]+):(?P<path>.+)", remote):
         host, path = match["host"], match["path"]
     else:

@@ -1,4 +1,4 @@
-"""JSON records, one on a line, plain or gzip."""
+"""JSON records, one per line, plain or gzip."""
 
 import contextlib
 import gzip
@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 from pydantic_core import from_json
 
-from memories.importers.base import Found, Importer, ImportFailedError, Options, Reading, RefusedRecord
+from memories.importers.base import Importer, ImportFailedError, Options, Reading, RefusedRecord, SourceRecord
 from memories.records import unstorable
 from web.validation import kind_of
 
@@ -44,7 +44,7 @@ def read(path: Path, options: Options) -> Reading:
     size = path.stat().st_size
     at = 0
 
-    def records() -> Generator[Found | RefusedRecord, None, None]:
+    def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal at
         with path.open("rb") as source:
             packed = source.read(2) == _GZIP
@@ -57,7 +57,7 @@ def read(path: Path, options: Options) -> Reading:
     return Reading(records(), lambda: at / size if size else None)
 
 
-def _records(lines: IO[bytes], options: Options) -> Iterator[Found | RefusedRecord]:
+def _records(lines: IO[bytes], options: Options) -> Iterator[SourceRecord | RefusedRecord]:
     number = 0
     while True:
         try:
@@ -100,14 +100,14 @@ def _too_long(lines: IO[bytes], number: int) -> RefusedRecord:
     )
 
 
-def _parsed(line: bytes, location: str) -> Found | RefusedRecord:
+def _parsed(line: bytes, location: str) -> SourceRecord | RefusedRecord:
     try:
         data: Any = from_json(line, allow_inf_nan=False)
     except ValueError as error:
         return RefusedRecord(location, _why_not_json(line, error))
     if not isinstance(data, dict):
         return RefusedRecord(location, f'is {kind_of(data)}; a record is a JSON object, {{"content": …}}')
-    return Found(location, data)
+    return SourceRecord(location, data)
 
 
 def _why_not_json(line: bytes, error: ValueError) -> str:
@@ -115,7 +115,7 @@ def _why_not_json(line: bytes, error: ValueError) -> str:
         line.decode()
     except UnicodeDecodeError as wrong:
         return f"is not UTF-8: byte {wrong.start + 1} is 0x{line[wrong.start]:02x}; save the file as UTF-8"
-    # Half a character, written as an escape, is JSON to others: say what is wrong with it.
+    # An escaped half of a character is valid JSON for some parsers: give the exact reason.
     with contextlib.suppress(ValueError, RecursionError):
         if reason := unstorable(json.loads(line)):
             return reason

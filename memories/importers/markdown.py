@@ -1,4 +1,4 @@
-"""A folder of Markdown files, or one of them: front matter, folders as categories, wiki links and relative links."""
+"""A folder of Markdown files, or a single one: front matter, folders as categories, wiki links and relative links."""
 
 import contextlib
 import os
@@ -14,21 +14,21 @@ import yaml
 
 from categories.paths import MAX_DEPTH
 from memories.importers.base import (
-    Found,
     Importer,
     ImportFailedError,
     NotReadableError,
     Options,
     Reading,
     RefusedRecord,
+    SourceRecord,
 )
 from memories.records import MAX_CONTENT, MemoryRecord
 from web.validation import field_names, shown
 
 SUFFIXES = (".md", ".markdown")
-# Beside notes somebody may take these for imported too.
+# Files that users may expect to be imported along with the notes.
 _RECORD_SUFFIXES = (".jsonl", ".jsonl.gz")
-# No memory's text is longer, even in characters of four bytes; with room for the front matter.
+# The longest text in four-byte characters, plus the front matter.
 _MAX_BYTES = 5 * MAX_CONTENT
 _RECORDS_HERE = "Name files of records themselves as paths to import"
 _SKIPPED = frozenset({"node_modules"})
@@ -39,7 +39,7 @@ _CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|`[^`\n]*`", re.DOTALL |
 _WIKI_LINK = re.compile(r"(?P<embedded>!?)\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target><[^>\n]*>|[^()\s]+)(?:\s+\"[^\"\n]*\")?\)")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
-# What other tools call the fields of a record.
+# Fields of other tools -> fields of a record.
 _ALIASES = {
     "created": "created_at",
     "date": "created_at",
@@ -55,19 +55,19 @@ _ALIASES = {
 
 
 class _TextLoader(yaml.SafeLoader):
-    """Front matter as text: what `3.10`, `no` or a date means is for the record to say. Plain values only."""
+    """Reads front matter as text: the record interprets `3.10`, `no` and dates. Plain values only."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        # An alias repeats a value as often as it likes: a few lines can grow to gigabytes.
+        # Aliases can expand a few lines to gigabytes.
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*name) are not read here; write the value out")
         return super().compose_node(parent, index)
 
 
 def knows(path: Path) -> bool:
-    """A folder, or a single file that is called Markdown: any text is Markdown, so the content cannot tell."""
+    """Whether a path is a folder, or a file with a Markdown suffix: any text is valid Markdown."""
     return path.is_dir() or (path.is_file() and path.suffix.lower() in SUFFIXES)
 
 
@@ -84,7 +84,7 @@ def read(path: Path, options: Options) -> Reading:
     project = options.project or (path.resolve().name if path.is_dir() else "")
     done = 0
 
-    def records() -> Generator[Found | RefusedRecord, None, None]:
+    def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
         names = _names(files, root)
         for file in files:
@@ -97,7 +97,7 @@ def read(path: Path, options: Options) -> Reading:
 
 
 def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """The files of a folder and below that are called so, in order; nothing hidden, no link followed out of it."""
+    """The files below a folder with these suffixes, in order, without hidden files and linked folders."""
 
     def failed(error: OSError) -> None:
         raise ImportFailedError(f"{error.filename}: cannot be read: {error.strerror}.")
@@ -110,9 +110,9 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _names(files: list[Path], root: Path) -> dict[str, str]:
-    """What a wiki link may call each file, folded, and the id that the file's memory has.
+    """Names that wiki links may use, case-folded -> ids of the memories.
 
-    Read by eye from the first lines: a file whose front matter is broken is refused later.
+    Matched by patterns in the first lines: files with invalid front matter are refused later.
     """
     names: dict[str, str] = {}
     for file in files:
@@ -122,13 +122,13 @@ def _names(files: list[Path], root: Path) -> dict[str, str]:
             if file.is_file():
                 with file.open("rb") as opened:
                     start = opened.read(4096).decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
-        said: dict[str, str] = {}
+        fields: dict[str, str] = {}
         if match := _FRONT_MATTER.match(start):
             for line in _NAMING_LINE.finditer(match["yaml"]):
-                said.setdefault(line["field"].lower(), line["value"].strip().strip("\"'"))
-        memory_id = said.get("id") or said.get("permalink") or relative
+                fields.setdefault(line["field"].lower(), line["value"].strip().strip("\"'"))
+        memory_id = fields.get("id") or fields.get("permalink") or relative
         bare = posixpath.splitext(relative)[0]
-        for name in (memory_id, relative, bare, file.stem, said.get("title")):
+        for name in (memory_id, relative, bare, file.stem, fields.get("title")):
             if name:
                 names.setdefault(name.casefold(), memory_id)
     return names
@@ -138,7 +138,7 @@ def _place(file: Path, root: Path) -> str:
     return file.relative_to(root).as_posix().encode(errors="replace").decode()
 
 
-def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Found | RefusedRecord:
+def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> SourceRecord | RefusedRecord:
     relative = file.relative_to(root).as_posix()
     location = _place(file, root)
     try:
@@ -191,7 +191,7 @@ def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Foun
     if not data.get("updated_at"):
         data["updated_at"] = changed
         volatile.add("updated_at")
-    return Found(location, data, frozenset(volatile))
+    return SourceRecord(location, data, frozenset(volatile))
 
 
 def _yaml_reason(error: Exception) -> str:
@@ -203,7 +203,7 @@ def _yaml_reason(error: Exception) -> str:
 
 
 def _fields(matter: dict[str, Any]) -> dict[str, Any]:
-    """Front matter as the fields of a record. What a record does not know is kept as it is."""
+    """Front matter as the fields of a record. Unknown fields stay as they are."""
     known = set(field_names(MemoryRecord))
     data: dict[str, Any] = {}
     for name, value in matter.items():
@@ -211,7 +211,7 @@ def _fields(matter: dict[str, Any]) -> dict[str, Any]:
         key = _ALIASES.get(key, key)
         if value in ("null", "~", ""):
             continue
-        # The file's text is the content, whatever its front matter says.
+        # The text of the file is the content, whatever its front matter contains.
         if key in ("content", "text", "body"):
             continue
         data.setdefault(key if key in known else name, value)
@@ -225,7 +225,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _links(text: str, relative: str, names: dict[str, str]) -> list[dict[str, str]]:
-    """Wiki links, and links to other files of the folder by the ids that those have."""
+    """Wiki links, and links to other files of the folder by their ids."""
     links: dict[tuple[str, str], None] = {}
     for match in _WIKI_LINK.finditer(text):
         if not match["embedded"] and (target := match["target"].strip()):

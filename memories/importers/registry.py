@@ -5,7 +5,7 @@ from pathlib import Path
 from memories.importers import git, jsonl, markdown
 from memories.importers.base import Importer, NotReadableError
 
-# In the order in which they are asked: a repository is also a folder of files.
+# In the order of their tests: a repository is also a folder of files.
 IMPORTERS = (git.IMPORTER, markdown.IMPORTER, jsonl.IMPORTER)
 
 

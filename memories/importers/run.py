@@ -1,4 +1,4 @@
-"""An import on its way: what it was asked to do, what it has matched so far, and what has come of it."""
+"""The state of a running import: its options, matches and counts."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ from memories.resolve import projects_make
 from memories.terms import MemoryText
 from memories.vocabulary_records import VocabularyRecord
 
-# The planner is told how full the tables are at so many new rows, and again at each sixteen times as many.
+# The tables are analysed after this many new rows, and each time there are sixteen times as many.
 ANALYZE_FROM = 5_000
 
 
@@ -47,14 +47,14 @@ OpenSink = Callable[[int, ExitStack], IndexSink]
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What an import may do. `project` takes the records that name none."""
+    """Options of an import. `project` is for records without a project."""
 
     project: str = ""
     overwrite: bool = False
 
 
 @dataclass(slots=True)
-class Tally:
+class ImportCounts:
     """What has become of the records so far: `read` is the sum of the four after it."""
 
     created: int = 0
@@ -62,7 +62,7 @@ class Tally:
     unchanged: int = 0
     refused: int = 0
     valid: int = 0
-    """The records that could be read, whatever became of them."""
+    """The records that could be read, including unchanged and refused ones."""
     vocabulary: int = 0
     made: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class KnownProject:
 
 @dataclass(slots=True)
 class ImportRun:
-    """One import on its way: its choices, what it has matched, and what has come of it."""
+    """A running import: its options, matches and counts."""
 
     viewer: Viewer
     batch_id: int
@@ -91,18 +91,18 @@ class ImportRun:
     projects: dict[str, KnownProject] = field(default_factory=dict)
     sessions: dict[tuple[int, str], int] = field(default_factory=dict)
     seen: dict[int, int] = field(default_factory=dict)
-    """Hash of (project, id) -> hash of the record, for those met earlier in this import."""
+    """Hash of (project, id) -> hash of the record, for records earlier in this import."""
     used: set[int] = field(default_factory=set)
-    """The projects that memories of this import are in."""
+    """The projects with memories of this import."""
     proven: dict[str, set[int]] = field(default_factory=dict)
-    """The rows that memories of this import refer to and that are locked, by table."""
+    """Locked rows that memories of this import refer to, by table."""
     analyze_at: int = ANALYZE_FROM
     sink: IndexSink | None = None
     """Writes the search index while the import runs; None for a dry run."""
     met: int = 0
-    """How many items of the source have been looked at."""
+    """The number of items read from the source."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
+    tally: ImportCounts = field(default_factory=ImportCounts)
 
     def refused(self, location: str, reason: str) -> None:
         self.tally.refused += 1

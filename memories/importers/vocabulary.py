@@ -1,20 +1,20 @@
-"""The vocabulary records of a source: made or added to when they are met, related to each other when all are known."""
+"""The vocabulary records of a source: stored when read, and related to each other at the end."""
 
 from pydantic import ValidationError
 
-from access.models import AuditEvent
+from access.audit import audit
 from categories.details import (
     CategoryDetails,
     ConceptDetails,
     EntityDetails,
     RelationshipDetails,
-    category_enrich,
-    concept_enrich,
-    entity_enrich,
-    relationship_enrich,
+    category_merge_details,
+    concept_merge_details,
+    entity_merge_details,
+    relationship_merge_details,
 )
 from categories.services import EntityKey
-from memories.importers.base import Found
+from memories.importers.base import SourceRecord
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project
 from memories.records import MemoryRecord
@@ -32,8 +32,8 @@ from text.analysis import languages
 from web.validation import reasons
 
 
-def vocabulary_take(run: ImportRun, found: Found) -> None:
-    """Make or add to what a vocabulary record describes; what it relates to others waits for the end of the source."""
+def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
+    """Store a vocabulary record. Its relations to others are deferred to the end of the source."""
     try:
         record = parse_vocabulary(found.data)
     except ValidationError as error:
@@ -46,14 +46,14 @@ def vocabulary_take(run: ImportRun, found: Found) -> None:
         case ProjectRecord():
             _project_enrich(run, found.location, record)
         case CategoryRecord():
-            category_enrich(
+            category_merge_details(
                 details=CategoryDetails(record.path, record.name, record.description, record.aliases),
                 vocabulary=run.vocabulary,
             )
             if record.related:
                 run.deferred.append((found.location, record))
         case ConceptRecord():
-            concept_enrich(
+            concept_merge_details(
                 details=ConceptDetails(
                     record.name, record.type, record.description, record.aliases, weight=record.weight
                 ),
@@ -62,7 +62,7 @@ def vocabulary_take(run: ImportRun, found: Found) -> None:
             if record.broader or record.narrower or record.related:
                 run.deferred.append((found.location, record))
         case EntityRecord():
-            entity_enrich(
+            entity_merge_details(
                 details=EntityDetails(record.type, record.name, record.description, record.aliases),
                 vocabulary=run.vocabulary,
             )
@@ -86,7 +86,7 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
         project.name = record.name
     project.description = project.description or record.description
     if record.language and record.language != project.language:
-        # Its memories are stemmed in the language it had when they came.
+        # Existing memories are stemmed in the old language.
         if project.pk in run.used or project.memories.exists():
             run.tally.notes.append(
                 (location, f"language: {record.slug} has memories already and stays {project.language}")
@@ -97,13 +97,10 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
     if before != after:
         project.save(update_fields=list(after))
         if project.batch_id != run.batch_id:
-            AuditEvent.objects.create(
-                user_id=run.viewer.user_id,
-                api_key_id=run.viewer.api_key_id,
-                door=run.viewer.door,
-                verb="project_enrich",
-                subject_type="project",
-                subject_id=project.pk,
+            audit(
+                run.viewer,
+                "project_enrich",
+                project,
                 before={name: value for name, value in before.items() if after[name] != value},
                 after={name: value for name, value in after.items() if before[name] != value},
                 batch_id=run.batch_id,
@@ -112,13 +109,15 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
 
 
 def deferred_write(run: ImportRun) -> None:
-    """What the vocabulary says of others, now that all of it is known."""
+    """Store the deferred relations, now that all vocabulary is known."""
     for location, record in run.deferred:
         match record:
             case CategoryRecord():
-                category_enrich(details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary)
+                category_merge_details(
+                    details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary
+                )
             case ConceptRecord():
-                concept_enrich(
+                concept_merge_details(
                     details=ConceptDetails(
                         record.name, broader=record.broader, narrower=record.narrower, related=record.related
                     ),
@@ -135,7 +134,7 @@ def _relationship_write(run: ImportRun, location: str, record: RelationshipRecor
             run.tally.notes.append((location, f"evidence: {name!r} is not a memory that was found; left out"))
     source: EntityKey = (record.source.type, record.source.name)
     target: EntityKey = (record.target.type, record.target.name)
-    relationship_enrich(
+    relationship_merge_details(
         details=RelationshipDetails(
             source,
             record.type,
@@ -151,7 +150,7 @@ def _relationship_write(run: ImportRun, location: str, record: RelationshipRecor
 
 
 def _evidence(run: ImportRun, record: RelationshipRecord) -> dict[str, list[int]]:
-    """The memories that bear a relationship out: in the project it names, else in those of this import."""
+    """The memories that support a relationship, in its project or else in those of this import, by name."""
     if record.project:
         projects_ensure(run, [record.project])
     projects = [run.projects[record.project]] if record.project in run.projects else run.projects.values()

@@ -1,6 +1,6 @@
-"""Records into the tables, in blocks: validated, matched with what is there, analysed, and copied in.
+"""Write records in blocks: validated, matched with stored ones, analysed and copied.
 
-Everything here happens inside one transaction that the caller opens; nothing is written if anything goes wrong.
+Everything runs within a single transaction opened by the caller: after any error nothing is written.
 """
 
 import gc
@@ -25,33 +25,32 @@ from categories.models import MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.bulk_copy import InsertBlock, array_literal, insert_block
 from memories.importers.analysers import Analysers, analysers
-from memories.importers.base import Found, Reading, RefusedRecord
-from memories.importers.run import ANALYZE_FROM, ImportRun, IndexSink, Tally, WriteOptions, projects_ensure
-from memories.importers.vocabulary import deferred_write, vocabulary_take
+from memories.importers.base import Reading, RefusedRecord, SourceRecord
+from memories.importers.run import ANALYZE_FROM, ImportCounts, ImportRun, IndexSink, WriteOptions, projects_ensure
+from memories.importers.vocabulary import deferred_write, vocabulary_record_write
 from memories.models import Memory
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, unstorable
-from memories.resolve import RecordNames, names_ensure, names_of, record_image, sessions_ensure
+from memories.resolve import RecordNames, names_ensure, names_of, record_snapshot, sessions_ensure
 from memories.services import DEFAULT_PROJECT
 from memories.snapshot import MemorySnapshot, content_hash_of
 from memories.storage import (
-    batch_write_down,
-    image_as_json,
-    image_changes,
-    images_insert,
-    images_read,
-    images_update,
+    memory_event,
     memory_ids_draw,
     memory_text,
+    outbox_add_batch,
+    snapshots_insert,
+    snapshots_read,
+    snapshots_update,
 )
 from memories.vocabulary_records import is_vocabulary
 from web.validation import reasons
 
 BLOCK = 4_000
-# Blocks whose terms are being worked out while the next are read and the last are written.
+# Blocks that are analysed while the next are read and the previous are written.
 AHEAD = 3
-# Two imports wait for each other, so that neither misses what the other brings.
+# Imports wait for each other, so that none misses the rows of another.
 IMPORT_LOCK = 0x6D6E656D6F
-# The columns that statements choose rows by; looking through the long texts would cost as much as all of these.
+# The columns that statements select by; analysing the long texts would cost as much as all of these.
 _LOOKED_UP = (
     "memories_memory (id, project_id, external_id, content_hash),"
     " memories_memorylink (memory_id, target, target_memory_id),"
@@ -78,20 +77,20 @@ class Incoming(NamedTuple):
     volatile: frozenset[str]
 
 
-# Its project, whether it has an id, and that or the hash of its text.
+# The project id, whether the record has an id, and the id or the hash of its text.
 Key = tuple[int, bool, str]
 
-# What a block holds once it is read: memories, vocabulary yet to be looked at, and what cannot be read.
-Item = Incoming | Found | RefusedRecord
+# The items of a block: memories, vocabulary records, and unreadable records.
+Item = Incoming | SourceRecord | RefusedRecord
 
 
 class Block(NamedTuple):
-    """Some of the source, in its order, and all that its records name."""
+    """A part of the source in order, and all names in its records."""
 
     items: list[Item]
     names: RecordNames
     fraction: float | None
-    """How much of the source has been read with it, where that is known."""
+    """The share of the source read so far; None if unknown."""
 
 
 def records_write(
@@ -101,21 +100,21 @@ def records_write(
     batch_id: int,
     options: WriteOptions,
     refuse: Callable[[str, str], None],
-    progress: Callable[[Tally, float | None], None],
+    progress: Callable[[ImportCounts, float | None], None],
     sink: IndexSink | None = None,
-) -> Tally:
-    """Bring in all records of a source. Call it in a transaction, and bump the corpus afterwards."""
+) -> ImportCounts:
+    """Import all records of a source. Call it in a transaction, and bump the corpus afterwards."""
     run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), sink=sink)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
-        # Entries of GIN indexes gather beside them, and are sorted in with so much memory.
+        # Pending entries of GIN indexes are merged using this much memory.
         cursor.execute("SET LOCAL work_mem = '64MB'")
-        # Foreign keys are checked with each block, not all at the end: parents always come first.
+        # Check foreign keys with each block, not at the end: parents always come first.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     waiting: deque[tuple[Future[InsertBlock], bool]] = deque()
     with ExitStack() as stack:
-        stack.enter_context(_interpreter_at_work())
+        stack.enter_context(_tuned_interpreter())
         if sink:
             stack.callback(sink.close)
         pool = stack.enter_context(analysers())
@@ -124,15 +123,15 @@ def records_write(
             run.met += len(block.items)
             built: Future[_Built] | None = None
             unknown, changed = _block_match(run, block)
-            # Before names are looked up: its process takes a second to start.
+            # Before looking up names: the process of the sink takes a second to start.
             staged = bool(unknown) and _goes_into_index(run, len(unknown) / len(block.items), block.fraction)
             if new := _names_settle(run, block, unknown, changed):
                 built = builder.submit(_built, run, new, sink if staged and sink else pool)
                 waiting.append((writer.submit(_ready, built, run.vocabulary.lineages), staged))
-            # One in, one out: whoever analyses always finds another block waiting.
+            # One in, one out: the analysers always have another block waiting.
             if len(waiting) >= AHEAD:
                 _block_insert(run, *waiting.popleft())
-            # What names mean is that of its own block: the vocabulary of the next one may change it.
+            # Names must be resolved with the vocabulary of their own block: the next block may change it.
             if built:
                 built.result()
             progress(run.tally, block.fraction)
@@ -143,8 +142,8 @@ def records_write(
             sink.end()
         deferred_write(run)
         if run.tally.created:
-            batch_write_down(batch_id)
-        # Also for the checks of foreign keys at commit, which are planned once: for empty tables they take any index.
+            outbox_add_batch(batch_id)
+        # Also for the foreign key checks at commit, which are planned once: for empty tables they would use any index.
         if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
             _analyze(_SEARCHED)
         if sink:
@@ -154,12 +153,12 @@ def records_write(
 
 
 @contextmanager
-def _interpreter_at_work() -> Iterator[None]:
-    """Set the interpreter up for many records, and threads that wait for a database, and set it back."""
+def _tuned_interpreter() -> Iterator[None]:
+    """Tune the interpreter for many records and threads that wait for the database, and restore it."""
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
-    # It looks for cycles among all objects each time so many are new: records have none, and there are many.
+    # Collections scan all objects after this many new ones: there are many records, and none has cycles.
     gc.set_threshold(200_000, *thresholds[1:])
-    # An answer of the database is taken up at once, not after another thread's turn of five milliseconds.
+    # Continue at once after an answer of the database, not after five milliseconds of another thread.
     sys.setswitchinterval(0.0005)
     try:
         yield
@@ -191,7 +190,7 @@ def _blocks(reading: Reading) -> Iterator[Iterator[Block]]:
 
 @contextmanager
 def _thread(name: str) -> Iterator[ThreadPoolExecutor]:
-    """A thread that works while this one waits for the database, and leaves what is not begun when this one stops."""
+    """A thread that works while this one waits for the database. Its queue is cancelled at the end."""
     thread = ThreadPoolExecutor(1, name)
     try:
         yield thread
@@ -199,13 +198,14 @@ def _thread(name: str) -> Iterator[ThreadPoolExecutor]:
         thread.shutdown(wait=True, cancel_futures=True)
 
 
-def _read(item: Found | RefusedRecord) -> Item:
+def _read(item: SourceRecord | RefusedRecord) -> Item:
     return item if isinstance(item, RefusedRecord) or is_vocabulary(item.data) else _validated(item)
 
 
 def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bool:
-    """Whether this block and those after it do, by how many new memories are still to come: as many of each block as
-    of this one. Where nobody knows how much there is, it is taken to be as much again as there was.
+    """Whether the sink takes this block and the following ones, by an estimate of new memories still to come.
+
+    The estimate assumes the share of new memories of this block, and as much again as was read if the size is unknown.
     """
     expected = run.met / fraction if fraction else 2 * run.met
     return run.sink is not None and run.sink.is_open(share * (expected - run.met + BLOCK))
@@ -213,46 +213,46 @@ def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bo
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """New memories of a block as they will be stored, and their terms, which another process makes."""
+    """New memories of a block, and their terms, made by another process."""
 
-    images: list[MemorySnapshot]
+    snapshots: list[MemorySnapshot]
     hashes: list[str]
     terms: "Future[list[str]]"
 
 
 def _built(run: ImportRun, new: list[tuple[Incoming, int]], whom: Analysers | IndexSink) -> _Built:
     language = {project.id: project.language for project in run.projects.values()}
-    images = [_image(run, one, memory_id) for one, memory_id in new]
-    texts = [memory_text(image, language[image.project_id]) for image in images]
-    terms = whom.submit([image.id for image in images], texts)
-    return _Built(images, [one.content_hash for one, _ in new], terms)
+    snapshots = [_image(run, one, memory_id) for one, memory_id in new]
+    texts = [memory_text(snapshot, language[snapshot.project_id]) for snapshot in snapshots]
+    terms = whom.submit([snapshot.id for snapshot in snapshots], texts)
+    return _Built(snapshots, [one.content_hash for one, _ in new], terms)
 
 
 def _ready(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> InsertBlock:
     block = built.result()
-    return insert_block(block.images, block.terms.result(), block.hashes, lineages)
+    return insert_block(block.snapshots, block.terms.result(), block.hashes, lineages)
 
 
 def _block_insert(run: ImportRun, ready: "Future[InsertBlock]", staged: bool) -> None:
     block = ready.result()
-    images_insert(block, run.viewer, of_batch=True, proven=run.proven)
+    snapshots_insert(block, run.viewer, of_batch=True, proven=run.proven)
     if staged and run.sink:
         run.sink.confirm(block)
-    run.tally.created += len(block.images)
+    run.tally.created += len(block.snapshots)
     if run.tally.created >= run.analyze_at:
         run.analyze_at *= 16
         _analyze(_LOOKED_UP)
 
 
 def _analyze(tables: str) -> None:
-    """Let the planner know how much there is, this transaction's own rows included; autovacuum looks closer soon."""
+    """Update the planner's statistics, including this transaction's rows, until autovacuum does."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL default_statistics_target = 25")
         cursor.execute(f"ANALYZE {tables}")
 
 
 def _block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
-    """What of a block is new and, with the ids of their memories, what is changed. The others are only counted."""
+    """The new memories of a block, and the changed ones with the ids of their memories. Others are only counted."""
     incoming: list[Incoming] = []
     for item in block.items:
         match item:
@@ -260,8 +260,8 @@ def _block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tup
                 incoming.append(item)
             case RefusedRecord():
                 run.refused(item.location, item.reason)
-            case Found():
-                vocabulary_take(run, item)
+            case SourceRecord():
+                vocabulary_record_write(run, item)
     run.tally.valid += len(incoming)
     projects_ensure(run, {_project_of(run, one.record) for one in incoming})
     keyed = [(_key_of(run, one), one) for one in incoming if _may_write(run, one)]
@@ -271,11 +271,11 @@ def _block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tup
 def _names_settle(
     run: ImportRun, block: Block, new: list[Incoming], changed: list[tuple[Incoming, int]]
 ) -> list[tuple[Incoming, int]]:
-    """Make or match what they name, and update what is changed; gives the new ones with the ids they get."""
+    """Make or match all names and update changed memories. Returns the new ones with their ids."""
     written = [*new, *(one for one, _ in changed)]
     names = block.names
     if len(written) < len(block.items):
-        # Nothing is made for a record that is refused or stored as it is.
+        # Make no names for records that are refused or unchanged.
         kept = set(map(id, written))
         names = names_of([one.record for one in block.items if isinstance(one, Incoming) and id(one) in kept])
     names_ensure(names, run.vocabulary)
@@ -284,8 +284,8 @@ def _names_settle(
     return list(zip(new, memory_ids_draw(len(new)), strict=True)) if new else []
 
 
-def _validated(found: Found) -> Incoming | RefusedRecord:
-    # The text of most records is most of the record: it is kept once, in its own column.
+def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
+    # The text is most of a record: store it once, in its own column.
     text_key = next((name for name in ("content", "text", "body") if isinstance(found.data.get(name), str)), "")
     text = found.data.get(text_key, "")
     try:
@@ -336,7 +336,7 @@ def _may_write(run: ImportRun, one: Incoming) -> bool:
 
 
 def _key_of(run: ImportRun, one: Incoming) -> Key:
-    """What makes a memory the same as another: its id within its project, else its text."""
+    """The identity of a memory: its id within its project, else its text."""
     project_id = run.projects[_project_of(run, one.record)].id
     return (project_id, bool(one.record.id), one.record.id or one.content_hash)
 
@@ -359,7 +359,7 @@ def _is_first(run: ImportRun, key: Key, one: Incoming) -> bool:
 def _compared(
     run: ImportRun, incoming: list[tuple[Key, Incoming]]
 ) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
-    """The new ones, and the changed ones with the id of the memory that each changes."""
+    """The new memories, and the changed ones with the ids of the memories that they change."""
     stored = _stored([key for key, _ in incoming])
     new: list[Incoming] = []
     changed: list[tuple[Incoming, int]] = []
@@ -385,14 +385,13 @@ def _compared(
 
 
 def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:
-    """What is stored under the same keys: id and record hash. The oldest counts where several are the same."""
+    """The id and record hash stored under each key; the oldest if there are several."""
     stored: dict[Key, tuple[int, str]] = {}
     for column, named in (("external_id", True), ("content_hash", False)):
         keys = [key for key in wanted if key[1] is named]
         if not keys:
             continue
         with connection.cursor() as cursor:
-            # Through memory_external_idx and memory_content_hash_idx.
             cursor.execute(
                 f"SELECT project_id, {column}, id, record_hash FROM memories_memory"
                 f" WHERE project_id = ANY(%s) AND {column} = ANY(%s::text[]) ORDER BY id DESC",
@@ -404,9 +403,8 @@ def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:
 
 
 def _edited_since_import(memory_ids: Sequence[int]) -> dict[int, str]:
-    """The memories that were changed by another way than an import after the last import of them, and by which."""
+    """Memories edited after their last import, and a description of the edit."""
     with connection.cursor() as cursor:
-        # Through auditevent_subject_idx.
         cursor.execute(
             "SELECT DISTINCT ON (subject_id) subject_id, door, at FROM access_auditevent edit"
             " WHERE subject_type = 'memory' AND subject_id = ANY(%s) AND batch_id IS NULL AND id > coalesce(("
@@ -438,7 +436,7 @@ def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
 def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
     record = one.record
     project_id = run.projects[_project_of(run, record)].id
-    return record_image(
+    return record_snapshot(
         record=record,
         memory_id=memory_id,
         project_id=project_id,
@@ -453,7 +451,7 @@ def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
 
 
 def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None:
-    before = images_read(memory_id for _, memory_id in changed)
+    before = snapshots_read(memory_id for _, memory_id in changed)
     changes: list[tuple[MemorySnapshot, MemorySnapshot]] = []
     for one, memory_id in changed:
         old = before[memory_id]
@@ -473,22 +471,7 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
             external_id=old.external_id or new.external_id,
         )
         changes.append((old, new))
-    changes = images_update(changes)
-    events = []
-    for old, new in changes:
-        names = image_changes(old, new)
-        events.append(
-            AuditEvent(
-                user_id=run.viewer.user_id,
-                api_key_id=run.viewer.api_key_id,
-                door=run.viewer.door,
-                verb="import",
-                subject_type="memory",
-                subject_id=new.id,
-                before=image_as_json(old, names),
-                after=image_as_json(new, names),
-                batch_id=run.batch_id,
-            )
-        )
+    changes = snapshots_update(changes)
+    events = [memory_event(run.viewer, "import", old, new, batch_id=run.batch_id) for old, new in changes]
     AuditEvent.objects.bulk_create(events, batch_size=500)
     run.tally.updated += len(changes)

@@ -8,7 +8,7 @@ from typing import Any
 from search.engines.base import EngineQuery, Filter, Ids, Value
 from search.facets import FACET, FacetKind, FacetSpec
 from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
-from text.query_syntax import Group, TextQuery
+from text.query_syntax import Alternative, TextQuery
 
 # Above this many combinations, "k of n words" becomes a sum over the words instead of one tsquery.
 _MAX_COMBINATIONS = 120
@@ -135,7 +135,7 @@ class Sql:
             conditions.append("(" + " OR ".join(self._group(group) for group in words.groups) + ")")
         return "(" + " AND ".join(conditions) + ")"
 
-    def _group(self, group: Group) -> str:
+    def _group(self, group: Alternative) -> str:
         parts = [f"({tsquery(pattern)})" for pattern in group.phrases]
         words = [f"({tsquery(pattern)})" for pattern in group.words]
         need = group.need

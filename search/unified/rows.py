@@ -24,7 +24,7 @@ from search.unified.legs import ResultKind, Way
 from search.unified.vocabulary import LegHit, evidence_of, filtered
 from text.analysis import Pattern
 from text.formatting import ordinal, plural
-from text.highlight import Segment, matched_spans, segments, snippet
+from text.highlight import MarkedText, matched_spans, segments, snippet
 
 MAX_RELATED = 2
 # Relationships to read for the entities and memories of a page, by confidence.
@@ -114,8 +114,8 @@ class UnifiedHit:
 
     kind: ResultKind
     id: int
-    title: tuple[Segment, ...]
-    content: tuple[Segment, ...]
+    title: tuple[MarkedText, ...]
+    content: tuple[MarkedText, ...]
     score: float
     places: Mapping[Way, int]
     source: str
@@ -366,10 +366,10 @@ class _Page:
         texts = self._context.resolved.plan.texts
         return (texts[0].words.positive, texts[0].language) if texts else ((), "english")
 
-    def _marked(self, text: str) -> tuple[Segment, ...]:
+    def _marked(self, text: str) -> tuple[MarkedText, ...]:
         return segments(text, matched_spans(text, *self._patterns))
 
-    def _snippet(self, text: str) -> tuple[Segment, ...]:
+    def _snippet(self, text: str) -> tuple[MarkedText, ...]:
         return snippet(text, matched_spans(text, *self._patterns), _LENGTH) if text else ()
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def mill(db, tmp_path, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
-    query.answer_with(MODEL)
+    query.use_embedder(MODEL)
     bring_in_mill(tmp_path)
     embed_all()
     clear_caches()

@@ -9,10 +9,10 @@ from categories.details import (
     ConceptDetails,
     EntityDetails,
     RelationshipDetails,
-    category_enrich,
-    concept_enrich,
-    entity_enrich,
-    relationship_enrich,
+    category_merge_details,
+    concept_merge_details,
+    entity_merge_details,
+    relationship_merge_details,
 )
 from categories.models import Category, Concept, Entity, Relationship
 from categories.services import Vocabulary
@@ -27,7 +27,7 @@ def vocabulary():
 
 def test_category_keeps_its_description_and_gains_aliases(vocabulary):
     Category.objects.create(name="Kitchen", path="kitchen", description="Where we cook.", aliases=["Galley"])
-    category_enrich(
+    category_merge_details(
         details=CategoryDetails("kitchen", description="Other.", aliases=("galley", "Küche")), vocabulary=vocabulary
     )
     kitchen = Category.objects.get()
@@ -39,7 +39,7 @@ def test_category_keeps_its_description_and_gains_aliases(vocabulary):
 def test_concept_is_filled_where_it_was_empty(vocabulary):
     Concept.objects.create(name="heat", aliases=["warmth"], weight=0.5)
     details = ConceptDetails("Heat", "physics", "How warm it is.", ("hotness",), broader=("energy",), weight=0.9)
-    concept_enrich(details=details, vocabulary=vocabulary)
+    concept_merge_details(details=details, vocabulary=vocabulary)
     heat, energy = Concept.objects.get(name="heat"), Concept.objects.get(name="energy")
     assert (heat.concept_type, heat.description, heat.weight) == ("physics", "How warm it is.", 0.5)
     assert heat.aliases == ["warmth", "hotness"]
@@ -50,9 +50,9 @@ def test_entity_and_relationship_keep_what_was_said_of_them(vocabulary):
     mio = Entity.objects.create(name="Mio", entity_type="person", description="The cook.")
     pot = Entity.objects.create(name="pot", entity_type="tool")
     Relationship.objects.create(source=mio, relationship_type="uses", target=pot, fact="Daily.", evidence_ids=[3])
-    entity_enrich(details=EntityDetails("person", "mio", "Other.", ("Miyo",)), vocabulary=vocabulary)
+    entity_merge_details(details=EntityDetails("person", "mio", "Other.", ("Miyo",)), vocabulary=vocabulary)
     said = RelationshipDetails(("person", "Mio"), "uses", ("tool", "pot"), "Weekly.", 0.7, evidence_ids=(1,))
-    relationship_enrich(details=said, vocabulary=vocabulary)
+    relationship_merge_details(details=said, vocabulary=vocabulary)
     mio.refresh_from_db()
     known = Relationship.objects.get()
     assert (mio.description, mio.aliases) == ("The cook.", ["Miyo"])
@@ -61,5 +61,5 @@ def test_entity_and_relationship_keep_what_was_said_of_them(vocabulary):
 
 def test_what_adds_nothing_is_no_event(vocabulary):
     Category.objects.create(name="Kitchen", path="kitchen", description="Where we cook.")
-    category_enrich(details=CategoryDetails("kitchen", description="Other."), vocabulary=vocabulary)
+    category_merge_details(details=CategoryDetails("kitchen", description="Other."), vocabulary=vocabulary)
     assert not AuditEvent.objects.exists()

@@ -5,14 +5,14 @@ import pytest
 from django.db import connection
 
 from access.viewer import command_viewer
-from categories.details import EntityDetails, RelationshipDetails, entity_enrich, relationship_enrich
+from categories.details import EntityDetails, RelationshipDetails, entity_merge_details, relationship_merge_details
 from categories.models import Entity, EntityVector, Relationship, RelationshipVector
-from categories.searched_terms import ENTITIES, terms_catch_up, terms_refresh
+from categories.searched_terms import ENTITIES, terms_refresh, terms_refresh_all
 from categories.services import Vocabulary
 from curation.text_edits import entity_describe, relationship_describe
 from memories.embedding.models import HASHED, HashedWords
 from memories.embedding.pending import Refused
-from memories.embedding.vocabulary import claim, columns_resize, vocabulary_pending, waiting_rows
+from memories.embedding.vocabulary import claim, columns_resize, pending_rows, vocabulary_pending
 from memories.embedding.worker import Worker, vocabulary_embed
 from memories.models import EmbeddingModel, Project
 from memories.records import MemoryRecord
@@ -29,13 +29,13 @@ def terms(row):
 
 def entity(name="Kettle", kind="tool", **details):
     return Entity.objects.get(
-        pk=entity_enrich(details=EntityDetails(kind, name, **details), vocabulary=Vocabulary(command_viewer()))
+        pk=entity_merge_details(details=EntityDetails(kind, name, **details), vocabulary=Vocabulary(command_viewer()))
     )
 
 
 def relationship(fact="It boils."):
     return Relationship.objects.get(
-        pk=relationship_enrich(
+        pk=relationship_merge_details(
             details=RelationshipDetails(("tool", "Kettle"), "stands_on", ("tool", "Stove"), fact),
             vocabulary=Vocabulary(command_viewer()),
         )
@@ -79,9 +79,9 @@ def test_what_was_written_past_the_services_is_caught_up_with():
     Entity.objects.create(name="Ladle", entity_type="tool")
     kettle = entity()
     Entity.objects.filter(pk=kettle.pk).update(description="Dented")
-    assert terms_catch_up() == 2
+    assert terms_refresh_all() == 2
     assert terms(kettle) == {"kettl", "tool", "dent"}
-    assert terms_catch_up() == 0
+    assert terms_refresh_all() == 0
 
 
 def test_a_project_in_another_language_adds_its_stems():
@@ -89,7 +89,7 @@ def test_a_project_in_another_language_adds_its_stems():
     assert "haus" not in terms(kettle)
     Project.objects.create(slug="de", name="de", language="german")
     Project.objects.create(slug="en", name="en", language="english")
-    assert terms_catch_up() == 1
+    assert terms_refresh_all() == 1
     assert {"haus", "kettl"} <= terms(kettle)
 
 
@@ -113,7 +113,7 @@ def test_everything_waits_until_it_is_embedded(model):
 def test_the_vector_is_of_the_text_in_words(model):
     entity(description="Boils quickly", aliases=("pot",))
     relationship()
-    assert waiting_rows(ENTITIES, model.pk, limit=1)[0].text == "Kettle (tool), pot\nBoils quickly"
+    assert pending_rows(ENTITIES, model.pk, limit=1)[0].text == "Kettle (tool), pot\nBoils quickly"
     embed(model)
     (stored,) = RelationshipVector.objects.all()
     expected = HashedWords().encode_query("Kettle stands on Stove\nIt boils.")

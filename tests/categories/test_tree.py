@@ -5,12 +5,14 @@ import pytest
 
 from categories.models import Category, FormerPath
 from categories.revision import data_revision
-from categories.vocabulary_cache import Node, Tree, tree_at
+from categories.vocabulary_cache import CachedCategory, Tree, tree_at
 from memories.storage import corpus_bump
 
 
 def node(pk, path, parent=None, *, name="", aliases=()):
-    return Node(pk, path, name or path.rpartition("/")[2], parent, path.count("/") + 1, "", tuple(aliases), ())
+    return CachedCategory(
+        pk, path, name or path.rpartition("/")[2], parent, path.count("/") + 1, "", tuple(aliases), ()
+    )
 
 
 TREE = Tree(
@@ -63,9 +65,8 @@ def test_path_that_one_had_comes_before_a_name_that_another_has():
     assert tree.resolve("Releases", anything) == [1]
 
 
-def test_what_is_below_and_above():
+def test_lineage_and_uppermost():
     assert [one.id for one in TREE.lineage(3)] == [1, 3]
-    assert sorted(one.id for one in TREE.below(1)) == [2, 3]
     assert TREE.uppermost(np.array([False, True, True, False, True])) == [2, 3, 6]
     assert TREE.uppermost(np.array([True, True, False, False, True])) == [1, 6]
 
@@ -73,9 +74,7 @@ def test_what_is_below_and_above():
 def test_a_ring_ends_every_walk():
     ring = Tree([node(1, "a", 3), node(2, "a/b", 1), node(3, "a/b/c", 2), node(4, "d", 4)])
     assert [one.id for one in ring.lineage(3)] == [1, 2, 3]
-    assert sorted(one.id for one in ring.below(1)) == [2, 3]
     assert [one.id for one in ring.lineage(4)] == [4]
-    assert list(ring.below(4)) == []
     assert ring.uppermost(np.array([False, True, True, True])) == [2, 4]
 
 

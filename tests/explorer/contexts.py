@@ -8,7 +8,7 @@ from search.facets import FacetValue
 from search.query import SearchQuery
 from search.ranking import Ranked
 from search.result import CategoryRef, CorpusCounts, Hit, SearchResult
-from text.highlight import Segment
+from text.highlight import MarkedText
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 CORPUS = CorpusCounts(total=1_200, counts={("tag", "tea"): 340, ("type", "fix"): 60})
@@ -27,8 +27,8 @@ def hit(**changes):
             id=7,
             project="tea",
             memory_type="bugfix",
-            title=(Segment("The ", marked=False), Segment("kettle", marked=True)),
-            snippet=(Segment("It leaks.", marked=False),),
+            title=(MarkedText("The ", marked=False), MarkedText("kettle", marked=True)),
+            snippet=(MarkedText("It leaks.", marked=False),),
             created_at=datetime(2026, 5, 3, 23, 30, tzinfo=UTC),
             updated_at=datetime(2026, 5, 4, tzinfo=UTC),
             state="active",

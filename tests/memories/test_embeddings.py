@@ -264,7 +264,7 @@ def test_packaged_model_finds_what_is_meant(minilm):
     assert np.linalg.norm(found, axis=1) == pytest.approx([1, 1], abs=1e-5)
     slow, oven = found @ minilm.encode_query("why is the server slow to answer?")
     assert slow > 0.3 > oven
-    assert minilm.twin().encode(texts) == pytest.approx(found, abs=1e-5)
+    assert minilm.clone().encode(texts) == pytest.approx(found, abs=1e-5)
 
 
 @packaged

@@ -12,7 +12,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
 from memories.importers import analysers, batches, write
-from memories.importers.base import Found, Reading
+from memories.importers.base import Reading, SourceRecord
 from memories.importers.batches import ImportChoices, import_path
 from memories.importers.registry import importer_for
 from memories.models import Corpus, ImportBatch, Memory, MemoryLink, Project
@@ -334,7 +334,7 @@ def test_a_source_that_fails_in_the_middle_writes_nothing(jsonl, monkeypatch):
 
     def broken(path, options):
         def records():
-            yield Found("line 1", {"content": "x"})
+            yield SourceRecord("line 1", {"content": "x"})
             raise OSError(5, "Input/output error")
 
         return Reading(records())

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from memories.importers import jsonl
-from memories.importers.base import Found, ImportFailedError, NotReadableError, Options, RefusedRecord
+from memories.importers.base import ImportFailedError, NotReadableError, Options, RefusedRecord, SourceRecord
 from memories.importers.registry import importer_for, importer_named
 
 
@@ -20,7 +20,7 @@ def read(path, **options):
 
 def test_a_line_is_a_record_with_its_number(tmp_path):
     path = written(tmp_path, b'{"content": "one"}\n\n  \r\n{"content": "two"}')
-    assert read(path) == [Found("line 1", {"content": "one"}), Found("line 4", {"content": "two"})]
+    assert read(path) == [SourceRecord("line 1", {"content": "one"}), SourceRecord("line 4", {"content": "two"})]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_line_is_a_record_with_its_number(tmp_path):
 def test_the_format_is_known_by_its_content(tmp_path, data):
     path = written(tmp_path, data)
     assert importer_for(path).name == "jsonl"
-    assert read(path) == [Found("line 1", {"content": "é"})]
+    assert read(path) == [SourceRecord("line 1", {"content": "é"})]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_broken_line_is_refused_and_the_next_one_read(tmp_path, line, reason):
     assert isinstance(refusal, RefusedRecord)
     assert refusal.location == "line 1"
     assert refusal.reason.startswith(reason)
-    assert found == Found("line 2", {"content": "fine"})
+    assert found == SourceRecord("line 2", {"content": "fine"})
 
 
 def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(tmp_path, monkeypatch):

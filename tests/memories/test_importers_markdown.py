@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memories.importers import markdown
-from memories.importers.base import Found, NotReadableError, Options, RefusedRecord
+from memories.importers.base import NotReadableError, Options, RefusedRecord, SourceRecord
 from memories.importers.registry import importer_for
 
 
@@ -27,7 +27,7 @@ def folder(tmp_path):
 
 def read(root, **options):
     found = list(markdown.read(root, Options(**options)).records)
-    return {one.data["id"] if isinstance(one, Found) else one.location: one for one in found}
+    return {one.data["id"] if isinstance(one, SourceRecord) else one.location: one for one in found}
 
 
 def data_of(folder, text, name="a.md"):
@@ -113,7 +113,7 @@ def test_a_broken_file_is_refused_with_the_reason(folder, text, reason):
     found = read(folder.root)
     assert isinstance(found["a.md"], RefusedRecord)
     assert found["a.md"].reason.startswith(reason)
-    assert isinstance(found["fine.md"], Found)
+    assert isinstance(found["fine.md"], SourceRecord)
 
 
 def test_a_link_out_of_the_folder_is_refused(folder, tmp_path):
@@ -140,7 +140,7 @@ def test_files_of_records_among_notes_are_not_passed_over_in_silence(folder):
     for name in ("a.md", "below/b.jsonl", "c.jsonl.gz", ".hidden/d.jsonl", "e.txt"):
         folder(name, "Text.")
     found = read(folder.root)
-    assert [place for place, one in found.items() if isinstance(one, Found)] == ["a.md"]
+    assert [place for place, one in found.items() if isinstance(one, SourceRecord)] == ["a.md"]
     refused = {place: one.reason for place, one in found.items() if isinstance(one, RefusedRecord)}
     assert refused == dict.fromkeys(
         ["below/b.jsonl", "c.jsonl.gz"], "is not Markdown. Name files of records themselves as paths to import"

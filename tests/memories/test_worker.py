@@ -41,7 +41,7 @@ class Renamed(HashedWords):
     def encode_query(self, text):
         return -super().encode_query(text)
 
-    def twin(self):
+    def clone(self):
         return self
 
 
@@ -288,7 +288,7 @@ def test_run_of_ids_that_a_page_cuts_in_two_is_embedded_whole_by_two_threads(mon
                 time.sleep(0.01)
             return super().encode(texts)
 
-        def twin(self):
+        def clone(self):
             return self
 
     worker = Worker("hashed-words", threads=2, **loading(WaitsForTheOther()))
@@ -408,7 +408,7 @@ def test_what_comes_meanwhile_is_embedded_by_the_model_that_serves_too():
     changed = change(old, content="Green tea.")
     new = store("Coffee.")
     serving = EmbeddingModel.objects.get()
-    assert vectors.waiting_since(serving.pk, limit=10) == [changed.pk, new.pk]
+    assert vectors.pending_since(serving.pk, limit=10) == [changed.pk, new.pk]
 
     def load(source):
         return HashedWords() if source == "hashed-words" else Renamed()

@@ -89,7 +89,7 @@ def memories(db, index, settings, tmp_path):
 @pytest.fixture
 def query_model():
     """The small model, there from the start and not loaded beside the test."""
-    query.answer_with(MODEL)
+    query.use_embedder(MODEL)
     yield
     query.forget()
 

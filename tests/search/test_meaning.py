@@ -123,14 +123,14 @@ def test_in_another_order_the_similarity_is_told_all_the_same(embedded, everyone
 
 
 def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embedded, everyone, client):
-    twin = Memory.objects.get(external_id="t1")
+    clone = Memory.objects.get(external_id="t1")
     copy = Memory.objects.get(external_id="t2")
-    Memory.objects.filter(pk=copy.pk).update(title=twin.title, content=twin.content)
+    Memory.objects.filter(pk=copy.pk).update(title=clone.title, content=clone.content)
     embed_everything()
     clear_caches()
     result = ask("q=green tea", everyone)
     alike = [hit for hit in result.hits if hit.why.similar_to]
-    assert [(hit.id, hit.why.similar_to) for hit in alike] in ([(copy.pk, twin.pk)], [(twin.pk, copy.pk)])
+    assert [(hit.id, hit.why.similar_to) for hit in alike] in ([(copy.pk, clone.pk)], [(clone.pk, copy.pk)])
     client.force_login(User.objects.create_superuser("reader"))
     page = html_of(client.get("/explore/", {"q": "green tea"}))
     assert page.count("<article ") == result.total

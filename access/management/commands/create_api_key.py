@@ -1,4 +1,4 @@
-"""create_api_key NAME --scopes read,write: make a key for an agent or a program, and print it once."""
+"""`manage.py create_api_key NAME --scopes read,write`: creates a key for an agent or a program, and prints it once."""
 
 import difflib
 from argparse import ArgumentParser
@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from access.keys import MOST_PER_MINUTE, NewKey, make_key
+from access.keys import MAX_PER_MINUTE, NewKey, make_key
 from access.viewer import SCOPES, command_viewer
 from memories.models import Project
 from text.dates import since_span
@@ -37,8 +37,8 @@ class Command(BaseCommand):
         name = options["name"].strip()
         if not name or len(name) > 200:
             raise CommandError("A key needs a name, of at most 200 characters.")
-        if options["per_minute"] is not None and not 1 <= options["per_minute"] <= MOST_PER_MINUTE:
-            raise CommandError(f"--per-minute takes a number from 1 to {MOST_PER_MINUTE:,}.")
+        if options["per_minute"] is not None and not 1 <= options["per_minute"] <= MAX_PER_MINUTE:
+            raise CommandError(f"--per-minute takes a number from 1 to {MAX_PER_MINUTE:,}.")
         projects = None if options["projects"] is None else read_projects(options["projects"])
         new = make_key(
             name=name,
@@ -59,7 +59,7 @@ class Command(BaseCommand):
 
 
 def read_scopes(text: str) -> list[str]:
-    """The scopes named in a comma list."""
+    """The scopes in a comma-separated list."""
     named = _parts(text)
     if not named:
         raise CommandError(f"A key needs a scope: write --scopes with some of {', '.join(SCOPES)}.")
@@ -70,7 +70,7 @@ def read_scopes(text: str) -> list[str]:
 
 
 def read_projects(text: str) -> list[Project]:
-    """The projects whose slugs stand in a comma list."""
+    """The projects with the slugs in a comma-separated list."""
     named = _parts(text)
     if not named:
         # An empty variable in a script must not open everything.
@@ -84,7 +84,7 @@ def read_projects(text: str) -> list[Project]:
 
 
 def read_expiry(text: str, now: datetime) -> datetime | None:
-    """The instant after which a key is good for nothing: a span from now, or the beginning of a day, UTC."""
+    """The expiry of a key: a span from now, or the start of a day in UTC."""
     if not text:
         return None
     try:

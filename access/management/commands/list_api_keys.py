@@ -1,4 +1,4 @@
-"""list_api_keys: the keys there are, what they may do, and when they were last used."""
+"""`manage.py list_api_keys`: lists the keys, their permissions, and their last use."""
 
 from argparse import ArgumentParser
 from datetime import datetime

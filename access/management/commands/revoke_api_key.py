@@ -1,4 +1,4 @@
-"""revoke_api_key NAME|PREFIX: end a key at once."""
+"""`manage.py revoke_api_key NAME|PREFIX`: revokes a key."""
 
 import difflib
 from argparse import ArgumentParser
@@ -27,8 +27,8 @@ class Command(BaseCommand):
 
 
 def named_key(name: str) -> ApiKey:
-    """The one live key of this name or prefix."""
-    # Somebody who has the whole key may give it: its beginning is the prefix.
+    """The only live key with this name or prefix."""
+    # The whole key works too, since it begins with the prefix.
     prefix = name.rstrip("…")[:12]
     found = list(live_keys().filter(Q(name=name) | Q(prefix=prefix)))
     if len(found) == 1:

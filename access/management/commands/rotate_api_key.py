@@ -1,4 +1,6 @@
-"""rotate_api_key NAME|PREFIX: another key that may do the same, printed once; the old one ends after a grace."""
+"""`manage.py rotate_api_key NAME|PREFIX`: prints a new key with the same permissions; the old one expires after a grace
+period.
+"""
 
 from argparse import ArgumentParser
 from datetime import timedelta
@@ -41,7 +43,7 @@ To revoke it now: python manage.py revoke_api_key {old.prefix}"""
 
 
 def read_grace(text: str) -> timedelta:
-    """A span as it is typed."""
+    """Parse a time span."""
     if not text:
         return GRACE
     if text == "0":

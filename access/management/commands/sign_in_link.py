@@ -1,4 +1,4 @@
-"""`manage.py sign_in_link`: a fresh one-time link for a server that runs."""
+"""`manage.py sign_in_link`: prints a new one-time link for a running server."""
 
 from typing import Any
 

@@ -30,7 +30,7 @@ from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
-from web.processes import SupervisedProcess, kept
+from web.processes import SupervisedProcess, supervise
 from web.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 
 # The memories of an invented team, which an empty database starts with.
@@ -99,7 +99,7 @@ class Command(BaseCommand):
                     "Create an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with kept() as start, address_file(site):
+            with supervise() as start, address_file(site):
                 self.start_helpers(start)
                 serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
 

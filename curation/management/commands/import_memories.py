@@ -21,7 +21,7 @@ from curation.import_undo import Undone, UndoRefusedError, batch_undo
 from memories.importers.base import Importer, ImportFailedError, RefusedRecord
 from memories.importers.batches import ImportChoices, Outcome, import_path
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
-from memories.importers.run import Tally
+from memories.importers.run import ImportCounts
 from memories.models import ImportBatch
 from search.engines.index.import_sink import ImportSink
 from text.formatting import memories, plural
@@ -29,7 +29,7 @@ from text.formatting import memories, plural
 SHOWN_REFUSALS = 20
 _SECONDS_BETWEEN_LINES = 5
 
-ProgressCall = Callable[[Tally, float | None], None]
+ProgressCall = Callable[[ImportCounts, float | None], None]
 
 
 class Command(BaseCommand):
@@ -118,7 +118,7 @@ class Command(BaseCommand):
         if not self.console.is_terminal:
             last = started
 
-            def line(tally: Tally, fraction: float | None) -> None:
+            def line(tally: ImportCounts, fraction: float | None) -> None:
                 nonlocal last
                 if (now := time.monotonic()) - last >= _SECONDS_BETWEEN_LINES:
                     last = now
@@ -139,7 +139,7 @@ class Command(BaseCommand):
         with bar:
             task = bar.add_task(path.name or str(path), total=None, rate="")
 
-            def update(tally: Tally, fraction: float | None) -> None:
+            def update(tally: ImportCounts, fraction: float | None) -> None:
                 rate = f"{tally.read:,} read, {tally.read / max(time.monotonic() - started, 0.001):,.0f}/s"
                 bar.update(task, total=None if fraction is None else 1.0, completed=fraction or 0.0, rate=rate)
 

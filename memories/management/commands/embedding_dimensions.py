@@ -1,10 +1,10 @@
-"""`manage.py embedding_dimensions N`: makes the column of vectors fit another model."""
+"""`manage.py embedding_dimensions N`: resizes the vector column for another model."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memories.embedding.vectors import MOST_DIMENSIONS, column_dimensions, column_resize, vectors_count
+from memories.embedding.vectors import MAX_DIMENSIONS, column_dimensions, column_resize, vectors_count
 
 
 class Command(BaseCommand):
@@ -12,7 +12,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "dimensions", nargs="?", type=int, help=f"the new number of dimensions, up to {MOST_DIMENSIONS:,}"
+            "dimensions", nargs="?", type=int, help=f"the new number of dimensions, up to {MAX_DIMENSIONS:,}"
         )
         parser.add_argument("--drop-vectors", action="store_true", help="confirm that all vectors are removed")
 
@@ -23,8 +23,8 @@ class Command(BaseCommand):
         if dimensions is None or dimensions == now:
             self.stdout.write(f"Vectors have {now:,} dimensions.")
             return
-        if not 1 <= dimensions <= MOST_DIMENSIONS:
-            raise CommandError(f"{dimensions} is not a number from 1 to {MOST_DIMENSIONS:,}.")
+        if not 1 <= dimensions <= MAX_DIMENSIONS:
+            raise CommandError(f"{dimensions} is not a number from 1 to {MAX_DIMENSIONS:,}.")
         if (count := vectors_count()) and not drop_vectors:
             raise CommandError(
                 f"{count:,} vectors of {now:,} dimensions would be removed; until the worker has embedded memories "

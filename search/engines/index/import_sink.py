@@ -15,9 +15,9 @@ from pathlib import Path
 import django
 
 from memories.bulk_copy import InsertBlock
-from memories.importers.analysers import live_and_die_with_parent
+from memories.importers.analysers import exit_with_parent
 from memories.snapshot import MemorySnapshot
-from memories.terms import MemoryText, memory_placed
+from memories.terms import MemoryText, memory_placed_terms
 from search.engines import crash_points
 from search.engines.index import import_stage, store
 from search.engines.index.import_stage import StageWriter
@@ -69,8 +69,8 @@ class ImportSink:
         """Confirm that a block of submitted memories is stored."""
         if self._pool is None:
             return
-        stored = load_stored([image.id for image in block.images], store.SCHEMA)
-        rows = [_index_row(*fields) for fields in zip(block.images, block.columns, stored, strict=True)]
+        stored = load_stored([snapshot.id for snapshot in block.snapshots], store.SCHEMA)
+        rows = [_index_row(*fields) for fields in zip(block.snapshots, block.columns, stored, strict=True)]
         self._pool.submit(_confirm, rows)
         crash_points.reached("block stored")
 
@@ -95,17 +95,17 @@ def _is_worth_it(expected: float) -> bool:
     return expected >= STAGE_FROM or (expected >= STAGE_HALF_FROM and expected >= import_stage.memories())
 
 
-def _index_row(image: MemorySnapshot, columns: dict[str, list[int]], stored: StoredRow) -> IndexRow:
-    created = (image.created_at - _EPOCH) // _MICROSECOND
+def _index_row(snapshot: MemorySnapshot, columns: dict[str, list[int]], stored: StoredRow) -> IndexRow:
+    created = (snapshot.created_at - _EPOCH) // _MICROSECOND
     # Most were never changed.
-    updated = created if image.updated_at is image.created_at else (image.updated_at - _EPOCH) // _MICROSECOND
+    updated = created if snapshot.updated_at is snapshot.created_at else (snapshot.updated_at - _EPOCH) // _MICROSECOND
     return IndexRow(
-        id=image.id,
+        id=snapshot.id,
         scalars=tuple(
-            stored.state if column == "state" else getattr(image, column) for column in SCALAR_SOURCES.values()
+            stored.state if column == "state" else getattr(snapshot, column) for column in SCALAR_SOURCES.values()
         ),
         multiple=tuple(
-            columns[column] if column in columns else getattr(image, column) for column in MULTIPLE_SOURCES.values()
+            columns[column] if column in columns else getattr(snapshot, column) for column in MULTIPLE_SOURCES.values()
         ),
         created=created,
         updated=updated,
@@ -120,7 +120,7 @@ _writer: StageWriter | None = None
 
 
 def _begin(stage: Path) -> None:
-    live_and_die_with_parent()
+    exit_with_parent()
     global _writer
     try:
         _writer = StageWriter(stage)
@@ -136,7 +136,7 @@ def _give_up() -> None:
 
 def _add(ids: Sequence[int], texts: Sequence[MemoryText]) -> list[str]:
     """Return the terms as the column of a memory has them."""
-    terms = [memory_placed(text) for text in texts]
+    terms = [memory_placed_terms(text) for text in texts]
     if _writer is not None:
         try:
             _writer.add(ids, terms)

@@ -16,7 +16,7 @@ from search.engines.index.segments import SCALARS
 from search.engines.index.store import View, codes_of, column_of, docs_of, values_at
 from search.engines.knn import nearest_candidates
 from text.analysis import Pattern
-from text.query_syntax import Group, TextQuery
+from text.query_syntax import Alternative, TextQuery
 from web.cache import RevisionCache
 
 
@@ -151,7 +151,7 @@ class MatchMasks:
             masks.append(reduce(np.logical_or, [self._group(group) for group in query.groups]))
         return reduce(np.logical_and, masks)
 
-    def _group(self, group: Group) -> Mask:
+    def _group(self, group: Alternative) -> Mask:
         masks = [self._pattern(pattern) for pattern in group.phrases]
         found = [self._pattern(pattern) for pattern in group.words]
         if found and group.need == len(found):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import tantivy
 
 from search.engines.base import LanguageText
-from text.analysis import Pattern, is_hyphenated, needs_no_place
+from text.analysis import Pattern, is_hyphenated, needs_no_position
 from text.bulk_terms import FieldTerms
 
 DOC = "doc"
@@ -150,7 +150,7 @@ def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
     words = [term for _, term in in_a_row]
     each_once = len(words) == last - first + 1 == len({at for at, _ in in_a_row})
     are_words = each_once and (not words or "".join(words).isalnum())
-    if are_words and all(needs_no_place(whole, words[at - first]) for at, whole in joined):
+    if are_words and all(needs_no_position(whole, words[at - first]) for at, whole in joined):
         return " ".join(words), " ".join([whole for _, whole in joined])
     return [(term, at - first) for at, term in placed]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from access.viewer import Viewer
-from categories.details import CategoryDetails, ConceptDetails, category_enrich, concept_enrich
+from categories.details import CategoryDetails, ConceptDetails, category_merge_details, concept_merge_details
 from categories.models import Category, Concept
 from categories.services import Vocabulary
 from explorer.category_reads import category_list, category_overview, chunks_of, concepts_in, memories_of
@@ -144,8 +144,10 @@ def test_other_projects_are_not_there(corpus, of_tea, everyone):
 
 def test_names_beside_a_category_are_of_the_viewers_own(corpus, of_tea, everyone):
     vocabulary = Vocabulary(everyone)
-    category_enrich(details=CategoryDetails("kitchen", related=("guests", "yard/dock")), vocabulary=vocabulary)
-    concept_enrich(details=ConceptDetails("temperature", related=("safety", "maintenance")), vocabulary=vocabulary)
+    category_merge_details(details=CategoryDetails("kitchen", related=("guests", "yard/dock")), vocabulary=vocabulary)
+    concept_merge_details(
+        details=ConceptDetails("temperature", related=("safety", "maintenance")), vocabulary=vocabulary
+    )
     assert overview(everyone, "kitchen").category.related == ("guests", "yard/dock")
     assert overview(of_tea, "kitchen").category.related == ("guests",)
     related = {one.name: one.related_concepts for one in overview(everyone, "kitchen").concepts}

@@ -8,7 +8,7 @@ from django.db import connection
 
 from memories.embedding import vectors as tables
 from memories.embedding.chunking import Window
-from memories.embedding.vectors import EmbeddedText, WaitingText
+from memories.embedding.vectors import EmbeddedText, PendingText
 from memories.models import Chunk, Memory
 from search.engines import knn
 from search.engines.base import VectorQuery
@@ -38,7 +38,7 @@ def write(ids, *, seed, model_id=1):
     for memory_id in ids:
         vectors = chance.standard_normal((int(chance.integers(1, 4)), DIMENSIONS)).astype(np.float32)
         windows = [Window(n, n + 1) for n in range(len(vectors))]
-        found.append(EmbeddedText(WaitingText(memory_id, "", "text", f"{seed}"), windows, vectors))
+        found.append(EmbeddedText(PendingText(memory_id, "", "text", f"{seed}"), windows, vectors))
     tables.vectors_write(model_id, found)
 
 

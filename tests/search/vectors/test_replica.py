@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from memories.embedding import vectors as tables
 from memories.embedding.chunking import Window
-from memories.embedding.vectors import EmbeddedText, WaitingText
+from memories.embedding.vectors import EmbeddedText, PendingText
 from memories.models import Chunk, Corpus, EmbeddingModel, VectorChange
 from search.engines import knn, segment_store
 from search.engines.index import follower
@@ -154,7 +154,7 @@ def test_a_vector_without_a_direction_is_near_to_nothing(stored):
     vectors = np.zeros((1, DIMENSIONS), np.float32)
     asked = question(least=-1.0)
     same = np.frombuffer(asked.vector, np.float32).reshape(1, -1)
-    texts = [WaitingText(memory_id, "", "text", "other") for memory_id in stored[:2]]
+    texts = [PendingText(memory_id, "", "text", "other") for memory_id in stored[:2]]
     tables.vectors_write(1, [EmbeddedText(texts[0], [Window(0, 1)], vectors)])
     tables.vectors_write(1, [EmbeddedText(texts[1], [Window(0, 1)], same)])
     sync()
