@@ -406,8 +406,8 @@ def test_interruption_that_the_import_made_an_error_of_still_stops(monkeypatch):
 
     monkeypatch.setattr(up, "call_command", interrupted)
     command = up.Command()
-    command.asked_to_stop = threading.Event()
-    command.asked_to_stop.set()
+    command.stop_requested = threading.Event()
+    command.stop_requested.set()
     with pytest.raises(KeyboardInterrupt):
         command.load_sample()
 
