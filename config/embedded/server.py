@@ -212,7 +212,7 @@ class EmbeddedServer:
     # ── Before a start ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _end_orphans(self) -> None:
-        """Kill the remaining processes of a killed server: they hold its shared memory, and the next start would fail."""
+        """Kill the remaining processes of a killed server: they hold its shared memory, so a start would fail."""
         orphans = [p for p in psutil.process_iter() if self._is_ours(p)]
         _, left = psutil.wait_procs(orphans, timeout=1)  # most exit by themselves at once
         for process in left:

@@ -55,7 +55,7 @@ class WriteOptions:
 
 @dataclass(slots=True)
 class ImportCounts:
-    """What has become of the records so far: `read` is the sum of the four after it."""
+    """Counts of records so far: `read` is the sum of the first four."""
 
     created: int = 0
     updated: int = 0

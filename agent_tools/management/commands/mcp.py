@@ -10,7 +10,7 @@ from django.db import DatabaseError
 
 from access.keys import KeyRefusedError, TooManyRequestsError, viewer_of_raw
 from access.models import AuditEvent
-from access.owner import owner_to_sign_in
+from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
 
 KEY = "MNEMOSCOPE_KEY"

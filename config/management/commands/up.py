@@ -19,7 +19,7 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import get_resolver
 
-from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
+from access.sign_in import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
 from access.viewer import command_viewer
 from agent_tools import asgi
 from memories.embedding.models import missing_packages
