@@ -25,6 +25,17 @@ from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.snapshot import MemorySnapshot, NamedLink, Ref
 
+# Record fields whose stored value is computed: resolved names, defaults, checked ids.
+_COMPUTED = {
+    *("id", "project", "title", "tags", "categories", "concepts", "entities", "links"),
+    *("created_at", "updated_at", "state", "superseded_by", "session", "source"),
+}
+# Record fields that are stored unchanged, and their columns.
+PLAIN_FIELDS = {
+    name: {"type": "memory_type", "source_url": "source_uri"}.get(name, name)
+    for name in MemoryRecord.model_fields
+    if name not in _COMPUTED
+}
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@\[\]]+)")
 
 
@@ -112,29 +123,18 @@ def record_snapshot(
     """A new memory as it will be stored. The vocabulary must contain all names of the record."""
     created_at = record.created_at or record.happened_at or now
     return MemorySnapshot(
+        **{column: getattr(record, name) for name, column in PLAIN_FIELDS.items()},
         id=memory_id,
         project_id=project_id,
-        memory_type=record.type,
         title=title,
-        summary=record.summary,
-        content=record.content,
         tags=vocabulary.tags_of(record.tags),
         state=record.state or Memory.State.ACTIVE.value,
         state_reason="",
-        importance=record.importance,
-        confidence=record.confidence,
-        pinned=record.pinned,
-        authors=record.authors,
-        agent=record.agent,
         session_id=session_id,
         source=record.source or _host(record.source_url),
         external_id=record.id,
-        source_uri=record.source_url,
         created_at=created_at,
-        happened_at=record.happened_at,
         updated_at=record.updated_at or created_at,
-        valid_from=record.valid_from,
-        valid_to=record.valid_to,
         superseded_by_id=None,
         record_hash=record_hash,
         raw=raw,

@@ -17,6 +17,7 @@ from memories.models import Memory, Project
 from memories.queries import visible_to
 from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.resolve import (
+    PLAIN_FIELDS,
     category_refs,
     concept_refs,
     entity_refs,
@@ -220,23 +221,8 @@ def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, rea
     return _store(before, after, "update", viewer, reason)
 
 
-# Fields of a record that are stored unchanged, and their columns.
-_PLAIN = {
-    "type": "memory_type",
-    "summary": "summary",
-    "content": "content",
-    "tags": "tags",
-    "authors": "authors",
-    "agent": "agent",
-    "source": "source",
-    "source_url": "source_uri",
-    "importance": "importance",
-    "confidence": "confidence",
-    "pinned": "pinned",
-    "happened_at": "happened_at",
-    "valid_from": "valid_from",
-    "valid_to": "valid_to",
-}
+# An update stores the source as given; a new memory without one gets the host of its URL.
+_PLAIN = {**PLAIN_FIELDS, "source": "source"}
 
 
 def _apply_changes(

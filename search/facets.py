@@ -44,6 +44,10 @@ FACETS: tuple[FacetSpec, ...] = (
     FacetSpec("source", "Source", Kind.SCALAR, "source", "sources", exclusive=True, shows_zeros=True),
     FacetSpec("state", "State", Kind.SCALAR, "state", "states", exclusive=True, shows_zeros=True),
 )
+# The column of the categories that a memory is filed in, without their ancestors.
+OWN_CATEGORIES = "category_ids"
+# The columns of memories that facets read, in the order of the facets.
+FACET_COLUMNS: tuple[str, ...] = (*(spec.column for spec in FACETS), OWN_CATEGORIES)
 FACET: dict[str, FacetSpec] = {spec.key: spec for spec in FACETS}
 
 # The date is a facet too: a histogram, not a list of values.

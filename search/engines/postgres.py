@@ -37,7 +37,7 @@ from search.engines.base import (
 )
 from search.engines.knn import nearest_candidates, similarities_of
 from search.engines.sql import Sql, no_value_sql
-from search.facets import FACET, FACETS, FacetSpec, Kind
+from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetSpec, Kind
 from search.histogram import NO_DAYS, DayCounts, HourCount
 from search.query import Sort
 
@@ -81,11 +81,10 @@ SELECT {k} AS k, ARRAY[count(*){columns}]::text AS value, 0::bigint AS a, 0::big
 FROM {rows} m WHERE {where}"""
 # The columns that facets read, gathered once, so that words are looked up and long rows are read once. The set includes
 # every state, for the counts of that facet: almost every query selects states, and few memories have other ones.
-_MATCH_SET = """
+_MATCH_SET = f"""
 WITH match_set AS MATERIALIZED (
-  SELECT m.project_id, m.memory_type, m.tags, m.authors, m.agent, m.source, m.state, m.created_at,
-         m.category_ids, m.category_path_ids, m.concept_ids, m.entity_ids, {shown} AS shown
-  FROM memories_memory m WHERE {where}
+  SELECT {", ".join(f"m.{column}" for column in FACET_COLUMNS)}, m.created_at, {{shown}} AS shown
+  FROM memories_memory m WHERE {{where}}
 )"""
 _WORK_MEM = "64MB"
 _SIMILAR_TERM_ROWS = 2_000
@@ -288,7 +287,7 @@ class PostgresEngine:
         column, own, beside = spec.column, "0::bigint", ""
         if spec.kind == Kind.TREE:
             # Without subcategories a selected category means itself alone, and so must its count.
-            column = spec.column if plan.subcategories else "category_ids"
+            column = spec.column if plan.subcategories else OWN_CATEGORIES
             own, beside = "count(*) FILTER (WHERE u.value = ANY(u.category_ids))", ", m.category_ids"
         return _ARRAY_FACET.format(k=k, column=column, rows=rows, where=where, own=own, beside=beside, chosen=chosen)
 

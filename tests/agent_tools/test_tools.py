@@ -96,7 +96,7 @@ def test_dates_that_end_before_they_start_find_nothing_and_say_so(ids):
     reply = ask("search", mode="faceted", start_date="2025-01-01", end_date="2024-01-01")
     assert (reply["total"], reply["memories"]) == (0, [])
     assert "ends before it starts" in reply["warnings"][0]
-    assert reply["without"] == {"without the dates": 14}
+    assert reply["relaxations"] == {"without the dates": 14}
 
 
 def test_retrieve_memory_counts_as_its_specification_says(ids):

@@ -68,7 +68,7 @@ def test_undo_puts_back_what_the_batch_changed(jsonl):
     batch = last_batch()
     assert batch_counts(batch) == (2, 1, 1, 0, 0)
     assert everything() != before
-    assert "1 memory put back as it was" in run(undo=batch.pk)
+    assert "1 memory restored" in run(undo=batch.pk)
     assert everything() == before
 
 
@@ -79,7 +79,7 @@ def test_undo_names_what_was_edited_since_and_force_undoes_it(jsonl):
     memory = Memory.objects.get(external_id="m1")
     memory_update(memory_id=memory.pk, changes=MemoryChanges(pinned=True), viewer=EVERYTHING)
     said = failing(undo=batch.pk)
-    assert f"1 memory was changed since batch {batch.pk} brought it: #{memory.pk}. Nothing was undone." in said
+    assert f"1 memory was changed since batch {batch.pk} imported it: #{memory.pk}. Nothing was undone." in said
     assert Memory.objects.count() == 2
     run(undo=batch.pk, force=True)
     assert counts() == before

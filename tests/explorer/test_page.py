@@ -110,7 +110,7 @@ def test_empty_state_names_the_filters_and_what_each_removal_would_give():
         Relaxation("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
         Relaxation("tag", "tea", "tag tea", 14, query_of("q=zebra")),
     )
-    context = build_context(query, answer(query, total=0, hits=(), without=without))
+    context = build_context(query, answer(query, total=0, hits=(), relaxations=without, corpus=CORPUS))
     assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
     assert [(link.label, link.count, link.url) for link in context.empty.without] == [
         ("the words “zebra”", "0", ""),
@@ -226,5 +226,5 @@ def test_lower_bounds_are_marked_on_the_page_of_a_facet():
 
 def test_lower_bound_without_a_filter_is_marked():
     without = Relaxation("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
-    empty = context_of("q=x&tag=tea", total=0, hits=(), without=(without,)).empty
+    empty = context_of("q=x&tag=tea", total=0, hits=(), relaxations=(without,)).empty
     assert empty.without[0].count == "1,000+"

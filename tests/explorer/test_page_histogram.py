@@ -80,7 +80,7 @@ def test_quick_ranges_have_counts_and_the_current_one_is_taken_off_again():
 
 def test_too_fine_a_choice_is_explained():
     plot = context_of(histogram=replace(MONTHS, coarsened_from=Interval.DAY)).plot
-    assert plot.note == "By day; shown by month."
+    assert plot.note == "Too many bars by day; shown by month."
 
 
 def test_ticks_stand_where_a_quarter_or_a_year_begins():

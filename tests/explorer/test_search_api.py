@@ -161,7 +161,7 @@ def test_value_that_nothing_has_is_warned_of_with_what_was_meant(corpus, caller)
 
 
 def test_query_that_finds_nothing_says_what_leaving_a_filter_out_would_give(corpus, caller):
-    without = found(caller, "type=idea&tag=crane")["without"]
+    without = found(caller, "type=idea&tag=crane")["relaxations"]
     assert {(part["parameter"], part["value"], part["count"]) for part in without} == {
         ("type", "idea", 3),
         ("tag", "crane", 1),

@@ -21,7 +21,7 @@ from memories.terms import MemoryText, memory_placed_terms
 from search.engines import crash_points
 from search.engines.index import import_stage, store
 from search.engines.index.import_stage import StageWriter
-from search.engines.index.segments import IndexRow, StoredRow, load_stored
+from search.engines.index.segments import MULTIPLE_SOURCES, SCALAR_SOURCES, IndexRow, StoredRow, load_stored
 
 logger = logging.getLogger(__name__)
 
@@ -101,14 +101,11 @@ def _index_row(snapshot: MemorySnapshot, columns: dict[str, list[int]], stored: 
     updated = created if snapshot.updated_at is snapshot.created_at else (snapshot.updated_at - _EPOCH) // _MICROSECOND
     return IndexRow(
         id=snapshot.id,
-        scalars=(snapshot.project_id, snapshot.memory_type, snapshot.agent, snapshot.source, stored.state),
-        multiple=(
-            columns["category_path_ids"],
-            columns["category_ids"],
-            snapshot.tags,
-            columns["concept_ids"],
-            columns["entity_ids"],
-            snapshot.authors,
+        scalars=tuple(
+            stored.state if column == "state" else getattr(snapshot, column) for column in SCALAR_SOURCES.values()
+        ),
+        multiple=tuple(
+            columns[column] if column in columns else getattr(snapshot, column) for column in MULTIPLE_SOURCES.values()
         ),
         created=created,
         updated=updated,

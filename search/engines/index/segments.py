@@ -20,12 +20,23 @@ from django.db import connection
 from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Value
 from search.engines.index.bitmaps import Bitmaps, by_value, is_shared, release_memory, sums
+from search.facets import FACETS, OWN_CATEGORIES, Kind
 
-# Columns with one code per row.
-SCALARS = ("project", "type", "agent", "source", "state")
+_IS_SCALAR = {Kind.PROJECT, Kind.SCALAR}
+# Columns with one code per row, by facet, with the column of memories that each is read from.
+SCALAR_SOURCES = {spec.key: spec.column for spec in FACETS if spec.kind in _IS_SCALAR}
 # Columns with any number of codes per row. `category` includes all ancestors, `category_own` only the categories that a
 # memory is filed in.
-MULTIPLE = ("category", "category_own", "tag", "concept", "entity", "author")
+MULTIPLE_SOURCES = {
+    key: column
+    for spec in FACETS
+    if spec.kind not in _IS_SCALAR
+    for key, column in (
+        (spec.key, spec.column),
+        *([(f"{spec.key}_own", OWN_CATEGORIES)] if spec.kind == Kind.TREE else []),
+    )
+}
+SCALARS, MULTIPLE = tuple(SCALAR_SOURCES), tuple(MULTIPLE_SOURCES)
 COLUMNS = (*SCALARS, *MULTIPLE)
 # In seconds. UTC offsets are multiples of it, so counts by quarter of an hour add up to days in any time zone.
 QUARTER = 900
@@ -322,9 +333,13 @@ _MOMENT = "CASE WHEN isfinite({0}) THEN (extract(epoch FROM {0}) * 1000000)::big
 _CREATED, _UPDATED = _MOMENT.format("m.created_at"), _MOMENT.format("m.updated_at")
 _INFINITE_DATE = "NOT (isfinite(m.created_at) AND isfinite(m.updated_at))"
 # Everything that the index holds of a memory is part of its digest.
-_COLUMNS = (
-    "m.project_id, m.memory_type, m.agent, m.source, m.state, m.category_path_ids, m.category_ids, m.tags,"
-    f" m.concept_ids, m.entity_ids, m.authors, {_CREATED}, {_UPDATED}, lower(m.title)"
+_COLUMNS = ", ".join(
+    [
+        *(f"m.{column}" for column in (*SCALAR_SOURCES.values(), *MULTIPLE_SOURCES.values())),
+        _CREATED,
+        _UPDATED,
+        "lower(m.title)",
+    ]
 )
 _TERMS = "coalesce(m.terms::text, '')"
 # Hash the values themselves: converting them to text takes twice as long.
@@ -398,15 +413,15 @@ def _stream(statement: str) -> Iterator[Any]:
 
 def _index_rows(found: Iterable[Sequence[Any]], unindexable: list[int]) -> Iterator[tuple[IndexRow, str]]:
     for stored in found:
-        memory_id, digest, terms, project, kind, agent, source, state, *multiple, created, updated, title = stored
+        memory_id, digest, terms, *values, created, updated, title = stored
         if created is None or updated is None:
             unindexable.append(memory_id)
             continue
         yield (
             IndexRow(
                 id=memory_id,
-                scalars=(project, kind, agent, source, state),
-                multiple=tuple(multiple),
+                scalars=tuple(values[: len(SCALARS)]),
+                multiple=tuple(values[len(SCALARS) :]),
                 created=created,
                 updated=updated,
                 title=title,

@@ -14,6 +14,7 @@ import fcntl
 import json
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,12 +29,14 @@ from search.engines import segment_store
 from search.engines.array_files import Array, DamagedError, Mask, arrays_verify
 from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import outbox, words
-from search.engines.index.segments import Dictionary, Segment
+from search.engines.index.segments import COLUMNS, Dictionary, Segment
 from search.engines.segment_store import NotReadableError, SnapshotReader, replace_file
 from search.facets import FACET, Kind
 
-# Increased whenever files of an older version cannot be read, or would mean something else.
-SCHEMA = 4
+# Increased whenever files of an older format cannot be read, or would mean something else.
+_FORMAT = 4
+# The version of the index. It covers the columns, so that a new facet leads to a new index.
+SCHEMA = zlib.crc32(f"{_FORMAT} {' '.join(COLUMNS)}".encode())
 
 
 class WriterElsewhereError(Exception):
