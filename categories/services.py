@@ -98,7 +98,7 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
     for path, category_id in _category_aliases(
         [(parsed.names[0], path) for path, parsed in wanted.items() if len(parsed.names) == 1 and path not in known]
     ).items():
-        vocabulary.add_category(path, _lineage_of(category_id))
+        vocabulary.add_category(path, category_lineages([category_id])[category_id])
         # The alias is not a node; paths that continue it are.
         if not any(other.startswith(f"{path}/") for other in names):
             names.pop(path)
@@ -171,19 +171,11 @@ def _category_aliases(names: Sequence[tuple[str, str]]) -> dict[str, int]:
         return dict(cursor.fetchall())
 
 
-def _lineage_of(category_id: int) -> tuple[int, ...]:
-    path = Category.objects.values_list("path", flat=True).get(pk=category_id)
-    steps = path.split("/")
-    ids = _category_ids("/".join(steps[: depth + 1]) for depth in range(len(steps)))
-    return tuple(ids["/".join(steps[: depth + 1])] for depth in range(len(steps)))
-
-
 def category_lineages(category_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
     """Category id -> the ids of its ancestors from the root, then its own."""
-    wanted = sorted(set(category_ids))
-    if not wanted:
+    paths = dict(Category.objects.filter(pk__in=set(category_ids)).values_list("id", "path"))
+    if not paths:
         return {}
-    paths = dict(Category.objects.filter(pk__in=wanted).values_list("id", "path"))
     steps = {path: [path[:at] for at in _joints(path)] for path in paths.values()}
     ids = _category_ids({step for chain in steps.values() for step in chain})
     return {category_id: tuple(ids[step] for step in steps[path]) for category_id, path in paths.items()}

@@ -4,6 +4,7 @@ Permissions and validation are the task of the services and the importers, which
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -55,32 +56,23 @@ def snapshots_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
     wanted = list(memory_ids)
     if not wanted:
         return {}
-    refs: dict[str, dict[int, list[Ref]]] = {}
-    for kind, model, column in (
-        ("categories", CategoryLink, "category_id"),
-        ("concepts", ConceptLink, "concept_id"),
-        ("entities", EntityLink, "entity_id"),
-    ):
-        found = refs.setdefault(kind, {})
+    refs: dict[tuple[str, int], list[Ref]] = defaultdict(list)
+    for kind, model in (("categories", CategoryLink), ("concepts", ConceptLink), ("entities", EntityLink)):
+        column = LINK_TABLES[kind][1]
         rows = model.objects.filter(memory_id__in=wanted).order_by("memory_id", column)
         for memory_id, target_id, made_by, weight in rows.values_list("memory_id", column, "made_by", "weight"):
-            found.setdefault(memory_id, []).append(Ref(target_id, made_by, weight))
-    links: dict[int, list[NamedLink]] = {}
-    for memory_id, rel, target, url in (
-        MemoryLink.objects.filter(memory_id__in=wanted)
-        .order_by("memory_id", "ordinal")
-        .values_list("memory_id", "rel", "target", "url")
-    ):
-        links.setdefault(memory_id, []).append(NamedLink(rel, target, url))
+            refs[kind, memory_id].append(Ref(target_id, made_by, weight))
+    links: dict[int, list[NamedLink]] = defaultdict(list)
+    named = MemoryLink.objects.filter(memory_id__in=wanted).order_by("memory_id", "ordinal")
+    for memory_id, rel, target, url in named.values_list("memory_id", "rel", "target", "url"):
+        links[memory_id].append(NamedLink(rel, target, url))
     snapshots: dict[int, MemorySnapshot] = {}
     for stored in Memory.objects.filter(pk__in=wanted).values(*SCALARS):
         row: dict[str, Any] = dict(stored)
-        memory_id = row["id"]
-        row["tags"] = tuple(row["tags"])
-        row["authors"] = tuple(row["authors"])
+        row |= {name: tuple(row[name]) for name in ("tags", "authors")}
         row["raw"] = None if row["raw"] is None else json.dumps(row["raw"], ensure_ascii=False, sort_keys=True)
-        row.update({kind: tuple(refs[kind].get(memory_id, ())) for kind in LINK_TABLES})
-        snapshots[memory_id] = MemorySnapshot(**row, links=tuple(links.get(memory_id, ())))
+        row |= {kind: tuple(refs[kind, row["id"]]) for kind in LINK_TABLES}
+        snapshots[row["id"]] = MemorySnapshot(**row, links=tuple(links[row["id"]]))
     return snapshots
 
 
