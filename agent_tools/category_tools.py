@@ -7,16 +7,16 @@ from access.viewer import Viewer
 from agent_tools.rendering import TableRow, render_rows, render_tables
 from agent_tools.tools import Arguments, pairs_of_arguments, split_output_options
 from explorer.category_reads import (
-    ConceptFigures,
-    Document,
-    Listed,
-    Passage,
+    CategoryMemory,
+    ChunkText,
+    ConceptCount,
+    ListedNode,
     category_list,
     category_overview,
     concepts_in,
 )
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.visible_tree import Child, Described
+from explorer.visible_tree import CategoryChild, CategoryDescription
 from search.result import SearchWarning
 
 
@@ -79,7 +79,9 @@ def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
         },
         **_notes(found.message, found.warnings),
     }
-    rows = _drop_empty_columns([{**_concept(one), "total_document_count": one.total} for one in found.concepts])
+    rows = _drop_empty_columns(
+        [{**_concept(one), "total_document_count": one.total_document_count} for one in found.concepts]
+    )
     return render_rows(head, "concepts", rows, options, lambda n: "raise it, or ask for a smaller limit")
 
 
@@ -94,18 +96,18 @@ def _notes(message: str, warnings: Iterable[SearchWarning]) -> dict[str, Any]:
     return ({"message": message} if message else {}) | ({"warnings": messages} if messages else {})
 
 
-def _head(category: Described) -> dict[str, Any]:
+def _head(category: CategoryDescription) -> dict[str, Any]:
     node = category.node
     head = {"id": node.id, "name": node.name, "path": node.path, "description": node.description}
     return {key: value for key, value in head.items() if value}
 
 
-def _about(category: Described) -> dict[str, Any]:
+def _about(category: CategoryDescription) -> dict[str, Any]:
     lists = {"hierarchy": category.names, "aliases": category.node.aliases, "related_categories": category.related}
     return _head(category) | {key: list(names) for key, names in lists.items() if names}
 
 
-def _document(document: Document) -> TableRow:
+def _document(document: CategoryMemory) -> TableRow:
     return {
         "id": document.id,
         "title": document.title,
@@ -114,38 +116,38 @@ def _document(document: Document) -> TableRow:
         "source": document.source,
         "concepts": ", ".join(document.concepts),
         "categories": ", ".join(document.categories),
-        "chunk_count": document.chunks,
+        "chunk_count": document.chunk_count,
     }
 
 
-def _concept(concept: ConceptFigures) -> dict[str, Any]:
+def _concept(concept: ConceptCount) -> dict[str, Any]:
     return {
         "id": concept.id,
         "name": concept.name,
         "type": concept.type,
         "weight": concept.weight,
-        "document_count": concept.memories,
-        "chunk_count": concept.chunks,
-        "related_concepts": ", ".join(concept.related),
+        "document_count": concept.document_count,
+        "chunk_count": concept.chunk_count,
+        "related_concepts": ", ".join(concept.related_concepts),
     }
 
 
-def _child(child: Child) -> TableRow:
+def _child(child: CategoryChild) -> TableRow:
     numbers = child.numbers
     return {"path": child.node.path, "document_count": numbers.memories, "chunk_count": numbers.chunks}
 
 
-def _chunk(passage: Passage) -> TableRow:
+def _chunk(chunk: ChunkText) -> TableRow:
     return {
-        "id": f"{passage.memory_id}/{passage.ordinal}",
-        "text": passage.text,
-        "source": passage.source,
-        "concepts": ", ".join(passage.concepts),
-        "concept_density": passage.density,
+        "id": f"{chunk.memory_id}/{chunk.ordinal}",
+        "text": chunk.text,
+        "source": chunk.source,
+        "concepts": ", ".join(chunk.concepts),
+        "concept_density": chunk.concept_density,
     }
 
 
-def _listed(one: Listed, with_hierarchy: bool) -> TableRow:
+def _listed(one: ListedNode, with_hierarchy: bool) -> TableRow:
     node = one.node
     row: dict[str, Any] = {
         "id": node.id,

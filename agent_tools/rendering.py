@@ -150,14 +150,13 @@ def drop_empty_columns(rows: Sequence[TableRow]) -> list[dict[str, CellValue]]:
     return [{key: value for key, value in row.items() if key in used} for row in rows]
 
 
-_PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}
 # The number of supporting memories in a row.
 _EVIDENCE = 5
 
 
 def unified_head(found: UnifiedResult) -> dict[str, Any]:
     """The head of unified results: the number found, and totals by kind before deduplication."""
-    totals = {_PLURAL[kind]: f"{total.count}{'+' * total.at_least}" for kind, total in found.totals.items()}
+    totals = {kind.plural: f"{total.count}{'+' * total.at_least}" for kind, total in found.totals.items()}
     return {"found": found.found, "has_more": found.has_more, "totals": totals}
 
 

@@ -38,7 +38,7 @@ from search.query import SearchQuery
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
-from search.unified.service import is_unified, unified
+from search.unified.service import unified
 from text.formatting import legible
 from web.errors import ApiError
 from web.middleware import is_outage
@@ -203,7 +203,7 @@ def important(arguments: Arguments, viewer: Viewer) -> str:
 def search(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
     query = _query(rest, INDEX_SIZE)
-    if is_unified(query):
+    if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
         head = _page(found.answer, _all_facets) | unified_head(found)
         return render_rows(head, "results", unified_rows(found.hits), options, _next_page(query))

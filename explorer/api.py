@@ -1,4 +1,4 @@
-"""Search and facets as JSON: the same result that the page shows, under the names that the specifications use."""
+"""Search and facets as JSON: the same results as the pages."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +23,7 @@ from explorer.schemas import (
     MemoryHit,
     RankBoosts,
     RankScoreParts,
-    Relaxation,
+    RelaxationReply,
     SearchReply,
     UnifiedReply,
     WhyNotReply,
@@ -37,7 +37,7 @@ from search.histogram import Histogram
 from search.query import SearchQuery
 from search.result import FACET_LIMIT, FacetListing, FacetPage, Hit, HitDetail, SearchResult
 from search.run import facet_page, run
-from search.unified.service import UnifiedResult, is_unified, unified
+from search.unified.service import UnifiedResult, unified
 from search.why_not import WhyNot, WhyNotRequest, why_not
 from web.errors import GUARDED, ApiError, close_to, errors
 from web.params import pairs_of
@@ -60,13 +60,13 @@ router = Router()
 def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     """Memories by words, filters or both; with `include_facets`, counts over the whole match set.
 
-    With `mode=unified`, entities and relationships beside them: see `results` and `legs`.
+    With `mode=unified` also entities and relationships: see `results` and `legs`.
     """
     viewer = allowed(request, "read")
     extra, query = ViewRequest.with_query(pairs_of(request.GET))
-    if is_unified(query):
-        together = unified(query, viewer, facet_limit=FACET_LIMIT)
-        return together.timings, _unified_reply(together, request, extra.view)
+    if query.is_unified:
+        found = unified(query, viewer, facet_limit=FACET_LIMIT)
+        return found.timings, _unified_reply(found, request, extra.view)
     result = run(
         query, viewer, facet_limit=FACET_LIMIT, detail=HitDetail.FULL if extra.view == "full" else HitDetail.INDEX
     )
@@ -80,7 +80,7 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     openapi_extra={"parameters": WhyNotRequest.openapi_with_query()},
 )
 def search_why_not(request: ApiRequest) -> WhyNotReply:
-    """Why one memory is not among the results of a query, or where it is."""
+    """Explain why a memory is not among the results of a query, or its place."""
     viewer = allowed(request, "read")
     extra, query = WhyNotRequest.with_query(pairs_of(request.GET))
     found = why_not(query, extra.id, viewer)
@@ -97,7 +97,7 @@ def search_why_not(request: ApiRequest) -> WhyNotReply:
 )
 @timed
 def facets(request: ApiRequest) -> tuple[Timings, FacetsReply]:
-    """Every facet of a query: how many values it has, and the largest of them."""
+    """Every facet of a query: its number of values, and the largest of them."""
     viewer = allowed(request, "read")
     query = SearchQuery.from_pairs(pairs_of(request.GET)).with_(include_facets=True, page_size=1)
     result = run(query, viewer, detail=HitDetail.NONE)
@@ -128,7 +128,7 @@ def facet(request: ApiRequest, facet: str) -> tuple[Timings, FacetPageReply]:
 
 
 def _facet_named(name: str) -> FacetSpec:
-    """The facet of this name: that of the parameter, or that among the facets of a search."""
+    """The facet with this key or API name. Raises ApiError."""
     named = {name: spec for spec in FACETS for name in (spec.key, spec.api_name)}
     if spec := named.get(name):
         return spec
@@ -147,11 +147,11 @@ def _facet_named(name: str) -> FacetSpec:
 # --- from result to reply ----------------------------------------------------------------------------------------
 
 
-def _unified_reply(together: UnifiedResult, request: HttpRequest, view: str) -> UnifiedReply:
-    """What every search answers, of the memories, and the results of all kinds."""
+def _unified_reply(found: UnifiedResult, request: HttpRequest, view: str) -> UnifiedReply:
+    """The fields of a plain search, plus the results of all kinds."""
     site = request.build_absolute_uri("/").rstrip("/")
-    result = together.answer
-    parts = unified_parts(together, site, lambda hit: _memory_hit(hit, result, site), in_full=view == "full")
+    result = found.answer
+    parts = unified_parts(found, site, lambda hit: _memory_hit(hit, result, site), in_full=view == "full")
     return UnifiedReply(**{**_reply_fields(result, site, view), **parts})
 
 
@@ -165,46 +165,36 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         memories=[_memory_hit(hit, result, site) for hit in result.hits]
         if in_full
         else [index_row(h) for h in result.hits],
-        page=result.page,
-        page_size=result.page_size,
-        total=result.total,
-        pages=result.pages,
-        has_more=result.has_more,
+        **{name: getattr(result, name) for name in _RESULT_FIELDS},
         lower_bounds=list(result.lower_bounds),
         filters=result.query.applied(),
-        matched_by=result.matched_by,
         warnings=[query_warning(w) for w in result.warnings],
-        hidden=result.hidden,
         relaxations=[
-            Relaxation(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
+            RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
         ],
-        engine=result.engine,
         took_ms=took_ms(result.timings),
         **_counted(result),
     )
 
 
+# Fields that a reply has in common with its source; the others are converted.
+_HIT_FIELDS = (
+    *("id", "project", "memory_type", "tags", "created_at", "updated_at", "state", "authors", "agent", "source"),
+    *("source_uri", "external_id", "pinned", "importance", "superseded_by", "score"),
+)
+_RANK_FIELDS = (
+    *("keyword_rank", "word_score", "semantic_rank", "similarity", "cross_encoder_rank", "cross_encoder_score"),
+    "relevance",
+)
+_RESULT_FIELDS = ("page", "page_size", "total", "pages", "has_more", "matched_by", "hidden", "engine")
+
+
 def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
     return MemoryHit(
-        id=hit.id,
+        **{name: getattr(hit, name) for name in _HIT_FIELDS},
         title=hit.title_text,
         snippet=hit.snippet_text,
-        project=hit.project,
-        memory_type=hit.memory_type,
-        tags=list(hit.tags),
         categories=[category.path for category in hit.categories],
-        created_at=hit.created_at,
-        updated_at=hit.updated_at,
-        state=hit.state,
-        authors=list(hit.authors),
-        agent=hit.agent,
-        source=hit.source,
-        source_uri=hit.source_uri,
-        external_id=hit.external_id,
-        pinned=hit.pinned,
-        importance=hit.importance,
-        superseded_by=hit.superseded_by,
-        score=hit.score,
         similar_to=hit.why.similar_to,
         why=_why(hit, result) if result.query.text else None,
         url=site + reverse("explorer:memory", args=[hit.id]),
@@ -214,13 +204,7 @@ def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
 def _why(hit: Hit, result: SearchResult) -> HitWhy:
     why = hit.why
     return HitWhy(
-        keyword_rank=why.keyword_rank,
-        word_score=why.word_score,
-        semantic_rank=why.semantic_rank,
-        similarity=why.similarity,
-        cross_encoder_rank=why.cross_encoder_rank,
-        cross_encoder_score=why.cross_encoder_score,
-        relevance=why.relevance,
+        **{name: getattr(why, name) for name in _RANK_FIELDS},
         boosts=RankBoosts.model_validate(why.boosts, from_attributes=True) if why.boosts else None,
         score_parts=RankScoreParts.model_validate(why.score_parts, from_attributes=True) if why.score_parts else None,
         found={found.field: list(found.words) for found in hit.found},
@@ -246,7 +230,7 @@ def _why_not_reply(found: WhyNot, request: HttpRequest) -> WhyNotReply:
 
 
 def _counted(result: SearchResult) -> dict[str, Any]:
-    """The parts of a reply that are there only where facets were asked for, and of those the ones that were counted."""
+    """The fields of a reply that exist only with facets."""
     if result.facets is None:
         return {}
     counted = [facet for facet in result.facets if not facet.unavailable]
@@ -264,11 +248,11 @@ def _counted(result: SearchResult) -> dict[str, Any]:
 
 
 def _value_counts(facet: Facet) -> dict[str, int]:
-    """Values that have a memory, and those that were chosen, whether they have one or not."""
+    """Counts by value, without values that count nothing unless they are selected or excluded."""
     shown = (v for v in facet.values if v.count or v.selected or v.excluded)
     counts: dict[str, int] = {}
     for value in sorted(shown, key=lambda v: (-v.count, v.label)):
-        # A name that means two categories is one value here: the larger of them speaks for it.
+        # Two categories may have the same value: the larger one wins.
         counts.setdefault(value.value, value.count)
     return counts
 

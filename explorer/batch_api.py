@@ -1,4 +1,4 @@
-"""The third of the three layers as JSON: whole memories, several at a time, by their ids."""
+"""Whole memories as JSON, several at a time by id: the third layer after index and timeline."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from web.params import Params, pairs_of
 from web.validation import refuse
 
 MOST_IDS = 100
-# Without an order that is asked for, memories come in the order of the ids.
+# `given` is the order of the ids, and the default.
 ORDERS = ("given", "newest", "oldest")
 
 router = Router()
@@ -44,7 +44,7 @@ def _read_projects(value: Any) -> Any:
 
 
 class Batch(BaseModel):
-    """Which memories are wanted."""
+    """A request for memories by id."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -68,7 +68,7 @@ class Batch(BaseModel):
 
 
 class BatchReply(BaseModel):
-    """The memories found. An id that is not of a memory that the key may see, in the projects, is in `missing`."""
+    """The memories found. Ids without a visible memory in the projects are in `missing`."""
 
     memories: list[MemoryReply]
     missing: list[int]
@@ -81,7 +81,7 @@ class BatchReply(BaseModel):
     operation_id="memory_batch",
 )
 def memories(request: ApiRequest, batch: Batch) -> BatchReply:
-    """Whole memories by their ids: choose them by the index of a search first."""
+    """Whole memories by id: choose them from the index of a search first."""
     return _batch_reply(batch, allowed(request, "read"), request)
 
 
@@ -91,12 +91,12 @@ def memories(request: ApiRequest, batch: Batch) -> BatchReply:
     operation_id="observation_batch",
 )
 def observations(request: ApiRequest, batch: Batch) -> BatchReply:
-    """The same as `POST /api/memories/batch`, by the name that claude-mem gives it."""
+    """The same as `POST /api/memories/batch`, under its name in claude-mem."""
     return _batch_reply(batch, allowed(request, "read"), request)
 
 
 def batch_of(batch: Batch, viewer: Viewer) -> tuple[list[MemoryDetail], list[int], list[int]]:
-    """The memories of a batch in its order, the ids of those that are not there, and of those past its limit."""
+    """(memories in the requested order, missing ids, ids past the limit)."""
     ids = list(dict.fromkeys(batch.ids))
     details = memory_details(viewer, ids)
     if batch.project:

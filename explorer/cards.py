@@ -1,4 +1,4 @@
-"""The results as a page shows them: labels, links, why each is there, and what is folded under what. Pure."""
+"""Results as cards, with their links, the reasons for them, and similar results grouped. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ _AUTHORS_SHOWN = 2
 
 @dataclass(frozen=True, slots=True)
 class HitCard:
-    """One result. `similar` are further hits that say nearly the same, folded under it."""
+    """A hit. `similar` are near-duplicates grouped under it."""
 
     id: int
     url: str
@@ -42,13 +42,13 @@ class HitCard:
     state: str
     pinned: bool
     why: tuple[Reason, ...]
-    # Where it is not drawn under it: the memory that says nearly the same.
     similar_to: Link | None = None
+    """The near-duplicate that leads its group, if it is on another page."""
     similar: tuple["HitCard", ...] = ()
 
 
 def build_cards(query: SearchQuery, result: SearchResult, zone: tzinfo) -> tuple[HitCard, ...]:
-    """The hits of a page in their order; one that is like a hit before it is folded under that one."""
+    """Cards for the hits of a page; near-duplicates are grouped under the first of them."""
     cards: dict[int, HitCard] = {}
     folded: dict[int, list[HitCard]] = {}
     for hit in result.hits:
@@ -62,7 +62,7 @@ def build_cards(query: SearchQuery, result: SearchResult, zone: tzinfo) -> tuple
 
 
 def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo) -> HitCard:
-    """One hit, with nothing folded under it."""
+    """A card without similar ones."""
     category = hit.categories[0] if hit.categories else None
     people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
     title = hit.title if hit.title_text.strip() else (MarkedText(f"Memory {hit.id}", marked=False),)
@@ -73,11 +73,11 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
         snippet=hit.snippet,
         type=hit.memory_type,
         family=type_family(hit.memory_type),
-        type_url=explore_url(_with(query, "type", hit.memory_type)),
+        type_url=explore_url(_narrowed(query, "type", hit.memory_type)),
         project=Link(
-            hit.project, explore_url(_with(query, "project", hit.project)), f"Filter by project {hit.project}"
+            hit.project, explore_url(_narrowed(query, "project", hit.project)), f"Filter by project {hit.project}"
         ),
-        path=Link(" / ".join(category.names), explore_url(_with(query, "category", category.path)))
+        path=Link(" / ".join(category.names), explore_url(_narrowed(query, "category", category.path)))
         if category
         else None,
         path_names=category.names if category else (),
@@ -85,7 +85,7 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
         date_title=moment_label(hit.created_at, zone),
         date_iso=hit.created_at.isoformat(),
         people=tuple(
-            Link(name, explore_url(_with(query, key, name)), f"Filter by {key} {name}")
+            Link(name, explore_url(_narrowed(query, key, name)), f"Filter by {key} {name}")
             for key, name in people[:_AUTHORS_SHOWN]
         ),
         more_people=max(0, len(people) - _AUTHORS_SHOWN),
@@ -98,8 +98,8 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
     )
 
 
-def _with(query: SearchQuery, key: str, value: str) -> SearchQuery:
-    """A query narrowed to one value more, or as it is where that is ticked already."""
+def _narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
+    """The query with one more selected value."""
     return query.with_() if value in query.selection(key).include else query.toggle(key, value)
 
 
@@ -110,28 +110,28 @@ def _tag(query: SearchQuery, tag: str) -> Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
-    """Another record beside a result: what it is, where it leads, and why it is there."""
+class RelatedLink:
+    """A link to a record related to a result, with the reason."""
 
     kind: str
     label: str
     reason: str
     url: str
-    # Whether the link leads to other results on the same page.
     swaps: bool
+    """Whether the link only changes the results of the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultCard:
-    """One result. A memory is drawn as everywhere; of a relationship, `source` and `target` are its ends."""
+    """A result of unified search: a memory, an entity, or a relationship from `source` to `target`."""
 
     kind: str
     id: int
-    # What it is called in the names of its controls.
     name: str
+    """For the accessible names of its controls."""
     url: str
-    # Its own page, beside the memories that it leads to.
     page_url: str
+    """Its own page; `url` leads to its memories."""
     title: tuple[MarkedText, ...]
     snippet: tuple[MarkedText, ...]
     type: str
@@ -142,20 +142,20 @@ class ResultCard:
     source: Link | None
     verb: str
     target: Link | None
-    mentions: tuple[Mention, ...]
-    folded: tuple[Mention, ...]
+    mentions: tuple[RelatedLink, ...]
+    folded: tuple[RelatedLink, ...]
 
 
-def build_result_cards(query: SearchQuery, together: UnifiedResult, zone: tzinfo) -> tuple[ResultCard, ...]:
-    answer = together.answer
+def build_result_cards(query: SearchQuery, result: UnifiedResult, zone: tzinfo) -> tuple[ResultCard, ...]:
+    answer = result.answer
     return tuple(
-        _card(query, hit, build_card(query, hit.memory, answer, zone) if hit.memory else None) for hit in together.hits
+        _card(query, hit, build_card(query, hit.memory, answer, zone) if hit.memory else None) for hit in result.hits
     )
 
 
-def others_found(together: UnifiedResult) -> str:
-    """How many there are beside the memories."""
-    entities, relationships = (together.totals[kind] for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP))
+def others_found(result: UnifiedResult) -> str:
+    """The numbers of entities and relationships, in words."""
+    entities, relationships = (result.totals[kind] for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP))
     return (
         f"{plural(entities.count, 'entity', 'entities', at_least=entities.at_least)}, "
         f"{plural(relationships.count, 'relationship', at_least=relationships.at_least)}"
@@ -181,15 +181,14 @@ def _card(query: SearchQuery, hit: UnifiedHit, memory: HitCard | None) -> Result
         source=_end(query, relationship.source) if relationship else None,
         verb=relationship.type.replace("_", " ") if relationship else "",
         target=_end(query, relationship.target) if relationship else None,
-        # The evidence of a relationship is what it is related to.
         mentions=_mentions(query, hit.evidence or hit.related),
         folded=_mentions(query, hit.folded),
     )
 
 
-def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[Mention, ...]:
+def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[RelatedLink, ...]:
     return tuple(
-        Mention(item.kind.value, item.title, item.reason, _url(query, item), item.kind != ResultKind.MEMORY)
+        RelatedLink(item.kind.value, item.title, item.reason, _url(query, item), item.kind != ResultKind.MEMORY)
         for item in items
     )
 
@@ -209,7 +208,7 @@ def _url(query: SearchQuery, item: Linked) -> str:
 
 
 def _filtered(query: SearchQuery, values: tuple[str, ...]) -> str:
-    """The memories that name all of some entities, within the filters of the query."""
+    """The memories that name all given entities, under the filters of the query."""
     narrowed = query.with_(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
     for value in values:
         narrowed = narrowed if value in narrowed.entity else narrowed.toggle("entity", value)

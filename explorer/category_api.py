@@ -1,5 +1,7 @@
-"""Categories as JSON: one with all that is in it, all with their numbers, the concepts of one."""
+"""Categories as JSON: one category, the list of all, and the concepts of one."""
 
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
@@ -11,11 +13,9 @@ from categories.vocabulary_cache import CachedCategory
 from explorer.category_reads import (
     CategoryList,
     CategoryOverview,
-    ConceptFigures,
+    ChunkText,
     ConceptList,
-    Document,
-    Listed,
-    Passage,
+    ListedNode,
     category_list,
     category_overview,
     concepts_in,
@@ -39,57 +39,53 @@ from explorer.category_schemas import (
     ListedHierarchy,
     ListedStatistics,
 )
+from explorer.operations import read_operation
 from explorer.timeline_api import query_warning
-from explorer.visible_tree import Child, Described
-from web.errors import GUARDED, errors
+from explorer.visible_tree import CategoryChild, CategoryDescription
 from web.params import pairs_of
 from web.timing import Timings, timed, took_ms
 
 router = Router()
 
+_get = partial(read_operation, router, exclude_unset=True)
 
-@router.get(
-    "/categories",
-    response={200: CategoryListReply, **errors(*GUARDED, 422)},
-    exclude_unset=True,
-    operation_id="categories",
-    openapi_extra={"parameters": CategoryListRequest.openapi_parameters()},
-)
+
+@_get("/categories", "categories", CategoryListReply, parameters=CategoryListRequest.openapi_parameters())
 @timed
 def categories(request: ApiRequest) -> tuple[Timings, CategoryListReply]:
-    """Categories with their numbers, those of what is below them included."""
+    """Categories with their numbers, including those of descendants."""
     viewer = allowed(request, "read")
-    asked = CategoryListRequest.from_pairs(pairs_of(request.GET))
-    found = category_list(asked, viewer)
-    return found.timings, category_list_reply(found, with_hierarchy=asked.include_hierarchy)
+    params = CategoryListRequest.from_pairs(pairs_of(request.GET))
+    found = category_list(params, viewer)
+    return found.timings, category_list_reply(found, with_hierarchy=params.include_hierarchy)
 
 
 # Ahead of the category alone, whose path may hold slashes.
-@router.get(
+@_get(
     "/categories/{path:ref}/concepts",
-    response={200: ConceptListReply, **errors(*GUARDED, 404, 422)},
-    exclude_unset=True,
-    operation_id="category_concepts",
-    openapi_extra={"parameters": ConceptListRequest.openapi_parameters(without={"category"})},
+    "category_concepts",
+    ConceptListReply,
+    404,
+    parameters=ConceptListRequest.openapi_parameters(without={"category"}),
 )
 @timed
 def category_concepts(request: ApiRequest, ref: str) -> tuple[Timings, ConceptListReply]:
-    """The concepts that the memories of a category have, with how many have each."""
+    """The concepts of the memories in a category, with the number of memories of each."""
     viewer = allowed(request, "read")
     found = concepts_in(ConceptListRequest.from_pairs(pairs_of(request.GET), name=ref), viewer)
     return found.timings, concept_list_reply(found)
 
 
-@router.get(
+@_get(
     "/categories/{path:ref}",
-    response={200: CategoryReply, **errors(*GUARDED, 404, 422)},
-    exclude_unset=True,
-    operation_id="category",
-    openapi_extra={"parameters": CategoryRequest.openapi_parameters(without={"category"})},
+    "category",
+    CategoryReply,
+    404,
+    parameters=CategoryRequest.openapi_parameters(without={"category"}),
 )
 @timed
 def category(request: ApiRequest, ref: str) -> tuple[Timings, CategoryReply]:
-    """A category by slug path, name, alias or id, whatever the case: its numbers, memories and concepts."""
+    """A category by slug path, name, alias or id, ignoring case: its numbers, memories and concepts."""
     viewer = allowed(request, "read")
     found = category_overview(CategoryRequest.from_pairs(pairs_of(request.GET), name=ref), viewer)
     return found.timings, category_reply(found, request)
@@ -100,11 +96,7 @@ def category(request: ApiRequest, ref: str) -> tuple[Timings, CategoryReply]:
 
 def category_reply(found: CategoryOverview, request: HttpRequest) -> CategoryReply:
     site = request.build_absolute_uri("/").rstrip("/")
-    parts: dict[str, Any] = {}
-    if found.chunks is not None:
-        parts["chunks"] = [_chunk(one) for one in found.chunks]
-    if found.message:
-        parts["message"] = found.message
+    chunks = {} if found.chunks is None else {"chunks": [_chunk(chunk) for chunk in found.chunks]}
     return CategoryReply(
         category=_about(found.category),
         statistics=CategoryStatistics(
@@ -114,13 +106,16 @@ def category_reply(found: CategoryOverview, request: HttpRequest) -> CategoryRep
             own_documents=found.own,
             documents_with_children=found.with_below,
             total_child_categories=found.children_total,
-            child_categories=[_child(one) for one in found.children],
+            child_categories=[_child(child) for child in found.children],
         ),
-        documents=[_document(one, site) for one in found.documents],
-        concepts=[_concept(one, found.category.node.name) for one in found.concepts],
-        warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=took_ms(found.timings),
-        **parts,
+        documents=[
+            CategoryDocument(**asdict(memory), url=site + reverse("explorer:memory", args=[memory.id]))
+            for memory in found.documents
+        ],
+        concepts=[CategoryConcept(**asdict(concept), category=found.category.node.name) for concept in found.concepts],
+        **chunks,
+        **_message(found.message),
+        **_closing(found),
     )
 
 
@@ -139,56 +134,49 @@ def category_list_reply(found: CategoryList, *, with_hierarchy: bool) -> Categor
             most_popular_category=aggregate.most,
             least_popular_category=aggregate.least,
         ),
-        warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=took_ms(found.timings),
+        **_closing(found),
     )
 
 
 def concept_list_reply(found: ConceptList) -> ConceptListReply:
     return ConceptListReply(
-        category=CategoryHead(**_head(found.category)),
+        category=CategoryHead(**_head(found.category.node)),
         statistics=ConceptStatistics(
             total_documents=found.numbers.memories,
             total_concepts=found.numbers.concepts,
             average_concepts_per_document=found.average,
         ),
-        concepts=[
-            ConceptInCategory(
-                id=one.id,
-                name=one.name,
-                type=one.type,
-                document_count=one.memories,
-                total_document_count=one.total,
-                chunk_count=one.chunks,
-                weight=one.weight,
-                related_concepts=list(one.related),
-            )
-            for one in found.concepts
-        ],
-        warnings=[query_warning(warning) for warning in found.warnings],
-        took_ms=took_ms(found.timings),
-        **({"message": found.message} if found.message else {}),
+        concepts=[ConceptInCategory.model_validate(concept, from_attributes=True) for concept in found.concepts],
+        **_message(found.message),
+        **_closing(found),
     )
 
 
-def _head(category: Described) -> dict[str, Any]:
-    return _node(category.node)
+def _message(message: str) -> dict[str, str]:
+    return {"message": message} if message else {}
 
 
-def _node(node: CachedCategory) -> dict[str, Any]:
+def _closing(found: CategoryOverview | CategoryList | ConceptList) -> dict[str, Any]:
+    return {
+        "warnings": [query_warning(warning) for warning in found.warnings],
+        "took_ms": took_ms(found.timings),
+    }
+
+
+def _head(node: CachedCategory) -> dict[str, Any]:
     return {"id": node.id, "name": node.name, "path": node.path, "description": node.description}
 
 
-def _about(category: Described) -> CategoryAbout:
+def _about(category: CategoryDescription) -> CategoryAbout:
     return CategoryAbout(
-        **_head(category),
+        **_head(category.node),
         hierarchy=list(category.names),
         aliases=list(category.node.aliases),
         related_categories=list(category.related),
     )
 
 
-def _child(child: Child) -> ChildCategory:
+def _child(child: CategoryChild) -> ChildCategory:
     return ChildCategory(
         id=child.node.id,
         name=child.node.name,
@@ -200,52 +188,15 @@ def _child(child: Child) -> ChildCategory:
     )
 
 
-def _document(document: Document, site: str) -> CategoryDocument:
-    return CategoryDocument(
-        id=document.id,
-        source=document.source,
-        title=document.title,
-        preview=document.preview,
-        project=document.project,
-        memory_type=document.memory_type,
-        state=document.state,
-        created_at=document.created_at,
-        concepts=list(document.concepts),
-        categories=list(document.categories),
-        chunk_count=document.chunks,
-        url=site + reverse("explorer:memory", args=[document.id]),
-    )
+def _chunk(chunk: ChunkText) -> CategoryChunk:
+    return CategoryChunk(**asdict(chunk), id=f"{chunk.memory_id}/{chunk.ordinal}", document=chunk.memory_id)
 
 
-def _concept(concept: ConceptFigures, category: str) -> CategoryConcept:
-    return CategoryConcept(
-        id=concept.id,
-        name=concept.name,
-        type=concept.type,
-        category=category,
-        weight=concept.weight,
-        document_count=concept.memories,
-        chunk_count=concept.chunks,
-        related_concepts=list(concept.related),
-    )
-
-
-def _chunk(passage: Passage) -> CategoryChunk:
-    return CategoryChunk(
-        id=f"{passage.memory_id}/{passage.ordinal}",
-        document=passage.memory_id,
-        text=passage.text,
-        source=passage.source,
-        concepts=list(passage.concepts),
-        concept_density=passage.density,
-    )
-
-
-def _listed(one: Listed, with_hierarchy: bool) -> ListedCategory:
+def _listed(one: ListedNode, with_hierarchy: bool) -> ListedCategory:
     node = one.node
     where = ListedHierarchy(parent=one.parent, children=list(one.children), depth=node.depth - 1)
     return ListedCategory(
-        **_node(node),
+        **_head(node),
         statistics=ListedStatistics(
             document_count=one.numbers.memories,
             own_document_count=one.own,

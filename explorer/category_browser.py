@@ -1,7 +1,6 @@
-"""What the category browser shows: a part of the tree, one node of it, and what may be amiss with the tree.
+"""Reads for the category browser: a part of the tree, one node of it, and indicators for curators.
 
-With a query, the memories counted are those that match it; what it asks of categories is left out of account, because
-the tree is the answer to that.
+With a query, only matching memories are counted. The query's own selection of categories is ignored.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pydantic import Field
 
 from access.viewer import Viewer
 from categories.vocabulary_cache import CachedCategory
-from explorer.visible_tree import Child, Described, VisibleTree, look
+from explorer.visible_tree import CategoryChild, CategoryDescription, VisibleTree, visible_tree
 from search.category_counts import Totals
 from search.engines import with_engine
 from search.engines.base import Engine, FacetRequest
@@ -24,10 +23,10 @@ from search.run import engine_notices
 from search.snapshots import snapshot
 from web.params import Params, Value
 
-# So many children of a node are drawn in the tree, and in a table; a page of their own lists all of them.
+# Children of a node shown in the tree, and in a table. A separate page lists all of them.
 MOST_BRANCHES = 60
 MOST_ROWS = 100
-# From so many memories filed right there, and such a share of all, a node holds too much to find anything by.
+# A node is large if it has at least this many memories of its own, and this share of all memories.
 _LARGE = 100
 _LARGE_SHARE = 0.02
 
@@ -42,9 +41,9 @@ class BrowseRequest(Params):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node as the tree draws it, with those of its children that are drawn; `left_out` counts the others."""
+    """A node of the tree with the children to draw; `left_out` counts the other children."""
 
-    child: Child
+    child: CategoryChild
     is_here: bool = False
     is_open: bool = False
     children: tuple["Branch", ...] = ()
@@ -53,7 +52,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Indicators:
-    """What a curator looks at first."""
+    """Numbers that tell a curator where the tree needs work."""
 
     categories: int
     memories: int
@@ -64,56 +63,56 @@ class Indicators:
 
 
 @dataclass(frozen=True, slots=True)
-class Browsed:
-    """A part of the tree, and the node that it is opened at. Without one, `children` are the roots.
+class BrowserView:
+    """A part of the tree, open at `node`. Without a node, `children` are the roots.
 
-    `listed` are the nodes of one sort, or those whose names were looked for.
+    `listed` are the results of a search by name, or of `show`.
     """
 
     query: SearchQuery
     is_narrowed: bool
-    """Whether the query leaves anything out: then memories alone are counted."""
+    """Whether the query restricts memories; if so, chunks and concepts are not counted."""
     request: BrowseRequest
-    node: Described | None
+    node: CategoryDescription | None
     lineage: tuple[CachedCategory, ...]
     numbers: Totals
     own: int
-    children: tuple[Child, ...]
+    children: tuple[CategoryChild, ...]
     children_total: int
     branches: tuple[Branch, ...]
     branches_left_out: int
-    listed: tuple[Child, ...]
+    listed: tuple[CategoryChild, ...]
     listed_total: int
     indicators: Indicators | None
     related: tuple[CachedCategory, ...]
     warnings: tuple[SearchWarning, ...] = ()
 
 
-def browse(name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> Browsed:
-    """The browser at a category, or above all of them where there is no name. Raises CategoryNotFoundError."""
-    # How its results were to be ordered and paged says nothing here.
+def browse(name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> BrowserView:
+    """The browser at a category, or at the top level if the name is empty. Raises CategoryNotFoundError."""
+    # Order and page of the results do not apply here.
     query = query.without("category").with_(sort=None, page_size=25, subcategories=True, bucket=Interval.AUTO)
     return with_engine(lambda engine: _browse(engine, name, request, query, viewer), viewer)
 
 
-def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> Browsed:
+def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> BrowserView:
     with snapshot():
-        looking = look(engine, viewer)
-        counted = _counted(looking, query)
-        node = looking.meant(name)[0] if name else None
-        lineage = tuple(looking.tree.lineage(node.id)) if node else ()
+        visible = visible_tree(engine, viewer)
+        counted = _counted(visible, query)
+        node = visible.find(name)[0] if name else None
+        lineage = tuple(visible.tree.lineage(node.id)) if node else ()
         children = _largest(counted.children(node.id if node else None))
         if request.below:
-            branches, left_out = _level(counted, looking.meant(request.below)[0].id, ())
+            branches, left_out = _level(counted, visible.find(request.below)[0].id, ())
         else:
             branches, left_out = _level(counted, None, tuple(one.id for one in lineage))
         listed = _largest(_listed(counted, request))
         here = counted.child(node) if node else None
-        return Browsed(
+        return BrowserView(
             query=query,
             is_narrowed=counted.matching is not None,
             request=request,
-            node=looking.described(node) if node else None,
+            node=visible.describe(node) if node else None,
             lineage=lineage,
             numbers=here.numbers if here else Totals(),
             own=here.own if here else 0,
@@ -123,54 +122,57 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             branches_left_out=left_out,
             listed=tuple(listed[:MOST_ROWS]),
             listed_total=len(listed),
-            # They are of all memories: beside numbers of a query they would be taken for its own.
-            indicators=None if node or request.below or counted.matching is not None else _indicators(looking),
-            related=tuple(looking.tree.get_many(node.related_ids, looking.sees)) if node else (),
+            # Indicators are of all memories, and would be misread next to numbers of a query.
+            indicators=None if node or request.below or counted.matching is not None else _indicators(visible),
+            related=tuple(visible.tree.get_many(node.related_ids, visible.is_visible)) if node else (),
             warnings=tuple(engine_notices(engine, viewer)),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """The numbers that are shown: those of all memories, or of the memories that match a query."""
+class _BrowserCounts:
+    """Numbers of memories per category: of all, or of those that match a query, as (memories, own) in `matching`."""
 
-    looking: VisibleTree
+    visible: VisibleTree
     matching: dict[int, tuple[int, int]] | None
 
-    def child(self, node: CachedCategory) -> Child:
-        child = self.looking.child(node)
+    def child(self, node: CachedCategory) -> CategoryChild:
+        child = self.visible.child(node)
         if self.matching is None:
             return child
         memories, own = self.matching.get(node.id, (0, 0))
         return replace(child, numbers=Totals(memories), own=own)
 
-    def children(self, category_id: int | None, kept: int | None = None) -> list[Child]:
-        """By name. Under a query those that nothing in matches are left out, but for one."""
-        looking = self.looking
-        nodes = looking.tree.get_many(looking.tree.children.get(category_id, ()), looking.sees)
+    def children(self, category_id: int | None, kept_id: int | None = None) -> list[CategoryChild]:
+        """Children by name. Under a query, without those that have no match, except `kept_id`."""
+        visible = self.visible
+        nodes = visible.tree.get_many(visible.tree.children.get(category_id, ()), visible.is_visible)
         found = [self.child(node) for node in nodes]
         if self.matching is None:
             return found
-        return [child for child in found if child.numbers.memories or child.node.id == kept]
+        return [child for child in found if child.numbers.memories or child.node.id == kept_id]
 
 
-def _counted(looking: VisibleTree, query: SearchQuery) -> _Counted:
+def _counted(visible: VisibleTree, query: SearchQuery) -> _BrowserCounts:
     if not (query.text or query.selections() or query.has_dates):
-        return _Counted(looking, None)
-    resolved = resolve_query(looking.engine, query, looking.viewer, datetime.now(UTC))
-    counts = looking.engine.counts(
+        return _BrowserCounts(visible, None)
+    resolved = resolve_query(visible.engine, query, visible.viewer, datetime.now(UTC))
+    counts = visible.engine.counts(
         resolved.plan, [FacetRequest("category")], zone=resolved.zone, now=resolved.now, days=False
     )
-    return _Counted(looking, {int(v.value): (v.count, v.own) for v in counts.facets["category"].values})
+    return _BrowserCounts(visible, {int(v.value): (v.count, v.own) for v in counts.facets["category"].values})
 
 
-def _largest(children: list[Child]) -> list[Child]:
-    """The largest first; what is equal stays in the order of the names."""
+def _largest(children: list[CategoryChild]) -> list[CategoryChild]:
+    """Sort by number of memories, descending; ties by name."""
     return sorted(children, key=lambda child: -child.numbers.memories)
 
 
-def _level(counted: _Counted, category_id: int | None, way: Sequence[int]) -> tuple[tuple[Branch, ...], int]:
-    """The children of a node as branches by name, the largest where there are too many; open along the way."""
+def _level(counted: _BrowserCounts, category_id: int | None, way: Sequence[int]) -> tuple[tuple[Branch, ...], int]:
+    """The children of a node as branches by name, open along `way`, and the number of those left out.
+
+    Of too many children the largest are kept.
+    """
     on_the_way = way[0] if way else None
     every = counted.children(category_id, on_the_way)
     drawn = {child.node.id for child in _largest(every)[:MOST_BRANCHES]} | {on_the_way}
@@ -186,45 +188,43 @@ def _level(counted: _Counted, category_id: int | None, way: Sequence[int]) -> tu
     return tuple(branches), len(every) - len(branches)
 
 
-def _listed(counted: _Counted, request: BrowseRequest) -> list[Child]:
-    looking = counted.looking
-    seen = [node for node in looking.tree.ordered if looking.sees(node.id)]
+def _listed(counted: _BrowserCounts, request: BrowseRequest) -> list[CategoryChild]:
+    visible = counted.visible
+    nodes = [node for node in visible.tree.ordered if visible.is_visible(node.id)]
     if request.part:
-        wanted = request.part.casefold()
-        return [
-            counted.child(node) for node in seen if wanted in (node.path if "/" in wanted else node.name).casefold()
-        ]
+        part = request.part.casefold()
+        return [counted.child(node) for node in nodes if part in (node.path if "/" in part else node.name).casefold()]
     if request.show:
-        wanted_ids = _sorts(looking)[request.show]
-        return [counted.child(node) for node in seen if node.id in wanted_ids]
+        wanted_ids = _sorts(visible)[request.show]
+        return [counted.child(node) for node in nodes if node.id in wanted_ids]
     return []
 
 
-def _indicators(looking: VisibleTree) -> Indicators:
-    sorts = _sorts(looking)
+def _indicators(visible: VisibleTree) -> Indicators:
+    sorts = _sorts(visible)
     return Indicators(
-        categories=sum(1 for pk in looking.tree.nodes if looking.sees(pk)),
-        memories=looking.figures.shown_total(),
-        uncategorised=looking.figures.uncategorised(),
+        categories=sum(1 for pk in visible.tree.nodes if visible.is_visible(pk)),
+        memories=visible.counts.shown_total(),
+        uncategorised=visible.counts.uncategorised(),
         single=len(sorts["single"]),
         large=len(sorts["large"]),
         empty=len(sorts["empty"]),
     )
 
 
-def _sorts(looking: VisibleTree) -> dict[str, set[int]]:
-    """The nodes that may be worth a look: leaves of one memory, nodes that hold very many, and those that hold none."""
-    figures = looking.figures
-    most = max(_LARGE, _LARGE_SHARE * figures.shown_total())
+def _sorts(visible: VisibleTree) -> dict[str, set[int]]:
+    """Ids of the nodes of each of SHOWS: leaves with one memory, large nodes, and empty ones."""
+    counts = visible.counts
+    most = max(_LARGE, _LARGE_SHARE * counts.shown_total())
     single, large, empty = set(), set(), set()
-    for node in looking.tree.ordered:
-        if not looking.sees(node.id):
+    for node in visible.tree.ordered:
+        if not visible.is_visible(node.id):
             continue
-        memories = figures.memories[figures.code(node.id)]
+        memories = counts.memories[counts.code(node.id)]
         if memories == 0:
             empty.add(node.id)
-        elif memories == 1 and not any(map(looking.sees, looking.tree.children.get(node.id, ()))):
+        elif memories == 1 and not any(map(visible.is_visible, visible.tree.children.get(node.id, ()))):
             single.add(node.id)
-        if figures.own_memories(node.id) >= most:
+        if counts.own_memories(node.id) >= most:
             large.add(node.id)
     return {"single": single, "large": large, "empty": empty}

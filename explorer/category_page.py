@@ -1,4 +1,4 @@
-"""BrowserContext: all that the pages of the category browser may read. No database and no request."""
+"""BrowserContext: all data for the templates of the category browser. No database and no request."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from django.urls import reverse
 
 from access.viewer import Viewer
 from explorer.cards import HitCard, build_cards
-from explorer.category_browser import MOST_ROWS, Branch, Browsed, Indicators
-from explorer.chips import Chip, ChipPart, build_chips
+from explorer.category_browser import MOST_ROWS, Branch, BrowserView, Indicators
 from explorer.histogram_plot import Plot, build_plot
 from explorer.links import Link, explore_url, values_url
-from explorer.page import Notice, meant
-from explorer.visible_tree import CategoryNotFoundError, Child, Described
+from explorer.page import Notice, did_you_mean_text
+from explorer.sidebar import Chip, ChipPart, build_chips
+from explorer.visible_tree import CategoryChild, CategoryDescription, CategoryNotFoundError
 from search.facets import Facet, FacetValue
 from search.query import SearchQuery
 from search.result import CorpusCounts, SearchResult
 from text.formatting import memories, number, plural
 
-# What is distinctive is had by so many at least, and this much more often than among all.
-LEAST_SUPPORT = 5
-_LEAST_LIFT = 1.2
+# A distinctive value has at least this many memories, and is this many times as frequent as among all.
+MIN_SUPPORT = 5
+_MIN_LIFT = 1.2
 _SHOWN = 8
 _TOP_TAGS = 14
 _DISTINCTIVE = (("tag", "Tags"), ("concept", "Concepts"), ("entity", "Entities"))
@@ -35,7 +35,7 @@ _SHOWS = {
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A node of the tree. Where `children_url` is given, its children come when it is unfolded."""
+    """A node of the tree. If `children_url` is set, unfolding the node loads its children."""
 
     id: str
     label: str
@@ -51,8 +51,8 @@ class TreeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
-    """A category of a table. `share` is a bar, in percent of the longest."""
+class CategoryTableRow:
+    """A category of a table. `share` is the length of its bar in percent."""
 
     label: str
     url: str
@@ -65,18 +65,18 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CategoryTable:
     title: str
     note: str
-    rows: tuple[TableRow, ...]
-    # Whether chunks and concepts are counted: under a query they are not.
+    rows: tuple[CategoryTableRow, ...]
     in_full: bool
+    """Whether to show chunks and concepts, which are not counted under a query."""
     more: Link | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Distinctive:
-    """Values that memories here have more often than all memories do."""
+    """Values of a facet that are more frequent in the category than overall."""
 
     title: str
     rows: tuple["Lifted", ...]
@@ -93,7 +93,7 @@ class Lifted:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class LabelledNumber:
     label: str
     value: str
     url: str = ""
@@ -110,11 +110,11 @@ class NodePage:
     description: str
     aliases: tuple[str, ...]
     related: tuple[Link, ...]
-    facts: tuple[Fact, ...]
+    facts: tuple[LabelledNumber, ...]
     explore_url: str
     explore_label: str
-    # For who may curate; empty for others.
     curate_url: str
+    """Empty for viewers who may not curate."""
     plot: Plot | None
     tags: tuple[Link, ...]
     distinctive: tuple[Distinctive, ...]
@@ -136,20 +136,20 @@ class BrowserContext:
     notices: tuple[Notice, ...]
     node: NodePage | None
     summary: str
-    indicators: tuple[Fact, ...]
-    table: Table | None
+    indicators: tuple[LabelledNumber, ...]
+    table: CategoryTable | None
 
 
 def category_url(path: str, query: SearchQuery | None = None, own: dict[str, str] | None = None) -> str:
-    """The page of a category, or of all of them; a query goes along."""
+    """The URL of a category, or of the top level, under a query."""
     address = reverse("explorer:category", args=[path]) if path else reverse("explorer:categories")
-    asked = "&".join(part for part in (query.querystring() if query else "", urlencode(own or {})) if part)
-    return f"{address}?{asked}" if asked else address
+    parameters = "&".join(part for part in (query.querystring() if query else "", urlencode(own or {})) if part)
+    return f"{address}?{parameters}" if parameters else address
 
 
 @dataclass(frozen=True, slots=True)
 class LostCategory:
-    """What to say where no category that may be seen has the name, and those that have one like it."""
+    """The page for an unknown category."""
 
     message: str
     near: tuple[Link, ...]
@@ -162,7 +162,7 @@ def build_lost(error: CategoryNotFoundError) -> LostCategory:
 
 
 def build_browser(
-    found: Browsed,
+    found: BrowserView,
     result: SearchResult | None,
     viewer: Viewer,
     now: datetime,
@@ -179,14 +179,17 @@ def build_browser(
         crumbs=tuple(_crumbs(found)),
         part=found.request.part,
         hidden=tuple(query.parameters()),
-        tree=tuple(_found(child, query) for child in found.listed)
+        tree=tuple(_search_hit(child, query) for child in found.listed)
         if searched
         else tuple(_branch(branch, query) for branch in found.branches),
         tree_more=None if searched else _all_children(found.branches_left_out, "", query),
         tree_note=_tree_note(found) if searched else "",
         chips=tuple(_chips(query, result, here)),
         clear_url=category_url(here),
-        notices=(*notices, *(Notice(warning.message, suggestion=meant(warning)) for warning in warnings)),
+        notices=(
+            *notices,
+            *(Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean)) for warning in warnings),
+        ),
         node=_node(found, found.node, result, viewer, now) if found.node and result else None,
         summary=_summary(found.indicators) if found.indicators else "",
         indicators=tuple(_indicators(found.indicators, query)) if found.indicators else (),
@@ -195,7 +198,7 @@ def build_browser(
 
 
 def _chips(query: SearchQuery, result: SearchResult | None, here: str) -> Iterator[Chip]:
-    """All that narrows the numbers: words too, since no search box shows them here."""
+    """Chips for all filters, and for the words, since these pages have no search box."""
     if query.text:
         removed = category_url(here, query.with_(text=""))
         yield Chip("chip-q", "words", (ChipPart(query.text, removed, f"Remove the words {query.text}"),))
@@ -225,8 +228,8 @@ def _branch(branch: Branch, query: SearchQuery) -> TreeRow:
     )
 
 
-def _found(child: Child, query: SearchQuery) -> TreeRow:
-    """A node that was looked for by its name: with its whole path, since it stands alone."""
+def _search_hit(child: CategoryChild, query: SearchQuery) -> TreeRow:
+    """A result of the search by name, labelled with its path."""
     path = child.node.path
     count = child.numbers.memories
     return TreeRow(
@@ -241,7 +244,7 @@ def _all_children(left_out: int, path: str, query: SearchQuery) -> Link | None:
     return Link(f"{number(left_out)} more", values_url("category", query, listing))
 
 
-def _tree_note(found: Browsed) -> str:
+def _tree_note(found: BrowserView) -> str:
     if not found.listed_total:
         return f"No category has “{found.request.part}” in its name."
     if found.listed_total > len(found.listed):
@@ -249,7 +252,7 @@ def _tree_note(found: Browsed) -> str:
     return plural(found.listed_total, "category", "categories")
 
 
-def _crumbs(found: Browsed) -> Iterator[Link]:
+def _crumbs(found: BrowserView) -> Iterator[Link]:
     yield Link("Categories", category_url("", found.query), current=not found.lineage)
     for node in found.lineage:
         yield Link(node.name, category_url(node.path, found.query), current=node is found.lineage[-1])
@@ -266,30 +269,30 @@ def _summary(indicators: Indicators) -> str:
     )
 
 
-def _indicators(indicators: Indicators, query: SearchQuery) -> Iterator[Fact]:
+def _indicators(indicators: Indicators, query: SearchQuery) -> Iterator[LabelledNumber]:
     nothing = explore_url(SearchQuery().toggle_presence("no", "category")) if indicators.uncategorised else ""
-    yield Fact("Uncategorised", number(indicators.uncategorised), nothing, "memories in no category")
+    yield LabelledNumber("Uncategorised", number(indicators.uncategorised), nothing, "memories in no category")
     for show, label, count in (
         ("single", "With one memory", indicators.single),
         ("large", "Very large", indicators.large),
         ("empty", "Empty", indicators.empty),
     ):
         url = category_url("", query, {"show": show}) if count else ""
-        yield Fact(label, number(count), url, f"categories {_SHOWS[show][0]}")
+        yield LabelledNumber(label, number(count), url, f"categories {_SHOWS[show][0]}")
 
 
-def _table(found: Browsed) -> Table | None:
+def _table(found: BrowserView) -> CategoryTable | None:
     query = found.query
     in_full = not found.is_narrowed
     if show := found.request.show:
         title, note = _SHOWS[show]
         cut = f" The first {MOST_ROWS} are shown." if found.listed_total > MOST_ROWS else ""
         rows = tuple(_rows(found.listed, query, with_path=True))
-        return Table(f"{number(found.listed_total)} {title}", note + cut, rows, in_full)
+        return CategoryTable(f"{number(found.listed_total)} {title}", note + cut, rows, in_full)
     if not found.children:
         return None
     left_out = found.children_total - len(found.children)
-    return Table(
+    return CategoryTable(
         title=plural(found.children_total, "subcategory", "subcategories") if found.node else "Top level",
         note="",
         rows=tuple(_rows(found.children, query, with_path=False)),
@@ -298,11 +301,11 @@ def _table(found: Browsed) -> Table | None:
     )
 
 
-def _rows(children: Sequence[Child], query: SearchQuery, *, with_path: bool) -> Iterator[TableRow]:
+def _rows(children: Sequence[CategoryChild], query: SearchQuery, *, with_path: bool) -> Iterator[CategoryTableRow]:
     peak = max((child.numbers.memories for child in children), default=0)
     for child in children:
         node, numbers = child.node, child.numbers
-        yield TableRow(
+        yield CategoryTableRow(
             label=node.name,
             url=category_url(node.path, query),
             above=node.path.rpartition("/")[0] if with_path else "",
@@ -310,12 +313,14 @@ def _rows(children: Sequence[Child], query: SearchQuery, *, with_path: bool) -> 
             own=number(child.own),
             chunks=number(numbers.chunks),
             concepts=number(numbers.concepts),
-            # Bars of ones would say nothing.
+            # No bars if every count is 1.
             share=round(100 * numbers.memories / peak) if peak > 1 else 0,
         )
 
 
-def _node(found: Browsed, described: Described, result: SearchResult, viewer: Viewer, now: datetime) -> NodePage:
+def _node(
+    found: BrowserView, described: CategoryDescription, result: SearchResult, viewer: Viewer, now: datetime
+) -> NodePage:
     node = described.node
     query = found.query.only("category", node.path)
     facets = {facet.key: facet for facet in result.facets or ()}
@@ -338,21 +343,22 @@ def _node(found: Browsed, described: Described, result: SearchResult, viewer: Vi
     )
 
 
-def _facts(found: Browsed, query: SearchQuery) -> Iterator[Fact]:
+def _facts(found: BrowserView, query: SearchQuery) -> Iterator[LabelledNumber]:
     count, own = found.numbers.memories, found.own
-    yield Fact(
+    yield LabelledNumber(
         "Memories", number(count), explore_url(query) if count else "", "including subcategories, each counted once"
     )
-    yield Fact("Directly in it", number(own), explore_url(query.with_(subcategories=False)) if own else "")
-    yield Fact("Subcategories", number(found.children_total))
+    yield LabelledNumber("Directly in it", number(own), explore_url(query.with_(subcategories=False)) if own else "")
+    yield LabelledNumber("Subcategories", number(found.children_total))
     if not found.is_narrowed:
-        yield Fact("Chunks", number(found.numbers.chunks), "", "passages for search by meaning")
-        yield Fact("Concepts", number(found.numbers.concepts), "", "distinct, including subcategories")
+        yield LabelledNumber("Chunks", number(found.numbers.chunks), "", "passages for search by meaning")
+        yield LabelledNumber("Concepts", number(found.numbers.concepts), "", "distinct, including subcategories")
 
 
 def _counts_here(query: SearchQuery, key: str) -> bool:
-    """Whether the values of a facet are counted among the memories of the page. Where any of several are chosen, a
-    facet counts what choosing another one instead would give.
+    """Whether the counts of a facet are over the memories of the page.
+
+    If any of several values may match, a facet counts its values without its own selection.
     """
     chosen = query.selection(key)
     return not chosen.restricts or chosen.require_all
@@ -372,17 +378,15 @@ def _distinctive(
         if not total or not corpus.total or key not in facets or not _counts_here(query, key):
             continue
         lift = _lift(key, total, corpus)
-        found = [(lift(value), value) for value in facets[key].values if value.count >= LEAST_SUPPORT]
-        # What shows as the same is in the order of its numbers.
-        best = sorted(
-            (one for one in found if one[0] >= _LEAST_LIFT), key=lambda one: (-round(one[0], 1), -one[1].count)
-        )
+        found = [(lift(value), value) for value in facets[key].values if value.count >= MIN_SUPPORT]
+        # Sorted by the rounded number, as it is displayed, then by count.
+        best = sorted((one for one in found if one[0] >= _MIN_LIFT), key=lambda one: (-round(one[0], 1), -one[1].count))
         if best:
             yield Distinctive(title, tuple(_lifted(query, key, *one, total) for one in best[:_SHOWN]))
 
 
 def _lift(key: str, total: int, corpus: CorpusCounts) -> Callable[[FacetValue], float]:
-    """How much more often a value is here than among all: its share here over its share there."""
+    """A function from a value to its lift: its share here divided by its share overall."""
 
     def of(value: FacetValue) -> float:
         everywhere = corpus.count(key, value)

@@ -1,7 +1,7 @@
-"""Two reads of one category: all that is in it, and its concepts.
+"""Reads of categories: the content of one category, the concepts in it, and the list of all.
 
-`category_overview` and `concepts_in` each answer one frozen request for one viewer. Names and numbers are of what the
-viewer may open alone: a category that none of their memories is in is not there for them.
+`category_overview`, `concepts_in` and `category_list` each answer one frozen request for one viewer. Categories without
+visible memories do not exist for the viewer.
 """
 
 import re
@@ -18,7 +18,7 @@ from access.viewer import Viewer
 from categories.queries import Term
 from categories.vocabulary_cache import CachedCategory, Tree
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.visible_tree import Child, Described, VisibleTree, ambiguous, look
+from explorer.visible_tree import CategoryChild, CategoryDescription, VisibleTree, ambiguity_warning, visible_tree
 from search.category_counts import CategoryCounts, ConceptCounts, Totals
 from search.engines import with_engine
 from search.engines.array_files import Array, Mask
@@ -31,7 +31,7 @@ from text.highlight import matched_spans, plain_text
 from web.timing import Stopwatch
 
 _WORD = re.compile(r"\w+")
-# By the primary key, which is led by the memory. The index may not know yet of one that was deleted.
+# Uses the primary key, which starts with the memory. The index may still list a memory that was deleted.
 _CHUNKS = """
 SELECT chunk.memory_id, chunk.ordinal, substr(memory.content, chunk.start + 1, chunk."end" - chunk.start),
        memory.title, memory.source_uri, memory.source, project.language, memory.concept_ids
@@ -44,8 +44,8 @@ _NAMES = "SELECT id, name, aliases FROM categories_concept WHERE id = ANY(%s)"
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """A chunk of a memory. `density` is the share of its words that belong to the name of a concept of the memory."""
+class ChunkText:
+    """A chunk of a memory. `concept_density` is the share, 0 to 1, of its words inside names of its concepts."""
 
     memory_id: int
     ordinal: int
@@ -53,22 +53,22 @@ class Passage:
     title: str
     source: str
     concepts: tuple[str, ...]
-    density: float
+    concept_density: float
 
 
-def passages_of(looking: VisibleTree, slots: Array, limit: int) -> tuple[Passage, ...]:
-    """The first chunks of the newest of some memories that have any."""
-    figures = looking.figures
-    ids = figures.filing.newest(slots[figures.chunks_at[slots] > 0], limit).tolist()
+def chunks_of(visible: VisibleTree, slots: Array, limit: int) -> tuple[ChunkText, ...]:
+    """The first `limit` chunks of the newest embedded memories among those at `slots`."""
+    counts = visible.counts
+    ids = counts.filing.newest(slots[counts.chunks_at[slots] > 0], limit).tolist()
     if not ids:
         return ()
-    projects = looking.viewer.project_ids
+    projects = visible.viewer.project_ids
     with connection.cursor() as cursor:
         cursor.execute(
             _CHUNKS,
             {
                 "ids": ids,
-                "model": looking.moment.model_id,
+                "model": visible.revision.model_id,
                 "all": projects is None,
                 "projects": sorted(projects or ()),
                 "limit": limit,
@@ -77,10 +77,10 @@ def passages_of(looking: VisibleTree, slots: Array, limit: int) -> tuple[Passage
         rows = cursor.fetchall()
         cursor.execute(_NAMES, [sorted({pk for row in rows for pk in row[-1]})])
         names = {pk: (name, (name, *aliases)) for pk, name, aliases in cursor.fetchall()}
-    return tuple(_passage(row, names) for row in rows)
+    return tuple(_chunk(row, names) for row in rows)
 
 
-def _passage(row: tuple[Any, ...], names: dict[int, tuple[str, tuple[str, ...]]]) -> Passage:
+def _chunk(row: tuple[Any, ...], names: dict[int, tuple[str, tuple[str, ...]]]) -> ChunkText:
     memory_id, ordinal, text, title, source_uri, source, language, concept_ids = row
     found: list[str] = []
     covered: list[tuple[int, int]] = []
@@ -91,28 +91,28 @@ def _passage(row: tuple[Any, ...], names: dict[int, tuple[str, tuple[str, ...]]]
             covered += spans
     words = [match.start() for match in _WORD.finditer(text)]
     inside = sum(any(begin <= at < end for begin, end in covered) for at in words)
-    return Passage(
+    return ChunkText(
         memory_id=memory_id,
         ordinal=ordinal,
         text=text,
         title=title,
         source=source_uri or source,
         concepts=tuple(sorted(found)),
-        density=round(inside / len(words), 3) if words else 0.0,
+        concept_density=round(inside / len(words), 3) if words else 0.0,
     )
 
 
 @lru_cache(maxsize=4_096)
 def _pattern(name: str, language: str) -> Pattern | None:
-    """A name as it is looked for in a text, stemmed as the text is."""
+    """The stemmed pattern of a name; None if it has no words."""
     pattern = phrase_pattern(list(raw_tokens(name, language)))
     return pattern if pattern.terms else None
 
 
 _PREVIEW = 200
 _RELATED_CONCEPTS = 3
-# As `access.viewer.visible_to` has it. The index may not know yet of a memory that was deleted.
-_DOCUMENTS = """
+# The same condition as `memories.queries.visible_to`. The index may still list a memory that was deleted.
+_MEMORIES = """
 SELECT memory.id, memory.title, memory.summary, project.slug, memory.memory_type, memory.state, memory.created_at,
        memory.source, memory.source_uri, memory.category_ids, memory.concept_ids, left(memory.content, %(head)s)
 FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id
@@ -125,8 +125,8 @@ WHERE id = ANY(%s) ORDER BY {order} LIMIT %s"""
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A memory as a category lists it."""
+class CategoryMemory:
+    """A memory in the list of a category."""
 
     id: int
     title: str
@@ -138,39 +138,40 @@ class Document:
     source: str
     concepts: tuple[str, ...]
     categories: tuple[str, ...]
-    chunks: int
+    chunk_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class ConceptFigures:
-    """A concept, in how many memories of the category it is, and how many chunks these have. `total` is everywhere."""
+class ConceptCount:
+    """A concept with the numbers of its memories in the category and their chunks. The total ignores the category."""
 
     id: int
     name: str
     type: str
     weight: float | None
-    memories: int
-    chunks: int
-    total: int
-    related: tuple[str, ...]
+    document_count: int
+    chunk_count: int
+    total_document_count: int
+    related_concepts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CategoryOverview:
-    """A category with what is in it: of it alone, or with all that is below it, as was asked.
+    """A category and its content, with or without its descendants, as requested.
 
-    `own` and `with_below` are the memories either way. `others` are the paths of other categories that the name means.
+    `own` and `with_below` are the numbers of memories without and with descendants. `others` are paths of other
+    categories with the same name.
     """
 
-    category: Described
+    category: CategoryDescription
     numbers: Totals
     own: int
     with_below: int
-    children: tuple[Child, ...]
+    children: tuple[CategoryChild, ...]
     children_total: int
-    documents: tuple[Document, ...]
-    concepts: tuple[ConceptFigures, ...]
-    chunks: tuple[Passage, ...] | None
+    documents: tuple[CategoryMemory, ...]
+    concepts: tuple[ConceptCount, ...]
+    chunks: tuple[ChunkText, ...] | None
     message: str
     others: tuple[str, ...]
     warnings: tuple[SearchWarning, ...]
@@ -179,11 +180,11 @@ class CategoryOverview:
 
 @dataclass(frozen=True, slots=True)
 class ConceptList:
-    """The concepts in a category; with `message` where there is something to know about them being few."""
+    """The concepts in a category. `message` explains an empty list."""
 
-    category: Described
+    category: CategoryDescription
     numbers: Totals
-    concepts: tuple[ConceptFigures, ...]
+    concepts: tuple[ConceptCount, ...]
     message: str
     others: tuple[str, ...]
     warnings: tuple[SearchWarning, ...]
@@ -191,12 +192,12 @@ class ConceptList:
 
     @property
     def average(self) -> float:
-        """Concepts for each memory."""
+        """Distinct concepts per memory."""
         return round(self.numbers.concepts / self.numbers.memories, 1) if self.numbers.memories else 0.0
 
 
 def category_overview(request: CategoryRequest, viewer: Viewer) -> CategoryOverview:
-    """A category by name: its numbers, newest memories, most frequent concepts. Raises CategoryNotFoundError."""
+    """A category: numbers, newest memories, most frequent concepts. Raises CategoryNotFoundError."""
     return with_engine(lambda engine: _overview(engine, request, viewer), viewer)
 
 
@@ -204,21 +205,21 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
     watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("categories"):
-            looking = look(engine, viewer)
-            figures = looking.figures
-            node, others = looking.meant(request.name)
-            slots = figures.slots(node.id, below=request.include_children)
-            counted = figures.concept_counts(slots)
-            numbers = figures.numbers_with(slots, counted)
-            children = looking.children(node.id) if request.include_children else []
+            visible = visible_tree(engine, viewer)
+            counts = visible.counts
+            node, others = visible.find(request.name)
+            slots = counts.slots(node.id, below=request.include_children)
+            concept_counts = counts.concept_counts(slots)
+            numbers = counts.numbers_with(slots, concept_counts)
+            children = visible.children(node.id) if request.include_children else []
             children.sort(key=lambda child: -child.numbers.memories)
         with watch.stage("hits"):
-            documents = documents_of(looking, figures.filing.newest(slots, request.limit))
-            concepts = _concepts(looking, counted, "document_count", request.limit)
-            chunks = passages_of(looking, slots, request.limit) if request.include_chunks else None
-        own, with_below = figures.own_memories(node.id), figures.numbers(node.id).memories
+            documents = memories_of(visible, counts.filing.newest(slots, request.limit))
+            concepts = _concepts(visible, concept_counts, "document_count", request.limit)
+            chunks = chunks_of(visible, slots, request.limit) if request.include_chunks else None
+        own, with_below = counts.own_memories(node.id), counts.numbers(node.id).memories
         return CategoryOverview(
-            category=looking.described(node),
+            category=visible.describe(node),
             numbers=numbers,
             own=own,
             with_below=with_below,
@@ -229,31 +230,31 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
             chunks=chunks,
             message=_message(numbers, with_below),
             others=others,
-            warnings=(*request.notices, *ambiguous(node, others), *engine_notices(engine, viewer)),
+            warnings=(*request.notices, *ambiguity_warning(node, others), *engine_notices(engine, viewer)),
             timings=watch.timings,
         )
 
 
 def concepts_in(request: ConceptListRequest, viewer: Viewer) -> ConceptList:
-    """The concepts that the memories of a category have. Raises CategoryNotFoundError."""
+    """The concepts of the memories in a category. Raises CategoryNotFoundError."""
     return with_engine(lambda engine: _concepts_in(engine, request, viewer), viewer)
 
 
 def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) -> ConceptList:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("categories"):
-        looking = look(engine, viewer)
-        node, others = looking.meant(request.name)
-        slots = looking.figures.slots(node.id, below=request.include_children)
-        counted = looking.figures.concept_counts(slots)
-        numbers = looking.figures.numbers_with(slots, counted)
+        visible = visible_tree(engine, viewer)
+        node, others = visible.find(request.name)
+        slots = visible.counts.slots(node.id, below=request.include_children)
+        concept_counts = visible.counts.concept_counts(slots)
+        numbers = visible.counts.numbers_with(slots, concept_counts)
         return ConceptList(
-            category=looking.described(node),
+            category=visible.describe(node),
             numbers=numbers,
-            concepts=_concepts(looking, counted, request.sort_by, request.limit),
-            message=_message(numbers, looking.figures.numbers(node.id).memories),
+            concepts=_concepts(visible, concept_counts, request.sort_by, request.limit),
+            message=_message(numbers, visible.counts.numbers(node.id).memories),
             others=others,
-            warnings=(*request.notices, *ambiguous(node, others), *engine_notices(engine, viewer)),
+            warnings=(*request.notices, *ambiguity_warning(node, others), *engine_notices(engine, viewer)),
             timings=watch.timings,
         )
 
@@ -269,8 +270,8 @@ def _message(numbers: Totals, with_below: int) -> str:
     )
 
 
-class _Row(NamedTuple):
-    """What of a memory a category shows, by the names of its columns. `head` is the beginning of its text."""
+class _MemoryRow(NamedTuple):
+    """Columns of a memory. `head` is the beginning of its text."""
 
     id: int
     title: str
@@ -286,25 +287,30 @@ class _Row(NamedTuple):
     head: str
 
 
-def documents_of(looking: VisibleTree, ids: Ids) -> tuple[Document, ...]:
-    """Memories by id, in that order: a statement for them, and the names of their concepts."""
+def memories_of(visible: VisibleTree, ids: Ids) -> tuple[CategoryMemory, ...]:
+    """Visible memories by id, in the given order."""
     if not len(ids):
         return ()
-    projects = looking.viewer.project_ids
-    asked = {"ids": ids.tolist(), "all": projects is None, "projects": sorted(projects or ()), "head": 4 * _PREVIEW}
+    projects = visible.viewer.project_ids
+    parameters = {
+        "ids": ids.tolist(),
+        "all": projects is None,
+        "projects": sorted(projects or ()),
+        "head": 4 * _PREVIEW,
+    }
     with connection.cursor() as cursor:
-        # Written out: to put the statement together takes longer than to run it.
-        cursor.execute(_DOCUMENTS, asked)
-        rows = {row[0]: _Row(*row) for row in cursor.fetchall()}
+        # Plain SQL: building the statement from a queryset takes longer than running it.
+        cursor.execute(_MEMORIES, parameters)
+        rows = {row[0]: _MemoryRow(*row) for row in cursor.fetchall()}
     named = {pk for row in rows.values() for pk in row.concept_ids}
-    terms = looking.names.concept_terms(named) if named else {}
-    chunks = dict(zip(ids.tolist(), looking.figures.chunks.of(ids).tolist(), strict=True))
-    return tuple(_document(rows[pk], looking, terms, chunks[pk]) for pk in ids.tolist() if pk in rows)
+    terms = visible.names.concept_terms(named) if named else {}
+    chunks = dict(zip(ids.tolist(), visible.counts.chunks.of(ids).tolist(), strict=True))
+    return tuple(_memory(rows[pk], visible, terms, chunks[pk]) for pk in ids.tolist() if pk in rows)
 
 
-def _document(row: _Row, looking: VisibleTree, terms: dict[int, Term], chunks: int) -> Document:
+def _memory(row: _MemoryRow, visible: VisibleTree, terms: dict[int, Term], chunks: int) -> CategoryMemory:
     text = row.summary or plain_text(row.head)
-    return Document(
+    return CategoryMemory(
         id=row.id,
         title=row.title,
         preview=text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 1].rstrip()}…",
@@ -314,55 +320,60 @@ def _document(row: _Row, looking: VisibleTree, terms: dict[int, Term], chunks: i
         created_at=row.created_at,
         source=row.source_uri or row.source,
         concepts=tuple(sorted(terms[pk].label for pk in row.concept_ids if pk in terms)),
-        categories=tuple(sorted(node.path for node in looking.tree.get_many(row.category_ids, lambda _: True))),
-        chunks=chunks,
+        categories=tuple(sorted(node.path for node in visible.tree.get_many(row.category_ids, lambda _: True))),
+        chunk_count=chunks,
     )
 
 
-def _concepts(looking: VisibleTree, counted: ConceptCounts, sort_by: str, limit: int) -> tuple[ConceptFigures, ...]:
-    """The first of some concepts in an order, each with how often it is there."""
-    if not len(counted.ids):
+def _concepts(
+    visible: VisibleTree, concept_counts: ConceptCounts, sort_by: str, limit: int
+) -> tuple[ConceptCount, ...]:
+    """The first `limit` concepts in the requested order, with their counts."""
+    if not len(concept_counts.ids):
         return ()
-    figures = looking.figures
-    ids, most = counted.ids, limit
+    counts = visible.counts
+    ids, most = concept_counts.ids, limit
     if sort_by == "document_count":
-        # Those that are as frequent as the last of them too, for their names to decide.
-        ids = ids[counted.memories >= np.partition(counted.memories, -min(limit, len(ids)))[-min(limit, len(ids))]]
+        # Includes ties with the last one, which are ordered by name below.
+        ids = ids[
+            concept_counts.memories
+            >= np.partition(concept_counts.memories, -min(limit, len(ids)))[-min(limit, len(ids))]
+        ]
         most = len(ids)
     with connection.cursor() as cursor:
         cursor.execute(_CONCEPTS.format(order=_CONCEPT_ORDERS[sort_by]), [ids.tolist(), most])
         rows = cursor.fetchall()
-    pairs = zip(counted.memories.tolist(), counted.chunks.tolist(), strict=True)
-    numbers = dict(zip(counted.ids.tolist(), pairs, strict=True))
+    pairs = zip(concept_counts.memories.tolist(), concept_counts.chunks.tolist(), strict=True)
+    numbers = dict(zip(concept_counts.ids.tolist(), pairs, strict=True))
     if sort_by == "document_count":
         rows = sorted(rows, key=lambda row: -numbers[row[0]][0])[:limit]
-    related = _related(looking, rows)
-    totals = figures.concept_totals()
+    related = _related(visible, rows)
+    totals = counts.concept_totals()
     return tuple(
-        ConceptFigures(
+        ConceptCount(
             id=pk,
             name=name,
             type=kind,
             weight=weight,
-            memories=numbers[pk][0],
-            chunks=numbers[pk][1],
-            total=int(totals[figures.filing.code("concept", pk)]),
-            related=related(related_ids),
+            document_count=numbers[pk][0],
+            chunk_count=numbers[pk][1],
+            total_document_count=int(totals[counts.filing.code("concept", pk)]),
+            related_concepts=related(related_ids),
         )
         for pk, name, kind, weight, related_ids in rows
     )
 
 
-def _related(looking: VisibleTree, rows: Sequence[Sequence[Any]]) -> Callable[[Sequence[int]], tuple[str, ...]]:
-    """Gives the names of related concepts, of those that may be seen."""
-    asked = {pk for row in rows for pk in row[4] if looking.sees_concept(pk)}
-    terms = looking.names.concept_terms(asked) if asked else {}
+def _related(visible: VisibleTree, rows: Sequence[Sequence[Any]]) -> Callable[[Sequence[int]], tuple[str, ...]]:
+    """A function from concept ids to the names of the visible ones, at most three."""
+    parameters = {pk for row in rows for pk in row[4] if visible.is_concept_visible(pk)}
+    terms = visible.names.concept_terms(parameters) if parameters else {}
     return lambda ids: tuple(sorted(terms[pk].label for pk in ids if pk in terms)[:_RELATED_CONCEPTS])
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A category of a list, with its numbers and those of what is below it; where it stands only if that was asked."""
+class ListedNode:
+    """A category of a list. `numbers` include descendants; `parent` and `children` are set only if requested."""
 
     node: CachedCategory
     related: tuple[str, ...]
@@ -374,7 +385,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """All that a list is of, whether it is shown or not. A memory in several of the categories counts once."""
+    """Numbers over all categories that pass the filter. A memory in several of them counts once."""
 
     numbers: Totals
     average_memories: float = 0.0
@@ -386,39 +397,39 @@ class Aggregate:
 @dataclass(frozen=True, slots=True)
 class CategoryList:
     total: int
-    listed: tuple[Listed, ...]
+    listed: tuple[ListedNode, ...]
     aggregate: Aggregate
     warnings: tuple[SearchWarning, ...]
     timings: dict[str, float]
 
 
 def category_list(request: CategoryListRequest, viewer: Viewer) -> CategoryList:
-    """Categories with their numbers, and what all of them come to."""
+    """Categories with their numbers, and the totals over all of them."""
     return with_engine(lambda engine: _list(engine, request, viewer), viewer)
 
 
 def _list(engine: Engine, request: CategoryListRequest, viewer: Viewer) -> CategoryList:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("categories"):
-        looking = look(engine, viewer)
-        tree, figures = looking.tree, looking.figures
-        codes = figures.codes(tree)
-        wanted = _wanted(tree, request.filter) & looking.seen(codes)
+        visible = visible_tree(engine, viewer)
+        tree, counts = visible.tree, visible.counts
+        codes = counts.codes(tree)
+        wanted = _wanted(tree, request.filter) & visible.visible_mask(codes)
         chosen = np.flatnonzero(wanted)
-        ranked = chosen[_order(tree, figures, chosen, codes[chosen], request.sort_by)]
+        ranked = chosen[_order(tree, counts, chosen, codes[chosen], request.sort_by)]
         return CategoryList(
             total=len(chosen),
             listed=tuple(
-                _listed(looking, tree.ordered[at], request.include_hierarchy) for at in ranked[: request.limit].tolist()
+                _listed(visible, tree.ordered[at], request.include_hierarchy) for at in ranked[: request.limit].tolist()
             ),
-            aggregate=_aggregate(looking, wanted, codes),
+            aggregate=_aggregate(visible, wanted, codes),
             warnings=(*request.notices, *_nothing(request.filter, len(chosen)), *engine_notices(engine, viewer)),
             timings=watch.timings,
         )
 
 
 def _nothing(part: str, found: int) -> list[SearchWarning]:
-    """Why a list is empty."""
+    """A warning that explains an empty list."""
     if found:
         return []
     if not part:
@@ -428,7 +439,7 @@ def _nothing(part: str, found: int) -> list[SearchWarning]:
 
 
 def _wanted(tree: Tree, part: str) -> Array:
-    """Which categories have it in their names, or in their paths where it is a part of one, in the tree's order."""
+    """A mask over categories in tree order: those with the text in their name, or with a slash, in their path."""
     if not part:
         return np.ones(len(tree.ordered), np.bool_)
     wanted = part.casefold()
@@ -436,36 +447,36 @@ def _wanted(tree: Tree, part: str) -> Array:
     return np.fromiter((wanted in text for text in texts), np.bool_, len(texts))
 
 
-def _order(tree: Tree, figures: CategoryCounts, chosen: Array, codes: Array, sort_by: str) -> Array:
-    """Places in the order asked for; what is equal by path, which is the order of the tree."""
+def _order(tree: Tree, counts: CategoryCounts, chosen: Array, codes: Array, sort_by: str) -> Array:
+    """Indexes in the requested order; ties in the order of paths, which is that of the tree."""
     if sort_by == "name":
         return np.argsort(tree.name_ranks[chosen])
-    by = {"chunk_count": figures.chunk_totals, "concept_count": figures.concepts}.get(sort_by, figures.memories)
+    by = {"chunk_count": counts.chunk_totals, "concept_count": counts.concepts}.get(sort_by, counts.memories)
     return np.argsort(-by[codes], kind="stable")
 
 
-def _listed(looking: VisibleTree, node: CachedCategory, with_place: bool) -> Listed:
-    tree, figures = looking.tree, looking.figures
-    listed = Listed(node, looking.related(node), figures.numbers(node.id), figures.own_memories(node.id))
+def _listed(visible: VisibleTree, node: CachedCategory, with_place: bool) -> ListedNode:
+    tree, counts = visible.tree, visible.counts
+    listed = ListedNode(node, visible.related(node), counts.numbers(node.id), counts.own_memories(node.id))
     if not with_place:
         return listed
     parent = tree.nodes.get(node.parent_id or 0)
-    children = tree.get_many(tree.children.get(node.id, ()), looking.sees)
+    children = tree.get_many(tree.children.get(node.id, ()), visible.is_visible)
     return replace(listed, parent=parent.path if parent else None, children=tuple(child.path for child in children))
 
 
-def _aggregate(looking: VisibleTree, wanted: Mask, codes: Array) -> Aggregate:
-    tree, figures = looking.tree, looking.figures
+def _aggregate(visible: VisibleTree, wanted: Mask, codes: Array) -> Aggregate:
+    tree, counts = visible.tree, visible.counts
     places = np.flatnonzero(wanted)
     if not len(places):
         return Aggregate(Totals())
-    memories, chunks = figures.memories[codes[places]], figures.chunk_totals[codes[places]]
+    memories, chunks = counts.memories[codes[places]], counts.chunk_totals[codes[places]]
     return Aggregate(
-        # What is in a category is in those above it too: only the uppermost need be looked through.
-        numbers=figures.numbers_of_any(tree.uppermost(wanted)),
+        # Memories of a category count in its ancestors too, so the topmost categories are enough.
+        numbers=counts.numbers_of_any(tree.uppermost(wanted)),
         average_memories=round(float(memories.mean()), 1),
         average_chunks=round(float(chunks.mean()), 1),
-        # Of equal ones the first by path.
+        # The first by path in case of a tie.
         most=tree.ordered[places[int(memories.argmax())]].path,
         least=tree.ordered[places[int(memories.argmin())]].path,
     )

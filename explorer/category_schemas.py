@@ -1,4 +1,4 @@
-"""What the API answers about categories, under the names of the specification: a document is a memory."""
+"""Replies of the API about categories. A document is a memory."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from explorer.timeline_api import QueryWarning
 
 
 class CategoryHead(BaseModel):
-    """A category by what identifies it."""
+    """Identification of a category."""
 
     id: int
     name: str
@@ -17,7 +17,7 @@ class CategoryHead(BaseModel):
 
 
 class CategoryAbout(CategoryHead):
-    """A category and what is said of it."""
+    """A category with its description."""
 
     hierarchy: list[str] = Field(description="The names from the root down, its own last.")
     aliases: list[str]
@@ -25,7 +25,7 @@ class CategoryAbout(CategoryHead):
 
 
 class ChildCategory(BaseModel):
-    """A child, with what is in it and below it."""
+    """A child category. Counts include its descendants."""
 
     id: int
     name: str
@@ -37,7 +37,7 @@ class ChildCategory(BaseModel):
 
 
 class CategoryStatistics(BaseModel):
-    """What there is in the category: alone, or with all that is below it, as was asked. Each counts once."""
+    """Totals of the category, with descendants if requested. Everything counts once."""
 
     total_documents: int
     total_chunks: int
@@ -66,7 +66,7 @@ class CategoryDocument(BaseModel):
 
 
 class CategoryConcept(BaseModel):
-    """A concept that memories of the category have."""
+    """A concept of memories in the category."""
 
     id: int
     name: str
@@ -90,7 +90,7 @@ class CategoryChunk(BaseModel):
 
 
 class CategoryReply(BaseModel):
-    """A category with what is in it: the newest memories, the most frequent concepts."""
+    """A category with its newest memories and most frequent concepts."""
 
     category: CategoryAbout
     statistics: CategoryStatistics
@@ -105,7 +105,7 @@ class CategoryReply(BaseModel):
 
 
 class ListedStatistics(BaseModel):
-    """What is in a category and below it."""
+    """Totals of a category with its descendants."""
 
     document_count: int
     own_document_count: int = Field(description="Directly in it.")
@@ -114,7 +114,7 @@ class ListedStatistics(BaseModel):
 
 
 class ListedHierarchy(BaseModel):
-    """Where a category stands."""
+    """Position of a category in the tree."""
 
     parent: str | None = Field(description="Its path; null for a root.")
     children: list[str] = Field(description="Their paths, by name.")
@@ -131,7 +131,7 @@ class ListedCategory(CategoryHead):
 
 
 class AggregateStats(BaseModel):
-    """Over all categories that the filter leaves. A memory in several of them counts once in a total."""
+    """Totals over all categories that match the filter. A memory in several of them counts once."""
 
     total_documents: int
     total_chunks: int
@@ -143,7 +143,7 @@ class AggregateStats(BaseModel):
 
 
 class CategoryListReply(BaseModel):
-    """Categories in the order asked for."""
+    """Categories in the requested order."""
 
     total_categories: int = Field(description="Number of categories that match the filter.")
     returned_categories: int
@@ -173,7 +173,7 @@ class ConceptInCategory(BaseModel):
 
 
 class ConceptListReply(BaseModel):
-    """The concepts that the memories of a category have."""
+    """The concepts of the memories in a category."""
 
     category: CategoryHead
     statistics: ConceptStatistics

@@ -1,6 +1,6 @@
-"""The histogram as a picture: bars, ticks and the chosen stretch, in percent of a plot that may have any width.
+"""The histogram as an SVG plot: bars, ticks and the selected period. Pure.
 
-Percentages, and no viewBox: the picture then fits any screen and nothing in it is stretched. Pure.
+Positions are percentages without a viewBox, so that the plot fits any width without distortion.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from search.histogram import Bar, Histogram
 from search.query import Interval, SearchQuery
 from text.formatting import MONTHS, day_text, local_time, number, spoken_number
 
-# Below this a bar of one memory beside one of ten thousand could not be seen.
-_LEAST_HEIGHT = 2.0
+# Percent; a bar of one memory next to one of ten thousand stays visible.
+_MIN_HEIGHT = 2.0
 _BAR_SHARE = 0.86
-_MOST_TICKS = 16
+_MAX_TICKS = 16
 _NARROW_TICKS = 6
 _INSTANT, _MINUTE, _SECOND = timedelta(microseconds=1), timedelta(minutes=1), timedelta(seconds=1)
 
@@ -39,7 +39,7 @@ QUICK_RANGES = (
 
 @dataclass(frozen=True, slots=True)
 class PlotBar:
-    """One bar: `all` without the date filter, drawn pale; `now` within it, drawn over that in colour."""
+    """A bar: `all` is without the date filter, drawn pale; `now` is within it, drawn on top in colour."""
 
     id: str
     url: str
@@ -65,8 +65,8 @@ class PlotBar:
 class Tick:
     left: str
     label: str
-    # Shown on a narrow screen too.
     major: bool
+    """Whether it is shown on narrow screens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class QuickRange:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A keyboard slider on one end of the chosen stretch. `value` counts bars."""
+    """A keyboard slider at an end of the selected period. `value` is the index of a bar."""
 
     end: str
     name: str
@@ -99,9 +99,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class DateFields:
-    """What the two date fields hold: the same period as was asked for, by the clock of the zone.
+    """Values of the two date inputs: the period of the query in local time.
 
-    `type` and `step` are those of both inputs. `asked` is what was written, for a field that nobody changes.
+    `type` and `step` are attributes of both. `asked_first` and `asked_last` are the texts of the query, which are sent
+    if the user does not change the input.
     """
 
     type: str = "date"
@@ -127,16 +128,16 @@ class Plot:
     last_index: int = 0
     note: str = ""
     unavailable: str = ""
-    # Whether to speak of "within the dates" beside the number without them.
     filtered: bool = False
-    # Whether the numbers are lower bounds.
+    """Whether the query has dates."""
     at_least: bool = False
+    """Whether the numbers are lower bounds."""
 
 
 def build_plot(
     query: SearchQuery, histogram: Histogram, ranges: DateBuckets | None, zone: tzinfo, now: datetime
 ) -> Plot:
-    """The picture of a histogram under a query."""
+    """Build the plot of a histogram."""
     chosen = _chosen_bars(query, histogram.bars, zone, now)
     return Plot(
         caption=_caption(histogram),
@@ -161,43 +162,43 @@ def build_plot(
 
 
 def build_date_fields(query: SearchQuery, zone: tzinfo, now: datetime) -> DateFields:
-    """Days where both ends are whole days of the zone, else minutes, else seconds.
+    """Date inputs with the coarsest type that expresses the period: days, minutes or seconds.
 
-    What no picker can say, such as the hour that comes twice in autumn, stays as it was asked, in a field for text.
+    A period that no picker can express, such as within the repeated hour in autumn, gets text inputs.
     """
-    asked = query.date_from, query.date_to
-    if not any(asked):
+    written = query.date_from, query.date_to
+    if not any(written):
         return DateFields()
-    if not any("T" in text for text in asked):
-        return DateFields("date", "", *asked, *asked)
+    if not any("T" in text for text in written):
+        return DateFields("date", "", *written, *written)
     period = query.period(zone, now)
-    for first, last in _pickable(*period, zone):
-        # Read back, it must be the period that was asked for: a form without scripts sends what its fields show.
+    for first, last in _picker_spans(*period, zone):
+        # Without scripts the form sends these texts, so they must parse to the same period.
         if query.between(first, last).period(zone, now) == period:
             kind = "datetime-local" if "T" in first + last else "date"
             has_seconds = max(len(first), len(last)) > len("2026-01-01T00:00")
-            return DateFields(kind, "1" if has_seconds else "", first, last, *asked)
-    return DateFields("text", "", *asked, *asked)
+            return DateFields(kind, "1" if has_seconds else "", first, last, *written)
+    return DateFields("text", "", *written, *written)
 
 
-def _pickable(start: datetime | None, end: datetime | None, zone: tzinfo) -> Iterator[tuple[str, str]]:
-    """A period as two pickers would write it, the coarsest first. `end` is the first instant out, `to` is included."""
+def _picker_spans(start: datetime | None, end: datetime | None, zone: tzinfo) -> Iterator[tuple[str, str]]:
+    """A period as (first, last) of two pickers, coarsest first. `end` is exclusive, `last` is inclusive."""
     first = local_time(start, zone) if start else None
     lasts = [_before(end, span, zone) if end else None for span in (_INSTANT, _MINUTE, _SECOND)]
     yield first.date().isoformat() if first else "", lasts[0].date().isoformat() if lasts[0] else ""
     for last in lasts[1:]:
-        yield _picked(first), _picked(last)
+        yield _picker_value(first), _picker_value(last)
 
 
 def _before(end: datetime, span: timedelta, zone: tzinfo) -> datetime:
     return local_time(end - min(span, end - datetime.min.replace(tzinfo=UTC)), zone)
 
 
-def _picked(moment: datetime | None) -> str:
-    """As a browser writes it: without an offset, and seconds only where there are any."""
-    if moment is None:
+def _picker_value(instant: datetime | None) -> str:
+    """The format of browsers: without offset, and without seconds if they are 0."""
+    if instant is None:
         return ""
-    return moment.replace(tzinfo=None).isoformat(timespec="seconds" if moment.second else "minutes")
+    return instant.replace(tzinfo=None).isoformat(timespec="seconds" if instant.second else "minutes")
 
 
 def _percent(part: float, whole: float) -> str:
@@ -209,7 +210,7 @@ def _bars(query: SearchQuery, histogram: Histogram) -> tuple[PlotBar, ...]:
     slots = len(histogram.bars)
     drawn = []
     for index, bar in enumerate(histogram.bars):
-        whole, inside = _height(bar.all, peak), _height(bar.count, peak)
+        total, inside = _height(bar.all, peak), _height(bar.count, peak)
         drawn.append(
             PlotBar(
                 id=f"bar-{bar.first}",
@@ -224,8 +225,8 @@ def _bars(query: SearchQuery, histogram: Histogram) -> tuple[PlotBar, ...]:
                 slot_width=_percent(1, slots),
                 x=_percent(index + (1 - _BAR_SHARE) / 2, slots),
                 width=_percent(_BAR_SHARE, slots),
-                all_y=f"{100 - whole:.2f}%",
-                all_height=f"{whole:.2f}%",
+                all_y=f"{100 - total:.2f}%",
+                all_height=f"{total:.2f}%",
                 now_y=f"{100 - inside:.2f}%",
                 now_height=f"{inside:.2f}%",
                 empty=not bar.all,
@@ -236,11 +237,11 @@ def _bars(query: SearchQuery, histogram: Histogram) -> tuple[PlotBar, ...]:
 
 
 def _height(count: int, peak: int) -> float:
-    return max(_LEAST_HEIGHT, 100 * count / peak) if count else 0.0
+    return max(_MIN_HEIGHT, 100 * count / peak) if count else 0.0
 
 
 def _bar_name(bar: Bar, *, at_least: bool) -> str:
-    """What a click gives, in words; a bar that the dates cut through also says what is left of it."""
+    """The accessible name of a bar; for a partial bar with the count within the dates."""
     name = f"{bar.label}: {spoken_number(bar.all, at_least=at_least)}"
     return f"{name}, {spoken_number(bar.count, at_least=at_least)} within the dates" if bar.partial else name
 
@@ -250,7 +251,7 @@ def _day(text: str) -> date:
 
 
 def _caption(histogram: Histogram) -> str:
-    """When, by what, and where it peaks: "Jan 2018 – Dec 2023, by quarter · peak 20 in Jan–Mar 2019"."""
+    """Period, interval and peak: "Jan 2018 – Dec 2023, by quarter · peak 20 in Jan–Mar 2019"."""
     filled = [bar for bar in histogram.bars if bar.count] or [bar for bar in histogram.bars if bar.all]
     if not filled:
         return "No dates"
@@ -296,14 +297,14 @@ def _ranges(query: SearchQuery, buckets: DateBuckets | None, *, at_least: bool) 
 
 
 def _chosen_bars(query: SearchQuery, bars: tuple[Bar, ...], zone: tzinfo, now: datetime) -> tuple[int, int] | None:
-    """The first and last bar that the dates asked for touch; without dates, all of them."""
+    """Indexes of the first and last bar that overlap the dates of the query."""
     if not bars:
         return None
     start, end = query.period(zone, now)
-    # Bars of hours carry the time; compared as local text, since both are in the viewer's zone.
+    # Both are local times, so their texts compare; only bars of hours have a time.
     size = 16 if "T" in bars[0].first else 10
     begin = local_time(start, zone).isoformat()[:size] if start else ""
-    # `end` is the first instant that is out again.
+    # `end` is exclusive.
     finish = _before(end, _INSTANT, zone).isoformat()[:size] if end else "\uffff"
     touched = [i for i, bar in enumerate(bars) if bar.last[:size] >= begin and bar.first[:size] <= finish]
     return (touched[0], touched[-1]) if touched else None
@@ -320,13 +321,13 @@ def _handles(bars: tuple[Bar, ...], chosen: tuple[int, int] | None) -> tuple[Han
 
 
 def _ticks(histogram: Histogram) -> tuple[Tick, ...]:
-    """Labels under the bars where a larger unit of the calendar begins, thinned to what fits."""
+    """Labels at the bars that begin a larger unit of the calendar, thinned to fit."""
     bars = histogram.bars
     places = [(i, text) for i, bar in enumerate(bars) if (text := _tick_label(bar, histogram.interval, i == 0))]
-    step = -(-len(places) // _MOST_TICKS) or 1
+    step = -(-len(places) // _MAX_TICKS) or 1
     places = places[::step]
     wide = -(-len(places) // _NARROW_TICKS) or 1
-    # A label runs to the right of its bar: none that would run over the edge.
+    # A label extends to the right of its bar and must not cross the edge.
     return tuple(
         Tick(_percent(i, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars))
         for n, (i, text) in enumerate(places)

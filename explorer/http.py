@@ -1,6 +1,6 @@
-"""The edge of every page: who is looking, what was asked, whether the page or its fragment is wanted.
+"""Requests and responses of pages: the viewer, the query, and whether htmx requests a fragment.
 
-The only place below a view that reads a request.
+Besides views, only this module reads requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,20 +29,20 @@ Extra = TypeVar("Extra", bound=Params)
 
 
 class PageRequest(HttpRequest):
-    """A request that has been through the middleware of htmx."""
+    """A request with the attribute of the htmx middleware."""
 
     htmx: HtmxDetails
 
 
 def page_viewer(request: HttpRequest) -> Viewer:
-    """The visitor, in the time zone that their browser named in a cookie."""
+    """The signed-in user, in the time zone from the browser's cookie."""
     name = request.COOKIES.get(TIMEZONE_COOKIE, "")
     zone = ZoneInfo(name) if name in zone_names() else get_default_timezone()
     return viewer_of_user(request.user, timezone=zone)
 
 
 def menu(request: HttpRequest) -> dict[str, Callable[[], bool]]:
-    """For the menu of every page: whether it leads to curation. Asked for once, and only where a menu is drawn."""
+    """Context processor for the menu. `may_curate` is lazy: pages without a menu do not query it."""
     return {"may_curate": cache(lambda: "curate" in viewer_of_user(request.user).scopes)}
 
 
@@ -54,12 +54,12 @@ def read_query(pairs: list[Pair]) -> tuple[SearchQuery, tuple[Problem, ...]]:
     """The search query of a page, and the parameters that are invalid."""
     query, problems = SearchQuery.read(pairs)
     if query.min_similarity is not None and not query.mode.looks_by_meaning:
-        # The form still holds it when another mode is chosen, and there it says nothing.
+        # The form still sends it after a change of mode, where it has no meaning.
         query, problems = SearchQuery.read((k, v) for k, v in pairs if ALIASES.get(k, k) != "min_similarity")
     if query.date_from or query.date_to:
-        # The form still holds a span when dates are typed over it, and explicit dates win.
+        # The form still sends `since` after dates are entered; explicit dates win.
         query = query.model_copy(update={"since": ""})
-    # Pages always count the facets: it is no part of what was asked.
+    # Pages always count facets, so the switch must not appear in their links.
     return query.model_copy(update={"include_facets": False}), problems
 
 
@@ -72,13 +72,13 @@ def read_with_query(extra: type[Extra], pairs: list[Pair]) -> tuple[Extra, Searc
 
 
 def wants_fragment(request: PageRequest) -> bool:
-    """Whether htmx swaps a part of the page. It also flags links it took over and Back, which need all of it."""
+    """Whether htmx swaps a fragment. Boosted links and history restores are htmx requests for the whole page."""
     htmx = request.htmx
     return bool(htmx) and not htmx.boosted and not htmx.history_restore_request
 
 
 def is_typing(request: PageRequest) -> bool:
-    """Whether the search box asks between keystrokes: Back must step through decisions, not through letters."""
+    """Whether the search box sent this while typing; such states get no history entries."""
     return request.headers.get("X-Typing") == "1"
 
 
@@ -92,7 +92,7 @@ def page_response(
     status: int = 200,
     address: str = "",
 ) -> HttpResponse:
-    """The page, or the partial of it that htmx asked for. `address` is where the address bar is to point."""
+    """The page, or its partial if htmx requests a fragment. `address` is the URL for the address bar."""
     watch = Stopwatch()
     fragment = wants_fragment(request)
     with watch.stage("render"):
@@ -107,7 +107,7 @@ def page_response(
 
 
 def private(response: HttpResponse) -> HttpResponse:
-    """An answer for one visitor, to be asked for again each time, and another one for htmx than for a browser."""
+    """Mark a response as private, to be revalidated, and different for htmx."""
     response["Cache-Control"] = "private, no-cache"
     patch_vary_headers(response, ["HX-Request", "Cookie"])
     return response
@@ -118,7 +118,7 @@ _AROUND = 2
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A place in the row of pages; one without a URL is a gap."""
+    """An item of the pager; a gap if it has no URL."""
 
     label: str
     url: str = ""
@@ -151,15 +151,12 @@ def build_pager(
     *,
     at_least: bool = False,
 ) -> Pager:
-    """The first page, the last, those around the one shown, and gaps between. With `at_least` there may be more than
-    the total.
-    """
+    """Links to the first, the last and the surrounding pages. With `at_least`, `total` is a lower bound."""
     near = {1, pages, *range(page - _AROUND, page + _AROUND + 1)} & set(range(1, pages + 1))
     row: list[Page] = []
     before = 0
     for place in sorted(near):
         if place == before + 2:
-            # A gap of one page is that page.
             row.append(Page(f"{before + 1:,}", at(before + 1)))
         elif place > before + 1:
             row.append(Page("…"))

@@ -1,4 +1,4 @@
-"""Where the links of the pages lead. Every one of them is written from a SearchQuery, in its canonical form."""
+"""URLs of pages. Queries in them are in canonical form."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,67 +20,67 @@ class Link:
 
 @lru_cache(maxsize=4_096)
 def _path(name: str, argument: str | int = "") -> str:
-    """A page writes hundreds of links to the same few places."""
+    """Cached, since a page has hundreds of links to few paths."""
     return reverse(name, args=[argument] if argument else [])
 
 
-def _address(path: str, *querystrings: str) -> str:
+def _with_query(path: str, *querystrings: str) -> str:
     query = "&".join(part for part in querystrings if part)
     return f"{path}?{query}" if query else path
 
 
 def explore_url(query: SearchQuery) -> str:
-    return _address(_path("explorer:explore"), query.querystring())
+    return _with_query(_path("explorer:explore"), query.querystring())
 
 
 def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = None) -> str:
-    """The page of all the values of a facet, counted under a query. What is not the default of the listing is named."""
+    """The page of all values of a facet under a query. `listing` are its parameters; empty ones are left out."""
     path = _path("explorer:facet_values", key)
-    # The values are those of the whole answer, whatever page of it is shown and in which order.
+    # The values do not depend on the order and page of the results.
     query = query.with_(sort=None, page_size=25)
-    return _address(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
+    return _with_query(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
 
 
 def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
-    """Why a memory is among the results of a query, or is not; without one, where that can be asked."""
-    asked = urlencode({"id": memory_id}) if memory_id is not None else ""
-    return _address(_path("explorer:why_not"), asked, query.with_().querystring())
+    """The page that explains why a memory is or is not among the results; without an id, its form."""
+    parameters = urlencode({"id": memory_id}) if memory_id is not None else ""
+    return _with_query(_path("explorer:why_not"), parameters, query.with_().querystring())
 
 
 def retag_url(query: SearchQuery) -> str:
-    """Where all memories that match a query are retagged."""
-    asked = query.with_(sort=None, page_size=25).querystring()
-    return _address(_path("curation:retag"), urlencode({"query": asked}))
+    """The page to retag all memories that match a query."""
+    parameters = query.with_(sort=None, page_size=25).querystring()
+    return _with_query(_path("curation:retag"), urlencode({"query": parameters}))
 
 
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:
-    """The page of a memory. It is told the query, so that it can lead back to the results."""
-    return _told("explorer:memory", memory_id, query)
+    """The page of a memory. The query is for its link back to the results."""
+    return _memory_path("explorer:memory", memory_id, query)
 
 
 def similar_url(memory_id: int, query: SearchQuery | None = None) -> str:
-    """The memories like one, told the query as its own page is."""
-    return _told("explorer:similar", memory_id, query)
+    """The page of memories similar to one. The query is for its link back to the results."""
+    return _memory_path("explorer:similar", memory_id, query)
 
 
-def _told(name: str, memory_id: int, query: SearchQuery | None) -> str:
+def _memory_path(name: str, memory_id: int, query: SearchQuery | None) -> str:
     context = query.querystring() if query else ""
-    return _address(_path(name, memory_id), urlencode({"ctx": context}) if context else "")
+    return _with_query(_path(name, memory_id), urlencode({"ctx": context}) if context else "")
 
 
 def node_url(kind: str, node_id: int, value: str) -> str:
-    """The page of an entity or a concept: by what filters call it, where an address can say that, else by its id."""
+    """The page of an entity or a concept: by its filter value if a URL path can contain it, else by its id."""
     steps = value.split("/")
-    # Browsers take some steps out of an address, and a number is an id.
+    # Browsers normalize empty and dot segments, and digits are read as an id.
     is_plain = len(value) <= 200 and value.isprintable() and value == value.strip() and not value.isdecimal()
     return _path(f"graph:{kind}", value if is_plain and not {"", ".", ".."} & set(steps) else str(node_id))
 
 
 def relationship_url(relationship_id: int) -> str:
-    """The page of a relationship, with what bears it out."""
+    """The page of a relationship and its evidence."""
     return _path("graph:relationship", relationship_id)
 
 
 def filter_url(key: str, value: str) -> str:
-    """Everything that has one value."""
+    """The explore page filtered by one value."""
     return explore_url(SearchQuery().only(key, value))

@@ -1,4 +1,4 @@
-"""A memory's Markdown as HTML. Its text is untrusted: raw HTML is text, and an allow-list decides what comes out."""
+"""Renders Markdown of memories, which is untrusted: raw HTML is escaped, and an allow-list filters the output."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,13 +17,13 @@ _TAGS = {
     *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"),
 }
 _ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "th": {"align"}, "td": {"align"}, "div": {"class", "tabindex"}}
-# A longer text would keep the page waiting for seconds; it is shown as it is written.
+# A longer text would take seconds to render, and is shown verbatim.
 _LONGEST_MARKDOWN = 100_000
 _SCHEMES = {"http", "https", "mailto"}
 
 
 def render_markdown(text: str) -> SafeString:
-    """The text as HTML that can run nothing, load nothing, and pass for no part of the page."""
+    """HTML that cannot run scripts, load resources, or imitate the page."""
     if len(text) > _LONGEST_MARKDOWN:
         return format_html("<pre><code>{}</code></pre>", text)
     env: dict[str, Any] = {}
@@ -48,19 +48,19 @@ def _only_own_attributes(tag: str, attribute: str, value: str) -> str | None:
     if attribute == "align":
         return value if value in {"left", "center", "right"} else None
     if attribute == "href" and not urlsplit(value).scheme:
-        # A relative link means another file of the source, never a page of this site.
+        # A relative link refers to a file next to the source, never to this site.
         return None
     return value
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-    """The page has its own first heading, so the highest of the text is a second one, and the others follow it."""
+    """Shift headings so that the highest one is h2, below the h1 of the page."""
     level = min(6, int(tokens[index].tag[1]) - env["highest_heading"] + 2)
     return f"<h{level}>" if tokens[index].nesting == 1 else f"</h{level}>\n"
 
 
 def _image(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-    """A link: an image of another host would tell it who reads what."""
+    """Images become links: loading them would reveal the reader to another host."""
     token = tokens[index]
     name = token.content or "image"
     attributes = Token("a", "a", 1, attrs={"href": str(token.attrs.get("src", ""))})
@@ -68,7 +68,7 @@ def _image(self: RendererHTML, tokens: Sequence[Token], index: int, options: Opt
 
 
 def _table(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-    """A wide table scrolls by itself, by keyboard too."""
+    """Wrap tables so that they scroll, also by keyboard."""
     return '<div class="wide" tabindex="0"><table>\n' if tokens[index].nesting == 1 else "</table></div>\n"
 
 

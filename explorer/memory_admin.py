@@ -1,4 +1,4 @@
-"""Curation of memories. Every change goes through the services; nothing is deleted.
+"""The admin of memories. Every change goes through the services; nothing is deleted.
 
 Chunks and links have composite primary keys, which the admin cannot register: they show as panels on a memory's page.
 """
@@ -45,12 +45,12 @@ from text.query_syntax import parse_text
 from web.admin import Lines, Prose, panel
 from web.validation import reasons
 
-# As many rows as a panel shows.
+# Rows of a panel.
 PANEL = 20
-# An action writes every memory with its line in the audit trail: more than this is work for a command.
+# An action writes each memory and its audit event; larger changes are work for a command.
 MAX_IN_ACTION = 1_000
 
-# What the form calls otherwise than the record.
+# Fields of the form with another name in the record.
 RECORD_NAMES = {"memory_type": "type", "source_uri": "source_url", "external_id": "id"}
 FORM_NAMES = {record: form for form, record in RECORD_NAMES.items()} | {"superseded_by": "successor"}
 
@@ -58,7 +58,7 @@ Verb = Callable[..., Any]
 
 
 class MemoryForm(ServiceForm):
-    """A memory as a record: what is written here is read as an import or the API would read it."""
+    """A memory as a record, validated like records of imports and the API."""
 
     title = forms.CharField(required=False, widget=forms.TextInput(attrs={"class": "vLargeTextField"}))
     summary = Prose(required=False)
@@ -110,7 +110,7 @@ class MemoryForm(ServiceForm):
 
     def write(self) -> Refused:
         try:
-            # All of it or nothing: a form with errors has changed nothing.
+            # A form with errors must change nothing.
             with transaction.atomic():
                 self.store()
         except ValidationError as error:
@@ -125,7 +125,7 @@ class MemoryForm(ServiceForm):
             yield None, str(error)
 
     def store(self) -> None:
-        """Give the services what has changed, and nothing else: what is not given stays as it is."""
+        """Pass the changed fields to the services."""
         changed = self.record_fields(self.changed_data)
         named = {"memory_id": self.instance.pk, "viewer": self.viewer, "reason": self.cleaned_data["reason"]}
         verb = self.state_verb()
@@ -137,16 +137,16 @@ class MemoryForm(ServiceForm):
             verb(**named)
 
     def record_fields(self, names: Iterable[str]) -> dict[str, Any]:
-        """The record's fields for those of the form, but for the state."""
+        """Fields of the form as fields of a record, without the state."""
         wanted = (name for name in names if name not in {"reason", "state", "successor"})
         fields = {RECORD_NAMES.get(name, name): self.cleaned_data[name] for name in wanted}
         if "entities" in fields:
-            # Those that were there are known by type and name: not every name reads as one beside its type.
+            # Existing entities are matched by line, since not every `type:name` parses back to the same parts.
             fields["entities"] = [self.known_entities.get(line, line) for line in fields["entities"]]
         return fields
 
     def state_verb(self) -> Verb | None:
-        """The service for the state that was chosen, where there is one for it."""
+        """The service that sets the selected state, if there is one."""
         if not {"state", "successor"} & set(self.changed_data):
             return None
         state, successor = self.cleaned_data["state"], self.cleaned_data["successor"]
@@ -157,7 +157,7 @@ class MemoryForm(ServiceForm):
         return partial(memory_supersede, by_id=successor)
 
     def state_fields(self) -> dict[str, Any]:
-        """The state that was chosen, as fields of a record."""
+        """The selected state as fields of a record."""
         fields = {}
         if "state" in self.changed_data:
             fields["state"] = self.cleaned_data["state"]
@@ -168,7 +168,7 @@ class MemoryForm(ServiceForm):
 
 
 class NewMemoryForm(MemoryForm):
-    """As the form of a memory that is there, and with a project."""
+    """The form of a new memory, with a project."""
 
     project = forms.ModelChoiceField(Project.objects.all())
     state = forms.ChoiceField(choices=[(Memory.State.ACTIVE, "active"), (Memory.State.PROPOSED, "proposed")])
@@ -184,7 +184,7 @@ STATE_VERBS: dict[str, Verb] = {Memory.State.ARCHIVED: memory_archive, Memory.St
 
 
 def _record_of(memory: Memory) -> dict[str, Any]:
-    """What the fields that are not the row's own show of a memory that is there."""
+    """Initial values of the fields that are not model fields."""
     shown = {name: getattr(memory, name) for name in ("title", "summary", "content", "state", "tags", "authors")}
     return shown | {
         "successor": memory.superseded_by_id,
@@ -194,13 +194,13 @@ def _record_of(memory: Memory) -> dict[str, Any]:
 
 
 class ReasonForm(ActionForm):
-    """The choice of an action, with a line for why."""
+    """The action form with a reason."""
 
     reason = forms.CharField(required=False, max_length=1_000, widget=forms.TextInput(attrs={"placeholder": "reason"}))
 
 
 class MemoryList(ChangeList):
-    """The rows of the list, without the long columns that it does not show."""
+    """The change list without long columns."""
 
     def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
         rows = super().get_queryset(*args, **kwargs).annotate(head=Left("content", 80))
@@ -210,13 +210,13 @@ class MemoryList(ChangeList):
         super().get_results(request)
         rows = list(self.result_list)
         for memory in rows:
-            # A memory without a title is called by its text, which would be fetched for every such row.
+            # Without a title, str(memory) would load the content of each row.
             memory.title = memory.title or memory.head
         self.result_list = rows
 
 
-class Matches(Func):
-    """Whether terms match a tsquery. Through memory_terms_gin."""
+class TermsMatch(Func):
+    """Whether terms match a tsquery. Uses memory_terms_gin."""
 
     template = "(%(expressions)s::tsquery)"
     arg_joiner = " @@ "
@@ -239,7 +239,7 @@ class MemoryAdmin(ServiceAdmin):
     panels = ("shown_links", "shown_backlinks", "shown_chunks", "shown_events")
     derived = ("content_hash", "record_hash", "category_ids", "category_path_ids", "concept_ids", "entity_ids")
 
-    # --- who may ----------------------------------------------------------------------------------------------
+    # --- permissions ----------------------------------------------------------------------------------------------
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Memory]:
         allowed = visible_to(admin_viewer(request)).defer("terms")
@@ -277,22 +277,22 @@ class MemoryAdmin(ServiceAdmin):
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        what = ("title", "memory_type", "summary", "content", "tags", "categories", "concepts", "entities")
+        content = ("title", "memory_type", "summary", "content", "tags", "categories", "concepts", "entities")
         state = ("state", ("importance", "confidence"), "pinned")
-        when = ("created_at", "happened_at", ("valid_from", "valid_to"))
-        whence = ("authors", "agent", "source", "source_uri", "external_id")
+        dates = ("created_at", "happened_at", ("valid_from", "valid_to"))
+        provenance = ("authors", "agent", "source", "source_uri", "external_id")
         if obj is None:
             return (
-                (None, {"fields": ("project", *what)}),
+                (None, {"fields": ("project", *content)}),
                 ("State", {"fields": state}),
-                ("Dates", {"fields": when}),
-                ("Provenance", {"fields": whence}),
+                ("Dates", {"fields": dates}),
+                ("Provenance", {"fields": provenance}),
             )
         return (
-            (None, {"fields": ("project", *what)}),
+            (None, {"fields": ("project", *content)}),
             ("State", {"fields": (*state, "successor", "state_reason", "reason")}),
-            ("Dates", {"fields": (*when, "updated_at")}),
-            ("Provenance", {"fields": (*whence, "session", "batch", "shown_raw")}),
+            ("Dates", {"fields": (*dates, "updated_at")}),
+            ("Provenance", {"fields": (*provenance, "session", "batch", "shown_raw")}),
             ("Related data", {"fields": self.panels}),
             ("Derived", {"fields": (*self.derived, "shown_terms"), "classes": ("collapse",)}),
         )
@@ -300,8 +300,8 @@ class MemoryAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         if obj is None:
             return ()
-        kept = ("project", "state_reason", "updated_at", "session", "batch", "shown_raw")
-        return (*kept, *self.panels, *self.derived, "shown_terms")
+        fixed = ("project", "state_reason", "updated_at", "session", "batch", "shown_raw")
+        return (*fixed, *self.panels, *self.derived, "shown_terms")
 
     def view_on_site(self, memory: Memory) -> str:
         return reverse("explorer:memory", args=[memory.pk])
@@ -344,7 +344,7 @@ class MemoryAdmin(ServiceAdmin):
     # --- deleting, which is a state ------------------------------------------------------------------------------
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """The memories alone: what hangs on them stays with them."""
+        """The memories only: related rows are not deleted."""
         return [str(memory) for memory in objs], {"memories": len(objs)}, set(), []
 
     def delete_model(self, request: HttpRequest, obj: Memory) -> None:
@@ -352,7 +352,7 @@ class MemoryAdmin(ServiceAdmin):
 
     def get_actions(self, request: HttpRequest) -> Any:
         actions = super().get_actions(request)
-        # Django's own takes rows away for good.
+        # Django's own action deletes rows.
         actions.pop("delete_selected", None)
         return actions
 
@@ -369,7 +369,7 @@ class MemoryAdmin(ServiceAdmin):
         self._each(request, queryset, memory_delete, "Deleted")
 
     def _each(self, request: HttpRequest, queryset: QuerySet[Memory], verb: Verb, done: str) -> None:
-        """Do one thing to every memory chosen, and tell how many it was done to and what stood against the others."""
+        """Apply a service to every selected memory, and report successes and refusals."""
         chosen = list(queryset.order_by().values_list("pk", flat=True)[: MAX_IN_ACTION + 1])
         if len(chosen) > MAX_IN_ACTION:
             messages.error(request, f"Select at most {MAX_IN_ACTION:,} memories at a time; nothing was changed.")
@@ -398,18 +398,18 @@ def _may_write(request: HttpRequest, memory: Any) -> bool:
 
 
 def _has_words(text: str) -> Q:
-    """All of the words of a text, each in any language that a project has."""
+    """A condition for memories with all words of a text, in the language of any project."""
     found = Q(title__icontains=text)
     for language in Project.objects.order_by().values_list("language", flat=True).distinct():
         patterns = parse_text(text, language).positive
         if patterns:
             terms = Value(" & ".join(f"({tsquery(pattern)})" for pattern in patterns))
-            found |= Q(Matches(F("terms"), terms))
+            found |= Q(TermsMatch(F("terms"), terms))
     return found
 
 
 def _linked(memory_id: int | None, name: str = "") -> SafeString | str:
-    """A memory by its number, as a link to its page in the admin; or the name alone, where there is none."""
+    """A link to a memory in the admin; the name if there is no memory."""
     if memory_id is None:
         return name
     address = reverse("admin:memories_memory_change", args=[memory_id])

@@ -1,4 +1,4 @@
-"""Memories one by one as JSON, and the health of the site. Thin: records say what may come in, services write."""
+"""Memories as JSON, and the health of the site. Records validate the input, services write."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -43,21 +43,21 @@ class DeletionRequest(ReasonRequest):
 
 
 class MemoryPatch(MemoryChanges):
-    """What to change. What is not named stays; a list that is named takes the place of the one there is."""
+    """Changes of a memory. Omitted fields stay unchanged; lists are replaced."""
 
     @model_validator(mode="before")
     @classmethod
     def _keeps_its_number(cls, data: Any) -> Any:
-        # In a record `id` is the id elsewhere; whoever sends back what a GET answered means the number.
+        # `id` of a record is the external id, but clients that send a GET reply back mean the number.
         if isinstance(data, dict) and "id" in data:
             raise refuse("id: cannot be changed; external_id is its id in the system it came from")
         return data
 
 
-# --- what is answered --------------------------------------------------------------------------------------------
+# --- replies -----------------------------------------------------------------------------------------------------
 
 
-class CategoryReply(BaseModel):
+class CategoryPathReply(BaseModel):
     path: str = Field(description="The slug path, the value of filters.")
     names: list[str] = Field(description="The names along the path.")
 
@@ -69,7 +69,7 @@ class TermReply(BaseModel):
 
 
 class MemoryName(BaseModel):
-    """A memory as another one names it."""
+    """A reference to a memory."""
 
     id: int
     title: str
@@ -79,7 +79,7 @@ class MemoryName(BaseModel):
 
 
 class LinkReply(BaseModel):
-    """A link that the memory's record names; `memory` is null where it leads outside, or where the key may not see."""
+    """A link of the memory's record; `memory` is null for external and invisible targets."""
 
     rel: str
     target: str
@@ -92,8 +92,8 @@ class BacklinkReply(BaseModel):
     memory: MemoryName
 
 
-class RelationshipReply(BaseModel):
-    """A fact between two entities that the memory bears out."""
+class MemoryRelationshipReply(BaseModel):
+    """A relationship between two entities that the memory supports."""
 
     source: str
     type: str
@@ -103,7 +103,7 @@ class RelationshipReply(BaseModel):
 
 
 class MemoryReply(BaseModel):
-    """A memory with everything about it."""
+    """A memory with all of its data."""
 
     id: int
     url: str = Field(description="The page of the memory.")
@@ -113,7 +113,7 @@ class MemoryReply(BaseModel):
     summary: str
     content: str
     tags: list[str]
-    categories: list[CategoryReply]
+    categories: list[CategoryPathReply]
     concepts: list[TermReply]
     entities: list[TermReply]
     state: str
@@ -136,11 +136,11 @@ class MemoryReply(BaseModel):
     supersedes: list[MemoryName]
     links: list[LinkReply]
     backlinks: list[BacklinkReply]
-    relationships: list[RelationshipReply]
+    relationships: list[MemoryRelationshipReply]
 
 
 class Written(BaseModel):
-    """What a write came to. `memory` is null for a key that may write and not read."""
+    """The result of a write. `memory` is null for keys without the scope `read`."""
 
     id: int
     state: str
@@ -150,7 +150,7 @@ class Written(BaseModel):
 
 
 class IndexState(BaseModel):
-    """The search index beside the database."""
+    """State of the search index."""
 
     state: Literal["ready", "missing", "off"] = Field(
         description="`missing`: the database answers instead. `off`: SEARCH_ENGINE does not use one."
@@ -165,7 +165,7 @@ class IndexState(BaseModel):
 
 
 class ModelState(BaseModel):
-    """A model that texts are embedded by."""
+    """An embedding model."""
 
     name: str
     state: Literal["serving", "building"] = Field(
@@ -175,7 +175,7 @@ class ModelState(BaseModel):
 
 
 class EmbeddingState(BaseModel):
-    """Search by meaning."""
+    """State of search by meaning."""
 
     ready: bool = Field(description="Whether searches use meaning now.")
     reason: str = Field("", description="Why they do not.")
@@ -183,7 +183,7 @@ class EmbeddingState(BaseModel):
 
 
 class Health(BaseModel):
-    """Whether the site is well; with a key also what there is, of what the key may see."""
+    """Health of the site; with a key also numbers of what is visible to the key."""
 
     status: str
     database: str
@@ -206,12 +206,12 @@ class Health(BaseModel):
     "/health", auth=None, response={200: Health, **errors(401, 422, 429)}, exclude_unset=True, operation_id="health"
 )
 def health(request: HttpRequest) -> Health | HttpResponse:
-    """Whether the site answers, for anybody; with a key also what is in it."""
+    """Health of the site, for anybody; with a key also numbers of its content."""
     Params.from_pairs(pairs_of(request.GET))
     if not database_answers():
         return outage_response(request)
     viewer = known_viewer(request)
-    known = {} if viewer is None else _known(site_status(viewer))
+    known = {} if viewer is None else _site_fields(site_status(viewer))
     index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}
     if viewer is None:
         index = {"state": index["state"]}
@@ -219,7 +219,7 @@ def health(request: HttpRequest) -> Health | HttpResponse:
     return Health(status="ok", database="ok", engine=engine, index=IndexState(**index), version=VERSION, **known)
 
 
-def _known(status: SiteStatus) -> dict[str, Any]:
+def _site_fields(status: SiteStatus) -> dict[str, Any]:
     models = [ModelState(name=one.name, state=one.state, embedded=one.embedded) for one in status.models]
     meaning = EmbeddingState(ready=not status.not_ready, reason=status.not_ready, models=models)
     of_all_projects = {"revision": status.revision, "pending_vocabulary": status.pending_vocabulary}
@@ -237,7 +237,7 @@ def _known(status: SiteStatus) -> dict[str, Any]:
     operation_id="memory_create",
 )
 def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Written]:
-    """Remember something. Only `content` is required; categories, concepts and entities are made where they are new."""
+    """Create a memory. Only `content` is required; new categories, concepts and entities are created."""
     viewer = allowed(request, "write")
     Params.from_pairs(pairs_of(request.GET))
     written = _written(memory_create(record=record, viewer=viewer), viewer, request)
@@ -252,7 +252,7 @@ def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpRespon
     url_name="memory",
 )
 def read(request: ApiRequest, memory_id: int) -> MemoryReply:
-    """A memory with everything about it: content, facts, links, provenance, validity."""
+    """A memory with all of its data: content, relationships, links, provenance, validity."""
     viewer = allowed(request, "read")
     Params.from_pairs(pairs_of(request.GET))
     detail = memory_detail(viewer, storable_id(memory_id))
@@ -272,7 +272,7 @@ def update(
     memory_id: int,
     changes: MemoryPatch,
 ) -> Written:
-    """Change what the body names, and leave the rest. A list that is given takes the place of the one there is."""
+    """Change the fields in the body and leave the others. Lists are replaced."""
     viewer = allowed(request, "write")
     reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_update(memory_id=storable_id(memory_id), changes=changes, viewer=viewer, reason=reason)
@@ -289,7 +289,7 @@ def delete(
     request: ApiRequest,
     memory_id: int,
 ) -> Written:
-    """Delete a memory: it is kept in the state deleted, found only where that is asked for, and can be restored."""
+    """Delete a memory: its state becomes `deleted`, it is found only by that state, and it can be restored."""
     viewer = allowed(request, "write")
     reason = DeletionRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_delete(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
@@ -303,7 +303,7 @@ def delete(
     openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
 def restore(request: ApiRequest, memory_id: int) -> Written:
-    """Make a memory that was deleted, archived or superseded active again."""
+    """Make a deleted, archived or superseded memory active again."""
     viewer = allowed(request, "write")
     reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_restore(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
@@ -311,7 +311,7 @@ def restore(request: ApiRequest, memory_id: int) -> Written:
 
 
 def storable_id(memory_id: int) -> int:
-    """The id, which must be one that a memory can have."""
+    """Return the id if it fits into a bigint. Raises MemoryNotFound."""
     if memory_id >= 2**63:
         raise MemoryNotFoundError(memory_id)
     return memory_id
@@ -331,36 +331,20 @@ def _written(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
     )
 
 
+# Columns of a memory that its reply has under the same name.
+_COLUMNS = [f.name for f in Memory._meta.concrete_fields if f.name in MemoryReply.model_fields and not f.is_relation]
+
+
 def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
     memory = detail.memory
     return MemoryReply(
-        id=memory.pk,
+        **{name: getattr(memory, name) for name in _COLUMNS},
         url=_url(memory.pk, request),
         project=memory.project.slug,
-        memory_type=memory.memory_type,
-        title=memory.title,
-        summary=memory.summary,
-        content=memory.content,
-        tags=memory.tags,
-        categories=[CategoryReply(path=node.path, names=list(node.names)) for node in detail.categories],
+        categories=[CategoryPathReply(path=node.path, names=list(node.names)) for node in detail.categories],
         concepts=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.concepts],
         entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.entities],
-        state=memory.state,
-        state_reason=memory.state_reason,
-        pinned=memory.pinned,
-        importance=memory.importance,
-        confidence=memory.confidence,
-        authors=memory.authors,
-        agent=memory.agent,
         session=memory.session.external_id if memory.session else "",
-        source=memory.source,
-        source_uri=memory.source_uri,
-        external_id=memory.external_id,
-        created_at=memory.created_at,
-        happened_at=memory.happened_at,
-        updated_at=memory.updated_at,
-        valid_from=memory.valid_from,
-        valid_to=memory.valid_to,
         superseded_by=detail.superseded_by and _named(detail.superseded_by),
         supersedes=[_named(title) for title in detail.supersedes],
         links=[
@@ -368,7 +352,7 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
         ],
         backlinks=[BacklinkReply(rel=rel, memory=_named(title)) for rel, title in detail.backlinks],
         relationships=[
-            RelationshipReply(
+            MemoryRelationshipReply(
                 source=str(fact.source),
                 type=fact.relationship_type,
                 target=str(fact.target),

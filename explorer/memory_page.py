@@ -1,4 +1,4 @@
-"""DetailContext: all that the page of one memory may read. No database and no request."""
+"""MemoryContext and SimilarContext: all data for the pages of a memory. No database and no request."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from explorer.markdown import render_markdown
 from memories.models import Memory
 from memories.queries import Around, MemoryDetail, MemoryTitle
 from search.query import SearchQuery
-from search.similar import Shared, Similar, SimilarMemory
+from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, type_family
 
-_LONGEST_CHANGE = 160
+_MAX_CHANGE_LENGTH = 160
 _DAYS_AROUND = 3
-_DOORS = {
+_DOOR_LABELS = {
     AuditEvent.Door.PAGE: "on a page",
     AuditEvent.Door.API: "through the API",
     AuditEvent.Door.MCP: "through MCP",
@@ -34,7 +34,7 @@ _DOORS = {
 
 @dataclass(frozen=True, slots=True)
 class FactValue:
-    """One value of a fact. Without an address it is only told."""
+    """A value of a fact, with a link if `url` is set."""
 
     label: str
     url: str = ""
@@ -43,15 +43,15 @@ class FactValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class MemoryFact:
     label: str
     values: tuple[FactValue, ...]
     is_tags: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
-    """Another memory as this page names it. Without an address it is this one, or not to be opened from here."""
+class MemoryLink:
+    """A reference to a memory or an external target. Without a URL it is this memory, or cannot be opened."""
 
     title: str
     url: str
@@ -61,16 +61,18 @@ class Mention:
     date: str = ""
     date_iso: str = ""
     state: str = ""
+    project: str = ""
+    snippet: str = ""
     is_here: bool = False
     is_external: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Links of one sort."""
+class LinkGroup:
+    """Links with the same relation."""
 
     label: str
-    mentions: tuple[Mention, ...]
+    mentions: tuple[MemoryLink, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ class Relation:
     target: FactValue
     fact: str
     confidence: str
-    # Where all is that bears it out.
     url: str
+    """The page of the relationship."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class DetailContext:
+class MemoryContext:
     id: int
     title: str
     type: FactValue
@@ -113,25 +115,25 @@ class DetailContext:
     body: SafeString
     back_url: str
     back_label: str
-    # Why it is among the results of the search that led here, or is not.
     why_url: str
-    facts: tuple[Fact, ...]
-    provenance: tuple[Fact, ...]
-    superseded_by: Mention | None
-    supersedes: tuple[Mention, ...]
-    links: tuple[Group, ...]
-    backlinks: tuple[Group, ...]
+    """Explains the memory's place in the search that led here."""
+    facts: tuple[MemoryFact, ...]
+    provenance: tuple[MemoryFact, ...]
+    superseded_by: MemoryLink | None
+    supersedes: tuple[MemoryLink, ...]
+    links: tuple[LinkGroup, ...]
+    backlinks: tuple[LinkGroup, ...]
     relations: tuple[Relation, ...]
     events: tuple[Event, ...]
-    around: tuple[Mention, ...]
+    around: tuple[MemoryLink, ...]
     around_url: str
     similar_url: str
 
 
-def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None, zone: tzinfo = UTC) -> DetailContext:
-    """Everything that the page of a memory says. `query` is the search that led here, if one did."""
+def build_memory(detail: MemoryDetail, around: Around, query: SearchQuery | None, zone: tzinfo = UTC) -> MemoryContext:
+    """The context of the page of a memory. `query` is the search that led here, if any."""
     memory = detail.memory
-    return DetailContext(
+    return MemoryContext(
         id=memory.pk,
         title=memory.title or f"Memory {memory.pk}",
         type=_filter("type", memory.memory_type),
@@ -145,8 +147,8 @@ def build_detail(detail: MemoryDetail, around: Around, query: SearchQuery | None
         why_url=why_not_url(query, memory.pk) if query else "",
         facts=tuple(fact for fact in _facts(detail, zone) if fact.values),
         provenance=tuple(fact for fact in _provenance(memory, zone) if fact.values),
-        superseded_by=mention(detail.superseded_by, query, zone) if detail.superseded_by else None,
-        supersedes=tuple(mention(older, query, zone) for older in detail.supersedes),
+        superseded_by=memory_link(detail.superseded_by, query, zone) if detail.superseded_by else None,
+        supersedes=tuple(memory_link(older, query, zone) for older in detail.supersedes),
         links=_links(detail, query, zone),
         backlinks=_backlinks(detail, query, zone),
         relations=tuple(
@@ -171,86 +173,86 @@ def _filter(key: str, value: str, label: str = "", note: str = "") -> FactValue:
     return FactValue(label or value, filter_url(key, value), note)
 
 
-def _some(key: str, values: Iterable[str]) -> tuple[FactValue, ...]:
+def _filters(key: str, values: Iterable[str]) -> tuple[FactValue, ...]:
     return tuple(_filter(key, value) for value in values if value)
 
 
-def _day(moment: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
-    """A moment as a link to everything of that day."""
-    if moment is None:
+def _day(instant: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
+    """A date with a link to all memories of that day."""
+    if instant is None:
         return ()
-    address = explore_url(_days_around(SearchQuery(), moment, zone, 0))
-    return (FactValue(day_label(moment, zone), address, moment_label(moment, zone)),)
+    address = explore_url(_days_around(SearchQuery(), instant, zone, 0))
+    return (FactValue(day_label(instant, zone), address, moment_label(instant, zone)),)
 
 
 def _time_around(memory: Memory, around: Around, zone: tzinfo) -> SearchQuery:
-    """A query for the project in the days of the neighbours that are shown, and some on either side of the memory."""
-    shown = [memory.created_at, *(near.created_at for near in (*around.before, *around.after))]
+    """A query for the project around the memory, wide enough to include the neighbours shown."""
+    shown = [memory.created_at, *(neighbour.created_at for neighbour in (*around.before, *around.after))]
     query = SearchQuery().only("project", memory.project.slug)
     return _days_around(query, memory.created_at, zone, _DAYS_AROUND, shown)
 
 
 def _days_around(
-    query: SearchQuery, moment: datetime, zone: tzinfo, days: int, shown: Iterable[datetime] = ()
+    query: SearchQuery, instant: datetime, zone: tzinfo, days: int, shown: Iterable[datetime] = ()
 ) -> SearchQuery:
-    """A query for the day of a moment, as many days on either side, and all between them and what is shown."""
-    day = local_time(moment, zone).date().toordinal()
+    """The query with dates that span `days` on both sides of an instant, and all instants in `shown`."""
+    day = local_time(instant, zone).date().toordinal()
     others = [local_time(other, zone).date().toordinal() for other in shown]
     first = max(min(day - days, *others, day), date.min.toordinal())
     last = min(max(day + days, *others, day), date.max.toordinal())
-    # At either end of the calendar the span is left open: a zone's own first day may begin after the moment.
+    # At either end of the calendar the span is open: the first day of a zone may begin after the instant.
     return query.between(
         date.fromordinal(first).isoformat() if first > date.min.toordinal() else "",
         date.fromordinal(last).isoformat() if last < date.max.toordinal() else "",
     )
 
 
-def _moment(moment: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
-    return (FactValue(moment_label(moment, zone)),) if moment else ()
+def _instant(instant: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
+    return (FactValue(moment_label(instant, zone)),) if instant else ()
 
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{share:.0%}"
 
 
-def _facts(detail: MemoryDetail, zone: tzinfo) -> Iterable[Fact]:
+def _facts(detail: MemoryDetail, zone: tzinfo) -> Iterable[MemoryFact]:
     memory = detail.memory
-    yield Fact("Project", (_filter("project", memory.project.slug, memory.project.name or memory.project.slug),))
-    yield Fact("Type", (_filter("type", memory.memory_type),))
-    yield Fact("State", (_filter("state", memory.state),))
-    yield Fact("Created", _day(memory.created_at, zone))
-    yield Fact("Category", tuple(_category(node) for node in detail.categories))
-    yield Fact("Tags", _some("tag", memory.tags), is_tags=True)
-    yield Fact("Concepts", tuple(_node("concept", term) for term in detail.concepts))
-    yield Fact("Entities", tuple(_node("entity", term) for term in detail.entities))
-    yield Fact("Happened", _moment(memory.happened_at, zone))
+    yield MemoryFact("Project", (_filter("project", memory.project.slug, memory.project.name or memory.project.slug),))
+    yield MemoryFact("Type", (_filter("type", memory.memory_type),))
+    yield MemoryFact("State", (_filter("state", memory.state),))
+    yield MemoryFact("Created", _day(memory.created_at, zone))
+    yield MemoryFact("Category", tuple(_category(node) for node in detail.categories))
+    yield MemoryFact("Tags", _filters("tag", memory.tags), is_tags=True)
+    yield MemoryFact("Concepts", tuple(_node("concept", term) for term in detail.concepts))
+    yield MemoryFact("Entities", tuple(_node("entity", term) for term in detail.entities))
+    yield MemoryFact("Happened", _instant(memory.happened_at, zone))
     changed = memory.updated_at if memory.updated_at != memory.created_at else None
-    yield Fact("Updated", _moment(changed, zone))
-    yield Fact("Valid from", _moment(memory.valid_from, zone))
-    yield Fact("Valid to", _moment(memory.valid_to, zone))
+    yield MemoryFact("Updated", _instant(changed, zone))
+    yield MemoryFact("Valid from", _instant(memory.valid_from, zone))
+    yield MemoryFact("Valid to", _instant(memory.valid_to, zone))
 
 
-def _provenance(memory: Memory, zone: tzinfo) -> Iterable[Fact]:
-    yield Fact("Author", _some("author", memory.authors))
-    yield Fact("Agent", _some("agent", [memory.agent]))
+def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
+    yield MemoryFact("Author", _filters("author", memory.authors))
+    yield MemoryFact("Agent", _filters("agent", [memory.agent]))
     session = memory.session
-    yield Fact(
+    yield MemoryFact(
         "Session", (FactValue(session.title or session.external_id, "", session.external_id),) if session else ()
     )
-    yield Fact("Source", _some("source", [memory.source]))
-    yield Fact("Original", (_address(memory.source_uri),) if memory.source_uri else ())
-    yield Fact("Original id", (FactValue(memory.external_id),) if memory.external_id else ())
+    yield MemoryFact("Source", _filters("source", [memory.source]))
+    yield MemoryFact("Original", (_address(memory.source_uri),) if memory.source_uri else ())
+    yield MemoryFact("Original id", (FactValue(memory.external_id),) if memory.external_id else ())
     batch = memory.batch
-    # Where it came from on the server's disk is for those who run the server: the admin tells them.
+    # The path on the server's disk is only shown in the admin.
     imported = f"batch {batch.pk}, {batch.format}, {day_label(batch.started_at, zone)}" if batch else ""
-    yield Fact("Imported", (FactValue(imported),) if batch else ())
-    yield Fact("Confidence", (FactValue(_percent(memory.confidence)),) if memory.confidence is not None else ())
-    yield Fact("Importance", (FactValue(_percent(memory.importance)),) if memory.importance is not None else ())
-    yield Fact("Pinned", (FactValue("yes"),) if memory.pinned else ())
+    yield MemoryFact("Imported", (FactValue(imported),) if batch else ())
+    yield MemoryFact("Confidence", (FactValue(_percent(memory.confidence)),) if memory.confidence is not None else ())
+    yield MemoryFact("Importance", (FactValue(_percent(memory.importance)),) if memory.importance is not None else ())
+    yield MemoryFact("Pinned", (FactValue("yes"),) if memory.pinned else ())
 
 
 def _address(uri: str) -> FactValue:
-    """A link where it is one for the web, else plain text: a record may name any scheme."""
+    """A link if the scheme is http or https, else plain text: records may contain any scheme."""
     if not _is_web(uri):
         return FactValue(uri)
     parts = urlsplit(uri)
@@ -270,7 +272,7 @@ def _category(node: CategoryNode) -> FactValue:
 
 
 def _node(kind: str, term: Term) -> FactValue:
-    """An entity or a concept, which has a page of its own."""
+    """A link to the page of an entity or a concept."""
     return FactValue(term.label, node_url(kind, term.id, term.value), term.type)
 
 
@@ -278,8 +280,8 @@ def _entity(entity: Entity) -> FactValue:
     return _node("entity", Term(entity.pk, str(entity), entity.name, entity.entity_type))
 
 
-def mention(memory: MemoryTitle, query: SearchQuery | None, zone: tzinfo, *, is_here: bool = False) -> Mention:
-    return Mention(
+def memory_link(memory: MemoryTitle, query: SearchQuery | None, zone: tzinfo, *, is_here: bool = False) -> MemoryLink:
+    return MemoryLink(
         title=memory.title or f"Memory {memory.id}",
         url="" if is_here else memory_url(memory.id, query),
         id=f"#{memory.id}",
@@ -297,62 +299,62 @@ def _relation_label(rel: str) -> str:
     return f"{words[:1].upper()}{words[1:]}" or "Linked"
 
 
-def _links(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tuple[Group, ...]:
-    """What the record links to, by relation: memories by their titles, the rest by the name it was linked by."""
+def _links(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tuple[LinkGroup, ...]:
+    """Links of the record by relation: memories by title, other targets by name."""
     groups = []
     ordered = sorted(detail.links, key=lambda link: link.rel)
     for rel, links in groupby(ordered, key=lambda link: link.rel):
         mentions = []
         for link in links:
             if link.memory:
-                mentions.append(mention(link.memory, query, zone))
+                mentions.append(memory_link(link.memory, query, zone))
             else:
                 url = link.url if _is_web(link.url) else ""
-                mentions.append(Mention(link.target, url, "", is_external=bool(url)))
-        groups.append(Group(_relation_label(rel), tuple(mentions)))
+                mentions.append(MemoryLink(link.target, url, "", is_external=bool(url)))
+        groups.append(LinkGroup(_relation_label(rel), tuple(mentions)))
     return tuple(groups)
 
 
-def _backlinks(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tuple[Group, ...]:
+def _backlinks(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tuple[LinkGroup, ...]:
     return tuple(
-        Group(_relation_label(rel), tuple(mention(memory, query, zone) for _, memory in pairs))
+        LinkGroup(_relation_label(rel), tuple(memory_link(memory, query, zone) for _, memory in pairs))
         for rel, pairs in groupby(detail.backlinks, key=lambda pair: pair[0])
     )
 
 
-def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzinfo) -> tuple[Mention, ...]:
+def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzinfo) -> tuple[MemoryLink, ...]:
     here = MemoryTitle(memory.pk, memory.title, memory.memory_type, memory.state, memory.created_at)
     return (
-        *(mention(near, query, zone) for near in around.before),
-        mention(here, query, zone, is_here=True),
-        *(mention(near, query, zone) for near in around.after),
+        *(memory_link(neighbour, query, zone) for neighbour in around.before),
+        memory_link(here, query, zone, is_here=True),
+        *(memory_link(neighbour, query, zone) for neighbour in around.after),
     )
 
 
-# --- what happened to it -----------------------------------------------------------------------------------------
+# --- history -----------------------------------------------------------------------------------------------------
 
 
 def _events(detail: MemoryDetail, zone: tzinfo) -> tuple[Event, ...]:
-    """What the record tells of itself and what the audit trail tells of it, the first first."""
+    """Dates of the record and events of the audit trail, oldest first."""
     memory = detail.memory
-    moments: list[tuple[datetime, Event]] = []
+    dated: list[tuple[datetime, Event]] = []
     if memory.happened_at and memory.happened_at != memory.created_at:
-        moments.append((memory.happened_at, _own_event("Happened", memory.happened_at, zone)))
-    moments.append((memory.created_at, _own_event("Created", memory.created_at, zone, ", ".join(memory.authors[:3]))))
+        dated.append((memory.happened_at, _own_event("Happened", memory.happened_at, zone)))
+    dated.append((memory.created_at, _own_event("Created", memory.created_at, zone, ", ".join(memory.authors[:3]))))
     if memory.batch:
         note = f"batch {memory.batch.pk}"
-        moments.append((memory.batch.started_at, _own_event("Imported", memory.batch.started_at, zone, note)))
-    moments += [(event.at, _audit_event(event, zone)) for event in detail.events]
-    return tuple(event for _, event in sorted(moments, key=lambda pair: pair[0]))
+        dated.append((memory.batch.started_at, _own_event("Imported", memory.batch.started_at, zone, note)))
+    dated += [(event.at, _audit_event(event, zone)) for event in detail.events]
+    return tuple(event for _, event in sorted(dated, key=lambda pair: pair[0]))
 
 
-def _own_event(verb: str, moment: datetime, zone: tzinfo, who: str = "") -> Event:
-    return Event(verb, moment_label(moment, zone), moment.isoformat(), who, "")
+def _own_event(verb: str, instant: datetime, zone: tzinfo, who: str = "") -> Event:
+    return Event(verb, moment_label(instant, zone), instant.isoformat(), who, "")
 
 
 def _audit_event(event: AuditEvent, zone: tzinfo) -> Event:
     by = str(event.user) if event.user else event.api_key.name if event.api_key else ""
-    who = " · ".join(part for part in (by, _DOORS[AuditEvent.Door(event.door)]) if part)
+    who = " · ".join(part for part in (by, _DOOR_LABELS[AuditEvent.Door(event.door)]) if part)
     return Event(
         verb=_relation_label(event.verb.removeprefix("memory_")),
         date=moment_label(event.at, zone),
@@ -365,25 +367,27 @@ def _audit_event(event: AuditEvent, zone: tzinfo) -> Event:
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> tuple[Change, ...]:
     fields = [name for name in after if before.get(name) != after[name]]
-    return tuple(Change(name.replace("_", " "), _shown(before.get(name)), _shown(after[name])) for name in fields)
+    return tuple(
+        Change(name.replace("_", " "), _audit_value(before.get(name)), _audit_value(after[name])) for name in fields
+    )
 
 
-def _shown(value: object) -> str:
-    """A value of the audit trail, short: the trail keeps all of it, the page shows what changed."""
+def _audit_value(value: object) -> str:
+    """A value of the audit trail as short text."""
     if value in (None, "", [], ()):
         return "nothing"
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= _LONGEST_CHANGE else f"{text[:_LONGEST_CHANGE]}…"
+    return text if len(text) <= _MAX_CHANGE_LENGTH else f"{text[:_MAX_CHANGE_LENGTH]}…"
 
 
-_NAMED = 3
+_SHARED_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class SimilarRow:
-    """A memory like the one of the page, and what makes it so."""
+class SimilarEntry:
+    """A similar memory and the values that both have."""
 
-    memory: Mention
+    memory: MemoryLink
     similarity: str
     project: FactValue
     shared: tuple[FactValue, ...]
@@ -392,10 +396,10 @@ class SimilarRow:
 
 @dataclass(frozen=True, slots=True)
 class SimilarGroup:
-    """Without a label it is the only one there is."""
+    """Similar memories; the label is empty if there is only one group."""
 
     label: str
-    rows: tuple[SimilarRow, ...]
+    rows: tuple[SimilarEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,16 +407,18 @@ class SimilarContext:
     title: str
     memory_url: str
     groups: tuple[SimilarGroup, ...]
-    # Said where there are none.
     empty: str
+    """Why there are none."""
     notices: tuple[str, ...]
-    # Where there are more than these; empty where there are not.
     more_url: str
-    least: str
+    """The page with more of them, if any."""
+    min_similarity: str
 
 
-def build_similar(memory_id: int, found: Similar, query: SearchQuery | None, zone: tzinfo = UTC) -> SimilarContext:
-    """Possible duplicates apart from what is only similar. `query` is the search that led to the memory, if one did."""
+def build_similar(
+    memory_id: int, found: SimilarResult, query: SearchQuery | None, zone: tzinfo = UTC
+) -> SimilarContext:
+    """The context of similar memories, possible duplicates first. `query` is the search that led to the memory."""
     duplicates = tuple(_row(one, query, zone) for one in found.memories if one.is_duplicate)
     others = tuple(_row(one, query, zone) for one in found.memories if not one.is_duplicate)
     groups = (
@@ -426,29 +432,29 @@ def build_similar(memory_id: int, found: Similar, query: SearchQuery | None, zon
         empty=f"{found.reason[:1].upper()}{found.reason[1:]}." if found.reason else "",
         notices=tuple(warning.message for warning in found.warnings),
         more_url=similar_url(memory_id, query) if found.has_more else "",
-        least=f"{found.least:.2f}",
+        min_similarity=f"{found.min_similarity:.2f}",
     )
 
 
-def _row(one: SimilarMemory, query: SearchQuery | None, zone: tzinfo) -> SimilarRow:
+def _row(one: SimilarMemory, query: SearchQuery | None, zone: tzinfo) -> SimilarEntry:
     hit = one.hit
     title = MemoryTitle(hit.id, hit.title_text, hit.memory_type, hit.state, hit.created_at)
-    # What an entity, a tag and a category call the same is said once.
-    named: dict[str, FactValue] = {}
+    # An entity, a tag and a category of the same name appear once.
+    by_name: dict[str, FactValue] = {}
     for value in _shared(one.shared):
-        named.setdefault(value.label.casefold(), value)
-    return SimilarRow(
-        memory=mention(title, query, zone),
-        # Cut and not rounded: 1.00 is said of the same text alone, but for what halves leave out.
+        by_name.setdefault(value.label.casefold(), value)
+    return SimilarEntry(
+        memory=memory_link(title, query, zone),
+        # Truncated, so that only equal texts show 1.00; the epsilon absorbs half-precision errors.
         similarity=f"{int(one.similarity * 100 + 0.05) / 100:.2f}",
         project=FactValue(hit.project, filter_url("project", hit.project)),
-        shared=tuple(islice(named.values(), _NAMED)),
-        more_shared=max(0, len(named) - _NAMED) + one.shared.more,
+        shared=tuple(islice(by_name.values(), _SHARED_SHOWN)),
+        more_shared=max(0, len(by_name) - _SHARED_SHOWN) + one.shared.more,
     )
 
 
-def _shared(shared: Shared) -> Iterable[FactValue]:
-    """What says most first: an entity is about something, a tag is a word for it, and a category holds a great deal."""
+def _shared(shared: SharedTerms) -> Iterable[FactValue]:
+    """Shared values, the most specific first: entities, tags, categories."""
     for term in shared.entities:
         yield FactValue(term.label, filter_url("entity", term.value), term.type)
     for tag in shared.tags:

@@ -1,6 +1,6 @@
-"""ExplorerContext: all that a template of the explorer may read. Turns (query, result) into labels, links and chips.
+"""Contexts for the templates of the explorer: labels, links and chips from a query and its result.
 
-No database and no request: whatever a page shows is computed here, and can be tested here.
+No database and no request, so that everything a page shows can be tested here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -8,15 +8,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, others_found
-from explorer.chips import Chip, build_chips
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
 from explorer.links import Link, explore_url, memory_url, retag_url, values_url
-from explorer.sidebar import Pair, Panel, Row, build_panel, form_pairs, hidden_pairs, value_rows
+from explorer.sidebar import (
+    Chip,
+    FacetRow,
+    HiddenField,
+    Panel,
+    build_chips,
+    build_panel,
+    form_fields,
+    hidden_fields,
+    value_rows,
+)
 from search.facets import FACET, STATES
 from search.query import Mode, SearchQuery, Sort
-from search.result import FacetPage, Relaxation, SearchResult, SearchWarning
-from search.unified.service import UnifiedResult, is_unified
+from search.result import FacetPage, FilterRelaxation, SearchResult, SearchWarning
+from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
 from web.validation import Problem
@@ -38,13 +47,13 @@ MODE_LABELS = {
     Mode.TAG: "Tags only",
     Mode.UNIFIED: "Memories, entities, relationships",
 }
-# Agents ask for the others; a page offers them where a link has them.
+# The other modes are for agents; a page offers one only if its URL selects it.
 _MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC, Mode.UNIFIED)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell above the results: what was wrong with a parameter, or what is worth knowing."""
+    """A message above the results: a problem with a parameter, or a warning."""
 
     text: str
     parameter: str = ""
@@ -56,7 +65,7 @@ class Notice:
 @dataclass(frozen=True, slots=True)
 class EmptyState:
     message: str
-    without: tuple[Link, ...]
+    relaxations: tuple[Link, ...]
     clear_url: str
     corpus_is_empty: bool
 
@@ -69,8 +78,8 @@ class ExplorerContext:
     title: str
     status: str
     total: str
-    # How the total is read aloud, where that differs from how it is written.
     total_name: str
+    """The total for screen readers, if it differs from the text."""
     noun: str
     of_total: str
     matched: str
@@ -80,20 +89,20 @@ class ExplorerContext:
     chips: tuple[Chip, ...]
     clear_url: str
     panels: tuple[Panel, ...]
-    hidden: tuple[Pair, ...]
+    hidden: tuple[HiddenField, ...]
     filter_count: int
     plot: Plot | None
     modes: tuple[Option, ...]
     sorts: tuple[Option, ...]
     hits: tuple[HitCard, ...]
-    # In place of hits, where entities and relationships are looked for as well.
     results: tuple[ResultCard, ...]
+    """The results of unified search, instead of `hits`."""
     pager: Pager | None
     empty: EmptyState | None
-    # Where all that matches is retagged, for those who may.
     retag: Link | None
-    # What a form sends that asks about this query.
-    pairs: tuple[Pair, ...]
+    """Retags all matches; for curators."""
+    pairs: tuple[HiddenField, ...]
+    """The query as hidden fields, for other forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +115,13 @@ class ValuesContext:
     status: str
     heading: str
     summary: str
-    rows: tuple[Row, ...]
-    hidden: tuple[Pair, ...]
+    rows: tuple[FacetRow, ...]
+    hidden: tuple[HiddenField, ...]
     search: str
-    search_hidden: tuple[Pair, ...]
+    search_hidden: tuple[HiddenField, ...]
     here: str
-    # Where the form asks for this listing again; the form itself says what is ticked.
     listing_url: str
+    """The URL of this listing without the selection, which the form adds."""
     sorts: tuple[Link, ...]
     pager: Pager | None
     notices: tuple[Notice, ...]
@@ -121,8 +130,8 @@ class ValuesContext:
     results_label: str
     unavailable: str
     chips: tuple[Chip, ...]
-    # Of one level of the tree: where the rest of it is, where it was cut.
     more_url: str
+    """The rest of a level of the tree that is longer than the page."""
 
 
 def build_context(
@@ -130,16 +139,17 @@ def build_context(
     result: SearchResult,
     problems: Sequence[Notice] = (),
     *,
-    together: UnifiedResult | None = None,
+    unified: UnifiedResult | None = None,
     may_curate: bool = False,
     zone: tzinfo = UTC,
     now: datetime | None = None,
 ) -> ExplorerContext:
-    """What the explore page says about an answer. `problems` tell of parameters that were left out, `together` is the
-    results of all kinds, where asked for.
+    """The context of the explore page.
+
+    `problems` are notices about parameters that were ignored; `unified` is the result of unified search, if any.
     """
     zone, corpus = query.zone(zone), result.corpus
-    pages = together.pages if together else result.pages
+    pages = unified.pages if unified else result.pages
     panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
     chips = build_chips(query, result.labels)
     plot = _plot(query, result, zone, now or datetime.now(UTC))
@@ -155,41 +165,43 @@ def build_context(
         total_name=spoken_number(result.total, at_least=True) if result.at_least else "",
         noun="memory" if result.total == 1 and not result.at_least else "memories",
         of_total=f"of {corpus.total:,}" if result.total != corpus.total else "",
-        matched=_matched(result, together),
+        matched=_matched(result, unified),
         url=explore_url(query),
         hidden_note=_hidden_note(query, result),
         notices=(*problems, *(_warning_notice(query, pages, warning) for warning in result.warnings)),
         chips=chips,
         clear_url=explore_url(query.without_filters()),
         panels=panels,
-        hidden=hidden_pairs(query, controls, own_fields),
+        hidden=hidden_fields(query, controls, own_fields),
         filter_count=sum(len(chip.parts) for chip in chips),
         plot=plot,
         modes=_modes(query),
         sorts=_sorts(query),
-        hits=build_cards(query, result, zone) if together is None else (),
-        results=build_result_cards(query, together, zone) if together else (),
-        pager=_pager(query, result, together),
-        # Where a filter could not be read, more is shown than was meant.
+        hits=build_cards(query, result, zone) if unified is None else (),
+        results=build_result_cards(query, unified, zone) if unified else (),
+        pager=_pager(query, result, unified),
+        # An ignored filter means more results than intended: too risky to retag.
         retag=_retag(query, result) if may_curate and not problems else None,
-        empty=_empty(query, result) if not (together.found if together else result.total) else None,
-        pairs=form_pairs(query),
+        empty=_empty(query, result) if not (unified.found if unified else result.total) else None,
+        pairs=form_fields(query),
     )
 
 
 def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[Notice] = ()) -> ValuesContext:
-    """Everything that the page of a facet's values says."""
+    """The context of the page that lists the values of a facet."""
     listing, spec = page.listing, page.facet.spec
     rows = value_rows(query, page.facet, page.corpus.count, last_name_only=bool(listing.parent))
-    given = dict(listing.parameters())
+    listing_parameters = dict(listing.parameters())
 
     def at(**changes: str) -> str:
-        return values_url(page.facet.key, query, {**given, "page": "", **changes})
+        return values_url(page.facet.key, query, {**listing_parameters, "page": "", **changes})
 
     def at_page(number: int) -> str:
         return at(page="" if number == 1 else str(number))
 
-    warnings = (Notice(warning.message, suggestion=meant(warning)) for warning in page.warnings)
+    warnings = (
+        Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean)) for warning in page.warnings
+    )
     crumbs = _crumbs(query, page)
     heading = crumbs[-1].label if crumbs else spec.label
     values = plural(page.facet.distinct, "value", at_least=page.facet.at_least)
@@ -201,14 +213,14 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         heading=heading,
         summary=f"{values} in {memories(page.total, at_least=page.at_least)}",
         rows=rows,
-        hidden=hidden_pairs(query, rows, ()),
+        hidden=hidden_fields(query, rows, ()),
         search=listing.search,
         search_hidden=(
-            *(Pair(k, v) for k, v in query.with_(sort=None, page_size=25).parameters()),
-            *(Pair(k, v) for k, v in given.items() if k not in {"search", "page"}),
+            *(HiddenField(k, v) for k, v in query.with_(sort=None, page_size=25).parameters()),
+            *(HiddenField(k, v) for k, v in listing_parameters.items() if k not in {"search", "page"}),
         ),
-        here=at(page=given.get("page", "")),
-        listing_url=values_url(page.facet.key, SearchQuery(), given),
+        here=at(page=listing_parameters.get("page", "")),
+        listing_url=values_url(page.facet.key, SearchQuery(), listing_parameters),
         sorts=(
             Link("Most first", at(sort=""), current=listing.sort == "count"),
             Link("A–Z", at(sort="name"), current=listing.sort == "name"),
@@ -225,12 +237,12 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
 
 
 def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
-    """A notice for each parameter that could not be read. It was left out, and the rest was answered."""
+    """A notice for each parameter that could not be read and was ignored."""
     return tuple(
         Notice(
             text=problem.message,
             parameter=problem.parameter,
-            suggestion=_sentence(problem.suggestion, problem.did_you_mean),
+            suggestion=_advice(problem),
             is_error=True,
         )
         for problem in problems
@@ -252,15 +264,15 @@ def _status(result: SearchResult) -> str:
     return f"At least {text}" if result.at_least else text
 
 
-def _matched(result: SearchResult, together: UnifiedResult | None) -> str:
+def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
     took = f"{result.took_ms:,.0f} ms"
-    if together is not None:
-        took = f"{others_found(together)} · {took}"
+    if unified is not None:
+        took = f"{others_found(unified)} · {took}"
     return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
 
 
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
-    """Of what is only known to be at least so many, nobody could say what would be changed."""
+    """None if the total is a lower bound: the user could not know how many memories change."""
     return None if result.at_least or not result.total else Link(f"Edit all {number(result.total)}…", retag_url(query))
 
 
@@ -277,10 +289,10 @@ def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
 
 
 def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
-    """A warning, with what may have been meant as links."""
+    """A warning, with its suggestions as links."""
     links: tuple[Link, ...] = ()
     if warning.parameter in FACET:
-        # Of a facet that nothing is chosen in, it is the words that may have been meant so.
+        # Without a selection in the facet, the suggestion is about the words of the text.
         is_chosen = query.selection(warning.parameter).restricts
         base = query if is_chosen else query.with_(text="")
         kind = "" if is_chosen else f"{FACET[warning.parameter].label.lower()} "
@@ -298,20 +310,21 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         return Notice(warning.message, links=(Link(f"Go to page {pages:,}", explore_url(last)),))
     return Notice(
         warning.message,
-        suggestion="Did you mean" if links else meant(warning),
+        suggestion="Did you mean" if links else did_you_mean_text(warning.did_you_mean),
         links=links,
     )
 
 
-def meant(warning: SearchWarning) -> str:
-    """What may have been meant, as a sentence."""
-    return f"Did you mean {' or '.join(warning.did_you_mean)}?" if warning.did_you_mean else ""
+def did_you_mean_text(names: Sequence[str]) -> str:
+    return f"Did you mean {' or '.join(names)}?" if names else ""
 
 
-def _sentence(suggestion: str, did_you_mean: tuple[str, ...]) -> str:
-    """What to write, as a sentence; what may have been meant comes first."""
-    meant = f"Did you mean {' or '.join(did_you_mean)}? " if did_you_mean else ""
-    return f"{meant}{suggestion[:1].upper()}{suggestion[1:]}.".replace("..", ".") if suggestion else meant.rstrip()
+def _advice(problem: Problem) -> str:
+    """The suggestions for a parameter that could not be read, as sentences."""
+    advice = (
+        f"{problem.suggestion[:1].upper()}{problem.suggestion[1:]}.".replace("..", ".") if problem.suggestion else ""
+    )
+    return " ".join(part for part in (did_you_mean_text(problem.did_you_mean), advice) if part)
 
 
 def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime) -> Plot | None:
@@ -321,26 +334,26 @@ def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime)
 
 
 def _sorts(query: SearchQuery) -> tuple[Option, ...]:
-    """The orders. The one that the query has by itself is sent as nothing, so that it stays out of the URL."""
+    """The orders. The default order has an empty value, to keep it out of the URL."""
     natural = Sort.RELEVANCE if query.text else Sort.NEWEST
-    if is_unified(query):
+    if query.is_unified:
         return (Option("", SORT_LABELS[natural], selected=True),)
     offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
     return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)
 
 
 def _modes(query: SearchQuery) -> tuple[Option, ...]:
-    """The ways to look for a text. The default is sent as nothing, so that it stays out of the URL."""
+    """The search modes. The default mode has an empty value, to keep it out of the URL."""
     default = SearchQuery().mode
     offered = [mode for mode in Mode if mode in _MODES_OFFERED or mode is query.mode]
     return tuple(Option("" if m is default else m.value, MODE_LABELS[m], m is query.mode) for m in offered)
 
 
-def _pager(query: SearchQuery, result: SearchResult, together: UnifiedResult | None) -> Pager | None:
-    """Nothing where all there is fits on the smallest page."""
+def _pager(query: SearchQuery, result: SearchResult, unified: UnifiedResult | None) -> Pager | None:
+    """None if all results fit on the smallest page."""
     total, pages, at_least = result.total, result.pages, result.at_least
-    if together is not None:
-        total, pages, at_least = together.found, together.pages, False
+    if unified is not None:
+        total, pages, at_least = unified.found, unified.pages, False
     if total <= min(_PAGE_SIZES[0], query.page_size):
         return None
     sizes = tuple(
@@ -354,30 +367,34 @@ def _pager(query: SearchQuery, result: SearchResult, together: UnifiedResult | N
 
 
 def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
-    what = [f"the words “{query.text}”"] if query.text else []
-    what += [chip.text for chip in build_chips(query, result.labels)]
+    criteria = [f"the words “{query.text}”"] if query.text else []
+    criteria += [chip.text for chip in build_chips(query, result.labels)]
     return EmptyState(
-        message=f"Nothing matches {', '.join(what)}." if what else "There are no memories to show.",
-        without=tuple(
-            Link(without.label, explore_url(without.query) if without.count else "", count=_without_count(without))
-            for without in result.relaxations
+        message=f"Nothing matches {', '.join(criteria)}." if criteria else "There are no memories to show.",
+        relaxations=tuple(
+            Link(
+                relaxation.label,
+                explore_url(relaxation.query) if relaxation.count else "",
+                count=_relaxation_count(relaxation),
+            )
+            for relaxation in result.relaxations
         ),
-        clear_url=explore_url(query.without_filters().with_(text="")) if what else "",
+        clear_url=explore_url(query.without_filters().with_(text="")) if criteria else "",
         corpus_is_empty=not result.corpus.total,
     )
 
 
-def _without_count(without: Relaxation) -> str:
-    return number(without.count, at_least=without.at_least)
+def _relaxation_count(relaxation: FilterRelaxation) -> str:
+    return number(relaxation.count, at_least=relaxation.at_least)
 
 
 def _crumbs(query: SearchQuery, page: FacetPage) -> tuple[Link, ...]:
-    """The way down to one level of the tree. The path is a slug path, so it spells its ancestors."""
+    """The ancestors of a level of the tree, from its slug path."""
     if not page.listing.parent:
         return ()
     parts = page.listing.parent.split("/")
     paths = ["/".join(parts[: n + 1]) for n in range(len(parts))]
-    # What is listed is called by the names along its path; where nothing is, the path itself has to do.
+    # The values carry the names along their path; without values there are only slugs.
     names = page.facet.values[0].label.split(" / ")[:-1] if page.facet.values else parts
     names = names if len(names) == len(parts) else parts
     levels = [Link(n, values_url("category", query, {"parent": p})) for n, p in zip(names, paths, strict=True)]
@@ -394,10 +411,10 @@ def _values_pager(page: FacetPage, at: Callable[[int], str]) -> Pager | None:
 
 @dataclass(frozen=True, slots=True)
 class VerdictContext:
-    """What the page may read. `memory` is None until one was asked about."""
+    """The context of the why-not page. `memory` is None until the user enters one."""
 
     text: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[HiddenField, ...]
     back_url: str
     notices: tuple[Notice, ...]
     chips: tuple[Chip, ...]
@@ -406,13 +423,13 @@ class VerdictContext:
     matches: bool = False
     page: Link | None = None
     checks: tuple[Check, ...] = ()
-    # Whether to say that of some checks one is enough.
     has_either: bool = False
+    """Whether passing one of several checks is enough."""
 
 
 def build_verdict(query: SearchQuery, found: WhyNot | None, notices: Iterable[Notice]) -> VerdictContext:
-    """Everything that the page says of a query and one memory."""
-    text, pairs = query.text, form_pairs(query)
+    """The context of the why-not page."""
+    text, pairs = query.text, form_fields(query)
     if found is None:
         return VerdictContext(text, pairs, explore_url(query), tuple(notices), build_chips(query, {}))
     page = None

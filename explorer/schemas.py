@@ -1,4 +1,4 @@
-"""What the API answers about searches and facets: the models of its replies, and what each field of them means."""
+"""Replies of the API about searches and facets."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -13,12 +13,12 @@ from search.facets import FACETS
 from search.query import SearchQuery
 from search.result import Hit
 from search.unified.legs import LegAnswer, ResultKind
-from search.unified.rows import EntityRecord, EntityRef, Linked, RelationshipRecord, UnifiedHit
+from search.unified.rows import Linked, UnifiedHit
 from search.unified.service import UnifiedResult
 
 
 class RankBoosts(BaseModel):
-    """What of a memory itself speaks for it, each from 0 to 1."""
+    """Signals of a memory that do not depend on the query, each from 0 to 1."""
 
     quality: float
     recency: float
@@ -26,7 +26,7 @@ class RankBoosts(BaseModel):
 
 
 class RankScoreParts(BaseModel):
-    """What the score is the sum of."""
+    """The summands of the score."""
 
     relevance: float | None = Field(description="Null if the score is null.")
     quality: float
@@ -40,7 +40,7 @@ class WhyReason(BaseModel):
 
 
 class HitWhy(BaseModel):
-    """Why a memory is among the results and where it stands. Ranks begin with 1."""
+    """The explanation of a hit and its rank. Ranks start at 1."""
 
     keyword_rank: int | None = Field(description="Null if it has none of the words, or words are not used for ranking.")
     word_score: float | None
@@ -60,7 +60,7 @@ class HitWhy(BaseModel):
 
 
 class MemoryHit(BaseModel):
-    """One memory of a page of results."""
+    """A memory on a page of results."""
 
     id: int
     title: str
@@ -89,7 +89,7 @@ class MemoryHit(BaseModel):
 
 
 class DateBucketCounts(BaseModel):
-    """Cumulative: the last 30 days include the last 7. `older` is before the last 365 days."""
+    """Cumulative counts: the last 30 days include the last 7. `older` is before the last 365 days."""
 
     last_7d: int
     last_30d: int
@@ -99,7 +99,7 @@ class DateBucketCounts(BaseModel):
 
 
 class HistogramBar(BaseModel):
-    """`from=first&to=last` gives exactly the memories of the bar."""
+    """A bar of the histogram. `from=first&to=last` selects exactly its memories."""
 
     first: str
     last: str
@@ -115,7 +115,7 @@ class HistogramReply(BaseModel):
     bars: list[HistogramBar]
 
 
-# From the one list of facets, so that a facet added there is counted and documented here.
+# Built from FACETS, so that a new facet appears here.
 _COUNTS: dict[str, Any] = {
     spec.api_name: (dict[str, int], Field(default_factory=dict, description=f"{spec.label}: value to count."))
     for spec in FACETS
@@ -132,15 +132,15 @@ else:
 
 
 class FacetNote(BaseModel):
-    """A facet of which not every value is listed."""
+    """A facet with more values than are listed."""
 
     shown: int
     distinct: int
     note: str
 
 
-class Relaxation(BaseModel):
-    """One filter of a query that found nothing, and how many memories there would be without it."""
+class RelaxationReply(BaseModel):
+    """A filter of a query without results, and the number of memories without it."""
 
     parameter: str
     value: str
@@ -155,7 +155,7 @@ LOWER_BOUNDS = (
 
 
 class SearchReply(BaseModel):
-    """A page of memories. The last four are there only where `include_facets` asks for them."""
+    """A page of memories. The last four fields exist only with `include_facets`."""
 
     memories: list[MemoryHit] | list[IndexRow] = Field(description="Rows of an index where `view=index` asks for it.")
     page: int
@@ -168,7 +168,9 @@ class SearchReply(BaseModel):
     matched_by: str = Field(description="How memories matched, in words.")
     warnings: list[QueryWarning]
     hidden: int = Field(description="Number of further matches in states that are excluded by default.")
-    relaxations: list[Relaxation] = Field(description="If nothing was found: the number of results without one filter.")
+    relaxations: list[RelaxationReply] = Field(
+        description="If nothing was found: the number of results without one filter."
+    )
     engine: str
     took_ms: float
     facets: FacetCounts = Field(default_factory=FacetCounts)
@@ -178,7 +180,7 @@ class SearchReply(BaseModel):
 
 
 class CheckReply(BaseModel):
-    """One thing that the query asks for. Of those with `either`, one is enough."""
+    """A condition of the query. Of those with `either`, meeting one is enough."""
 
     name: str = Field(description="A facet, `date`, `required`, `excluded`, `phrase`, `words`, `meaning` or `index`.")
     label: str
@@ -189,7 +191,7 @@ class CheckReply(BaseModel):
 
 
 class WhyNotReply(BaseModel):
-    """Whether one memory matches a query, and what of it the memory has."""
+    """Whether a memory matches a query, and which conditions it meets."""
 
     id: int
     title: str
@@ -242,7 +244,7 @@ class FacetsReply(BaseModel):
 
 
 class FacetPageReply(FacetReply):
-    """One page of the values of one facet. `distinct` counts the values that the listing's search leaves."""
+    """A page of the values of a facet. `distinct` counts the values that match the listing's search."""
 
     filters: dict[str, Any]
     total: int = Field(description="Number of memories that the query finds.")
@@ -254,11 +256,11 @@ class FacetPageReply(FacetReply):
     warnings: list[QueryWarning]
 
 
-Kind = Literal["memory", "entity", "relationship"]
+KindName = Literal["memory", "entity", "relationship"]
 
 
 class LegReply(BaseModel):
-    """One of the six legs: what was looked through, and what came of it."""
+    """One of the six legs of unified search."""
 
     name: str = Field(description="Kind and way, such as `entity meaning`.")
     ms: float
@@ -268,9 +270,9 @@ class LegReply(BaseModel):
 
 
 class LinkedReply(BaseModel):
-    """Another record that a result is shown with."""
+    """A record related to a result."""
 
-    kind: Kind
+    kind: KindName
     id: int
     title: str
     reason: str
@@ -278,7 +280,7 @@ class LinkedReply(BaseModel):
 
 
 class EntityReply(BaseModel):
-    """An entity as it is stored."""
+    """A stored entity."""
 
     id: int
     name: str
@@ -290,7 +292,7 @@ class EntityReply(BaseModel):
 
 
 class EntityRefReply(BaseModel):
-    """One end of a relationship."""
+    """An end of a relationship."""
 
     id: int
     name: str
@@ -299,7 +301,7 @@ class EntityRefReply(BaseModel):
 
 
 class RelationshipReply(BaseModel):
-    """A relationship as it is stored."""
+    """A stored relationship."""
 
     id: int
     source: EntityRefReply
@@ -313,9 +315,9 @@ class RelationshipReply(BaseModel):
 
 
 class UnifiedHitReply(BaseModel):
-    """One result. The record of its kind is there in full, unless `view=index`; the other two are left out."""
+    """A result with the record of its kind, unless `view=index`; the other two are missing."""
 
-    kind: Kind
+    kind: KindName
     id: int = Field(description="Unique within its kind: a memory and an entity can share an id.")
     title: str
     content: str = Field(description="An excerpt of the text of a memory, a description, or a fact.")
@@ -334,7 +336,7 @@ class UnifiedHitReply(BaseModel):
 
 
 class KindTotals(BaseModel):
-    """How many there are of each kind, before anything is folded."""
+    """The number of results of each kind, before grouping."""
 
     memories: int = Field(description="As `total`.")
     entities: int
@@ -342,8 +344,8 @@ class KindTotals(BaseModel):
 
 
 class UnifiedReply(SearchReply):
-    """A page of results of three kinds. `memories` are those on it; `total` and facets are of memories, `pages` go
-    through `found` results. `lower_bounds` names the totals that may be larger.
+    """A page of results of three kinds. `memories` are those on the page; `total` and facets are of memories, `pages`
+    of `found` results. `lower_bounds` names the totals that may be larger.
     """
 
     results: list[UnifiedHitReply]
@@ -355,13 +357,13 @@ class UnifiedReply(SearchReply):
 def unified_parts(
     result: UnifiedResult, site: str, memory_hit: Callable[[Hit], MemoryHit], *, in_full: bool
 ) -> dict[str, Any]:
-    """The fields that unified search adds to those of every search."""
+    """The fields that unified search adds to those of a plain search."""
     query = result.query
-    lower_bounds = [f"totals.{_PLURAL[kind]}" for kind, total in result.totals.items() if total.at_least]
+    lower_bounds = [f"totals.{kind.plural}" for kind, total in result.totals.items() if total.at_least]
     return {
         "results": [_hit(hit, query, site, memory_hit, in_full) for hit in result.hits],
         "found": result.found,
-        "totals": KindTotals(**{_PLURAL[kind]: total.count for kind, total in result.totals.items()}),
+        "totals": KindTotals(**{kind.plural: total.count for kind, total in result.totals.items()}),
         "legs": [_leg(leg) for leg in result.legs],
         "page": query.page,
         "page_size": query.page_size,
@@ -372,9 +374,6 @@ def unified_parts(
     }
 
 
-_PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}
-
-
 def _hit(
     hit: UnifiedHit, query: SearchQuery, site: str, memory_hit: Callable[[Hit], MemoryHit], in_full: bool
 ) -> UnifiedHitReply:
@@ -382,9 +381,9 @@ def _hit(
     if in_full and hit.memory:
         record["memory"] = memory_hit(hit.memory)
     if in_full and hit.entity:
-        record["entity"] = _entity(hit.entity)
+        record["entity"] = EntityReply.model_validate(hit.entity, from_attributes=True)
     if in_full and hit.relationship:
-        record["relationship"] = _relationship(hit.relationship)
+        record["relationship"] = RelationshipReply.model_validate(hit.relationship, from_attributes=True)
     return UnifiedHitReply(
         kind=hit.kind.value,
         id=hit.id,
@@ -408,40 +407,10 @@ def _linked(items: Iterable[Linked], query: SearchQuery, site: str) -> Iterable[
 
 
 def _address(item: Linked, query: SearchQuery) -> str:
-    """The page of a memory; of the others, the memories that name what they are about."""
+    """The page of a memory; for other records the memories of their entities."""
     if item.kind == ResultKind.MEMORY:
         return reverse("explorer:memory", args=[item.id])
     return explore_url(SearchQuery(entity=item.values, entity_all=len(item.values) > 1))
-
-
-def _entity(row: EntityRecord) -> EntityReply:
-    return EntityReply(
-        id=row.id,
-        name=row.name,
-        type=row.type,
-        value=row.value,
-        aliases=list(row.aliases),
-        description=row.description,
-        memories=row.memories,
-    )
-
-
-def _relationship(row: RelationshipRecord) -> RelationshipReply:
-    return RelationshipReply(
-        id=row.id,
-        source=_end(row.source),
-        type=row.type,
-        target=_end(row.target),
-        fact=row.fact,
-        confidence=row.confidence,
-        valid_from=row.valid_from,
-        valid_to=row.valid_to,
-        evidence=list(row.evidence),
-    )
-
-
-def _end(ref: EntityRef) -> EntityRefReply:
-    return EntityRefReply(id=ref.id, name=ref.name, type=ref.type, value=ref.value)
 
 
 def _leg(leg: LegAnswer) -> LegReply:

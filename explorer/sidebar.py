@@ -1,33 +1,33 @@
-"""The facets as a sidebar shows them: rows with their numbers, ticks and links, and the category tree. Pure."""
+"""The facets of the sidebar as rows and trees, and the active filters as chips. Pure."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.links import explore_url, values_url
-from search.facets import DEFAULT_STATES, FACET, Facet, FacetValue, Kind
-from search.query import SearchQuery
+from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
+from search.query import SearchQuery, Selection, dates_label
 from text.formatting import number, plural, spoken_number, with_article
 
-# How many memories have a value with nothing asked; None where that is not known.
+# The number of memories with a value in the whole corpus; None if unknown.
 CorpusCount = Callable[[str, FacetValue], int | None]
 
-# Facets below these start folded, so that the ones most asked for are seen together.
+# The other facets start collapsed.
 _OPEN_FACETS = frozenset({"project", "type", "category", "tag", "concept", "entity"})
 _SUBTREE_PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A hidden field of the form: what is asked for and has no control of its own on the page."""
+class HiddenField:
+    """A hidden field of a form, for a part of the query that has no visible control."""
 
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One value of a facet. `name` and `value` are what its checkbox sends; an excluded one sends its exclusion."""
+class FacetRow:
+    """A value of a facet. Its checkbox sends `name` and `value`: the selection, or the exclusion if it is excluded."""
 
     id: str
     name: str
@@ -35,28 +35,30 @@ class Row:
     label: str
     title: str
     count: str
-    corpus: str
-    share: int
+    corpus: str = ""
+    """The number of memories with the value in the whole corpus."""
+    share: int = 0
+    """The length of the bar, in percent."""
     checked: bool = False
     excluded: bool = False
-    # Taken in by a ticked parent: shown as ticked, sent by the parent alone.
     implied: bool = False
+    """Ticked through its parent, and not sent by itself."""
     zero: bool = False
     accessible_name: str = ""
     exclude_url: str = ""
     exclude_name: str = ""
     only_url: str = ""
-    children: tuple["Row", ...] = ()
+    children: tuple["FacetRow", ...] = ()
     is_branch: bool = False
     is_open: bool = False
-    # Where the level below is fetched from when it is unfolded, and where all of it is listed.
     children_url: str = ""
+    """Loads the level below when the row is unfolded; `more_url` is the page that lists all of it."""
     more_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AllSwitch:
-    """Any of the ticked values, or all of them."""
+    """The switch between any and all of the ticked values."""
 
     name: str
     require_all: bool
@@ -72,26 +74,26 @@ class Panel:
     summary: str
     is_open: bool
     is_tree: bool
-    rows: tuple[Row, ...] = ()
-    no_value: Row | None = None
-    any_value: Row | None = None
+    rows: tuple[FacetRow, ...] = ()
+    no_value: FacetRow | None = None
+    any_value: FacetRow | None = None
     all_switch: AllSwitch | None = None
     more_url: str = ""
     more_label: str = ""
     note: str = ""
     unavailable: str = ""
 
-    def controls(self) -> Iterable[Row]:
-        """Every row with a checkbox, those of the tree included."""
+    def controls(self) -> Iterable[FacetRow]:
+        """All rows with a checkbox, at every level."""
         yield from _flat(self.rows)
         yield from (row for row in (self.no_value, self.any_value) if row)
 
 
 def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
-    """One facet under a query."""
+    """Build the panel of a facet."""
     spec = facet.spec
     chosen = [v for v in facet.values if v.selected or v.excluded]
-    is_tree = spec.kind is Kind.TREE
+    is_tree = spec.kind is FacetKind.TREE
     rows = _tree(query, facet, corpus) if is_tree else _shown(query, facet, corpus)
     listed = sum(1 for row in rows if not row.zero)
     hidden = 0 if is_tree else max(0, facet.distinct - listed)
@@ -114,15 +116,15 @@ def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
 
 
 def _more_label(facet: Facet, hidden: int) -> str:
-    if facet.spec.kind is Kind.TREE:
+    if facet.spec.kind is FacetKind.TREE:
         return f"All {plural(facet.distinct, 'category', 'categories', at_least=facet.at_least)}"
     return f"Show {number(hidden, at_least=facet.at_least)} more"
 
 
 def value_rows(
     query: SearchQuery, facet: Facet, corpus: CorpusCount, *, last_name_only: bool = False
-) -> tuple[Row, ...]:
-    """All the rows of a facet as a page of its own lists them, or as one level of the tree."""
+) -> tuple[FacetRow, ...]:
+    """Rows for the page of a facet, or for one level of the tree."""
     peak = max((v.count for v in facet.values), default=0)
     rows = []
     for value in facet.values:
@@ -135,24 +137,24 @@ def value_rows(
     return tuple(rows)
 
 
-def hidden_pairs(query: SearchQuery, rows: Iterable[Row], own_fields: Iterable[str]) -> tuple[Pair, ...]:
-    """What the form must send beside its visible controls, so that no part of the query is lost."""
+def hidden_fields(query: SearchQuery, rows: Iterable[FacetRow], own_fields: Iterable[str]) -> tuple[HiddenField, ...]:
+    """The part of the query that neither a checked row nor one of `own_fields` sends."""
     sent = {(row.name, row.value) for row in rows if row.checked and not row.implied}
     own = {*own_fields, "page", "include_facets"}
-    return tuple(Pair(k, v) for k, v in query.parameters() if k not in own and (k, v) not in sent)
+    return tuple(HiddenField(k, v) for k, v in query.parameters() if k not in own and (k, v) not in sent)
 
 
-def form_pairs(query: SearchQuery) -> tuple[Pair, ...]:
-    """The hidden fields of a form that asks about a query."""
-    return tuple(Pair(key, value) for key, value in query.with_().parameters())
+def form_fields(query: SearchQuery) -> tuple[HiddenField, ...]:
+    """The whole query as hidden fields."""
+    return tuple(HiddenField(key, value) for key, value in query.with_().parameters())
 
 
 def row_id(key: str, value: str) -> str:
-    """An HTML id for any value at all, the same on every page, so that a swap keeps the row and its focus."""
+    """An HTML id for any value. It is the same on every page, so that htmx keeps the row and its focus."""
     return f"{key}-{hashlib.md5(value.encode(), usedforsecurity=False).hexdigest()[:12]}"
 
 
-def _flat(rows: Iterable[Row]) -> Iterable[Row]:
+def _flat(rows: Iterable[FacetRow]) -> Iterable[FacetRow]:
     for row in rows:
         yield row
         yield from _flat(row.children)
@@ -163,15 +165,15 @@ def _starts_open(facet: Facet) -> bool:
 
 
 def _summary(query: SearchQuery, facet: Facet) -> str:
-    chosen = query.selection(facet.key)
-    if facet.key == "state" and not chosen.restricts:
+    selection = query.selection(facet.key)
+    if facet.key == "state" and not selection.restricts:
         return " and ".join(DEFAULT_STATES)
     listed = plural(facet.distinct, "value", at_least=facet.at_least) if facet.distinct else "none"
     parts = ["" if facet.unavailable else listed]
-    if chosen.include:
-        parts.append(f"{len(chosen.include)} selected")
-    if chosen.exclude:
-        parts.append(f"{len(chosen.exclude)} not")
+    if selection.include:
+        parts.append(f"{len(selection.include)} selected")
+    if selection.exclude:
+        parts.append(f"{len(selection.exclude)} not")
     return " · ".join(part for part in parts if part)
 
 
@@ -181,8 +183,8 @@ def _note(query: SearchQuery, facet: Facet) -> str:
     return ""
 
 
-def _shown(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, ...]:
-    """The first values in their order, and every chosen one wherever it stands."""
+def _shown(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[FacetRow, ...]:
+    """The first values, and all selected or excluded ones."""
     limit = facet.spec.limit
     peak = max((v.count for v in facet.values if not v.excluded), default=0)
     return tuple(
@@ -192,26 +194,26 @@ def _shown(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, 
     )
 
 
-def _row(query: SearchQuery, facet: Facet, value: FacetValue, corpus: CorpusCount, peak: int) -> Row:
+def _row(query: SearchQuery, facet: Facet, value: FacetValue, corpus: CorpusCount, peak: int) -> FacetRow:
     key = facet.key
-    of = corpus(key, value)
-    if of is not None and of < value.count:
-        # The corpus is counted in the default states: where others are asked for, it is no whole of this part.
-        of = None
+    total = corpus(key, value)
+    if total is not None and total < value.count:
+        # The corpus counts the default states only; under other states a count may exceed it.
+        total = None
     label = FACET[key].label.lower()
-    return Row(
+    return FacetRow(
         id=row_id(key, value.value),
         name=f"-{key}" if value.excluded else key,
         value=value.value,
         label=value.label,
         title=_title(value, facet),
         count=_count(value, facet),
-        corpus="" if of is None else f"{of:,}",
+        corpus="" if total is None else f"{total:,}",
         share=min(100, round(100 * value.count / peak)) if peak else 0,
         checked=value.selected or value.excluded,
         excluded=value.excluded,
         zero=not value.count,
-        accessible_name=_accessible_name(value, facet, of),
+        accessible_name=_accessible_name(value, facet, total),
         exclude_url=explore_url(query.toggle_exclusion(key, value.value)),
         exclude_name=f"Exclude {label} {value.label}",
         only_url=explore_url(query.only(key, value.value)),
@@ -219,7 +221,7 @@ def _row(query: SearchQuery, facet: Facet, value: FacetValue, corpus: CorpusCoun
 
 
 def _count(value: FacetValue, facet: Facet) -> str:
-    """The number of a row. What an exclusion hides is a difference: of two lower bounds it says nothing."""
+    """The number of a row. The count of an exclusion is a difference, which is meaningless between lower bounds."""
     return "" if value.excluded and facet.at_least else number(value.count, at_least=facet.at_least)
 
 
@@ -231,31 +233,29 @@ def _title(value: FacetValue, facet: Facet) -> str:
     return title
 
 
-def _accessible_name(value: FacetValue, facet: Facet, of: int | None) -> str:
+def _accessible_name(value: FacetValue, facet: Facet, total: int | None) -> str:
     if value.excluded:
         hides = "" if facet.at_least else f", hides {value.count:,}"
         return f"Excluded: {value.label}{hides}. Untick to allow it again"
     name = f"{value.label}, {spoken_number(value.count, at_least=facet.at_least)}"
-    if of is not None:
-        name += f" of {of:,}"
+    if total is not None:
+        name += f" of {total:,}"
     if value.own_count is not None and value.own_count != value.count:
         name += f", {spoken_number(value.own_count, at_least=facet.at_least)} directly in it"
     return name
 
 
-def _no_value(query: SearchQuery, facet: Facet) -> Row | None:
+def _no_value(query: SearchQuery, facet: Facet) -> FacetRow | None:
     if not (facet.no_value or facet.no_value_selected):
         return None
     name = facet.spec.label.lower()
-    return Row(
+    return FacetRow(
         id=f"no-{facet.key}",
         name="no",
         value=facet.key,
         label=f"No {name}",
         title=f"Memories without {with_article(name)}",
         count=number(facet.no_value, at_least=facet.at_least),
-        corpus="",
-        share=0,
         checked=facet.no_value_selected,
         zero=not facet.no_value,
         accessible_name=f"No {name}, {spoken_number(facet.no_value, at_least=facet.at_least)}",
@@ -269,43 +269,41 @@ def _with_a_value(query: SearchQuery, key: str) -> SearchQuery:
     return query if key in query.has else query.toggle_presence("has", key)
 
 
-def _any_value(query: SearchQuery, facet: Facet) -> Row | None:
+def _any_value(query: SearchQuery, facet: Facet) -> FacetRow | None:
     if not facet.any_value_selected:
         return None
     name = facet.spec.label.lower()
-    return Row(
+    return FacetRow(
         id=f"has-{facet.key}",
         name="has",
         value=facet.key,
         label=f"Any {name}",
         title=f"Only memories with a value in {name}",
         count="",
-        corpus="",
-        share=0,
         checked=True,
         accessible_name=f"Any {name}",
     )
 
 
 def _all_switch(query: SearchQuery, facet: Facet) -> AllSwitch | None:
-    chosen = query.selection(facet.key)
-    if not facet.spec.may_require_all or len(chosen.include) < 2:
+    selection = query.selection(facet.key)
+    if not facet.spec.may_require_all or len(selection.include) < 2:
         return None
-    return AllSwitch(f"{facet.key}.all", chosen.require_all)
+    return AllSwitch(f"{facet.key}.all", selection.require_all)
 
 
 # --- the tree ----------------------------------------------------------------------------------------------------
 
 
-def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, ...]:
-    """The rows as a tree. A value whose parent is not among them stands at the root."""
-    known = {value.canonical or value.value for value in facet.values}
+def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[FacetRow, ...]:
+    """The rows as a tree. A value without its parent among them is a root."""
+    paths = {value.canonical or value.value for value in facet.values}
     children: dict[str | None, list[FacetValue]] = {}
     for value in facet.values:
-        children.setdefault(value.parent if value.parent in known else None, []).append(value)
+        children.setdefault(value.parent if value.parent in paths else None, []).append(value)
     peak = max((v.count for v in facet.values if not v.excluded), default=0)
 
-    def level(parent: str | None, implied: bool) -> Sequence[Row]:
+    def level(parent: str | None, implied: bool) -> Sequence[FacetRow]:
         rows = []
         for value in children.get(parent, []):
             row = _row(query, facet, value, corpus, peak)
@@ -321,7 +319,9 @@ def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[Row, .
     return tuple(shown)
 
 
-def _branch(query: SearchQuery, row: Row, value: FacetValue, below: tuple[Row, ...], implied: bool) -> Row:
+def _branch(
+    query: SearchQuery, row: FacetRow, value: FacetValue, below: tuple[FacetRow, ...], implied: bool
+) -> FacetRow:
     row = replace(row, children=below, is_branch=value.has_children or bool(below))
     if implied and not row.checked:
         row = replace(row, implied=True, accessible_name=f"{row.accessible_name}, included by its parent")
@@ -330,8 +330,8 @@ def _branch(query: SearchQuery, row: Row, value: FacetValue, below: tuple[Row, .
     return _with_subtree(query, row, value)
 
 
-def _with_subtree(query: SearchQuery, row: Row, value: FacetValue) -> Row:
-    """A branch whose next level is not at hand fetches it; one that has it links to all of it."""
+def _with_subtree(query: SearchQuery, row: FacetRow, value: FacetValue) -> FacetRow:
+    """Add the URLs of the level below: to load it if it is missing, and to list all of it."""
     if not value.has_children:
         return row
     listing = {"parent": value.value}
@@ -339,3 +339,86 @@ def _with_subtree(query: SearchQuery, row: Row, value: FacetValue) -> Row:
     if row.children:
         return row
     return replace(row, children_url=values_url("category", query, {**listing, "page_size": str(_SUBTREE_PAGE)}))
+
+
+# --- chips -------------------------------------------------------------------------------------------------------
+
+
+# Labels of selected values, by (facet, value), if they differ from the value.
+ValueLabels = Mapping[tuple[str, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChipPart:
+    """A value of a chip. `joint` precedes it: "or", "and", or nothing."""
+
+    label: str
+    remove_url: str
+    remove_name: str
+    joint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """The values selected in a facet, or those excluded (`negative`)."""
+
+    id: str
+    label: str
+    parts: tuple[ChipPart, ...]
+    negative: bool = False
+
+    @property
+    def text(self) -> str:
+        values = "".join(f" {part.joint} {part.label}" if part.joint else part.label for part in self.parts)
+        return f"{self.label} {values}"
+
+
+def build_chips(
+    query: SearchQuery, labels: ValueLabels, address: Callable[[SearchQuery], str] = explore_url
+) -> tuple[Chip, ...]:
+    """Chips in the order of the sidebar, dates last. `address` makes the URL of a query."""
+    chips: list[Chip] = []
+    for key, selection in query.selections().items():
+        chips += _facet_chips(query, key, selection, labels, address)
+    if query.has_dates:
+        label = dates_label(query)
+        removed = ChipPart(label, address(query.without(DATE_KEY)), f"Remove filter: date {label}")
+        chips.append(Chip("chip-date", "date", (removed,)))
+    return tuple(chips)
+
+
+def _facet_chips(
+    query: SearchQuery, key: str, selection: Selection, labels: ValueLabels, address: Callable[[SearchQuery], str]
+) -> list[Chip]:
+    name = FACET[key].label.lower()
+    chips = []
+    included = [
+        ChipPart(label := labels.get((key, value), value), address(query.toggle(key, value)), f"{name} {label}")
+        for value in selection.include
+    ]
+    if selection.no_value:
+        included.append(ChipPart("none", address(query.toggle_presence("no", key)), f"no {name}"))
+    if included:
+        heading = f"{name} itself" if key == "category" and not query.subcategories else name
+        chips.append(Chip(f"chip-{key}", heading, _joined(included, "and" if selection.require_all else "or")))
+    if selection.any_value:
+        anything = ChipPart("any", address(query.toggle_presence("has", key)), f"any {name}")
+        chips.append(Chip(f"chip-has-{key}", name, _joined([anything], "")))
+    if selection.exclude:
+        left_out = [
+            ChipPart(
+                label := labels.get((key, value), value),
+                address(query.toggle_exclusion(key, value)),
+                f"not {name} {label}",
+            )
+            for value in selection.exclude
+        ]
+        chips.append(Chip(f"chip-not-{key}", f"not {name}", _joined(left_out, "or"), negative=True))
+    return chips
+
+
+def _joined(parts: list[ChipPart], word: str) -> tuple[ChipPart, ...]:
+    return tuple(
+        ChipPart(part.label, part.remove_url, f"Remove filter: {part.remove_name}", word if place else "")
+        for place, part in enumerate(parts)
+    )

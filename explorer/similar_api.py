@@ -1,4 +1,4 @@
-"""Memories like one as JSON: the nearest by meaning, with what they have in common."""
+"""Similar memories as JSON, with the values that both have."""
 
 from datetime import datetime
 from typing import Any
@@ -9,13 +9,13 @@ from ninja import Router
 from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
-from explorer.memory_api import CategoryReply, TermReply, storable_id
+from explorer.memory_api import CategoryPathReply, TermReply, storable_id
 from explorer.timeline_api import QueryWarning, query_warning
 from search.similar import (
-    Shared,
-    Similar,
+    SharedTerms,
     SimilarMemory,
     SimilarRequest,
+    SimilarResult,
     similar_memories,
 )
 from web.errors import GUARDED, errors
@@ -26,16 +26,16 @@ router = Router()
 
 
 class SharedReply(BaseModel):
-    """What both memories have: at most three of each by name."""
+    """Values that both memories have: at most three of each kind."""
 
     tags: list[str]
     entities: list[TermReply]
-    categories: list[CategoryReply]
+    categories: list[CategoryPathReply]
     more: int = Field(description="Number of further shared tags, entities and categories.")
 
 
 class SimilarRow(BaseModel):
-    """A memory like the one asked about."""
+    """A similar memory."""
 
     id: int
     title: str
@@ -50,7 +50,7 @@ class SimilarRow(BaseModel):
 
 
 class SimilarReply(BaseModel):
-    """The memories like one, the nearest first."""
+    """Similar memories, nearest first."""
 
     memories: list[SimilarRow]
     reason: str = Field(description="Why there are none, if there are none.")
@@ -69,17 +69,17 @@ class SimilarReply(BaseModel):
 )
 @timed
 def similar(request: ApiRequest, memory_id: int) -> tuple[Timings, SimilarReply]:
-    """Memories like this one by meaning, among those that pass the filters."""
+    """Memories similar to this one, among those that pass the filters."""
     viewer = allowed(request, "read")
     found = similar_memories(storable_id(memory_id), *SimilarRequest.with_query(pairs_of(request.GET)), viewer)
     return found.timings, _reply(found, request)
 
 
-def _reply(found: Similar, request: HttpRequest) -> SimilarReply:
+def _reply(found: SimilarResult, request: HttpRequest) -> SimilarReply:
     return SimilarReply(
         memories=[_row(one, request) for one in found.memories],
         reason=found.reason,
-        min_similarity=found.least,
+        min_similarity=found.min_similarity,
         has_more=found.has_more,
         filters=found.query.applied(),
         warnings=[query_warning(warning) for warning in found.warnings],
@@ -103,10 +103,12 @@ def _row(one: SimilarMemory, request: HttpRequest) -> SimilarRow:
     )
 
 
-def _shared_reply(shared: Shared) -> SharedReply:
+def _shared_reply(shared: SharedTerms) -> SharedReply:
     return SharedReply(
         tags=list(shared.tags),
         entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in shared.entities],
-        categories=[CategoryReply(path=category.path, names=list(category.names)) for category in shared.categories],
+        categories=[
+            CategoryPathReply(path=category.path, names=list(category.names)) for category in shared.categories
+        ],
         more=shared.more,
     )

@@ -1,4 +1,4 @@
-"""How the site is: what there is, how far it is embedded, and how far the search index has come. For page and API."""
+"""The state of the site: numbers, progress of embedding, freshness of the index. For page and API."""
 
 import time
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from text.formatting import memories, plural
 from web.version import VERSION
 
 _REFRESH_SECONDS = 5
-# Counting what waits reads every memory: of very many it is done for at most a twentieth of the time.
-_LONG_SECONDS = 0.2
+# Counting pending memories reads all of them; a slow count is cached so that it takes a twentieth of the time.
+_SLOW_SECONDS = 0.2
 _COUNT_SHARE = 1 / 20
-_MOST_KEPT = 1_000
+_MAX_PENDING_COUNTS = 1_000
 
-_kept: dict[tuple[int, frozenset[int] | None], tuple[int, float]] = {}
+_pending_counts: dict[tuple[int, frozenset[int] | None], tuple[int, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """A model that serves or is building, and how many of the memories it has embedded as they are now."""
+    """An embedding model and the number of memories with up-to-date vectors of it."""
 
     name: str
     state: Literal["serving", "building"]
@@ -36,30 +36,30 @@ class ModelStatus:
 
     @property
     def percent(self) -> float:
-        """Rounded down, so that all is only said of all."""
+        """Rounded down: 100 only if every memory is embedded."""
         return self.embedded * 1000 // self.total / 10 if self.total else 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class SiteStatus:
-    """Everything counts what the viewer may see alone."""
+    """The state of the site. Numbers cover visible memories only."""
 
     memories: int
-    # None where not every project may be seen: how much goes on in the others is nobody's business.
     revision: int | None
+    """None for viewers of some projects, to hide activity in the others."""
     models: tuple[ModelStatus, ...]
     not_ready: str
-    """Why searches go by words alone now; empty where they do not."""
+    """Why semantic search is unavailable; empty if it is available."""
     queries: QueryCache
     engine: str
     index: IndexHealth
     version: str
-    # Entities and relationships that the model that serves has yet to embed; None as with the revision.
     pending_vocabulary: int | None = None
+    """Entities and relationships without vectors; None for viewers of some projects."""
 
     @property
     def pending(self) -> int:
-        """Memories that the model that serves has yet to embed."""
+        """Memories without vectors of the serving model."""
         return next((one.total - one.embedded for one in self.models if one.state == "serving"), self.memories)
 
     @property
@@ -79,7 +79,7 @@ def site_status(viewer: Viewer) -> SiteStatus:
             ModelStatus(
                 one.name,
                 cast(Literal["serving", "building"], one.state),
-                # A memory that came between the two counts waits, and is not among those counted first.
+                # A memory added between the two counts is pending but not in the total.
                 max(0, memories - _pending(one.pk, viewer)),
                 memories,
             )
@@ -98,30 +98,30 @@ def _pending_vocabulary(viewer: Viewer) -> int | None:
     if viewer.project_ids is not None:
         return None
     serving = EmbeddingModel.objects.filter(state=EmbeddingModel.State.SERVING).values_list("pk", flat=True).first()
-    # No model has the id 0: everything waits for it.
+    # No model has the id 0, so everything is pending.
     return vocabulary_pending(serving or 0)
 
 
 def _pending(model_id: int, viewer: Viewer) -> int:
     key = (model_id, viewer.project_ids)
     now = time.monotonic()
-    if key in _kept and now < _kept[key][1]:
-        return _kept[key][0]
+    if key in _pending_counts and now < _pending_counts[key][1]:
+        return _pending_counts[key][0]
     count = pending_count(model_id, viewer.project_ids)
     took = time.monotonic() - now
-    if took > _LONG_SECONDS:
-        if len(_kept) > _MOST_KEPT:
-            _kept.clear()
-        _kept[key] = count, now + took / _COUNT_SHARE
+    if took > _SLOW_SECONDS:
+        if len(_pending_counts) > _MAX_PENDING_COUNTS:
+            _pending_counts.clear()
+        _pending_counts[key] = count, now + took / _COUNT_SHARE
     return count
 
 
-# --- as a page shows it ------------------------------------------------------------------------------------------
+# --- the page ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ModelLine:
-    """A model, and a bar of how far it is."""
+class ModelRow:
+    """A model with its progress bar."""
 
     name: str
     role: str
@@ -131,10 +131,10 @@ class ModelLine:
 
 @dataclass(frozen=True, slots=True)
 class StatusPage:
-    """All that the page of the site's state may read."""
+    """The context of the status page."""
 
     memories: str
-    models: tuple[ModelLine, ...]
+    models: tuple[ModelRow, ...]
     meaning: str
     meaning_is_ready: bool
     index: str
@@ -142,20 +142,20 @@ class StatusPage:
     queries: str
     version: str
     vocabulary: str
-    """How far entities and relationships are; empty where that is not told."""
+    """Progress of entities and relationships; empty if hidden."""
     refresh_seconds: int
-    """How long this stays true while work is under way; 0 where none is."""
+    """The interval to reload while work is in progress; 0 if none is."""
 
 
 _ROLES = {"serving": "In use", "building": "Replaces it when all memories are embedded"}
 
 
 def build_status(status: SiteStatus) -> StatusPage:
-    asked = status.queries.hits + status.queries.misses
+    total = status.queries.hits + status.queries.misses
     return StatusPage(
         memories=f"{status.memories:,}",
         models=tuple(
-            ModelLine(
+            ModelRow(
                 one.name,
                 _ROLES[one.state],
                 f"{one.percent:.1f}",
@@ -167,7 +167,7 @@ def build_status(status: SiteStatus) -> StatusPage:
         meaning_is_ready=not status.not_ready,
         index=_index_text(status.index),
         index_is_ready=status.index.state in ("ready", "off"),
-        queries=f"{status.queries.hits:,} of {asked:,} hits",
+        queries=f"{status.queries.hits:,} of {total:,} hits",
         version=status.version,
         vocabulary=_vocabulary_text(status.pending_vocabulary),
         refresh_seconds=0 if status.is_settled and not status.not_ready else _REFRESH_SECONDS,

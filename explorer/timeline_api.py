@@ -1,6 +1,6 @@
-"""The first two of the three layers as JSON: the index of a search, and the timeline around one memory.
+"""The index of a search and the timeline around a memory as JSON: the first two of three layers.
 
-A row has what is needed to choose, and no more; whole memories are the third layer, in `memories/batch.py`.
+Rows have only the fields needed to choose; `explorer/batch_api.py` has whole memories, the third layer.
 """
 
 from datetime import datetime
@@ -17,7 +17,6 @@ from web.errors import GUARDED, errors
 from web.params import pairs_of
 from web.timing import Timings, timed, took_ms
 
-# A title that goes on tells no more of what to open.
 TITLE_LENGTH = 120
 
 router = Router()
@@ -32,7 +31,7 @@ class ViewRequest(ExtraParams):
 
 
 class IndexRow(BaseModel):
-    """A memory in an index: what is needed to choose."""
+    """A memory in an index, with the fields needed to choose."""
 
     id: int
     title: str = Field(description=f"Cut to {TITLE_LENGTH} characters.")
@@ -42,7 +41,7 @@ class IndexRow(BaseModel):
 
 
 class QueryWarning(BaseModel):
-    """Something to know about the answer, though it is right as it stands."""
+    """A message about a valid reply."""
 
     message: str
     parameter: str
@@ -50,7 +49,7 @@ class QueryWarning(BaseModel):
 
 
 class TimelineReply(BaseModel):
-    """A memory and its neighbours, the oldest first. Without one to stand at, `anchor` is null."""
+    """A memory and its neighbours, oldest first. `anchor` is null if none was found."""
 
     before: list[IndexRow]
     anchor: IndexRow | None
@@ -70,7 +69,7 @@ class TimelineReply(BaseModel):
 )
 @timed
 def timeline_of(request: ApiRequest) -> tuple[Timings, TimelineReply]:
-    """What was remembered before and after a memory, or the best hit of a query, among what passes the filters."""
+    """Memories before and after a memory, or the best hit of a query, among those that pass the filters."""
     viewer = allowed(request, "read")
     found = timeline(*TimelineRequest.with_query(pairs_of(request.GET)), viewer)
     return found.timings, timeline_reply(found)

@@ -1,10 +1,15 @@
-"""The explorer's pages. They hold no SQL and no arithmetic: a view reads a query, runs it, and chooses the frame."""
+"""The explorer's pages. Views hold no SQL and no arithmetic: they read a request, run it, and choose the frame."""
+
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from explorer.category_browser import BrowseRequest, browse
+from explorer.category_page import build_browser, build_lost, category_url
 from explorer.http import (
     PageRequest,
     page_response,
@@ -16,13 +21,27 @@ from explorer.http import (
     wants_fragment,
 )
 from explorer.links import explore_url
+from explorer.memory_page import build_memory, build_similar
 from explorer.page import build_context, build_values_context, build_verdict, problem_notices
+from explorer.status import build_status, site_status
+from explorer.visible_tree import CategoryNotFoundError
+from memories.queries import memory_detail, timeline_around
+from memories.services import MemoryNotFoundError
 from search.facets import FACET
-from search.result import FacetListing
+from search.query import SearchQuery
+from search.result import FacetListing, SearchResult
 from search.run import facet_page, run
-from search.unified.service import is_unified, unified
+from search.similar import SimilarRequest, similar_memories
+from search.unified.service import unified
 from search.why_not import WhyNotRequest, why_not
 from web.params import QueryError
+
+# Similar memories in a section of another page, and on a page of their own.
+_SIMILAR_IN_SECTION = 8
+_SIMILAR_ON_PAGE = 50
+# Values of a facet that are compared to find the distinctive ones of a category.
+_COMPARED_VALUES = 400
+_CATEGORY_SAMPLES = 5
 
 
 @require_safe
@@ -33,13 +52,13 @@ def explore(request: PageRequest) -> HttpResponse:
     if not (problems or wants_fragment(request)) and pairs != query.parameters():
         return private(HttpResponseRedirect(explore_url(query)))
     viewer = page_viewer(request)
-    together = unified(query, viewer, include_facets=True, with_corpus=True) if is_unified(query) else None
-    result = together.answer if together else run(query, viewer, include_facets=True, with_corpus=True)
+    unified_result = unified(query, viewer, include_facets=True, with_corpus=True) if query.is_unified else None
+    result = unified_result.answer if unified_result else run(query, viewer, include_facets=True, with_corpus=True)
     context = build_context(
         query,
         result,
         problem_notices(problems),
-        together=together,
+        unified=unified_result,
         may_curate="curate" in viewer.scopes,
         zone=viewer.timezone,
     )
@@ -84,7 +103,7 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
     viewer = page_viewer(request)
     page = facet_page(query, key, listing, viewer)
     values = build_values_context(query, page, problem_notices(problems))
-    # A branch of the tree asks for the rows below it; the page itself swaps its `main`.
+    # Unfolding a branch of the tree loads the rows below it; other fragments replace `main`.
     is_level = (request.htmx.target or "").startswith("below-")
     return page_response(
         request,
@@ -95,3 +114,65 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
         status=422 if problems and wants_fragment(request) else 200,
         address="" if is_level or problems else values.here,
     )
+
+
+@require_safe
+@login_required
+def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
+    viewer = page_viewer(request)
+    found = memory_detail(viewer, memory_id)
+    if found is None:
+        raise Http404(f"There is no memory {memory_id} that you can see.")
+    around = timeline_around(viewer, found.memory)
+    context = build_memory(found, around, _origin_query(request), viewer.timezone)
+    return private(render(request, "memories/detail.html", {"memory": context}))
+
+
+@require_safe
+@login_required
+def similar(request: PageRequest, memory_id: int) -> HttpResponse:
+    viewer = page_viewer(request)
+    limit = _SIMILAR_IN_SECTION if wants_fragment(request) else _SIMILAR_ON_PAGE
+    try:
+        found = similar_memories(memory_id, SimilarRequest(limit=limit), SearchQuery(), viewer)
+    except MemoryNotFoundError as error:
+        raise Http404(f"There is no memory {memory_id} that you can see.") from error
+    context = build_similar(memory_id, found, _origin_query(request), viewer.timezone)
+    return page_response(
+        request, "memories/similar.html", {"similar": context}, partial="similar", timings=found.timings
+    )
+
+
+@require_safe
+@login_required
+def status(request: PageRequest) -> HttpResponse:
+    page = build_status(site_status(page_viewer(request)))
+    return page_response(request, "memories/status.html", {"status": page}, partial="status", timings={})
+
+
+@require_safe
+@login_required
+def category_browser(request: PageRequest, path: str = "") -> HttpResponse:
+    viewer = page_viewer(request)
+    params, query, problems = read_with_query(BrowseRequest, request_pairs(request))
+    try:
+        found = browse(path, params, query, viewer)
+    except CategoryNotFoundError as error:
+        return private(render(request, "categories/lost.html", {"lost": build_lost(error)}, status=404))
+    if found.node and found.node.node.path != path:
+        return private(HttpResponseRedirect(category_url(found.node.node.path, found.query)))
+    result: SearchResult | None = None
+    partial = "level" if (request.htmx.target or "").startswith("below-") else "tree"
+    if found.node and not wants_fragment(request):
+        inside = found.query.only("category", path).with_(page_size=_CATEGORY_SAMPLES)
+        result = run(inside, viewer, include_facets=True, facet_limit=_COMPARED_VALUES, with_corpus=True)
+    notices = problem_notices(problems)
+    context = build_browser(found, result, viewer, datetime.now(UTC), notices)
+    timings = result.timings if result else {}
+    return page_response(request, "categories/browse.html", {"page": context}, partial=partial, timings=timings)
+
+
+def _origin_query(request: HttpRequest) -> SearchQuery | None:
+    """The search that led here, from `ctx`. It is parsed as a query, so that it cannot link anywhere else."""
+    pairs = parse_qsl(request.GET.get("ctx", ""), keep_blank_values=True)
+    return read_query(pairs)[0] if pairs else None

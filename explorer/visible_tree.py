@@ -1,4 +1,4 @@
-"""What one viewer may know of the categories at one moment: the tree, the numbers, and which of them may be named."""
+"""The tree of categories and its numbers, as far as they are visible to a viewer at one data revision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from access.viewer import Viewer
 from categories.names import Names, names_at
 from categories.revision import DataRevision, data_revision
 from categories.vocabulary_cache import CachedCategory, Tree, similar_paths, tree_at
-from search.category_counts import CategoryCounts, Totals, figures_at
+from search.category_counts import CategoryCounts, Totals, category_counts_at
 from search.engines import read_columns
 from search.engines.array_files import Array, Mask
 from search.engines.base import Engine
@@ -17,8 +17,8 @@ from search.result import SearchWarning
 from text.formatting import legible
 from web.errors import Refusal
 
-_NEAR_NAMES = 5
-_OTHERS_TOLD = 10
+_SUGGESTIONS = 5
+_OTHERS_SHOWN = 10
 
 
 class CategoryNotFoundError(Refusal):
@@ -34,8 +34,8 @@ class CategoryNotFoundError(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """A category and what is said of it. `names` are those along its path; `related` are paths."""
+class CategoryDescription:
+    """A category, the names along its path, and the paths of visible related categories."""
 
     node: CachedCategory
     names: tuple[str, ...]
@@ -43,8 +43,8 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
-    """A child of a category, and what there is in it and below it."""
+class CategoryChild:
+    """A child of a category. `numbers` include its descendants, `own` does not."""
 
     node: CachedCategory
     numbers: Totals
@@ -54,63 +54,68 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class VisibleTree:
-    """What one viewer may know of at one moment."""
+    """A snapshot of the categories for a viewer."""
 
     engine: Engine
     viewer: Viewer
-    moment: DataRevision
+    revision: DataRevision
     tree: Tree
-    figures: CategoryCounts
+    counts: CategoryCounts
     names: Names
 
-    def seen(self, codes: Array) -> Mask:
-        """Which of some categories may be named, by their codes."""
-        return np.ones(len(codes), np.bool_) if self.viewer.project_ids is None else self.figures.known[codes]
+    def visible_mask(self, codes: Array) -> Mask:
+        """A mask over categories, given by their codes: the visible ones."""
+        return np.ones(len(codes), np.bool_) if self.viewer.project_ids is None else self.counts.known[codes]
 
-    def sees(self, category_id: int) -> bool:
-        return self.viewer.project_ids is None or bool(self.figures.known[self.figures.code(category_id)])
+    def is_visible(self, category_id: int) -> bool:
+        return self.viewer.project_ids is None or bool(self.counts.known[self.counts.code(category_id)])
 
-    def sees_concept(self, concept_id: int) -> bool:
-        return self.viewer.project_ids is None or self.figures.knows_concept(concept_id)
+    def is_concept_visible(self, concept_id: int) -> bool:
+        return self.viewer.project_ids is None or self.counts.knows_concept(concept_id)
 
-    def meant(self, name: str) -> tuple[CachedCategory, tuple[str, ...]]:
-        """The category that a name means, of several that with the most memories; and the paths of the others."""
-        found = self.tree.resolve(name, self.sees)
+    def find(self, name: str) -> tuple[CachedCategory, tuple[str, ...]]:
+        """The category with this name, slug path, alias or id, and the paths of others that match it too.
+
+        Of several the one with the most memories wins. Raises CategoryNotFoundError.
+        """
+        found = self.tree.resolve(name, self.is_visible)
         if not found:
-            seen = [pk for pk in self.tree.nodes if self.sees(pk)]
-            raise CategoryNotFoundError(name, similar_paths(name, seen, _NEAR_NAMES))
-        found.sort(key=lambda pk: (-self.figures.numbers(pk).memories, self.tree.nodes[pk].path))
+            visible = [pk for pk in self.tree.nodes if self.is_visible(pk)]
+            raise CategoryNotFoundError(name, similar_paths(name, visible, _SUGGESTIONS))
+        found.sort(key=lambda pk: (-self.counts.numbers(pk).memories, self.tree.nodes[pk].path))
         nodes = [self.tree.nodes[pk] for pk in found]
         return nodes[0], tuple(node.path for node in nodes[1:])
 
-    def described(self, node: CachedCategory) -> Described:
-        return Described(node, tuple(one.name for one in self.tree.lineage(node.id)), self.related(node))
+    def describe(self, node: CachedCategory) -> CategoryDescription:
+        return CategoryDescription(node, tuple(one.name for one in self.tree.lineage(node.id)), self.related(node))
 
     def related(self, node: CachedCategory) -> tuple[str, ...]:
-        return tuple(sorted(one.path for one in self.tree.get_many(node.related_ids, self.sees)))
+        return tuple(sorted(one.path for one in self.tree.get_many(node.related_ids, self.is_visible)))
 
-    def children(self, category_id: int | None) -> list[Child]:
-        """The children that may be seen, in the order of their names."""
-        return [self.child(node) for node in self.tree.get_many(self.tree.children.get(category_id, ()), self.sees)]
+    def children(self, category_id: int | None) -> list[CategoryChild]:
+        """Visible children by name; the roots for None."""
+        return [
+            self.child(node) for node in self.tree.get_many(self.tree.children.get(category_id, ()), self.is_visible)
+        ]
 
-    def child(self, node: CachedCategory) -> Child:
-        figures = self.figures
-        has_children = any(map(self.sees, self.tree.children.get(node.id, ())))
-        return Child(node, figures.numbers(node.id), figures.own_memories(node.id), has_children)
-
-
-def look(engine: Engine, viewer: Viewer) -> VisibleTree:
-    """To be called within a snapshot, as all that follows from it."""
-    moment = data_revision()
-    figures = figures_at(moment, read_columns(engine), viewer.project_ids)
-    return VisibleTree(engine, viewer, moment, tree_at(moment), figures, names_at(moment))
+    def child(self, node: CachedCategory) -> CategoryChild:
+        counts = self.counts
+        has_children = any(map(self.is_visible, self.tree.children.get(node.id, ())))
+        return CategoryChild(node, counts.numbers(node.id), counts.own_memories(node.id), has_children)
 
 
-def ambiguous(node: CachedCategory, others: Sequence[str]) -> tuple[SearchWarning, ...]:
-    """Answered with the largest, and told: most who say a bare name mean that one, and the others can be asked for."""
+def visible_tree(engine: Engine, viewer: Viewer) -> VisibleTree:
+    """Call this and everything that uses the result within one snapshot."""
+    revision = data_revision()
+    counts = category_counts_at(revision, read_columns(engine), viewer.project_ids)
+    return VisibleTree(engine, viewer, revision, tree_at(revision), counts, names_at(revision))
+
+
+def ambiguity_warning(node: CachedCategory, others: Sequence[str]) -> tuple[SearchWarning, ...]:
+    """A warning if other categories match the same name, with their paths."""
     if not others:
         return ()
-    shown = others[:_OTHERS_TOLD]
+    shown = others[:_OTHERS_SHOWN]
     more = f", of {len(others)}" if len(others) > len(shown) else ""
     text = f"{len(others) + 1} categories have this name; this is {node.path}. Others: {', '.join(shown)}{more}."
     return (SearchWarning(text, "category", tuple(shown)),)

@@ -1,4 +1,4 @@
-"""Curation of saved views."""
+"""The admin of saved views."""
 
 from django.contrib import admin
 from django.db.models import QuerySet

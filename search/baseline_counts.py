@@ -1,7 +1,7 @@
-"""How many memories there are of each value with nothing asked: the second number of `141 / 12,208`.
+"""Counts of every facet value without any filter: the second number of `141 / 12,208`.
 
-Counted once for each view of the corpus and kept in the process while the engine's revision stands: any change that it
-knows of starts it afresh. The explorer's first page, which asks for nothing, is answered from it too.
+Cached per process, view of the corpus and engine revision. They also answer the explorer's first page, which has an
+empty query.
 """
 
 from collections.abc import Sequence
@@ -28,19 +28,19 @@ from search.result import CorpusCounts
 from web.cache import RevisionCache
 
 _KEPT_VIEWS = 16
-# A change made by hand in the database, past the services, is seen after this long.
+# Bounds how long a change made directly in the database, bypassing the services, stays invisible.
 _KEPT_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusView:
-    """Everything counted with nothing asked: every value of every facet, and the days of one time zone."""
+    """All counts without a query: every value of every facet, and the days of one time zone."""
 
     counted: Counts
     counts: dict[tuple[str, Value], int]
 
     def answer(self, request: FacetRequest) -> FacetCounts:
-        """What an engine would answer to a request over the whole corpus."""
+        """The answer of an engine to the request over the whole corpus."""
         every = self.counted.facets[request.key]
         if request.only is not None:
             wanted = set(request.only)
@@ -57,13 +57,13 @@ cache = RevisionCache[tuple[str, tuple[int, ...] | None, str], CorpusView](_KEPT
 
 
 def corpus_plan(project_ids: tuple[int, ...] | None) -> EngineQuery:
-    """The plan of a query that asks for nothing."""
+    """The plan of an empty query."""
     states = Filter("state", include=tuple((state,) for state in DEFAULT_STATES))
     return EngineQuery(project_ids=project_ids, filters=(states,))
 
 
 def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinfo) -> CorpusView:
-    """The corpus counted, from the cache where its revision stands. Raises EngineTimeoutError."""
+    """The counts of the current revision, cached. Raises EngineTimeoutError."""
     view, revision = (engine.name, project_ids, str(zone)), engine.revision
     if (known := cache.get(view, revision)) is not None:
         return known
@@ -77,7 +77,7 @@ def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinf
 def corpus_answer(
     engine: Engine, plan: EngineQuery, requests: Sequence[FacetRequest], zone: tzinfo, now: datetime
 ) -> Counts:
-    """What an engine would answer to the plan that asks for nothing. Only what the clock moves is counted now."""
+    """The answer of an engine to the plan of an empty query. Only the date buckets are counted now."""
     view = corpus_view(engine, plan.project_ids, zone)
     since = [
         found.total for found in engine.match([replace(plan, start=now - timedelta(days=days)) for days in BUCKET_DAYS])
@@ -88,11 +88,11 @@ def corpus_answer(
 
 
 def corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
-    """The counts of the whole corpus, for pages that show them next to those of a query."""
+    """The counts of the whole corpus, to show next to those of a query."""
     projects = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
     try:
         view = corpus_view(engine, projects, viewer.timezone)
     except (EngineTimeoutError, DataError):
-        # A time zone that Postgres does not know by its name is such data.
+        # DataError: a time zone that Postgres does not know.
         return CorpusCounts(engine.match([corpus_plan(projects)])[0].total, {}, known=False)
     return CorpusCounts(view.counted.summary.total, view.counts)

@@ -1,9 +1,8 @@
-"""How many memories, chunks and concepts each category has, as one viewer sees them: counted once, then kept right.
+"""Counts of memories, chunks and concepts per category for a viewer, cached and updated incrementally.
 
-Numbers are of the memories that a search shows where no state is asked for, in the viewer's projects, each counted once
-in a category however often it is filed below it. They come from what the engine in use knows (`search.engines.filing`),
-so that they are those of the explorer. All of them take a moment to count; after a change only the categories that the
-changed memories are in are counted again.
+They cover memories in the default states in the viewer's projects; a memory counts once in a category with
+descendants. They come from the engine's columns (`search.engines.column_snapshot`), so they agree with the explorer.
+After a change, only the categories of changed memories are counted again.
 """
 
 from collections.abc import Iterable
@@ -19,10 +18,10 @@ from search.engines.base import Ids
 from search.engines.column_snapshot import ColumnSnapshot
 from web.cache import RevisionCache
 
-_KEPT_VIEWS = 16
-# For so many sets of categories it is kept what they come to together.
-_KEPT_SETS = 64
-# Of one array of numbers, so many distinct ones are counted by sorting rather than by a table of all.
+_CACHED_VIEWS = 16
+# Sets of categories whose totals are cached.
+_CACHED_SETS = 64
+# Arrays up to this length are counted by sorting, longer ones by a table of all values.
 _FEW = 512
 
 _CHUNKS = """
@@ -32,7 +31,7 @@ FROM memories_embeddedmemory WHERE model_id = %s"""
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """How many chunks each memory has by the model that serves; those that have yet to be embedded are not there."""
+    """The number of chunks per embedded memory, of the serving model."""
 
     ids: Ids
     counts: Array
@@ -47,7 +46,7 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What there is in some memories together: each is counted once."""
+    """Totals over a set of memories: the memories, their chunks, and their distinct concepts."""
 
     memories: int = 0
     chunks: int = 0
@@ -56,7 +55,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class ConceptCounts:
-    """The concepts that some memories have: their ids, how many have each, and the chunks of these."""
+    """Concepts of a set of memories, as parallel arrays: ids, numbers of memories, and chunks of those memories."""
 
     ids: Ids
     memories: Array
@@ -65,40 +64,40 @@ class ConceptCounts:
 
 @dataclass(frozen=True, slots=True)
 class CategoryCounts:
-    """The numbers of all categories for one viewer. The arrays have a place for each code of the filing."""
+    """The counts of all categories for a viewer. Arrays are indexed by the category codes of the snapshot."""
 
     filing: ColumnSnapshot
     chunks: Chunks
     within: Mask
     shown: Mask
     chunks_at: Array
-    """By slot."""
+    """The number of chunks of each memory."""
     known: Mask
-    """Whether the viewer may open any memory in or below it, whatever its state: only then may it be named."""
+    """Whether a category has a visible memory in any state, which makes it visible."""
     own: Array
-    """The memories filed right there; all else is with what is below."""
+    """Memories without those of descendants; the other arrays include descendants."""
     memories: Array
     chunk_totals: Array
     concepts: Array
-    _kept: dict[str, Array] = field(default_factory=dict)
+    _cached_concepts: dict[str, Array] = field(default_factory=dict)
     _codes: dict[str, tuple[Tree, Array]] = field(default_factory=dict)
-    _together: dict[tuple[int, ...], Totals] = field(default_factory=dict)
+    _set_totals: dict[tuple[int, ...], Totals] = field(default_factory=dict)
 
     def code(self, category_id: int) -> int:
-        """The place of a category in the arrays; 0 where no memory is in or below it."""
+        """The index of a category in the arrays; 0 if it has no memories."""
         return self.filing.code("category", category_id)
 
     def codes(self, tree: Tree) -> Array:
-        """The places of all categories, in the order of the tree."""
-        kept = self._codes.get("codes")
-        if kept is None or kept[0] is not tree:
+        """The indexes of all categories, in the order of the tree."""
+        cached = self._codes.get("codes")
+        if cached is None or cached[0] is not tree:
             codes, size = self.filing.dictionary.codes["category"], self.filing.sizes["category"]
             found = np.array([codes.get(pk, 0) for pk in tree.nodes], np.int64)
-            kept = self._codes["codes"] = (tree, np.where(found < size, found, 0))
-        return kept[1]
+            cached = self._codes["codes"] = (tree, np.where(found < size, found, 0))
+        return cached[1]
 
     def numbers(self, category_id: int) -> Totals:
-        """What there is in a category and below it."""
+        """Totals of a category with its descendants."""
         code = self.code(category_id)
         return Totals(*(int(of[code]) for of in (self.memories, self.chunk_totals, self.concepts)) if code else ())
 
@@ -106,7 +105,7 @@ class CategoryCounts:
         return int(self.own[self.code(category_id)])
 
     def slots(self, category_id: int, *, below: bool) -> Array:
-        """The memories in a category, in the order of their slots."""
+        """The memories in a category, as indexes into the snapshot."""
         column = "category" if below else "category_own"
         code = self.filing.code(column, category_id)
         return self.filing.having(column, code, self.shown) if code else np.empty(0, np.int64)
@@ -122,22 +121,22 @@ class CategoryCounts:
         return Totals(len(slots), int(self.chunks_at[slots].sum()), _distinct(codes))
 
     def numbers_with(self, slots: Array, counted: ConceptCounts) -> Totals:
-        """The same, where the concepts are counted already."""
+        """Totals of memories whose concepts are already counted."""
         return Totals(len(slots), int(self.chunks_at[slots].sum()), len(counted.ids))
 
     def numbers_of_any(self, category_ids: Iterable[int]) -> Totals:
-        """What there is in any of some categories and below them."""
+        """Totals of the union of categories with their descendants."""
         wanted = tuple(category_ids)
-        if (known := self._together.get(wanted)) is None:
+        if (known := self._set_totals.get(wanted)) is None:
             mask = np.zeros(self.filing.size, np.bool_)
             for category_id in wanted:
                 mask[self.slots(category_id, below=True)] = True
             some = self._count_concepts(mask)[1:] > 0
             memories, concepts = (int(np.count_nonzero(of)) for of in (mask, some))
             known = Totals(memories, int(self.chunks_at[mask].sum()), concepts)
-            if len(self._together) >= _KEPT_SETS:
-                self._together.clear()
-            self._together[wanted] = known
+            if len(self._set_totals) >= _CACHED_SETS:
+                self._set_totals.clear()
+            self._set_totals[wanted] = known
         return known
 
     def concept_counts(self, slots: Array) -> ConceptCounts:
@@ -150,18 +149,18 @@ class CategoryCounts:
         return ConceptCounts(self.filing.ids_of("concept")[present], counts[present], chunks[present])
 
     def concept_totals(self) -> Array:
-        """How many memories have each concept, by code."""
+        """The number of memories of each concept, by code."""
         return self._concepts("totals", self.shown)
 
     def knows_concept(self, concept_id: int) -> bool:
-        """Whether the viewer may open any memory that has it."""
+        """Whether a visible memory has the concept."""
         code = self.filing.code("concept", concept_id)
         return bool(code and self._concepts("known", self.within)[code])
 
     def _concepts(self, name: str, among: Mask) -> Array:
-        if name not in self._kept:
-            self._kept[name] = self._count_concepts(among)
-        return self._kept[name]
+        if name not in self._cached_concepts:
+            self._cached_concepts[name] = self._count_concepts(among)
+        return self._cached_concepts[name]
 
     def _count_concepts(self, mask: Mask) -> Array:
         size = self.filing.sizes["concept"]
@@ -173,33 +172,35 @@ class CategoryCounts:
 
 
 _chunks = RevisionCache[tuple[object, ...], Chunks](1)
-_figures = RevisionCache[tuple[int, ...] | None, CategoryCounts](_KEPT_VIEWS)
+_counts = RevisionCache[tuple[int, ...] | None, CategoryCounts](_CACHED_VIEWS)
 
 
-def figures_at(moment: DataRevision, filing: ColumnSnapshot, project_ids: frozenset[int] | None) -> CategoryCounts:
-    """The numbers of all categories in some projects; None means every project."""
-    chunks, is_shared = _chunks_at_moment(moment), moment.is_shared
+def category_counts_at(
+    revision: DataRevision, filing: ColumnSnapshot, project_ids: frozenset[int] | None
+) -> CategoryCounts:
+    """The counts of all categories in the given projects; None means every project."""
+    chunks, is_shared = _chunks_of_model(revision), revision.is_shared
     view = None if project_ids is None else tuple(sorted(project_ids))
-    known = _figures.get(view)
+    known = _counts.get(view)
     if known is not None and (not is_shared or known.filing.series != filing.series):
         known = None
     if known is not None and known.filing.number >= filing.number and known.chunks is chunks:
-        # One that another thread has counted since is as good as this one, and newer.
+        # Another thread may have counted a newer snapshot.
         return known
     if known is not None and known.filing.number > filing.number:
         filing = known.filing
     found = _counted(filing, chunks, project_ids, known)
-    return _figures.put(view, found) if is_shared else found
+    return _counts.put(view, found) if is_shared else found
 
 
-def _chunks_at_moment(moment: DataRevision) -> Chunks:
-    key = (moment.database, moment.vectors, moment.model_id)
-    return _chunks.get_or_make(key, lambda: _read_chunks(moment)) if moment.is_shared else _read_chunks(moment)
+def _chunks_of_model(revision: DataRevision) -> Chunks:
+    key = (revision.database, revision.vectors, revision.model_id)
+    return _chunks.get_or_make(key, lambda: _read_chunks(revision)) if revision.is_shared else _read_chunks(revision)
 
 
-def _read_chunks(moment: DataRevision) -> Chunks:
+def _read_chunks(revision: DataRevision) -> Chunks:
     with connection.cursor() as cursor:
-        cursor.execute(_CHUNKS, [moment.model_id])
+        cursor.execute(_CHUNKS, [revision.model_id])
         packed_ids, packed_counts = cursor.fetchone()
     ids = np.frombuffer(packed_ids or b"", ">i8").astype(np.int64)
     order = np.argsort(ids, kind="stable")
@@ -209,7 +210,7 @@ def _read_chunks(moment: DataRevision) -> Chunks:
 def _counted(
     filing: ColumnSnapshot, chunks: Chunks, project_ids: frozenset[int] | None, before: CategoryCounts | None
 ) -> CategoryCounts:
-    """All numbers; where they were counted before, only those that have changed since."""
+    """Count all categories, or with `before` only those that changed."""
     within = filing.within(project_ids)
     shown = filing.shown(within)
     size = filing.sizes["category"]
@@ -245,7 +246,7 @@ def _chunks_at(filing: ColumnSnapshot, chunks: Chunks, before: CategoryCounts) -
 
 
 def _changed(filing: ColumnSnapshot, chunks_at: Array, before: CategoryCounts) -> Array:
-    """The categories that a memory has come into, gone from, or got other chunks in."""
+    """Codes of the categories with added, removed or re-embedded memories."""
     slots = before.filing.size
     gone = np.flatnonzero(before.filing.live & ~filing.live[:slots])
     new = np.arange(slots, filing.size)
@@ -257,27 +258,27 @@ def _changed(filing: ColumnSnapshot, chunks_at: Array, before: CategoryCounts) -
 
 
 def _longer(before: Array | None, size: int, kind: type[np.generic] = np.int64) -> Array:
-    """Numbers to go on from, with room for more; zeros where there are none."""
+    """A copy of an array, padded with zeros."""
     found: Array = np.zeros(size, kind)
     if before is not None:
         found[: len(before)] = before
     return found
 
 
-def _count(figures: CategoryCounts, code: int, category_id: int) -> None:
-    """Count one category anew."""
-    filing = figures.filing
-    slots = filing.having("category", code, figures.within)
-    figures.known[code] = len(slots) > 0
-    numbers = figures.numbers_of(slots[figures.shown.take(slots)])
-    figures.memories[code], figures.chunk_totals[code] = numbers.memories, numbers.chunks
-    figures.concepts[code] = numbers.concepts
+def _count(counts: CategoryCounts, code: int, category_id: int) -> None:
+    """Count one category."""
+    filing = counts.filing
+    slots = filing.having("category", code, counts.within)
+    counts.known[code] = len(slots) > 0
+    numbers = counts.numbers_of(slots[counts.shown.take(slots)])
+    counts.memories[code], counts.chunk_totals[code] = numbers.memories, numbers.chunks
+    counts.concepts[code] = numbers.concepts
     own = filing.code("category_own", category_id)
-    figures.own[code] = len(filing.having("category_own", own, figures.shown)) if own else 0
+    counts.own[code] = len(filing.having("category_own", own, counts.shown)) if own else 0
 
 
 def _distinct(codes: Array) -> int:
-    """How many values there are among codes, "none" left out."""
+    """The number of distinct codes, without 0 (none)."""
     some = codes[codes > 0]
     if len(some) <= _FEW:
         return len(np.unique(some))

@@ -1,7 +1,7 @@
-"""A second reading of the best candidates by a cross-encoder, where one is set: within limits, and beside the requests.
+"""Reranks the best candidates with an optional cross-encoder, with time limits and outside of request threads.
 
-The model reads the text of the query and a passage together and says how well they fit. It is loaded in the background,
-and what it said is kept, so that all pages of an answer have one order.
+The model scores pairs of query text and passage. It is loaded in the background. Scores are cached, so that all pages
+of a result have the same order.
 """
 
 import hashlib
@@ -22,19 +22,19 @@ from web.cache import RevisionCache
 
 logger = logging.getLogger(__name__)
 
-# Pairs that are read between two looks at the clock.
+# Pairs scored between two checks of the deadline.
 _BATCH = 8
-_KEPT_SCORES = 100_000
-# How long a reading that failed is not tried again, in seconds, so that all pages have the order of the first.
-_GIVEN_UP_SECONDS = 600.0
-_KEPT_FAILURES = 2_000
+_MAX_SCORES = 100_000
+# A failed query is not retried for this long, so that all its pages have the same order.
+_FAILURE_SECONDS = 600.0
+_MAX_FAILURES = 2_000
 _RETRY_LOADING_SECONDS = 60.0
-# Batches differ in how they are padded, and with it the last digits of a score.
+# The last digits of a score depend on the padding of its batch.
 _DIGITS = 4
 
 
 class RerankUnavailableError(Exception):
-    """There is no second reading now. `reason` is fit to be shown."""
+    """The cross-encoder cannot score now. `reason` is for users."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -42,7 +42,7 @@ class RerankUnavailableError(Exception):
 
 
 class Reader(Protocol):
-    """How well passages fit a text, each a number that may be of any size."""
+    """Relevance scores of passages, of any scale."""
 
     def scores(self, text: str, passages: Sequence[str]) -> list[float]: ...
 
@@ -73,12 +73,12 @@ def load_reader(source: str) -> Reader:
     is_local = folder.is_dir()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if is_local:
-        # Read when the library is imported: without it a look at a folder of this machine may ask the network.
+        # The library reads it on import; without it, loading from a folder may access the network.
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from sentence_transformers import CrossEncoder
     from torch.nn import Identity
 
-    # As they come: brought to 0…1, as some models do, those of the best passages could no longer be told apart.
+    # Raw scores: an activation to 0…1 would make the best passages indistinguishable.
     as_it_is = Identity()
     model = CrossEncoder(str(folder) if is_local else source, local_files_only=is_local, activation_fn=as_it_is)
     if model.num_labels != 1:
@@ -89,7 +89,7 @@ def load_reader(source: str) -> Reader:
 
 
 class CrossEncoder:
-    """One model in this process, and what it said lately. Any thread may ask; one passage after the other is read."""
+    """A model with a cache of scores. Thread-safe; batches are scored one at a time."""
 
     def __init__(
         self, load: Callable[[str], Reader] = load_reader, clock: Callable[[], float] = time.monotonic
@@ -98,8 +98,8 @@ class CrossEncoder:
         self._clock = clock
         self._lock = threading.Lock()
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="cross-encoder")
-        self._scores = RevisionCache[bytes, float](_KEPT_SCORES)
-        self._failures = RevisionCache[bytes, str](_KEPT_FAILURES, seconds=_GIVEN_UP_SECONDS, clock=clock)
+        self._scores = RevisionCache[bytes, float](_MAX_SCORES)
+        self._failures = RevisionCache[bytes, str](_MAX_FAILURES, seconds=_FAILURE_SECONDS, clock=clock)
         self._reader: tuple[str, Reader] | None = None
         self._loading = False
         self._failed: tuple[str, str, float] | None = None
@@ -119,12 +119,12 @@ class CrossEncoder:
         return {pk: known[digest] for pk, digest in digests.items()}
 
     def load_soon(self) -> None:
-        """Load the model that is set in a thread of its own, unless one is loading, or it failed a moment ago."""
+        """Load the configured model in a thread, unless it is loading or failed recently."""
         source = settings.RERANK_MODEL
         with self._lock:
-            is_there = self._reader is not None and self._reader[0] == source
+            is_loaded = self._reader is not None and self._reader[0] == source
             failed = self._failed is not None and self._failed[0] == source
-            if not source or is_there or self._loading:
+            if not source or is_loaded or self._loading:
                 return
             if failed and self._failed and self._clock() - self._failed[2] < _RETRY_LOADING_SECONDS:
                 return
@@ -149,7 +149,7 @@ class CrossEncoder:
         except RerankUnavailableError as error:
             logger.warning("Results are not reranked: %s", error)
             reason = error.reason
-        except Exception as error:  # whatever a model's files, a download or the library itself may raise
+        except Exception as error:  # model files, downloads and the library raise anything
             logger.exception("Results are not reranked: the cross-encoder could not be loaded.")
             reason = f"it could not be loaded: {error}"
         with self._lock:
@@ -162,14 +162,14 @@ class CrossEncoder:
     def _read_in_time(
         self, reader: Reader, text: str, unread: Mapping[bytes, str], question: bytes
     ) -> dict[bytes, float]:
-        """Read what is not known yet. What was read before the time ran out is kept for the next time."""
+        """Score passages that are not cached. Scores finished before a timeout are cached for the next attempt."""
         stop = threading.Event()
         future = self._reading.submit(self._read, reader, text, unread, stop)
         try:
             return future.result(timeout=settings.RERANK_TIMEOUT_MS / 1_000)
         except TimeoutError:
             reason = f"it took longer than {settings.RERANK_TIMEOUT_MS:,} ms"
-        except Exception as error:  # whatever a model may raise over a text
+        except Exception as error:  # models raise anything
             logger.exception("The cross-encoder failed.")
             reason = f"it failed: {error}"
         finally:
@@ -180,7 +180,7 @@ class CrossEncoder:
         self, reader: Reader, text: str, unread: Mapping[bytes, str], stop: threading.Event
     ) -> dict[bytes, float]:
         found: dict[bytes, float] = {}
-        # Passages of like length, so that little of a batch is padding.
+        # Batches of similar length need little padding.
         waiting = sorted(unread.items(), key=lambda pair: len(pair[1]))
         for begin in range(0, len(waiting), _BATCH):
             if stop.is_set():
@@ -198,21 +198,21 @@ def _digest(*parts: str) -> bytes:
     return hashlib.blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
-_rereading = CrossEncoder()
+_cross_encoder = CrossEncoder()
 
 
-def reread(text: str, passages: Mapping[int, str]) -> dict[int, float]:
+def cross_encode(text: str, passages: Mapping[int, str]) -> dict[int, float]:
     """How well each passage fits the text, by the model that is set. Raises RerankUnavailableError."""
-    return _rereading.scores(text, passages)
+    return _cross_encoder.scores(text, passages)
 
 
 def load_in_background() -> None:
-    """Begin to load the model, where one is set."""
-    _rereading.load_soon()
+    """Start loading the configured model, if any."""
+    _cross_encoder.load_soon()
 
 
-def forget(load: Callable[[str], Reader] = load_reader) -> CrossEncoder:
-    """Begin anew, as a process does. For tests."""
-    global _rereading
-    _rereading = CrossEncoder(load)
-    return _rereading
+def reset(load: Callable[[str], Reader] = load_reader) -> CrossEncoder:
+    """Replace the cross-encoder of this process. For tests."""
+    global _cross_encoder
+    _cross_encoder = CrossEncoder(load)
+    return _cross_encoder

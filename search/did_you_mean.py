@@ -1,4 +1,4 @@
-"""What a word that nothing has may have been meant to be: a word like it that some memory of the viewer has."""
+"""Alternatives to a query: counts without its filters or the default states, similar words, filters by name."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -8,26 +8,112 @@ from access.viewer import Viewer
 from categories.queries import ids_named
 from memories.queries import visible_to
 from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
-from search.facets import FACET
-from search.plan import ResolvedQuery
+from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FacetKind
+from search.plan import ResolvedQuery, explain_unknown, stored_as
 from search.query import SearchQuery, Sort
-from search.result import SearchWarning
+from search.result import FilterRelaxation, SearchWarning
 from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
 from text.formatting import memories
 from text.query_syntax import TextQuery
 
-_LEAST_LETTERS = 4
-_MOST_WORDS = 5
+_MIN_LETTERS = 4
+_MAX_WORDS = 5
 _SUGGESTIONS = 2
-_LIKENESS = 0.72
+_MIN_MIN_LIKENESS = 0.72
 _SCOPE = 20_000
-_LOOKED_AT = 5
+_MEMORIES_READ = 5
+# A longer text is a sentence, not a name.
+_MAX_NAME_WORDS = 6
+_MAX_NAME_WARNINGS = 3
+
+
+def count_alternatives(
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int
+) -> tuple[int, bool, tuple[FilterRelaxation, ...]]:
+    """(memories hidden by the default states, whether that is a lower bound, relaxations if nothing matched)."""
+    plan = resolved.plan
+    asks_state = query.selection("state").restricts
+    hidden_states = replace(plan.filter("state") or Filter("state"), include=(("archived",), ("superseded",)))
+    plans = [] if asks_state else [plan.with_filter(hidden_states)]
+    removals = list(_removals(query, resolved)) if total == 0 else []
+    totals = [found.total for found in engine.match([*plans, *(changed for *_, changed in removals)])]
+    hidden = 0 if asks_state else totals.pop(0)
+    relaxations = tuple(
+        FilterRelaxation(key, value, label, count, changed, engine.knn(wider).truncated)
+        for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
+    )
+    return hidden, bool(hidden) and engine.knn(plans[0]).truncated, relaxations
+
+
+def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
+    """Each filter as (key, value, label, query without it, plan without it)."""
+    plan = resolved.plan
+    if query.text:
+        yield "q", query.text, f"the words “{query.text}”", query.with_(text=""), replace(plan, texts=(), meaning=None)
+    if query.has_dates:
+        changed = replace(plan, start=None, end=None)
+        yield DATE_KEY, "", "the dates", query.without(DATE_KEY), changed
+    for key, chosen in query.selections().items():
+        spec, filter_ = FACET[key], plan.filter(key) or Filter(key)
+        name = spec.label.lower()
+        excluded = [value for value in chosen.exclude if (key, value) not in resolved.unknown]
+        for n, value in enumerate(chosen.include):
+            label = f"{name} {resolved.labels.get((key, value), value)}"
+            less = replace(filter_, include=filter_.include[:n] + filter_.include[n + 1 :])
+            yield key, value, label, query.toggle(key, value), _narrowed(plan, less)
+        for n, value in enumerate(excluded):
+            label = f"not {name} {resolved.labels.get((key, value), value)}"
+            less = replace(filter_, exclude=filter_.exclude[:n] + filter_.exclude[n + 1 :])
+            yield key, value, label, query.toggle_exclusion(key, value), _narrowed(plan, less)
+        if chosen.no_value:
+            less = replace(filter_, no_value=False)
+            yield key, "", f"no {name}", query.toggle_presence("no", key), _narrowed(plan, less)
+        if chosen.any_value:
+            less = replace(filter_, any_value=False)
+            yield key, "", f"has {name}", query.toggle_presence("has", key), _narrowed(plan, less)
+
+
+def _narrowed(plan: EngineQuery, changed: Filter) -> EngineQuery:
+    """The plan with one filter changed; without a selected state the default states apply."""
+    if changed.key == "state" and not (changed.includes or changed.exclude or changed.any_value):
+        changed = replace(changed, include=tuple((state,) for state in DEFAULT_STATES))
+    return plan.with_filter(changed)
+
+
+def match_warnings(
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int, viewer: Viewer
+) -> list[SearchWarning]:
+    """Warnings about unknown names and words, and about a page past the end."""
+    suspects = list(resolved.unknown)
+    if total == 0:
+        # A plain text value is unknown if no visible memory has it, which is checked only without results.
+        plain = [
+            (key, value)
+            for key, chosen in query.selections().items()
+            if FACET[key].kind in {FacetKind.SCALAR, FacetKind.TEXTS} and key != "state"
+            for value in chosen.include
+        ]
+        visible = EngineQuery(project_ids=resolved.plan.project_ids)
+        plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
+        suspects += [pair for pair, found in zip(plain, engine.match(plans), strict=True) if found.total == 0]
+    warnings = explain_unknown(resolved, engine, suspects)
+    named = name_warnings(engine, query, resolved, total) if query.text else []
+    warnings += named
+    if total == 0 and query.text and not named:
+        warnings += spelling_warnings(engine, query, resolved, viewer)
+    pages = max(1, -(-total // query.page_size))
+    if query.page > pages:
+        warnings.append(SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page"))
+    return warnings
+
+
+# --- similar words -----------------------------------------------------------------------------------------------
 
 
 def spelling_warnings(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, viewer: Viewer
 ) -> list[SearchWarning]:
-    """The words of a query that no memory of the viewer has, whatever the filters, and what may have been meant."""
+    """A warning about words that no visible memory has, ignoring the filters, with corrected queries."""
     try:
         unknown = list(_unknown(engine, query, resolved, viewer))
     except EngineTimeoutError:
@@ -35,13 +121,13 @@ def spelling_warnings(
     if not unknown:
         return []
     named = " or ".join(f"“{query.text[start:end]}”" for start, end, _ in unknown)
-    meant = [_corrected(query.text, unknown, choice) for choice in range(_SUGGESTIONS)]
-    texts = tuple(text for text in dict.fromkeys(meant) if text != query.text)
+    candidates = [_corrected(query.text, unknown, choice) for choice in range(_SUGGESTIONS)]
+    texts = tuple(text for text in dict.fromkeys(candidates) if text != query.text)
     return [SearchWarning(f"No memory contains the word {named}.", "q", texts)]
 
 
 def _corrected(text: str, unknown: Sequence[tuple[int, int, Sequence[str]]], choice: int) -> str:
-    """The text with the likeliest word for each unknown one; for the first of them the one of that rank."""
+    """The text with unknown words replaced by their best suggestion; the first one by its `choice`-th suggestion."""
     for place, (start, end, spelled) in reversed(list(enumerate(unknown))):
         if spelled:
             text = text[:start] + spelled[min(choice if place == 0 else 0, len(spelled) - 1)] + text[end:]
@@ -51,7 +137,7 @@ def _corrected(text: str, unknown: Sequence[tuple[int, int, Sequence[str]]], cho
 def _unknown(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, viewer: Viewer
 ) -> Iterator[tuple[int, int, Sequence[str]]]:
-    """Where each such word stands, and words like it that there are, the likeliest first."""
+    """(start, end, suggestions best first) of each word that no visible memory has."""
     if not resolved.plan.texts:
         return
     visible = EngineQuery(project_ids=resolved.plan.project_ids)
@@ -65,16 +151,16 @@ def _unknown(
         if engine.match([replace(visible, texts=texts)])[0].total:
             continue
         term = _pattern(typed, language).terms[0]
-        close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _LIKENESS)
+        close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _MIN_MIN_LIKENESS)
         spelled = [_spelling(engine, visible, other, language, viewer) for other in close]
         yield start, end, list(dict.fromkeys(word for word in spelled if word))
 
 
 def _words(text: str, language: str) -> list[tuple[int, int]]:
-    """Where the words of a query stand that may be misspelled."""
+    """(start, end) of the words of a query that may be misspelled."""
     places = [(token.start, token.end) for token in tokens(text, language)]
     plain = [(start, end) for start, end in places if len(_pattern(text[start:end], language).terms) == 1]
-    return [(start, end) for start, end in plain if end - start >= _LEAST_LETTERS][:_MOST_WORDS]
+    return [(start, end) for start, end in plain if end - start >= _MIN_LETTERS][:_MAX_WORDS]
 
 
 def _pattern(word: str, language: str) -> Pattern:
@@ -82,14 +168,14 @@ def _pattern(word: str, language: str) -> Pattern:
 
 
 def _having(word: str, text: LanguageText) -> LanguageText:
-    """A word as it is looked for in the projects of one language."""
+    """The search for one word in the projects of a language."""
     return replace(text, words=TextQuery(required=(_pattern(word, text.language),)))
 
 
 def _spelling(engine: Engine, visible: EngineQuery, term: str, language: str, viewer: Viewer) -> str:
-    """A term as one of the newest memories that have it writes it; empty where none does."""
+    """The spelling of a term in one of the newest memories that contain it; empty if there is none."""
     having = LanguageText(language, None, TextQuery(required=(Pattern((term,)),)))
-    found = engine.hits(replace(visible, texts=(having,)), Sort.NEWEST, limit=_LOOKED_AT, offset=0)
+    found = engine.hits(replace(visible, texts=(having,)), Sort.NEWEST, limit=_MEMORIES_READ, offset=0)
     within = False
     for memory in visible_to(viewer).filter(pk__in=[memory_id for memory_id, _ in found]).only("title", "content"):
         for text in (memory.title, memory.content[:_SCOPE]):
@@ -98,40 +184,38 @@ def _spelling(engine: Engine, visible: EngineQuery, term: str, language: str, vi
                     if len(token.terms) == 1:
                         return fold(text[token.start : token.end])
                     within = True
-    # Only ever as a part of longer names, where its own spelling cannot be told from its stem.
+    # Only found inside of longer names, so the term itself is the best spelling.
     return term if within else ""
 
 
-# What people ask in a sentence is no name.
-_MAX_NAME_WORDS = 6
-_TOLD = 3
+# --- names -------------------------------------------------------------------------------------------------------
 
 
 def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int) -> list[SearchWarning]:
-    """The filters that would find what the words do not, by which most is found first. `total` is of all that matches.
+    """Suggest filters whose value has the query text as its name, if no memory matches the words.
 
-    Only what is found under the other filters is told, so that a name never tells of what the viewer may not see.
+    Only values with visible memories under the other filters are suggested. `total` counts all matches.
     """
-    said = query.text.strip().strip('"').strip()
-    if not said or len(said.split()) > _MAX_NAME_WORDS or not _has_no_words(engine, resolved, total):
+    name_text = query.text.strip().strip('"').strip()
+    if not name_text or len(name_text.split()) > _MAX_NAME_WORDS or not _has_no_words(engine, resolved, total):
         return []
     without_text = replace(resolved.plan, texts=(), meaning=None)
-    meant = [one for one in _meant(said, resolved) if not query.selection(one[0]).restricts]
-    counts = engine.match([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in meant])
-    found = sorted((n.total, key, name) for (key, name, _), n in zip(meant, counts, strict=True) if n.total)
+    candidates = [one for one in _named(name_text, resolved) if not query.selection(one[0]).restricts]
+    counts = engine.match([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in candidates])
+    found = sorted((n.total, key, name) for (key, name, _), n in zip(candidates, counts, strict=True) if n.total)
     return [
         SearchWarning(
-            f"No memory contains “{said}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
+            f"No memory contains “{name_text}”, but {memories(count)} {'has' if count == 1 else 'have'} the "
             f"{FACET[key].label.lower()} with that name.",
             key,
             (name,),
         )
-        for count, key, name in reversed(found[-_TOLD:])
+        for count, key, name in reversed(found[-_MAX_NAME_WARNINGS:])
     ]
 
 
 def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
-    """Whether nothing of the match set was found by words."""
+    """Whether no memory of the match set contains the words."""
     plan = resolved.plan
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
@@ -140,19 +224,19 @@ def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     return total == 0
 
 
-def _meant(said: str, resolved: ResolvedQuery) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
-    """What is called so: its facet, how a query says it, and how an engine does."""
+def _named(name_text: str, resolved: ResolvedQuery) -> Iterator[tuple[str, str, tuple[Value, ...]]]:
+    """(facet key, value in a query, values for the engine) of everything with this name."""
     for project in resolved.projects.values():
-        if said.lower() in (project.slug, project.name.lower()):
+        if name_text.lower() in (project.slug, project.name.lower()):
             yield "project", project.slug, (project.id,)
-    named = ids_named(said)
+    named = ids_named(name_text)
     for pk, node in resolved.names.category_nodes(named.get("category", ())).items():
         yield "category", node.path, (pk,)
     for pk, concept in resolved.names.concept_terms(named.get("concept", ())).items():
         yield "concept", concept.value, (pk,)
     for pk, entity in resolved.names.entity_terms(named.get("entity", ())).items():
         yield "entity", entity.value, (pk,)
-    # As people write names, where they did not trouble to.
-    for name in dict.fromkeys((said, said.title())):
+    # People often write names in lower case.
+    for name in dict.fromkeys((name_text, name_text.title())):
         yield "author", name, (name,)
         yield "agent", name, (name,)

@@ -1,28 +1,28 @@
-"""Why a memory is among the results and where it stands, in plain words. Pure."""
+"""Explains in words why a memory is among the results, and its rank. Pure."""
 
 from dataclasses import dataclass
 
 from search.query import Mode, SearchQuery, Sort
 from search.ranking import WINDOW, Ranked, ScoreParts
-from search.result import Found, Hit
+from search.result import FieldMatch, Hit
 from text.formatting import listed, ordinal
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One of the things that brought a memory where it is."""
+    """A signal that contributed to the rank of a memory."""
 
     label: str
     text: str
 
 
-def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, ...]:
-    """The reasons for a hit; none where nothing was looked for. `least` is the similarity that matching takes."""
+def explain(hit: Hit, query: SearchQuery, threshold: float | None) -> tuple[Reason, ...]:
+    """The reasons for a hit; empty without a query text. `threshold` is the minimum similarity of a match."""
     if not query.text:
         return ()
-    reasons = [Reason("Words", _words(hit, query, least))]
-    if least is not None:
-        reasons.append(Reason("Meaning", _meaning(hit.why, least)))
+    reasons = [Reason("Words", _words(hit, query, threshold))]
+    if threshold is not None:
+        reasons.append(Reason("Meaning", _meaning(hit.why, threshold)))
     if hit.why.cross_encoder_rank is not None:
         read = f"{ordinal(hit.why.cross_encoder_rank)} by the cross-encoder, score {hit.why.cross_encoder_score:.2f}"
         reasons.append(Reason("Reranked", read))
@@ -35,28 +35,28 @@ def explain(hit: Hit, query: SearchQuery, least: float | None) -> tuple[Reason, 
     return tuple(reasons)
 
 
-def _words(hit: Hit, query: SearchQuery, least: float | None) -> str:
+def _words(hit: Hit, query: SearchQuery, threshold: float | None) -> str:
     found = listed([_place(one) for one in hit.found])
-    if least is not None and query.mode == Mode.SEMANTIC:
+    if threshold is not None and query.mode == Mode.SEMANTIC:
         return f"{found or 'none'}; ignored when matching by meaning only"
     if hit.why.keyword_rank is not None:
-        # A link's target, an id, or the far end of a long text.
+        # The match is in the target of a link, in an id, or beyond the searched part of a long text.
         return f"{ordinal(hit.why.keyword_rank)} by words: {found or 'elsewhere in the memory'}"
-    return found or ("elsewhere in the memory" if least is None else "none, or elsewhere in the memory")
+    return found or ("elsewhere in the memory" if threshold is None else "none, or elsewhere in the memory")
 
 
-def _place(found: Found) -> str:
+def _place(found: FieldMatch) -> str:
     where = "among the tags" if found.field == "tags" else f"in the {found.field}"
     return f"{listed([f'“{word}”' for word in found.words])} {where}"
 
 
-def _meaning(why: Ranked, least: float) -> str:
+def _meaning(why: Ranked, threshold: float) -> str:
     if why.similarity is None:
         return "not embedded yet, so found by words only"
-    if why.similarity < least:
-        return f"similarity {why.similarity:.2f}, below the required {least:.2f}: it matches by its words"
+    if why.similarity < threshold:
+        return f"similarity {why.similarity:.2f}, below the required {threshold:.2f}: it matches by its words"
     rank = "" if why.semantic_rank is None else f"{ordinal(why.semantic_rank)} by meaning, "
-    return f"{rank}similarity {why.similarity:.2f} (at least {least:.2f})"
+    return f"{rank}similarity {why.similarity:.2f} (at least {threshold:.2f})"
 
 
 def _standing(why: Ranked) -> str:
@@ -69,7 +69,7 @@ def _standing(why: Ranked) -> str:
 
 
 def _sum(score: float | None, score_parts: ScoreParts, by: str) -> str:
-    """What the score is made of; for who may not know it, what was added to it."""
+    """The parts of the score; without the total for viewers who may not see it."""
     added = [
         (score_parts.quality, "quality (importance, confidence, pinned)"),
         (score_parts.recency, "recency"),

@@ -1,4 +1,4 @@
-"""Facets and histogram of one plan, by the counting rules: what to ask an engine, and what its numbers are called."""
+"""Counts the facets and the histogram of a plan by the counting rules, and labels the values."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from search.engines.base import (
     Value,
     ValueCount,
 )
-from search.facets import FACET, FACETS, DateBuckets, Facet, FacetSpec, FacetValue, Kind
+from search.facets import FACET, FACETS, DateBuckets, Facet, FacetKind, FacetSpec, FacetValue
 from search.histogram import Histogram, build_histogram, build_hours, effective_interval, histogram_domain
 from search.plan import ResolvedQuery, visible_ids
 from search.query import Interval, SearchQuery
@@ -29,14 +29,14 @@ from text.formatting import local_time
 
 logger = logging.getLogger(__name__)
 
-# How much of the tree a sidebar shows: roots, and children of each node that is open.
+# Roots, and children of each open node, in the tree of the sidebar.
 _TREE_ROOTS = 12
 _TREE_CHILDREN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """All that is counted for one answer."""
+    """All counts of one result."""
 
     summary: MatchSet
     facets: tuple[Facet, ...]
@@ -46,18 +46,18 @@ class Counted:
 
 
 def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, facet_limit: int | None) -> Counted:
-    """Count every facet. Where that fails or takes too long, the total alone, and why there is no more."""
+    """Count every facet; on an error or timeout only the total, with the reason."""
     plan = resolved.plan
     tree = _tree_candidates(resolved) if facet_limit is None else []
-    kept = _kept_in_tree(tree, resolved)
-    requests = [_request(spec, plan, tree, kept, facet_limit) for spec in FACETS]
+    always = _always_in_tree(tree, resolved)
+    requests = [_request(spec, plan, tree, always, facet_limit) for spec in FACETS]
     try:
         counts = _counts(engine, resolved, requests)
         histogram = replace(_histogram(engine, query, resolved, counts), at_least=counts.days_truncated)
     except EngineTimeoutError:
         return _unavailable(engine, plan, "Counting took too long.")
     except (OperationalError, InterfaceError):
-        # The database itself is gone: there are no results to degrade to.
+        # Without the database there are no results to degrade to.
         raise
     except DatabaseError:
         logger.exception("the facets of %r could not be counted", query.querystring())
@@ -70,8 +70,8 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
         counted = counts.facets[spec.key]
         if facet_limit is not None:
             values = value_rows(spec, counted.values, resolved, hides)
-        elif spec.kind == Kind.TREE:
-            values = _tree_values(engine, counted, tree, kept, resolved, hides)
+        elif spec.kind == FacetKind.TREE:
+            values = _tree_values(engine, counted, tree, always, resolved, hides)
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, resolved, zeros), resolved, hides)
         facet = build_facet(spec, values, counted.distinct, summary, resolved)
@@ -81,9 +81,9 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
 
 
 def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest]) -> Counts:
-    """A query that asks for nothing is the corpus itself, and that is counted already.
+    """Use the cached corpus counts for an empty query.
 
-    So is what the only facet with ticked values counts, because its own are left out.
+    They also serve the only facet with selected values, since its counts ignore its own selection.
     """
     plan = resolved.plan
     nothing = corpus_plan(plan.project_ids)
@@ -93,8 +93,8 @@ def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest
     view = corpus_view(engine, plan.project_ids, resolved.zone) if alone else None
     live = [request for request in requests if request.key not in alone]
     counts = engine.counts(plan, live, zone=resolved.zone, now=resolved.now)
-    kept = {request.key: view.answer(request) for request in requests if view and request.key in alone}
-    return replace(counts, facets=counts.facets | kept)
+    always = {request.key: view.answer(request) for request in requests if view and request.key in alone}
+    return replace(counts, facets=counts.facets | always)
 
 
 def _counts_without(plan: EngineQuery, key: str) -> EngineQuery:
@@ -117,26 +117,26 @@ def _chosen_values(plan: EngineQuery, key: str) -> tuple[Value, ...]:
 
 
 def _request(
-    spec: FacetSpec, plan: EngineQuery, tree: list[TreeNode], kept: set[int], facet_limit: int | None
+    spec: FacetSpec, plan: EngineQuery, tree: list[TreeNode], always: set[int], facet_limit: int | None
 ) -> FacetRequest:
-    if spec.kind == Kind.TREE and facet_limit is None:
-        return _tree_request(spec, tree, kept)
-    # One more than a sidebar shows: if that is the last one, it takes the place of the link to it.
+    if spec.kind == FacetKind.TREE and facet_limit is None:
+        return _tree_request(spec, tree, always)
+    # One more than the sidebar shows: a single further value replaces the link to more.
     limit = spec.limit + 1 if facet_limit is None else facet_limit
     return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
 
 
-def _tree_request(spec: FacetSpec, tree: list[TreeNode], kept: set[int]) -> FacetRequest:
-    """Hundreds of categories may be shown, and dozens are: the largest of each level, and what is kept."""
+def _tree_request(spec: FacetSpec, tree: list[TreeNode], always: set[int]) -> FacetRequest:
+    """Request the largest categories of each level, and those in `always`."""
     siblings: dict[int | None, list[int]] = {}
     for node in tree:
         siblings.setdefault(node.parent_id, []).append(node.id)
     groups = tuple((_TREE_ROOTS if parent is None else _TREE_CHILDREN, tuple(ids)) for parent, ids in siblings.items())
-    return FacetRequest(spec.key, only=tuple(node.id for node in tree), always=tuple(kept), groups=groups)
+    return FacetRequest(spec.key, only=tuple(node.id for node in tree), always=tuple(always), groups=groups)
 
 
 def _known_values(engine: Engine, resolved: ResolvedQuery) -> dict[str, tuple[ValueCount, ...]]:
-    """The corpus' values of the facets that show zeros; none where the corpus takes too long to count."""
+    """Values of the corpus for facets that show zeros; empty if counting the corpus times out."""
     try:
         view = corpus_view(engine, resolved.plan.project_ids, resolved.zone)
     except EngineTimeoutError:
@@ -148,7 +148,7 @@ def _known_values(engine: Engine, resolved: ResolvedQuery) -> dict[str, tuple[Va
 def _sidebar_values(
     spec: FacetSpec, counted: FacetCounts, resolved: ResolvedQuery, zeros: dict[str, tuple[ValueCount, ...]]
 ) -> tuple[ValueCount, ...]:
-    """What a sidebar lists: the largest, what is chosen, and of the few known values those that count nothing here."""
+    """Values for the sidebar: the largest, the selected ones, and zeros of facets that show them."""
     chosen = set(_chosen_values(resolved.plan, spec.key))
     most = spec.limit if counted.distinct > spec.limit + 1 else spec.limit + 1
     values = [v for place, v in enumerate(counted.values) if place < most or v.value in chosen]
@@ -158,7 +158,7 @@ def _sidebar_values(
 
 
 def hidden_by_exclusions(engine: Engine, resolved: ResolvedQuery, total: int) -> dict[tuple[str, str], int]:
-    """How many memories each exclusion hides: what would come back without it."""
+    """The number of memories that each excluded value hides."""
     variants = [
         (chosen.key, chosen.exclude[n], replace(chosen, exclude=chosen.exclude[:n] + chosen.exclude[n + 1 :]))
         for chosen in resolved.plan.filters
@@ -168,7 +168,7 @@ def hidden_by_exclusions(engine: Engine, resolved: ResolvedQuery, total: int) ->
     hides: dict[tuple[str, str], int] = {}
     for (key, values, _), without in zip(variants, shown, strict=True):
         for value in values:
-            # Under the ceiling of meaning neither number is exact, and the wider set may look like the smaller one.
+            # With truncated k-NN results both are lower bounds, and the difference may be negative.
             hides[key, resolved.url_values[key, value]] = max(0, without.total - total)
     return hides
 
@@ -189,15 +189,15 @@ def build_facet(
 
 
 def value_terms(spec: FacetSpec, values: Sequence[Value], resolved: ResolvedQuery) -> dict[Value, Term]:
-    """What an engine's values are called: in URLs, and to people."""
+    """Terms (URL value, label) of the values of an engine."""
     match spec.kind:
-        case Kind.PROJECT:
+        case FacetKind.PROJECT:
             rows = ((value, resolved.projects.get(int(value))) for value in values)
             return {value: Term(row.id, row.slug, row.name or row.slug) for value, row in rows if row}
-        case Kind.TREE:
+        case FacetKind.TREE:
             nodes = resolved.names.category_nodes([int(value) for value in values])
             return {node.id: Term(node.id, node.path, " / ".join(node.names)) for node in nodes.values()}
-        case Kind.IDS:
+        case FacetKind.IDS:
             terms = resolved.names.concept_terms if spec.key == "concept" else resolved.names.entity_terms
             return dict(terms([int(value) for value in values]).items())
     return {value: Term(0, str(value), str(value)) for value in values}
@@ -206,15 +206,15 @@ def value_terms(spec: FacetSpec, values: Sequence[Value], resolved: ResolvedQuer
 def value_rows(
     spec: FacetSpec, counted: Sequence[ValueCount], resolved: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> tuple[FacetValue, ...]:
-    """Rows of a flat facet: what was counted, then what is chosen and counts nothing."""
+    """Values of a flat facet: the counted ones, then selected ones without memories."""
     rows = counted_rows(spec, counted, resolved, hides)
-    return (*rows, *_chosen_but_uncounted(spec, {v.value for v in counted}, resolved, hides))
+    return (*rows, *_uncounted_selected(spec, {v.value for v in counted}, resolved, hides))
 
 
 def counted_rows(
     spec: FacetSpec, counted: Sequence[ValueCount], resolved: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> tuple[FacetValue, ...]:
-    """Rows of what was counted, in its order."""
+    """Values in the order of their counts."""
     terms = value_terms(spec, [v.value for v in counted], resolved)
     return tuple(_value(spec, terms[v.value], v, resolved, hides) for v in counted if v.value in terms)
 
@@ -231,7 +231,7 @@ def _value(
     chosen = resolved.plan.filter(spec.key)
     value = resolved.url_values.get((spec.key, counted.value), term.value)
     excluded = chosen is not None and any(counted.value in group for group in chosen.exclude)
-    steps = term.value.split("/") if spec.kind == Kind.TREE else [term.value]
+    steps = term.value.split("/") if spec.kind == FacetKind.TREE else [term.value]
     return FacetValue(
         value=value,
         label=term.label,
@@ -240,7 +240,7 @@ def _value(
         count=hides.get((spec.key, value), 0) if excluded else counted.count,
         selected=(spec.key, value) in resolved.selected and not excluded,
         excluded=excluded,
-        own_count=counted.own if spec.kind == Kind.TREE else None,
+        own_count=counted.own if spec.kind == FacetKind.TREE else None,
         type=term.type,
         canonical=term.value,
         ref=counted.value,
@@ -248,10 +248,10 @@ def _value(
     )
 
 
-def _chosen_but_uncounted(
+def _uncounted_selected(
     spec: FacetSpec, counted: set[Value], resolved: ResolvedQuery, hides: dict[tuple[str, str], int]
 ) -> list[FacetValue]:
-    """What is chosen is listed always, zero or not, known or not."""
+    """Selected and excluded values that were not counted, including unknown names."""
     missing = [v for v in _chosen_values(resolved.plan, spec.key) if v not in counted]
     terms = value_terms(spec, missing, resolved)
     rows = [_value(spec, terms[v], ValueCount(v, 0), resolved, hides) for v in missing if v in terms]
@@ -262,13 +262,13 @@ def _chosen_but_uncounted(
 
 
 def _tree_candidates(resolved: ResolvedQuery) -> list[TreeNode]:
-    """Two levels of the tree, and on the way to what is chosen every level."""
+    """Two levels of the tree, and all levels on the paths to selected categories."""
     chosen = resolved.chosen_categories
     return resolved.names.tree(resolved.names.ancestor_ids(chosen) | {node.id for node in chosen})
 
 
-def _kept_in_tree(tree: list[TreeNode], resolved: ResolvedQuery) -> set[int]:
-    """What a tree shows whatever it counts: what is chosen, and all on the way to it."""
+def _always_in_tree(tree: list[TreeNode], resolved: ResolvedQuery) -> set[int]:
+    """Nodes always shown: the selected categories and their ancestors."""
     below = [node.path for node in resolved.chosen_categories]
     above = {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
     return above | {node.id for node in resolved.chosen_categories}
@@ -278,16 +278,16 @@ def _tree_values(
     engine: Engine,
     counted: FacetCounts,
     tree: list[TreeNode],
-    kept: set[int],
+    always: set[int],
     resolved: ResolvedQuery,
     hides: dict[tuple[str, str], int],
 ) -> tuple[FacetValue, ...]:
-    """The sidebar's tree, parents before their children, the largest first among siblings."""
+    """The tree of the sidebar: parents before children, siblings by count."""
     spec = FACET["category"]
     counts = {v.value: v for v in counted.values}
     children: dict[int | None, list[TreeNode]] = {}
     for node in tree:
-        if node.id in counts or node.id in kept:
+        if node.id in counts or node.id in always:
             children.setdefault(node.parent_id, []).append(node)
 
     def walk(parent: int | None) -> Iterator[TreeNode]:
@@ -297,13 +297,13 @@ def _tree_values(
         siblings = sorted(children.get(parent, []), key=size)
         most = _TREE_ROOTS if parent is None else _TREE_CHILDREN
         for place, node in enumerate(siblings):
-            if place >= most and node.id not in kept:
+            if place >= most and node.id not in always:
                 continue
             yield node
             yield from walk(node.id)
 
     shown = list(walk(None))
-    # What the tree was read down to has its children among the rows; below that, ask whether there are any.
+    # Children of open nodes are among the rows; for the others, check if any exist.
     parents = _parents(engine, resolved, [node.id for node in shown])
     terms = [Term(node.id, node.path, node.name) for node in shown]
     counted_here = [counts.get(node.id, ValueCount(node.id, 0)) for node in shown]
@@ -316,21 +316,21 @@ def _tree_values(
 
 
 def mark_parents(engine: Engine, resolved: ResolvedQuery, rows: Iterable[FacetValue]) -> list[FacetValue]:
-    """Rows of categories, with those marked below which the viewer has memories."""
+    """Values of categories, marked if they have visible children."""
     listed = list(rows)
     parents = _parents(engine, resolved, [row.ref for row in listed if isinstance(row.ref, int)])
     return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
 
 
 def _parents(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> set[int]:
-    """Those of some categories below which the viewer has memories."""
+    """The categories with visible memories in their descendants."""
     nodes = resolved.names.children(ids)
     if resolved.plan.project_ids is None:
         return set(nodes)
     children = {parent: {node.id for node in these} for parent, these in nodes.items()}
     below = {child for these in children.values() for child in these}
-    seen = visible_ids(engine, resolved.plan.project_ids, "category", below)
-    return {parent for parent, these in children.items() if not seen.isdisjoint(these)}
+    with_memories = visible_ids(engine, resolved.plan.project_ids, "category", below)
+    return {parent for parent, these in children.items() if not with_memories.isdisjoint(these)}
 
 
 def _histogram(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, counts: Counts) -> Histogram:
@@ -343,7 +343,7 @@ def _histogram(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, coun
     interval, _ = effective_interval(query.bucket, *domain)
     if interval == Interval.HOUR:
         hours = engine.hours(plan, zone=zone)
-        # Where only the day is known, every memory of it stands at midnight: hours would say nothing.
+        # Memories with a date but no time are all at midnight, so bars of hours are useless.
         if query.bucket != Interval.AUTO or len(hours) > 1:
             return build_hours(hours, domain)
         return build_histogram(counts.days, domain, Interval.DAY)

@@ -1,11 +1,11 @@
-"""The facets: declared once, in the order of the sidebar. And what a count of them comes back as."""
+"""The facets, declared once in the order of the sidebar, and the types of their counts."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
-    """How a facet's values stand on a memory."""
+class FacetKind(Enum):
+    """How memories store the values of a facet."""
 
     SCALAR = "scalar"  # one text column, empty where there is no value
     TEXTS = "texts"  # an array of texts
@@ -16,33 +16,33 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FacetSpec:
-    """A way to divide memories. `key` is the URL parameter, the JSON key and the HTML id alike."""
+    """A facet. `key` is its URL parameter, its JSON key and its HTML id."""
 
     key: str
     label: str
-    kind: Kind
+    kind: FacetKind
     column: str
     api_name: str
     limit: int = 6
-    # Whether several ticked values may be asked for all at once (`tag.all=1`).
     may_require_all: bool = False
-    # Whether values that count nothing are shown all the same, because there are few and they are known.
+    """Whether a query may require all selected values (`tag.all=1`)."""
     shows_zeros: bool = False
-    # Whether every memory has exactly one value, so that the counts add up to the total.
+    """Whether the sidebar shows values without matches."""
     exclusive: bool = False
+    """Whether every memory has exactly one value, so that the counts add up to the total."""
 
 
 FACETS: tuple[FacetSpec, ...] = (
-    FacetSpec("project", "Project", Kind.PROJECT, "project_id", "projects", exclusive=True, shows_zeros=True),
-    FacetSpec("type", "Type", Kind.SCALAR, "memory_type", "memory_types", exclusive=True, shows_zeros=True),
-    FacetSpec("category", "Category", Kind.TREE, "category_path_ids", "categories"),
-    FacetSpec("tag", "Tag", Kind.TEXTS, "tags", "tags", may_require_all=True),
-    FacetSpec("concept", "Concept", Kind.IDS, "concept_ids", "concepts", may_require_all=True),
-    FacetSpec("entity", "Entity", Kind.IDS, "entity_ids", "entities", may_require_all=True),
-    FacetSpec("author", "Author", Kind.TEXTS, "authors", "authors"),
-    FacetSpec("agent", "Agent", Kind.SCALAR, "agent", "agents", exclusive=True),
-    FacetSpec("source", "Source", Kind.SCALAR, "source", "sources", exclusive=True, shows_zeros=True),
-    FacetSpec("state", "State", Kind.SCALAR, "state", "states", exclusive=True, shows_zeros=True),
+    FacetSpec("project", "Project", FacetKind.PROJECT, "project_id", "projects", exclusive=True, shows_zeros=True),
+    FacetSpec("type", "Type", FacetKind.SCALAR, "memory_type", "memory_types", exclusive=True, shows_zeros=True),
+    FacetSpec("category", "Category", FacetKind.TREE, "category_path_ids", "categories"),
+    FacetSpec("tag", "Tag", FacetKind.TEXTS, "tags", "tags", may_require_all=True),
+    FacetSpec("concept", "Concept", FacetKind.IDS, "concept_ids", "concepts", may_require_all=True),
+    FacetSpec("entity", "Entity", FacetKind.IDS, "entity_ids", "entities", may_require_all=True),
+    FacetSpec("author", "Author", FacetKind.TEXTS, "authors", "authors"),
+    FacetSpec("agent", "Agent", FacetKind.SCALAR, "agent", "agents", exclusive=True),
+    FacetSpec("source", "Source", FacetKind.SCALAR, "source", "sources", exclusive=True, shows_zeros=True),
+    FacetSpec("state", "State", FacetKind.SCALAR, "state", "states", exclusive=True, shows_zeros=True),
 )
 # The column of the categories that a memory is filed in, without their ancestors.
 OWN_CATEGORIES = "category_ids"
@@ -50,21 +50,21 @@ OWN_CATEGORIES = "category_ids"
 FACET_COLUMNS: tuple[str, ...] = (*(spec.column for spec in FACETS), OWN_CATEGORIES)
 FACET: dict[str, FacetSpec] = {spec.key: spec for spec in FACETS}
 
-# The date is a facet too: a histogram, not a list of values.
+# Dates are a facet with a histogram instead of values.
 DATE_KEY = "date"
 FACET_KEYS: tuple[str, ...] = (*FACET, DATE_KEY)
 
-# What is shown where nobody asked for a state. The rest is hidden, and the page says how many.
+# The states of results unless the query selects states.
 DEFAULT_STATES: tuple[str, ...] = ("active", "proposed")
 STATES: tuple[str, ...] = ("active", "proposed", "archived", "superseded", "deleted")
 
 
 @dataclass(frozen=True, slots=True)
 class FacetValue:
-    """One choice in a facet.
+    """A value of a facet. `value` is for URLs, `label` for people.
 
-    `value` is what the URL says, `label` what people read. `count` is how many memories there would be if this value
-    were ticked instead of what is ticked in its facet; for an excluded value, how many the exclusion hides.
+    `count` is the number of results with this value in place of the selection of its facet; for an excluded value, the
+    number of results that the exclusion hides.
     """
 
     value: str
@@ -72,24 +72,26 @@ class FacetValue:
     count: int
     selected: bool = False
     excluded: bool = False
-    # Of a category: the memories filed right here, the path of its parent, whether it has children with memories.
     own_count: int | None = None
+    """For a category: the number of memories without its descendants."""
     parent: str | None = None
+    """For a category: the slug path of its parent."""
     depth: int = 1
     has_children: bool = False
-    # Of an entity or concept: its type.
+    """For a category: whether it has children with memories."""
     type: str = ""
-    # What a link says for it where nobody spelled it otherwise; for a category its slug path, as `parent` has it.
+    """For an entity or a concept."""
     canonical: str = ""
-    # What engines know the value by; None for a name that means nothing.
+    """The canonical value for URLs; for a category its slug path."""
     ref: int | str | None = None
+    """The value of engines; None for an unknown name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """A facet counted under one query. `unavailable` says why there are no counts, where there are none.
+    """The counts of a facet under a query. `unavailable` is the reason if there are none.
 
-    With `at_least`, its counts are lower bounds: the set they are over reached the limit of looking by meaning.
+    With `at_least` they are lower bounds, because the semantic search was truncated.
     """
 
     key: str
@@ -113,7 +115,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class DateBuckets:
-    """The cumulative buckets: the last 30 days include the last 7. `older` is what is before the last year."""
+    """Cumulative counts: the last 30 days include the last 7. `older` is before the last year."""
 
     last_7d: int = 0
     last_30d: int = 0

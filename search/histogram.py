@@ -1,4 +1,4 @@
-"""Bucket widths and bounds of the date histogram. Pure: days and counts in, bars out."""
+"""Bars of the date histogram from counts by day. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from search.query import Interval
 from text.formatting import MONTHS, day_text
 
 MAX_BARS = 60
-# Spans of years where even one bar a year would be too many: one memory with a date in the year 1 is enough.
+# Years per bar if a bar per year would be too many: one memory dated in the year 1 is enough for that.
 _YEAR_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _ORDER = (Interval.HOUR, Interval.DAY, Interval.WEEK, Interval.MONTH, Interval.QUARTER, Interval.YEAR)
 
@@ -22,8 +22,9 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DayCounts:
-    """Memories by calendar day, of the days that have any, in order: all that pass without the date filter, and with
-    it. Arrays of one length, since eight years are three thousand days, which are told by their ordinals.
+    """Counts of memories by calendar day, as parallel arrays in order of days, without empty days.
+
+    Days are proleptic ordinals. Counts are without and with the date filter.
     """
 
     days: Numbers
@@ -32,12 +33,12 @@ class DayCounts:
 
     @staticmethod
     def of(rows: Iterable[tuple[date, int, int]]) -> "DayCounts":
-        """Days with their two counts, in any order."""
+        """Build from (day, count without the date filter, count with it) in any order."""
         table = np.array(sorted((day.toordinal(), n, inside) for day, n, inside in rows), np.int64).reshape(-1, 3)
         return DayCounts(*table.T)
 
     def listed(self) -> list[tuple[date, int, int]]:
-        """The same row by row."""
+        """Rows of (day, count without the date filter, count with it)."""
         days = map(date.fromordinal, self.days.tolist())
         return list(zip(days, self.all.tolist(), self.inside.tolist(), strict=True))
 
@@ -46,19 +47,19 @@ NO_DAYS = DayCounts.of(())
 
 
 class HourCount(NamedTuple):
-    """Memories of one hour: all that pass without the date filter, and with it."""
+    """Counts of memories of an hour, without and with the date filter."""
 
-    moment: datetime
+    instant: datetime
     all: int
     inside: int
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bucket. `first` and `last` are what `from` and `to` must be to get exactly the memories in it.
+    """A bucket. `from=first&to=last` selects exactly its memories.
 
-    `all` is how many there are without the date filter, and so what a click on the bar gives; `count` is how many of
-    them lie within the dates asked for. A bar that those dates cut through is partial.
+    `all` counts without the date filter, as a click on the bar does; `count` counts with it. A bar is partial if the
+    dates of the query cut through it.
     """
 
     first: str
@@ -71,24 +72,24 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The bars, calendar-aligned, without gaps. `step` is how many years a bar spans where the interval is a year."""
+    """Calendar-aligned bars without gaps. `step` is the number of years per bar if the interval is a year."""
 
     interval: Interval = Interval.MONTH
     bars: tuple[Bar, ...] = ()
     coarsened_from: Interval | None = None
     step: int = 1
     unavailable: str = ""
-    # Whether its counts are lower bounds, as those of a Facet may be.
     at_least: bool = False
+    """Whether the counts are lower bounds."""
 
     @property
     def peak(self) -> Bar | None:
-        """The highest bar within the dates asked for."""
+        """The highest bar by `count`."""
         return max(self.bars, key=lambda bar: bar.count, default=None)
 
 
 def histogram_domain(counts: DayCounts, first: date | None, last: date | None) -> tuple[date, date] | None:
-    """The days to draw: all there are, or around the dates asked for with half as much again on either side."""
+    """The first and last day to draw: all days, or the dates of the query and half their length on both sides."""
     if not len(counts.days):
         return None
     earliest, latest = (date.fromordinal(int(counts.days[at])) for at in (0, -1))
@@ -107,7 +108,7 @@ def histogram_domain(counts: DayCounts, first: date | None, last: date | None) -
 
 
 def choose_interval(first: date, last: date) -> tuple[Interval, int]:
-    """The finest interval that draws at most MAX_BARS bars, and for years how many go into one."""
+    """The finest interval with at most MAX_BARS bars, and the number of years per bar."""
     for interval in _ORDER[:-1]:
         if _bars_needed(interval, first, last) <= MAX_BARS:
             return interval, 1
@@ -118,20 +119,20 @@ def choose_interval(first: date, last: date) -> tuple[Interval, int]:
     raise AssertionError("unreachable: the last step always answers")
 
 
-def effective_interval(asked: Interval, first: date, last: date) -> tuple[Interval, int]:
-    """What was asked for, or the finest that fits where that would draw too many bars."""
+def effective_interval(requested: Interval, first: date, last: date) -> tuple[Interval, int]:
+    """The requested interval, or the finest that fits if it would have too many bars."""
     finest, step = choose_interval(first, last)
-    if asked == Interval.AUTO or _ORDER.index(asked) < _ORDER.index(finest):
+    if requested == Interval.AUTO or _ORDER.index(requested) < _ORDER.index(finest):
         return finest, step
-    return asked, step if asked == finest == Interval.YEAR else 1
+    return requested, step if requested == finest == Interval.YEAR else 1
 
 
-def build_histogram(counts: DayCounts, domain: tuple[date, date], asked: Interval = Interval.AUTO) -> Histogram:
-    """Disjoint calendar bars of days and more over the domain."""
-    interval, step = effective_interval(asked, *domain)
+def build_histogram(counts: DayCounts, domain: tuple[date, date], requested: Interval = Interval.AUTO) -> Histogram:
+    """Bars of days or longer over the domain."""
+    interval, step = effective_interval(requested, *domain)
     if interval == Interval.HOUR:
         interval = Interval.DAY
-    coarsened = asked if asked not in {Interval.AUTO, interval} else None
+    coarsened = requested if requested not in {Interval.AUTO, interval} else None
     starts = list(_every_start(domain, interval, step))
     sums = _sums_between(counts, [*starts, bucket_end(starts[-1], interval, step)])
     bars = tuple(_bar(start, interval, step, *pair) for start, pair in zip(starts, sums, strict=True))
@@ -144,9 +145,9 @@ def build_hours(hours: Iterable[HourCount], domain: tuple[date, date]) -> Histog
 
 
 def _sums_between(counts: DayCounts, bounds: Sequence[date]) -> list[tuple[int, int]]:
-    """What the days from each bound to the next add up to, those of the last bound among the last ones."""
+    """Sums of the days from each bound to the next; the last one is open."""
     edges = [*(bound.toordinal() for bound in bounds[:-1]), bounds[-1].toordinal() + 1]
-    # Days before the first bound fall into the first of these, days after the last one into the last.
+    # Days before the first bound count in the first bucket.
     places = np.searchsorted(edges, counts.days, "right")
     sums = np.zeros((2, len(edges) + 1), np.int64)
     np.add.at(sums[0], places, counts.all)
@@ -155,7 +156,7 @@ def _sums_between(counts: DayCounts, bounds: Sequence[date]) -> list[tuple[int, 
 
 
 def bucket_start(day: date, interval: Interval, step: int = 1) -> date:
-    """The first day of the bucket that a day falls in. Weeks are ISO weeks."""
+    """The first day of the bucket of a day. Weeks are ISO weeks."""
     match interval:
         case Interval.WEEK:
             return date.fromordinal(max(1, day.toordinal() - day.weekday()))
@@ -212,9 +213,9 @@ def _every_start(domain: tuple[date, date], interval: Interval, step: int) -> It
 
 
 def _hour_bars(counts: Iterable[HourCount], domain: tuple[date, date]) -> Iterable[Bar]:
-    """A bar an hour, stepping in absolute time: a clock set forward or back leaves none out and draws none twice."""
-    hours = {item.moment.astimezone(UTC): item for item in counts}
-    zone = next((item.moment.tzinfo for item in hours.values()), UTC)
+    """Bars of an hour in absolute time, so that a change of the clock neither skips nor repeats one."""
+    hours = {item.instant.astimezone(UTC): item for item in counts}
+    zone = next((item.instant.tzinfo for item in hours.values()), UTC)
     hour = datetime(domain[0].year, domain[0].month, domain[0].day, tzinfo=zone).astimezone(UTC)
     while (local := hour.astimezone(zone)).date() <= domain[1]:
         last = local + timedelta(minutes=59)

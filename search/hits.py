@@ -1,4 +1,4 @@
-"""The rows of a page: memories by id in rank order, with marked titles and snippets."""
+"""Loads the hits of a page by id in rank order, with highlighted titles and snippets."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,21 +12,20 @@ from categories.queries import CategoryNode
 from search.engines.base import EngineQuery
 from search.plan import ResolvedQuery
 from search.ranking import Ranked
-from search.result import CategoryRef, Found, Hit, HitDetail
+from search.result import CategoryRef, FieldMatch, Hit, HitDetail
 from text.analysis import Pattern, fold
 from text.highlight import MarkedText, matched_spans, plain_text, segments, snippet
 
-# How much of a memory's text a snippet is looked for in: a longer search would cost more than it shows.
+# Characters of a memory that are searched for a snippet.
 _SNIPPET_SCOPE = 20_000
 _SNIPPET_LENGTH = 260
-# How many of the words found in a field are told.
-_WORDS_TOLD = 8
+_WORDS_SHOWN = 8
 
 _Spans = list[tuple[int, int]]
 
 
-class _Row(NamedTuple):
-    """What of a memory a hit shows, by the names of its columns. `head` is the beginning of its text."""
+class _HitRow(NamedTuple):
+    """Columns of a memory. `head` is the beginning of its text."""
 
     id: int
     project_id: int
@@ -49,51 +48,48 @@ class _Row(NamedTuple):
     head: str
 
 
-# By the primary key. As `visible_to` decides: to put the same together from a queryset takes longer than to read it.
+# Uses the primary key. The same rows as `visible_to`, in plain SQL: building a queryset takes longer than reading.
 _ROWS = f"""
-SELECT {", ".join(_Row._fields[:-1])}, left(content, %(scope)s) FROM memories_memory
+SELECT {", ".join(_HitRow._fields[:-1])}, left(content, %(scope)s) FROM memories_memory
 WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s::bigint[]))"""
 
 
 def load_hits(
     found: Sequence[Ranked], resolved: ResolvedQuery, viewer: Viewer, detail: HitDetail = HitDetail.FULL
 ) -> tuple[Hit, ...]:
-    """Rows of a page in their order: one statement for memories, and the names of their categories.
-
-    For an index the texts are not looked through: nothing is marked, and there are no snippets.
-    """
+    """The visible memories in the order of `found`. Without full detail there are no highlights and snippets."""
     if not found:
         return ()
     scope = _SNIPPET_SCOPE if resolved.plan.has_text else 4 * _SNIPPET_LENGTH
-    every = _rows([one.id for one in found], viewer, scope if detail == HitDetail.FULL else 0)
-    rows = {row.id: row for row in every if _in_state(row, resolved.plan)}
+    loaded = _rows([one.id for one in found], viewer, scope if detail == HitDetail.FULL else 0)
+    rows = {row.id: row for row in loaded if _in_state(row, resolved.plan)}
     nodes = resolved.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
     return tuple(_hit(rows[one.id], one, resolved, nodes, detail) for one in found if one.id in rows)
 
 
-def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_Row]:
-    """The memories of these ids that the viewer may open, with so much of their texts."""
-    seen = viewer.project_ids
-    asked = {"ids": ids, "scope": scope, "all": seen is None, "projects": list(seen or ())}
+def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_HitRow]:
+    """Visible memories, with `scope` characters of their texts."""
+    visible = viewer.project_ids
+    parameters = {"ids": ids, "scope": scope, "all": visible is None, "projects": list(visible or ())}
     connection.ensure_connection()
     raw: psycopg.Connection[Any] = connection.connection
     with connection.wrap_database_errors, psycopg.Cursor(raw) as cursor:
-        # Binary, which Django's own cursors cannot: moments and lists are read three times as fast.
-        return [_Row._make(row) for row in cursor.execute(_ROWS, asked, binary=True)]
+        # Binary, unlike Django's cursors: timestamps and arrays are parsed three times as fast.
+        return [_HitRow._make(row) for row in cursor.execute(_ROWS, parameters, binary=True)]
 
 
-def _in_state(row: _Row, plan: EngineQuery) -> bool:
-    """Whether its state is one that is asked for: an index may not know yet that it was deleted."""
+def _in_state(row: _HitRow, plan: EngineQuery) -> bool:
+    """Whether the state matches the query: the index may still list a deleted memory."""
     chosen = plan.filter("state")
     if chosen is None or not chosen.includes or chosen.no_value:
         return True
     return any(row.state in group for group in chosen.include)
 
 
-def _hit(row: _Row, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, CategoryNode], detail: HitDetail) -> Hit:
+def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, CategoryNode], detail: HitDetail) -> Hit:
     project = resolved.projects[row.project_id]
     patterns = _patterns(resolved.plan, row.project_id) if detail == HitDetail.FULL else ()
-    # What is asked for in the title is marked there alone.
+    # Words restricted to the title are only highlighted there.
     anywhere = tuple(p for p in patterns if not p.field)
     text, tags = _text(row), ", ".join(row.tags)
     title_spans = matched_spans(row.title, patterns, project.language)
@@ -121,7 +117,7 @@ def _hit(row: _Row, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Categ
         score=why.score,
         why=why,
         found=tuple(
-            Found(field, words)
+            FieldMatch(field, words)
             for field, written, spans in (
                 ("title", row.title, title_spans),
                 ("tags", tags, matched_spans(tags, anywhere, project.language)),
@@ -134,11 +130,11 @@ def _hit(row: _Row, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Categ
 
 
 def _words(text: str, spans: _Spans) -> tuple[str, ...]:
-    """The words at the spans, each once, as it is first written."""
+    """The distinct words at the spans, in their first spelling."""
     found: dict[str, str] = {}
     for start, end in spans:
         found.setdefault(fold(text[start:end]), text[start:end])
-    return tuple(found.values())[:_WORDS_TOLD]
+    return tuple(found.values())[:_WORDS_SHOWN]
 
 
 def _patterns(plan: EngineQuery, project_id: int) -> tuple[Pattern, ...]:
@@ -148,17 +144,17 @@ def _patterns(plan: EngineQuery, project_id: int) -> tuple[Pattern, ...]:
     return ()
 
 
-def _text(row: _Row) -> str:
-    """What a snippet is cut from."""
+def _text(row: _HitRow) -> str:
+    """The text for the snippet."""
     text = plain_text(row.head)
-    # A title that is the first sentence of the text need not be read twice; one that was cut short is read on.
+    # Do not repeat a title that is the beginning of the text.
     if row.title and text.startswith(row.title):
         text = text[len(row.title) :].lstrip(" .…:;,-–—")
     return text
 
 
 def _snippet(
-    row: _Row, text: str, spans: _Spans, patterns: tuple[Pattern, ...], language: str
+    row: _HitRow, text: str, spans: _Spans, patterns: tuple[Pattern, ...], language: str
 ) -> tuple[MarkedText, ...]:
     if row.summary and not spans:
         text = row.summary

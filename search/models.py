@@ -1,4 +1,4 @@
-"""The one table that search owns: a saved view is a name for a canonical query, and nothing more."""
+"""Saved views: named queries in canonical form."""
 
 from django.conf import settings
 from django.db import models

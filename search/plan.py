@@ -36,7 +36,7 @@ from search.engines.base import (
     Value,
     VectorQuery,
 )
-from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, FacetSpec, Kind
+from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, FacetKind, FacetSpec
 from search.query import Mode, SearchQuery
 from search.result import SearchWarning
 from text.query_syntax import TextQuery, parse_text, plain_text_of
@@ -235,18 +235,18 @@ def _resolve_names(
 ) -> _ChosenNames:
     """The engine values of each chosen name."""
     match spec.kind:
-        case Kind.PROJECT:
+        case FacetKind.PROJECT:
             by_slug = {project.slug: project for project in projects.values()}
             found = {name: by_slug.get(name.lower()) for name in names}
             return _ChosenNames({name: (project.id,) for name, project in found.items() if project})
-        case Kind.TREE:
+        case FacetKind.TREE:
             nodes = _visible_terms(engine, project_ids, spec.key, resolve_categories(names))
             return _ChosenNames(
                 {name: tuple(node.id for node in these) for name, these in nodes.items()},
                 {name: " or ".join(" / ".join(node.names) for node in these) for name, these in nodes.items()},
                 tuple(node for these in nodes.values() for node in these),
             )
-        case Kind.IDS:
+        case FacetKind.IDS:
             resolve = resolve_concepts if spec.key == "concept" else resolve_entities
             terms = _visible_terms(engine, project_ids, spec.key, resolve(names))
             return _ChosenNames(
@@ -315,12 +315,12 @@ def explain_unknown(
 
 def _near_names(resolved: ResolvedQuery, engine: Engine, visible: EngineQuery, key: str, name: str) -> list[str]:
     kind = FACET[key].kind
-    if kind == Kind.PROJECT:
+    if kind == FacetKind.PROJECT:
         return difflib.get_close_matches(name.lower(), [p.slug for p in resolved.projects.values()], 3, 0.5)
     if key == "state":
         return difflib.get_close_matches(name.lower(), STATES, 3, 0.5)
-    if kind in {Kind.TREE, Kind.IDS}:
-        model = Category if kind == Kind.TREE else Concept if key == "concept" else Entity
+    if kind in {FacetKind.TREE, FacetKind.IDS}:
+        model = Category if kind == FacetKind.TREE else Concept if key == "concept" else Entity
         ids = similar_names(model, name)
         request = FacetRequest(key, only=tuple(ids))
         counted = engine.counts(visible, [request], zone=resolved.zone, now=resolved.now, days=False).facets[key]

@@ -89,8 +89,9 @@ def _sort_meant(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is chosen in one facet. Included values OR, unless `require_all`; `no_value` is one more choice among
-    them; `any_value` asks that there be a value at all.
+    """The selection in a facet. Included values are alternatives unless `require_all`; `no_value` is one more of them.
+
+    `any_value` requires any value.
     """
 
     include: tuple[str, ...] = ()
@@ -202,7 +203,7 @@ class SearchQuery(Params):
     # --- what is chosen --------------------------------------------------------------------------------------
 
     def selection(self, key: str) -> Selection:
-        """What is chosen in a facet."""
+        """The selection in a facet."""
         return Selection(
             include=getattr(self, key),
             exclude=getattr(self, f"not_{key}"),
@@ -219,6 +220,11 @@ class SearchQuery(Params):
     @property
     def has_dates(self) -> bool:
         return bool(self.date_from or self.date_to or self.since)
+
+    @property
+    def is_unified(self) -> bool:
+        """Whether this is a unified search, which needs a text."""
+        return self.mode == Mode.UNIFIED and bool(self.text.strip())
 
     @property
     def order(self) -> Sort:

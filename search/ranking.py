@@ -1,7 +1,6 @@
-"""The order by relevance: words and meaning fused, the first candidates reranked, near-duplicates drawn together.
+"""Ranking by relevance: fuses keyword and semantic scores, reranks the first candidates, groups near-duplicates.
 
-Pure: knows nothing of engines and the database. Every order is total and is worked out over the same candidates
-whatever page is asked for.
+Pure: no engine and no database. Every order is total and computed over the same candidates for all pages.
 """
 
 import math
@@ -16,25 +15,36 @@ import numpy.typing as npt
 Ids = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
 
-# So many of the best by words are fused with all that match by meaning.
+# The number of best keyword matches that are fused with all semantic matches.
 WORD_CANDIDATES = 1_000
-# So many of the best are reranked, and looked through for near-duplicates.
+# The number of best candidates that are reranked and deduplicated.
 WINDOW = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """What the rerank adds up, each a share from 0 to 1 of what is best."""
+class RankWeights:
+    """The weights of the signals in a score."""
 
     relevance: float = 1.0
     quality: float = 0.05
     recency: float = 0.05
     source: float = 0.05
 
+    def score_parts(self, relevance: float, boosts: "Boosts") -> "tuple[float, ScoreParts]":
+        """The score, the weighted mean of all signals, and its parts."""
+        total = self.relevance + self.quality + self.recency + self.source
+        parts = ScoreParts(
+            weighted := self.relevance * relevance / total,
+            quality=self.quality * boosts.quality / total,
+            recency=self.recency * boosts.recency / total,
+            source=self.source * boosts.source / total,
+        )
+        return weighted + parts.quality + parts.recency + parts.source, parts
+
 
 @dataclass(frozen=True, slots=True)
 class Boosts:
-    """What of a memory itself speaks for it, each from 0 to 1."""
+    """Signals of a memory that do not depend on the query, each from 0 to 1."""
 
     quality: float = 0.5
     recency: float = 0.0
@@ -43,7 +53,7 @@ class Boosts:
 
 @dataclass(frozen=True, slots=True)
 class ScoreParts:
-    """What a score is the sum of. `relevance` is None for who may not know the score."""
+    """The summands of a score. `relevance` is None for viewers who may not see the score."""
 
     relevance: float | None
     quality: float
@@ -53,7 +63,7 @@ class ScoreParts:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A memory in its place, and why it stands there. Ranks begin with 1; None where a leg did not find it."""
+    """A ranked memory with its signals. Ranks start at 1; None if the leg did not find it."""
 
     id: int
     score: float | None = None
@@ -64,23 +74,22 @@ class Ranked:
     relevance: float | None = None
     boosts: Boosts | None = None
     score_parts: ScoreParts | None = None
-    # What the cross-encoder said of it, where one read it.
     cross_encoder_rank: int | None = None
     cross_encoder_score: float | None = None
-    # The memory before it that says nearly the same.
     similar_to: int | None = None
+    """The higher-ranked near-duplicate that leads its group."""
 
     def without_scores(self) -> "Ranked":
-        """For who may not know how rare a word is among all memories."""
+        """A copy for viewers of some projects: scores reveal how rare a word is among all memories."""
         score_parts = replace(self.score_parts, relevance=None) if self.score_parts else None
         return replace(self, score=None, word_score=None, relevance=None, score_parts=score_parts)
 
 
 class Fused(Sequence[Ranked]):
-    """Candidates in their order. What is told of each is put together for those that are looked at."""
+    """Candidates in order. `Ranked` objects are created on access."""
 
     def __init__(self, ids: Ids, sums: Scores, words: Scores, similarities: Scores) -> None:
-        """By candidate in their order; NaN where a leg has no score of one."""
+        """Parallel arrays; NaN for a missing score."""
         self.ids: list[int] = ids.tolist()
         self._sums = sums
         self._words = words
@@ -93,7 +102,7 @@ class Fused(Sequence[Ranked]):
 
     @property
     def without_vector(self) -> int:
-        """How many have none: most of them have yet to be embedded."""
+        """The number of candidates without a vector."""
         return int(np.count_nonzero(np.isnan(self._similarities)))
 
     @overload
@@ -119,19 +128,18 @@ class Fused(Sequence[Ranked]):
 
 
 def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: float) -> Fused:
-    """All candidates by a convex sum of their scores, each leg brought to 0…1 between its least and its best.
+    """Rank candidates by a convex combination of both scores, each normalized to 0…1 by its minimum and maximum.
 
-    A candidate should have a score in both, where it has one at all: to have matched by one leg only says little of
-    the other. One without a similarity has no vector: it is taken to be as near as its words are good, or a corpus
-    of which a part is embedded would show nothing but that. Who has none of the words has a score of 0, and no rank by
-    them.
+    Pass both scores of every candidate, whichever leg matched it. A candidate without a similarity has no vector; its
+    keyword score stands in, or a partly embedded corpus would only show embedded memories. A candidate without any of
+    the words has a keyword score of 0 and no keyword rank.
 
-    Of equal sums the nearer in meaning is first, then the one with the higher id.
+    Ties are broken by similarity, then by descending id.
     """
-    every = [*words, *(pk for pk in similarities if pk not in words)]
-    ids = np.array(every, np.int64)
-    by_words = np.array([words.get(pk, math.nan) for pk in every], np.float64)
-    by_meaning = np.array([similarities.get(pk, math.nan) for pk in every], np.float64)
+    candidates = [*words, *(pk for pk in similarities if pk not in words)]
+    ids = np.array(candidates, np.int64)
+    by_words = np.array([words.get(pk, math.nan) for pk in candidates], np.float64)
+    by_meaning = np.array([similarities.get(pk, math.nan) for pk in candidates], np.float64)
     word_shares = _shares(by_words)
     sums = np.where(np.isnan(by_meaning), word_shares, weight * _shares(by_meaning) + (1 - weight) * word_shares)
     order = np.lexsort((-ids, -np.nan_to_num(by_meaning), -sums))
@@ -139,10 +147,9 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
 
 
 def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[Ranked]:
-    """The same candidates, their first ones in the order of other scores, which may be of any size.
+    """Reorder candidates by scores of any scale; those without a score keep their order after the others.
 
-    Those that have one come first, and no candidate without one passes them: their shares are laid over the span of
-    relevance from the best down to the best of the others.
+    The scores are mapped to the range between the highest relevance of the scored candidates and that of the others.
     """
     read = [one for one in candidates if one.id in scores]
     others = [one for one in candidates if one.id not in scores]
@@ -166,38 +173,32 @@ def reorder(candidates: Sequence[Ranked], scores: Mapping[int, float]) -> list[R
     return [*found, *others]
 
 
-def rerank(candidates: Sequence[Ranked], boosts: Mapping[int, Boosts], weights: Weights) -> list[Ranked]:
-    """The same candidates by what all weights come to; those whose boosts are not known keep their relevance alone."""
-    whole = weights.relevance + weights.quality + weights.recency + weights.source
+def rerank(candidates: Sequence[Ranked], boosts: Mapping[int, Boosts], weights: RankWeights) -> list[Ranked]:
+    """Sort candidates by their weighted score; missing boosts have default values."""
     scored = []
     for one in candidates:
         own = boosts.get(one.id, Boosts())
-        relevance = weights.relevance * (one.relevance or 0.0) / whole
-        score_parts = ScoreParts(
-            relevance,
-            quality=weights.quality * own.quality / whole,
-            recency=weights.recency * own.recency / whole,
-            source=weights.source * own.source / whole,
-        )
-        score = relevance + score_parts.quality + score_parts.recency + score_parts.source
+        score, score_parts = weights.score_parts(one.relevance or 0.0, own)
         scored.append(replace(one, score=score, boosts=own, score_parts=score_parts))
     return sorted(scored, key=lambda one: (-(one.score or 0.0), -(one.relevance or 0.0), -one.id))
 
 
-def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.float32]], least: float) -> list[Ranked]:
-    """The same candidates, those that say nearly the same moved up behind the first of them.
+def fold(
+    candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.float32]], min_similarity: float
+) -> list[Ranked]:
+    """Move near-duplicates behind the first of them.
 
-    `vectors` are of unit length; a memory without one is like no other.
+    `vectors` are of unit length; a memory without one has no duplicates.
     """
     known = [one.id for one in candidates if one.id in vectors]
     if not known:
         return list(candidates)
     matrix = np.stack([vectors[pk] for pk in known])
-    # One thread of its own work: those of a BLAS wait for each other, on a busy machine for longer than this takes.
-    alike = np.asarray(numkong.cdist(matrix, matrix, "dot")) >= least
-    # Most are like no other.
-    lone = np.count_nonzero(alike, axis=1) <= 1
-    row = {pk: n for n, pk in enumerate(known) if not lone[n]}
+    # Single-threaded: synchronizing BLAS threads on a busy machine takes longer than this product.
+    alike = np.asarray(numkong.cdist(matrix, matrix, "dot")) >= min_similarity
+    # Most memories have no duplicate.
+    unique = np.count_nonzero(alike, axis=1) <= 1
+    row = {pk: n for n, pk in enumerate(known) if not unique[n]}
     leads = np.zeros(len(known), np.bool_)
     leaders: list[Ranked] = []
     followers: dict[int, list[Ranked]] = {}
@@ -207,7 +208,7 @@ def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.floa
             continue
         like = np.flatnonzero(alike[at] & leads)
         if len(like):
-            # Rows are in the order of the candidates: the first that leads is the best.
+            # Rows are in rank order, so the first leader is the best.
             leader = known[like[0]]
             followers.setdefault(leader, []).append(replace(one, similar_to=leader))
         else:
@@ -217,7 +218,7 @@ def fold(candidates: Sequence[Ranked], vectors: Mapping[int, npt.NDArray[np.floa
 
 
 def _ranks(ids: Ids, scores: Scores, which: npt.NDArray[np.bool_]) -> Ids:
-    """The places, from 1 on, of those that have one; 0 for the others."""
+    """Ranks from 1 of the elements selected by `which`; 0 for the others."""
     ranks = np.zeros(len(ids), np.int64)
     places = np.flatnonzero(which)
     ranks[places[np.lexsort((-ids[places], -scores[places]))]] = np.arange(1, len(places) + 1)
@@ -225,7 +226,7 @@ def _ranks(ids: Ids, scores: Scores, which: npt.NDArray[np.bool_]) -> Ids:
 
 
 def _shares(scores: Scores) -> Scores:
-    """From 0 to 1 between the least and the best; what has no score counts as the least."""
+    """Normalize scores to 0…1; missing scores count as the minimum."""
     there = scores[~np.isnan(scores)]
     if not len(there):
         return np.zeros(len(scores))

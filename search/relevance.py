@@ -1,6 +1,6 @@
-"""The page of hits by relevance: asks the engine for candidates by words and by meaning, and ranks them.
+"""Pages of hits by relevance: reads candidates by keywords and by vectors from the engine, and ranks them.
 
-What is beyond the candidates comes after them, by words alone, so that every memory of the match set has one place.
+Matches beyond the candidates follow in keyword order, so that every memory of the match set has one rank.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -14,24 +14,24 @@ from django.db import connection
 
 from memories.embedding.chunking import embedded_text
 from memories.models import Memory
-from search.cross_encoder import RerankUnavailableError, reread
+from search.cross_encoder import RerankUnavailableError, cross_encode
 from search.engines.base import Engine, EngineQuery, VectorQuery
 from search.engines.vectors.pgvector import vector_text
 from search.query import Sort
-from search.ranking import WINDOW, WORD_CANDIDATES, Boosts, Fused, Ranked, Weights, fold, fuse, reorder, rerank
+from search.ranking import WINDOW, WORD_CANDIDATES, Boosts, Fused, Ranked, RankWeights, fold, fuse, reorder, rerank
 
 Vector = npt.NDArray[np.float32]
 
-# In days, until being recent says half as much.
+# Days after which recency is halved.
 _HALF_LIFE = 180.0
 _PROPOSED = 0.8
 
-# By the primary key. A vector comes as Postgres sends it: a head of four bytes, then halves.
+# Uses the primary key. The binary format of halfvec is a header of four bytes, then half floats.
 _CHUNKS = """
 SELECT memory_id, halfvec_send(embedding) FROM memories_chunk
 WHERE memory_id = ANY(%s) AND model_id = %s{which} ORDER BY memory_id, ordinal"""
 _VECTOR_HEAD = 4
-# The primary key finds the chunks of each; what has none is read from its beginning.
+# Uses the primary key of chunks. Memories without chunks give the beginning of their text.
 _PASSAGES = """
 SELECT m.id, m.title, coalesce(near.passage, left(m.content, 2000)) FROM memories_memory m LEFT JOIN LATERAL (
     SELECT substr(m.content, c.start + 1, c."end" - c.start) AS passage FROM memories_chunk c
@@ -41,80 +41,80 @@ SELECT m.id, m.title, coalesce(near.passage, left(m.content, 2000)) FROM memorie
 
 @dataclass(frozen=True, slots=True)
 class RankedPage:
-    """A page of the match set by relevance. `not_reread` says why a cross-encoder that is set had no part in it, and
-    `without_vector` how many of the candidates have no vector; with `at_least` there may be more beyond them.
+    """A page of hits. `rerank_failure` is the reason if the configured cross-encoder did not rerank them.
+
+    `without_vector` is the number of candidates without a vector, a lower bound with `at_least`.
     """
 
     hits: list[Ranked]
-    not_reread: str = ""
+    rerank_failure: str = ""
     without_vector: int = 0
     at_least: bool = False
 
 
-def ranked_page(engine: Engine, plan: EngineQuery, said: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
-    """A page of the match set by relevance. `said` is the text that is looked for by meaning."""
+def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
+    """A page of the match set by relevance. `text` is the plain text of the query."""
     if plan.meaning is None:
         found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
         return RankedPage([Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)])
-    candidates, are_cut = _fused(engine, plan, plan.meaning)
-    fused, not_reread = _reread(candidates, plan.meaning, said)
+    candidates, is_truncated = _fused(engine, plan, plan.meaning)
+    fused, rerank_failure = _cross_encoded(candidates, plan.meaning, text)
     page: list[Ranked] = []
     if offset < WINDOW:
         page = _reranked(fused[:WINDOW], plan.meaning, now)[offset : offset + limit]
     page += fused[max(WINDOW, offset) : offset + limit]
     if len(page) < limit and not plan.meaning.semantic_only:
         page += _by_words_alone(engine, plan, set(candidates.ids), limit=limit - len(page), offset=offset)
-    return RankedPage(page, not_reread, candidates.without_vector, at_least=are_cut)
+    return RankedPage(page, rerank_failure, candidates.without_vector, at_least=is_truncated)
 
 
-def _by_words_alone(engine: Engine, plan: EngineQuery, known: Set[int], *, limit: int, offset: int) -> list[Ranked]:
-    """What comes after the candidates, which are known."""
+def _by_words_alone(
+    engine: Engine, plan: EngineQuery, candidate_ids: Set[int], *, limit: int, offset: int
+) -> list[Ranked]:
+    """Matches after the candidates, in keyword order."""
     by_words = replace(plan, meaning=None)
-    begin = max(0, offset - len(known))
-    # All candidates may be among the best by words: so many more are asked for.
-    found = engine.hits(by_words, Sort.RELEVANCE, limit=len(known) + begin + limit, offset=0)
-    rest = [(n, pk, score) for n, (pk, score) in enumerate(found, 1) if pk not in known]
+    begin = max(0, offset - len(candidate_ids))
+    # All candidates may be among the best keyword matches, so read that many more.
+    found = engine.hits(by_words, Sort.RELEVANCE, limit=len(candidate_ids) + begin + limit, offset=0)
+    rest = [(n, pk, score) for n, (pk, score) in enumerate(found, 1) if pk not in candidate_ids]
     return [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
 
 
 def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> tuple[Fused, bool]:
-    """All that match by meaning and the best by words, by relevance. Each is scored by both, however it matched.
-
-    And whether more may match by words.
-    """
+    """Semantic matches and the best keyword matches, with both scores; and whether there may be more of the latter."""
     near = engine.knn(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
-    are_cut = False
+    is_truncated = False
     if not meaning.semantic_only:
         best = engine.hits(replace(plan, meaning=None), Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
-        are_cut = len(best) >= WORD_CANDIDATES
+        is_truncated = len(best) >= WORD_CANDIDATES
         words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)
         words |= engine.word_scores(plan, list(words))
         similarities |= engine.similarities(meaning, [pk for pk, _ in best if pk not in similarities])
-    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT), are_cut
+    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT), is_truncated
 
 
 def _reranked(window: Sequence[Ranked], meaning: VectorQuery, now: datetime) -> list[Ranked]:
-    """The first candidates by all that speaks for them, near-duplicates together."""
+    """The first candidates by weighted score, with near-duplicates grouped."""
     ids = [one.id for one in window]
-    window = rerank(window, boosts_of(ids, now), Weights(**settings.SEARCH_WEIGHTS))
+    window = rerank(window, boosts_of(ids, now), RankWeights(**settings.SEARCH_WEIGHTS))
     return fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_DEDUP_SIMILARITY)
 
 
-def _reread(fused: Fused, meaning: VectorQuery, said: str) -> tuple[Sequence[Ranked], str]:
-    """The first candidates in the order of the cross-encoder that is set; and if it did not answer, why."""
-    if not (settings.RERANK_MODEL and said and fused):
+def _cross_encoded(fused: Fused, meaning: VectorQuery, text: str) -> tuple[Sequence[Ranked], str]:
+    """The candidates reranked by the configured cross-encoder, and the reason if it failed."""
+    if not (settings.RERANK_MODEL and text and fused):
         return fused, ""
     try:
-        scores = reread(said, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
+        scores = cross_encode(text, passages_of([one.id for one in fused[: settings.RERANK_CANDIDATES]], meaning))
     except RerankUnavailableError as error:
         return fused, error.reason
     return reorder(fused, scores), ""
 
 
 def passages_of(ids: Sequence[int], meaning: VectorQuery) -> dict[int, str]:
-    """Of each memory what is nearest to a vector, with its title; of one without vectors, its beginning."""
+    """The title and the chunk nearest to the query vector of each memory; without vectors, its beginning."""
     with connection.cursor() as cursor:
         cursor.execute(_PASSAGES, [meaning.model_id, vector_text(meaning), list(ids)])
         rows = cursor.fetchall()
@@ -125,16 +125,16 @@ def passages_of(ids: Sequence[int], meaning: VectorQuery) -> dict[int, str]:
 
 
 def boosts_of(ids: Sequence[int], now: datetime) -> dict[int, Boosts]:
-    """What speaks for some memories themselves."""
+    """Quality, recency and source weight of memories."""
     rows = Memory.objects.filter(pk__in=ids).values_list(
         "pk", "importance", "confidence", "pinned", "state", "source", "created_at"
     )
     sources: dict[str, float] = settings.SEARCH_SOURCE_WEIGHTS
     found = {}
     for pk, importance, confidence, pinned, state, source, created_at in rows:
-        # What nobody judged is neither good nor bad.
-        judged = [0.5 if given is None else float(given) for given in (importance, confidence)]
-        quality = 1.0 if pinned else sum(judged) / len(judged)
+        # Without a rating: neutral.
+        ratings = [0.5 if rating is None else float(rating) for rating in (importance, confidence)]
+        quality = 1.0 if pinned else sum(ratings) / len(ratings)
         if state == Memory.State.PROPOSED:
             quality *= _PROPOSED
         age = max(0.0, (now - created_at).total_seconds() / 86_400)
@@ -143,16 +143,23 @@ def boosts_of(ids: Sequence[int], now: datetime) -> dict[int, Boosts]:
 
 
 def vectors_of(ids: Iterable[int], model_id: int) -> dict[int, Vector]:
-    """The vectors of the first chunks of some memories, of unit length."""
+    """Unit vectors of the first chunk of each memory."""
     return dict(_vectors(_CHUNKS.format(which=" AND ordinal = 0"), ids, model_id))
 
 
 def chunks_of(ids: Iterable[int], model_id: int) -> dict[int, list[Vector]]:
-    """The vectors of all chunks of some memories in their order, of unit length. Those that have none are left out."""
+    """Unit vectors of all chunks of each memory, in order. Memories without chunks are missing."""
     found: dict[int, list[Vector]] = {}
     for memory_id, vector in _vectors(_CHUNKS.format(which=""), ids, model_id):
         found.setdefault(memory_id, []).append(vector)
     return found
+
+
+def mean_vector(chunks: Sequence[Vector]) -> Vector:
+    """The mean of the vectors of a memory's chunks, of unit length."""
+    total = np.sum(chunks, axis=0)
+    mean: Vector = total / max(float(np.linalg.norm(total)), 1e-6)
+    return mean
 
 
 def _vectors(statement: str, ids: Iterable[int], model_id: int) -> Iterator[tuple[int, Vector]]:

@@ -1,4 +1,4 @@
-"""What a search comes back as: frozen, engine-independent, ready for any door to render."""
+"""Results of searches: frozen and independent of the engine, for pages, API and tools to render."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ FACET_LIMIT = 1_000
 
 
 class HitDetail(Enum):
-    """How much is read of each hit: nothing, the row of an index, or everything with snippets and marks."""
+    """How much is read of each hit: nothing, the row of an index, or everything with snippets and highlights."""
 
     NONE = "none"
     INDEX = "index"
@@ -30,7 +30,7 @@ class HitDetail(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SearchWarning:
-    """Something the visitor should know about the answer, though it is right as it stands."""
+    """A message about a valid result."""
 
     message: str
     parameter: str = ""
@@ -39,16 +39,16 @@ class SearchWarning:
 
 @dataclass(frozen=True, slots=True)
 class CorpusCounts:
-    """The memories that a viewer sees in the default states: how many, and how many have each facet value."""
+    """Counts of all visible memories in the default states: the total, and per facet value."""
 
     total: int = 0
     counts: Mapping[tuple[str, int | str], int] = field(default_factory=dict)
     """(facet, engine value) to number of memories."""
     known: bool = True
-    """False where counting took too long; no value has a count then."""
+    """False if counting timed out; `counts` is then empty."""
 
     def count(self, key: str, value: FacetValue) -> int | None:
-        """The number of memories that have a value; None where they could not be counted."""
+        """The number of memories with a value; None if unknown."""
         if not self.known:
             return None
         return 0 if value.ref is None else self.counts.get((key, value.ref), 0)
@@ -56,15 +56,15 @@ class CorpusCounts:
 
 @dataclass(frozen=True, slots=True)
 class CategoryRef:
-    """A category as a hit shows it: its slug path for links, and the names along it."""
+    """A category of a hit: its slug path, and the names along it."""
 
     path: str
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Where in a memory words of the query stand, and how they are written there."""
+class FieldMatch:
+    """The words of the query found in a field, as written there."""
 
     field: str
     words: tuple[str, ...]
@@ -72,7 +72,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One result. `title` and `snippet` come cut into segments, so that whoever renders them escapes and marks."""
+    """A hit. `title` and `snippet` are segments, which the renderer escapes and highlights."""
 
     id: int
     project: str
@@ -94,7 +94,7 @@ class Hit:
     superseded_by: int | None
     score: float | None
     why: Ranked
-    found: tuple[Found, ...] = ()
+    found: tuple[FieldMatch, ...] = ()
 
     @property
     def title_text(self) -> str:
@@ -106,8 +106,8 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Relaxation:
-    """At zero hits: a filter, and how many memories there would be without it."""
+class FilterRelaxation:
+    """A filter of a query without results, and the number of results without it."""
 
     key: str
     value: str
@@ -119,13 +119,12 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What one query came to. `facets`, `histogram` and `date_buckets` are None unless the query asked for facets.
+    """The result of a query. `facets`, `histogram` and `date_buckets` are None unless facets were requested.
 
-    `date_buckets` are over the match set; `quick_ranges` are the same spans over what passes without the date filter.
-    `hidden` counts what would match but for the default states. `timings` are milliseconds by stage. With `at_least`,
-    the match set reached the limit of what is looked for by meaning: the total is a lower bound, and so are the date
-    buckets. `hidden_at_least` says the same of what is hidden. `min_similarity` is what it took to match by
-    meaning; None where meaning was not asked for, or could not be.
+    `date_buckets` count the match set, `quick_ranges` the same periods without the date filter. `hidden` counts matches
+    outside of the default states. `timings` are milliseconds by stage. With `at_least`, the semantic search was
+    truncated, and the total and the date buckets are lower bounds; `hidden_at_least` is the same for `hidden`.
+    `min_similarity` is the threshold of semantic matches; None without semantic search.
     """
 
     query: SearchQuery
@@ -140,9 +139,9 @@ class SearchResult:
     date_buckets: DateBuckets | None = None
     quick_ranges: DateBuckets | None = None
     warnings: tuple[SearchWarning, ...] = ()
-    relaxations: tuple[Relaxation, ...] = ()
-    # Labels of what is chosen, where they differ from the value: category names along the path, entity names.
+    relaxations: tuple[FilterRelaxation, ...] = ()
     labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Labels of selected values by (facet, value), if they differ from the value."""
     min_similarity: float | None = None
     corpus: CorpusCounts = CorpusCounts()
     engine: str = "postgres"
@@ -170,7 +169,7 @@ class SearchResult:
 
     @property
     def lower_bounds(self) -> tuple[str, ...]:
-        """What of the numbers is a lower bound, by the names of the API."""
+        """API names of the numbers that are lower bounds."""
         named = [("total", self.at_least), ("hidden", self.hidden_at_least)]
         named += [(facet.spec.api_name, facet.at_least) for facet in self.facets or ()]
         if self.histogram is not None:
@@ -190,7 +189,7 @@ class FacetListing(ExtraParams):
 
 @dataclass(frozen=True, slots=True)
 class FacetPage:
-    """A page of the values of one facet. `facet.distinct` counts what the listing's search leaves."""
+    """A page of the values of a facet. `facet.distinct` counts the values that match the listing's search."""
 
     facet: Facet
     listing: FacetListing

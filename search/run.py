@@ -1,6 +1,6 @@
-"""run(query, viewer) -> SearchResult: the only entry to search. Page, API and tools render what it returns.
+"""run(query, viewer) -> SearchResult: the only entry to search. Pages, API and tools render its result.
 
-A fixed number of statements, whatever the number of hits, values and facets.
+The number of statements does not depend on the numbers of hits, values and facets.
 """
 
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from django.conf import settings
 from access.viewer import Viewer
 from categories.queries import resolve_categories
 from search.baseline_counts import corpus_counts
+from search.did_you_mean import count_alternatives, match_warnings
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetCounts, FacetRequest, MatchSet, Value
 from search.engines.index.outbox import backlog
@@ -24,7 +25,7 @@ from search.facet_counts import (
     value_rows,
     value_terms,
 )
-from search.facets import FACET, Facet, FacetSpec, Kind
+from search.facets import FACET, Facet, FacetKind, FacetSpec
 from search.hits import load_hits
 from search.plan import ResolvedQuery, resolve_query, visible_ids
 from search.query import SearchQuery, Sort
@@ -38,12 +39,11 @@ from search.result import (
     SearchWarning,
 )
 from search.snapshots import snapshot
-from search.zero_results import count_alternatives, match_warnings
 from text.analysis import fold
 from text.formatting import memories
 from web.timing import Stopwatch
 
-# Seconds. Changes reach the index within a second as a rule; a longer delay is worth a notice.
+# Seconds. Changes normally reach the index within a second; a longer delay gets a notice.
 _PATIENCE = 3.0
 _COUNTED_BEHIND = 10_000
 
@@ -59,8 +59,8 @@ def run(
 ) -> SearchResult:
     """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
 
-    `include_facets` overrides the query's own switch. `facet_limit` asks for that many values of each facet, the
-    largest first, instead of those of a sidebar. `with_corpus` adds the counts of all memories that the viewer sees.
+    `include_facets` overrides that of the query. `facet_limit` is the number of values per facet, largest first,
+    instead of those of the sidebar. `with_corpus` adds the counts of all visible memories.
     """
 
     def answer(engine: Engine) -> SearchResult:
@@ -123,7 +123,7 @@ def _run(
 
 
 def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
-    """The values of one facet under a query: searched, sorted and cut to a page."""
+    """A page of the values of a facet under a query."""
 
     def answer(engine: Engine) -> FacetPage:
         page = _facet_page(engine, query, FACET[key], listing, viewer)
@@ -141,7 +141,7 @@ def _facet_page(
         summary = engine.match([resolved.plan], no_values=True)[0]
         warnings = [*resolved.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
-        if listing.parent and spec.kind == Kind.TREE:
+        if listing.parent and spec.kind == FacetKind.TREE:
             parents = _visible_categories(engine, resolved, listing.parent)
             if not parents:
                 warnings.append(SearchWarning(f"No category is named “{listing.parent}”.", "parent"))
@@ -179,7 +179,7 @@ def _listed_facet(
     summary: MatchSet,
     counts: FacetCounts,
 ) -> Facet:
-    """The values of one page of a listing. `distinct` is the number of values on all its pages."""
+    """The values of a page of a listing. `distinct` is the number of values on all pages."""
     listed = list(counts.values)
     if listing.search or listing.sort == "name":
         terms = value_terms(spec, [v.value for v in listed], resolved)
@@ -190,19 +190,19 @@ def _listed_facet(
     begin = (listing.page - 1) * listing.page_size
     shown = listed[begin : begin + listing.page_size]
     hides = hidden_by_exclusions(engine, resolved, summary.total)
-    # Chosen values are always listed, once: on the first page, where nothing narrows the listing itself.
+    # The first page of an unrestricted listing always includes the selected values.
     if listing.page == 1 and not listing.search and not listing.parent:
         absent = [v for v in counts.values if v not in shown and (spec.key, v.value) in resolved.url_values]
         values = value_rows(spec, [*shown, *absent], resolved, hides)
     else:
         values = counted_rows(spec, shown, resolved, hides)
-    if spec.kind == Kind.TREE:
+    if spec.kind == FacetKind.TREE:
         values = tuple(mark_parents(engine, resolved, values))
     return replace(build_facet(spec, values, len(listed), summary, resolved), at_least=counts.truncated)
 
 
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
-    """What a visitor should know of how the answer came about: another engine than usual, or one that is behind."""
+    """Warnings about a fallback engine, or an index that is behind."""
     if engine.name != settings.SEARCH_ENGINE:
         text = "The search index is not ready yet. These results come from the database: exact, but slower."
         return [SearchWarning(text, "engine")]
@@ -210,7 +210,7 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
         more = "or more " if behind.changes == _COUNTED_BEHIND else ""
         changes = f"{behind.changes:,} {more}changes are" if behind.changes > 1 else "One change is"
         if viewer.project_ids is not None:
-            # How much goes on in other projects is nobody's business.
+            # The exact number would reveal activity in other projects.
             changes = "Some changes are"
         return [SearchWarning(f"{changes} not indexed yet.", "engine")]
     return []
@@ -218,7 +218,7 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
 
 @dataclass(frozen=True, slots=True)
 class RankedHits:
-    """The hits of one page in their order, and what there is to say about that order."""
+    """Ranked hits of a page, and warnings about their order."""
 
     hits: tuple[Ranked, ...] = ()
     warnings: tuple[SearchWarning, ...] = ()
@@ -235,20 +235,20 @@ def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, to
         return RankedHits(tuple(Ranked(pk, similarity=near.get(pk)) for pk in page))
     found = ranked_page(engine, plan, resolved.plain_text, limit=query.page_size, offset=offset, now=resolved.now)
     warnings = []
-    if found.not_reread:
-        reason = f"The results are not reranked by the cross-encoder: {found.not_reread}."
+    if found.rerank_failure:
+        reason = f"The results are not reranked by the cross-encoder: {found.rerank_failure}."
         warnings.append(SearchWarning(reason, "rerank"))
     if found.without_vector:
-        some = memories(found.without_vector, at_least=found.at_least)
-        waiting = f"Still preparing search by meaning. Found by their words only: {some}. More may appear."
+        count = memories(found.without_vector, at_least=found.at_least)
+        waiting = f"Still preparing search by meaning. Found by their words only: {count}. More may appear."
         warnings.append(SearchWarning(waiting, "mode"))
-    # A score reveals how rare a word is among all memories, so only viewers who see them all get it.
+    # Scores reveal how rare a word is among all memories, so only viewers of all projects get them.
     hits = found.hits if plan.project_ids is None else [hit.without_scores() for hit in found.hits]
     return RankedHits(tuple(hits), tuple(warnings))
 
 
 def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> str:
-    """How the match set was made, in words."""
+    """How memories matched, in words."""
     plan = resolved.plan
     if not plan.texts:
         return ""

@@ -1,8 +1,8 @@
-"""Memories like one, by meaning, among those that pass the filters of a query.
+"""Finds memories similar to one, among those that pass the filters of a query.
 
-Two memories are as similar as the most similar pair of their chunks: the measure of a search by meaning, and the same
-from either side, where the mean of a long text is near to nothing that it says. But texts that share one paragraph are
-not the same text: possible duplicates are those whose means are as near as `SEARCH_DEDUP_SIMILARITY` too.
+The similarity of two memories is that of their most similar chunks: symmetric, and the measure of semantic search; the
+mean vector of a long text is close to none of its chunks. Since texts that share a paragraph are not duplicates,
+possible duplicates also need mean vectors as similar as `SEARCH_DEDUP_SIMILARITY`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,14 @@ from search.hits import load_hits
 from search.plan import ResolvedQuery, explain_unknown, resolve_query
 from search.query import ExtraParams, Mode, SearchQuery
 from search.ranking import Ranked
-from search.relevance import Vector, chunks_of
+from search.relevance import Vector, chunks_of, mean_vector
 from search.result import CategoryRef, Hit, SearchWarning
 from search.run import engine_notices
 from search.snapshots import snapshot
 from web.timing import Stopwatch
 from web.validation import Problem
 
-# So many chunks of a long memory are looked for, spread over it evenly.
+# Chunks of a long memory to search with, evenly spread.
 _MOST_CHUNKS = 12
 _NAMED = 3
 
@@ -53,8 +53,8 @@ class SimilarRequest(ExtraParams):
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """What two memories both have: some of each by name, and how many more there are."""
+class SharedTerms:
+    """Values that two memories share: some of each kind, and the number of further ones."""
 
     tags: tuple[str, ...] = ()
     entities: tuple[Term, ...] = ()
@@ -64,36 +64,36 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemory:
-    """A memory like another one. A possible duplicate says nearly the same from beginning to end."""
+    """A similar memory."""
 
     hit: Hit
     similarity: float
     is_duplicate: bool
-    shared: Shared
+    shared: SharedTerms
 
 
 @dataclass(frozen=True, slots=True)
-class Similar:
-    """The memories like one, the nearest first. `reason` says why there are none, where there are none."""
+class SimilarResult:
+    """Similar memories, nearest first. `reason` explains an empty list."""
 
     query: SearchQuery
     title: str
     memories: tuple[SimilarMemory, ...] = ()
     reason: str = ""
-    least: float = 0.0
+    min_similarity: float = 0.0
     has_more: bool = False
     warnings: tuple[SearchWarning, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
 
 
-def similar_memories(memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
+def similar_memories(memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
     """The memories most similar to one. Raises MemoryNotFoundError for one that the viewer may not see."""
     return with_engine(lambda engine: _similar(engine, memory_id, request, query, viewer), viewer)
 
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """The memory that others are to be like."""
+    """The memory to compare with."""
 
     id: int
     title: str
@@ -104,7 +104,9 @@ class _Anchor:
     entity_ids: list[int]
 
 
-def _similar(engine: Engine, memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> Similar:
+def _similar(
+    engine: Engine, memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer
+) -> SimilarResult:
     watch = Stopwatch(engine.waited_ms)
     with snapshot():
         with watch.stage("search"):
@@ -114,18 +116,17 @@ def _similar(engine: Engine, memory_id: int, request: SimilarRequest, query: Sea
             title = anchor.title or f"Memory {anchor.id}"
             serving = serving_model()
             if serving is None:
-                return Similar(query, title, reason="no memory has been embedded yet", timings=watch.timings)
+                return SimilarResult(query, title, reason="no memory has been embedded yet", timings=watch.timings)
             chunks = chunks_of([anchor.id], serving.id).get(anchor.id, [])
-            least = serving.min_similarity if query.min_similarity is None else query.min_similarity
+            threshold = serving.min_similarity if query.min_similarity is None else query.min_similarity
             if not chunks:
-                return Similar(
-                    query, title, reason="this memory has not been embedded yet", least=least, timings=watch.timings
-                )
-            # Neither is a question of words.
+                reason = "this memory has not been embedded yet"
+                return SimilarResult(query, title, reason=reason, min_similarity=threshold, timings=watch.timings)
+            # Only the filters of the query apply.
             resolved = resolve_query(engine, query.with_(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
             warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
             warnings += _changed_since(anchor, serving)
-            near = _nearest(engine, resolved, serving, chunks, least, anchor.id, request.limit)
+            near = _nearest(engine, resolved, serving, chunks, threshold, anchor.id, request.limit)
             listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[: request.limit])
             duplicates = _duplicates(chunks, listed, serving)
         with watch.stage("hits"):
@@ -133,12 +134,12 @@ def _similar(engine: Engine, memory_id: int, request: SimilarRequest, query: Sea
             shared = _shared(anchor, hits, resolved, viewer)
             warnings += engine_notices(engine, viewer)
     found = tuple(SimilarMemory(hit, listed[hit.id], hit.id in duplicates, shared[hit.id]) for hit in hits)
-    return Similar(
+    return SimilarResult(
         query=query,
         title=title,
         memories=found,
-        reason="" if found else f"no other memory{_that_passes(query)} is at least {least:.2f} similar",
-        least=least,
+        reason="" if found else f"no other memory{_that_passes(query)} is at least {threshold:.2f} similar",
+        min_similarity=threshold,
         has_more=len(near) > len(listed),
         warnings=tuple(warnings),
         timings=watch.timings,
@@ -162,15 +163,15 @@ def _nearest(
     resolved: ResolvedQuery,
     serving: ServingModel,
     chunks: Sequence[Vector],
-    least: float,
+    threshold: float,
     memory_id: int,
     limit: int,
 ) -> dict[int, float]:
-    """The memories nearest to any of the chunks: the nearest of all are among the nearest of each."""
+    """Similarities of the memories nearest to any of the chunks."""
     found: dict[int, float] = {}
     for chunk in _spread(chunks):
-        # Two more than are wanted: the memory itself is the nearest to its own, and one tells that there are more.
-        meaning = VectorQuery(serving.id, chunk.tobytes(), least, limit + 2, semantic_only=True)
+        # Two more than `limit`: the memory itself, and one to know if there are more.
+        meaning = VectorQuery(serving.id, chunk.tobytes(), threshold, limit + 2, semantic_only=True)
         near = engine.knn(replace(resolved.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
             if pk != memory_id:
@@ -184,19 +185,14 @@ def _spread(chunks: Sequence[Vector]) -> list[Vector]:
 
 
 def _duplicates(chunks: Sequence[Vector], listed: dict[int, float], serving: ServingModel) -> set[int]:
-    """Those that are as near as the fold asks, by their nearest chunks and as wholes."""
-    least = settings.SEARCH_DEDUP_SIMILARITY
-    suspects = [pk for pk, similar in listed.items() if similar >= least]
+    """Ids of possible duplicates."""
+    threshold = settings.SEARCH_DEDUP_SIMILARITY
+    suspects = [pk for pk, similar in listed.items() if similar >= threshold]
     if not suspects:
         return set()
-    whole = _mean(chunks)
-    return {pk for pk, theirs in chunks_of(suspects, serving.id).items() if float(whole @ _mean(theirs)) >= least}
-
-
-def _mean(chunks: Sequence[Vector]) -> Vector:
-    summed = np.sum(chunks, axis=0)
-    mean: Vector = summed / max(float(np.linalg.norm(summed)), 1e-6)
-    return mean
+    mean = mean_vector(chunks)
+    others = chunks_of(suspects, serving.id)
+    return {pk for pk, theirs in others.items() if float(mean @ mean_vector(theirs)) >= threshold}
 
 
 def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning]:
@@ -207,8 +203,8 @@ def _changed_since(anchor: _Anchor, serving: ServingModel) -> list[SearchWarning
     return [SearchWarning("It has changed since it was embedded: these are similar to its earlier text.")]
 
 
-def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, Shared]:
-    """What each hit has in common with the memory."""
+def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewer: Viewer) -> dict[int, SharedTerms]:
+    """The values that each hit shares with the memory."""
     rows = visible_to(viewer).filter(pk__in=[hit.id for hit in hits]).values_list("pk", "entity_ids")
     theirs: dict[int, list[int]] = dict(rows) if anchor.entity_ids and hits else {}
     entities = sorted(resolved.names.entity_terms(anchor.entity_ids).values(), key=lambda term: term.label.casefold())
@@ -219,5 +215,5 @@ def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewe
         named = tuple(term for term in entities if term.id in theirs.get(hit.id, ()))
         categories = tuple(category for category in hit.categories if category.path in paths)
         more = sum(max(0, len(values) - _NAMED) for values in (tags, named, categories))
-        found[hit.id] = Shared(tags[:_NAMED], named[:_NAMED], categories[:_NAMED], more)
+        found[hit.id] = SharedTerms(tags[:_NAMED], named[:_NAMED], categories[:_NAMED], more)
     return found

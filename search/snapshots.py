@@ -1,4 +1,4 @@
-"""One view of the data for all statements of an answer."""
+"""Read-only transactions that give all statements of a result the same view of the data."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,15 +9,15 @@ from django.db import connection, transaction
 
 
 @contextmanager
-def snapshot(most_ms: int = 0) -> Iterator[None]:
-    """A write in between cannot make numbers and rows differ. A statement that takes longer than said is cut off."""
+def snapshot(timeout_ms: int = 0) -> Iterator[None]:
+    """Isolate the statements of a block from concurrent writes. Statements longer than `timeout_ms` are cancelled."""
     if connection.in_atomic_block:
         with transaction.atomic():
             yield
         return
-    with _as_it_is_now(), transaction.atomic():
-        settings = ["SET LOCAL jit = off"] if _compiles(connection.alias) else []
-        settings += [f"SET LOCAL statement_timeout = {most_ms:d}"] if most_ms else []
+    with _repeatable_read(), transaction.atomic():
+        settings = ["SET LOCAL jit = off"] if _jit_is_on(connection.alias) else []
+        settings += [f"SET LOCAL statement_timeout = {timeout_ms:d}"] if timeout_ms else []
         if settings:
             with connection.cursor() as cursor:
                 cursor.execute("; ".join(settings))
@@ -25,8 +25,8 @@ def snapshot(most_ms: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def _as_it_is_now() -> Iterator[None]:
-    """Transactions read one moment and write nothing. Said as they begin: a statement of its own is waited for."""
+def _repeatable_read() -> Iterator[None]:
+    """Make transactions REPEATABLE READ and read-only when they begin, without an extra statement."""
     connection.ensure_connection()
     raw: psycopg.Connection[object] = connection.connection
     with connection.wrap_database_errors:
@@ -35,15 +35,15 @@ def _as_it_is_now() -> Iterator[None]:
         yield
     finally:
         if connection.connection is not raw:
-            # It was given back to the pool meanwhile: nobody else is to read what was before, or to write in vain.
+            # The connection went back to the pool, where its settings must not affect others.
             raw.close()
         elif not raw.closed:
             raw.isolation_level = raw.read_only = None
 
 
 @cache
-def _compiles(alias: str) -> bool:
-    """Whether this server compiles large statements, which takes longer than to run those of facets. Asked once."""
+def _jit_is_on(alias: str) -> bool:
+    """Whether the server uses JIT compilation, which takes longer than the statements of facets."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW jit")
         return bool(cursor.fetchone() == ("on",))

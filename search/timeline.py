@@ -1,7 +1,7 @@
-"""What was remembered before and after a memory, among those that pass the filters of a query.
+"""The memories before and after an anchor, among those that pass the filters of a query.
 
-One entry, as `run` is to search: `timeline(request, query, viewer)`. The words of the query find the memory to stand at
-where no id is given; they never narrow what stands around it.
+The entry is `timeline(request, query, viewer)`. Without an id, the anchor is the best hit for the text of the query,
+which does not restrict its neighbours.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ from search.snapshots import snapshot
 from web.timing import Stopwatch
 from web.validation import Problem
 
-# The least difference between two instants.
+# The resolution of timestamps.
 _TICK = timedelta(microseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC)
 
@@ -53,7 +53,7 @@ class TimelineRequest(ExtraParams):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A memory and its neighbours, the oldest first. `earlier` and `later` count what lies beyond them."""
+    """The anchor and its neighbours, oldest first. `earlier` and `later` count the memories beyond them."""
 
     query: SearchQuery
     anchor: Hit | None
@@ -66,7 +66,7 @@ class Timeline:
 
 
 def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Timeline:
-    """What stands around a memory. Raises MemoryNotFoundError for an anchor that the viewer may not see."""
+    """The neighbours of a memory. Raises MemoryNotFoundError if the anchor is not visible."""
     if request.anchor is not None:
         return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
     result = run(query.with_(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)
@@ -95,7 +95,7 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
             *_hits(engine, resolved.plan, newer + has_anchor, shown_before),
         ]
         rows = {hit.id: hit for hit in load_hits([Ranked(pk) for pk, _ in found], resolved, viewer, HitDetail.INDEX)}
-        # The anchor is shown whatever its state.
+        # The anchor may be in any state.
         alone = replace(resolved, plan=resolved.plan.without_filter("state"))
         (here,) = load_hits([Ranked(anchor)], alone, viewer, HitDetail.INDEX)
         warnings += engine_notices(engine, viewer)
@@ -112,9 +112,9 @@ def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, view
 
 
 def _place(engine: Engine, plan: EngineQuery, at: datetime, anchor: int) -> tuple[int, int, int]:
-    """How many memories of the plan come after the anchor, whether it is one itself, and how many there are.
+    """(memories of the plan after the anchor, whether it is one of them, their total).
 
-    Memories of one instant, as an import leaves many, are in order of their ids: the newest order of every engine.
+    Memories with the same time, as imports create them, are ordered by id, like the newest order of every engine.
     """
     after = at if at == _LAST else at + _TICK
     start, end = max(plan.start or at, at), min(plan.end or after, after)

@@ -33,7 +33,7 @@ def warm_in_background() -> None:
 def _warm() -> None:
     try:
         warm()
-    except Exception:  # whatever it is: every answer makes for itself what it needs
+    except Exception:  # requests work without warm caches
         logger.exception("The first requests will be slower: the warm-up failed.")
     finally:
         connection.close()

@@ -1,7 +1,7 @@
-"""Why a memory is not among the results: everything that a query asks for, and whether the memory has it.
+"""Explains why a memory is or is not among the results: every condition of a query, and whether the memory meets it.
 
-Filters and dates are asked of the engine one by one, words are looked for in the memory's own terms, and the verdict is
-that of the engine about the whole query.
+The engine checks filters and dates one by one, words are checked against the memory's terms, and the verdict is the
+engine's for the whole query.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from memories.queries import visible_to
 from memories.records import MemoryId
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Filter, LanguageText, VectorQuery
-from search.facets import DEFAULT_STATES, FACET, Kind
+from search.facets import DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, resolve_query
 from search.query import ExtraParams, SearchQuery, Sort, dates_label
 from search.relevance import ranked_page
@@ -29,8 +29,8 @@ from text.formatting import listed, moment_label, with_article
 from text.query_syntax import Alternative, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 from web.params import Required
 
-# How far down a memory's place is looked for.
-MOST_PLACES = 10_000
+# The lowest rank that is determined.
+MAX_PLACES = 10_000
 
 _TERMS = "SELECT lexeme, positions, weights FROM memories_memory, unnest(terms) WHERE id = %s"
 
@@ -45,9 +45,9 @@ class WhyNotRequest(ExtraParams):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a query asks for: what was asked, what the memory has, and whether that is enough.
+    """A condition of a query, and what the memory has. Both are in words.
 
-    Of the checks with `either` one is enough: a memory may match by its words or by its meaning.
+    Of the checks with `either`, passing one is enough: a memory may match by words or by meaning.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """Whether one memory matches a query, and why. `place` and `page` are None where it does not, or comes too late."""
+    """Whether a memory matches a query, and why. `place` and `page` are None without a match, and beyond MAX_PLACES."""
 
     query: SearchQuery
     id: int
@@ -79,16 +79,16 @@ class WhyNot:
 
     @property
     def missing(self) -> tuple[Check, ...]:
-        """What keeps it out."""
+        """The checks that exclude the memory."""
         either = [check for check in self.checks if check.either]
         none_of_them = not any(check.passed for check in either)
         return tuple(c for c in self.checks if not c.passed and (not c.either or none_of_them))
 
     @property
     def verdict(self) -> str:
-        """In one sentence."""
+        """The conclusion in a sentence."""
         if self.matches and self.place is None:
-            return f"It matches, after the first {MOST_PLACES:,} results."
+            return f"It matches, after the first {MAX_PLACES:,} results."
         if self.matches:
             more = " or more" if self.at_least else ""
             return f"It matches: result {self.place:,} of {self.total:,}{more}, on page {self.page:,}."
@@ -98,7 +98,7 @@ class WhyNot:
 
 
 def why_not(query: SearchQuery, memory_id: int, viewer: Viewer) -> WhyNot | None:
-    """What of a query a memory has; None where there is no such memory that the viewer may open."""
+    """Check a memory against a query; None if the memory is not visible."""
     return with_engine(lambda engine: _why_not(engine, query, memory_id, viewer), viewer)
 
 
@@ -149,7 +149,7 @@ def _memories(viewer: Viewer) -> QuerySet[Memory]:
 def _place(
     engine: Engine, plan: EngineQuery, query: SearchQuery, total: int, memory_id: int, now: datetime
 ) -> int | None:
-    most = min(total, MOST_PLACES)
+    most = min(total, MAX_PLACES)
     if query.order == Sort.RELEVANCE:
         ids = [
             one.id for one in ranked_page(engine, plan, plain_text_of(query.text), limit=most, offset=0, now=now).hits
@@ -165,35 +165,35 @@ def _place(
 def _filter_checks(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
-    def passes(asked: Filter) -> bool:
-        return bool(engine.filter_ids(everything.with_filter(asked), [memory.pk]))
+    def passes(condition: Filter) -> bool:
+        return bool(engine.filter_ids(everything.with_filter(condition), [memory.pk]))
 
-    for asked in resolved.plan.filters:
-        key, spec, chosen = asked.key, FACET[asked.key], query.selection(asked.key)
+    for filter_ in resolved.plan.filters:
+        key, spec, chosen = filter_.key, FACET[filter_.key], query.selection(filter_.key)
         name = spec.label.lower()
         has = listed(_values(resolved, key, memory)) or "none"
 
         def label_of(value: str, key: str = key) -> str:
             return resolved.labels.get((key, value), value)
 
-        if asked.includes:
+        if filter_.includes:
             names = [*map(label_of, chosen.include), *(["none"] if chosen.no_value else [])]
             wanted = listed(names, "and" if chosen.require_all else "or")
             if key == "state" and not chosen.restricts:
                 wanted = f"{listed(DEFAULT_STATES, 'or')}, the default"
             elif key == "category" and not query.subcategories:
                 wanted += ", without subcategories"
-            included = Filter(key, asked.include, no_value=asked.no_value, require_all=asked.require_all)
+            included = Filter(key, filter_.include, no_value=filter_.no_value, require_all=filter_.require_all)
             yield Check(key, spec.label, wanted, has, passes(included))
-        if asked.any_value:
+        if filter_.any_value:
             yield Check(key, f"Has {with_article(name)}", "any", has, passes(Filter(key, any_value=True)))
-        if asked.exclude:
+        if filter_.exclude:
             wanted = f"not {listed([label_of(value) for value in chosen.exclude], 'or')}"
-            yield Check(key, f"Not {name}", wanted, has, passes(Filter(key, exclude=asked.exclude)))
+            yield Check(key, f"Not {name}", wanted, has, passes(Filter(key, exclude=filter_.exclude)))
 
 
 def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
-    """What a memory has in a facet, as people read it."""
+    """Labels of the values of a memory in a facet."""
     names = resolved.names
     match key:
         case "project":
@@ -205,7 +205,7 @@ def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
         case "entity":
             return sorted(term.label for term in names.entity_terms(memory.entity_ids).values())
     found = getattr(memory, FACET[key].column)
-    return list(found) if FACET[key].kind == Kind.TEXTS else [found] if found else []
+    return list(found) if FACET[key].kind == FacetKind.TEXTS else [found] if found else []
 
 
 def _date_checks(
@@ -264,23 +264,23 @@ def _has(has: bool) -> str:
 
 
 def _index(memory_id: int) -> Index:
-    """The terms that a memory is found by, with their places."""
+    """The indexed terms of a memory, with positions and weights."""
     with connection.cursor() as cursor:
         cursor.execute(_TERMS, [memory_id])
         return {term: list(zip(places, weights, strict=True)) for term, places, weights in cursor.fetchall()}
 
 
 def _words_check(words: TextQuery, index: Index, name: Callable[[Pattern], str], *, either: bool) -> Check:
-    """Whether it has enough of the words; with several groups, of those of one side of the `or`."""
-    asked = [_asked_of(group, name) for group in words.groups]
-    has = [_held_of(group, index, name) for group in words.groups]
+    """Whether the memory has enough of the words of any side of an `or`."""
+    wanted = [_wanted_words(group, name) for group in words.groups]
+    has = [_word_matches(group, index, name) for group in words.groups]
     passed = not words.groups or TextQuery(groups=words.groups).matches(index)
-    if not asked:
+    if not wanted:
         return Check("words", "Words", "no other words", "nothing else required", passed, either)
-    return Check("words", "Words", "; or ".join(asked), "; or ".join(has), passed, either)
+    return Check("words", "Words", "; or ".join(wanted), "; or ".join(has), passed, either)
 
 
-def _asked_of(group: Alternative, name: Callable[[Pattern], str]) -> str:
+def _wanted_words(group: Alternative, name: Callable[[Pattern], str]) -> str:
     count, need = len(group.words), group.need
     listed_words = listed([name(word) for word in group.words])
     enough = listed_words if need == count else f"{need} of the {count} words {listed_words}"
@@ -288,11 +288,11 @@ def _asked_of(group: Alternative, name: Callable[[Pattern], str]) -> str:
     return " and ".join(part for part in (enough, phrases) if part)
 
 
-def _held_of(group: Alternative, index: Index, name: Callable[[Pattern], str]) -> str:
-    """Which of the words and phrases of a group a memory has, and which it lacks."""
-    every = (*group.words, *group.phrases)
-    held = [name(pattern) for pattern in every if pattern_occurs(pattern, index)]
-    lacks = [name(pattern) for pattern in every if not pattern_occurs(pattern, index)]
+def _word_matches(group: Alternative, index: Index, name: Callable[[Pattern], str]) -> str:
+    """The words and phrases of a group that a memory has and lacks, in words."""
+    patterns = (*group.words, *group.phrases)
+    held = [name(pattern) for pattern in patterns if pattern_occurs(pattern, index)]
+    lacks = [name(pattern) for pattern in patterns if not pattern_occurs(pattern, index)]
     parts = [
         f"contains {listed(held)}" if held else "contains none of them",
         f"lacks {listed(lacks)}" if lacks and held else "",
@@ -303,18 +303,18 @@ def _held_of(group: Alternative, index: Index, name: Callable[[Pattern], str]) -
 def _meaning_check(
     engine: Engine, plan: EngineQuery, meaning: VectorQuery, memory_id: int, *, passes: bool, either: bool
 ) -> Check:
-    """How near it is. Which are the nearest can only be said of what passes all else."""
-    asked = f"a similarity of at least {meaning.min_similarity:.2f}"
+    """The similarity of the memory. Its rank among the nearest only exists if it passes the other checks."""
+    wanted = f"a similarity of at least {meaning.min_similarity:.2f}"
     similarity = engine.similarities(meaning, [memory_id]).get(memory_id)
     if similarity is None:
-        return Check("meaning", "Meaning", asked, "not embedded yet", False, either)
+        return Check("meaning", "Meaning", wanted, "not embedded yet", False, either)
     has = f"{similarity:.2f}"
     if similarity < meaning.min_similarity:
-        return Check("meaning", "Meaning", asked, has, False, either)
+        return Check("meaning", "Meaning", wanted, has, False, either)
     near = engine.knn(plan)
     if passes and memory_id not in near.ids:
         ceiling = f"{has}, but only the {meaning.limit:,} nearest are considered"
         if len(near.similarities):
             ceiling += f", and the last of them has {float(near.similarities[-1]):.2f}"
-        return Check("meaning", "Meaning", asked, ceiling, False, either)
-    return Check("meaning", "Meaning", asked, has, True, either)
+        return Check("meaning", "Meaning", wanted, ceiling, False, either)
+    return Check("meaning", "Meaning", wanted, has, True, either)

@@ -28,7 +28,7 @@ from explorer.category_requests import (
     CategoryRequest,
     ConceptListRequest,
 )
-from explorer.visible_tree import look
+from explorer.visible_tree import visible_tree
 from memories.models import Memory, Project
 from memories.records import MemoryChanges
 from memories.services import memory_update
@@ -146,10 +146,10 @@ def _load(job: Job, size: int) -> None:
 def _reads(viewer: Viewer, seed: int, queries: int) -> dict[str, list[Read]]:
     """Requests, the same for every engine. Each level of the tree is asked for equally often."""
     draw = random.Random(seed)
-    visible = look(select_engine(viewer), viewer)
+    visible = visible_tree(select_engine(viewer), viewer)
     by_depth: dict[int, list[str]] = {}
     for node in visible.tree.ordered:
-        if visible.sees(node.id):
+        if visible.is_visible(node.id):
             by_depth.setdefault(node.depth, []).append(node.path)
 
     def category() -> str:
@@ -239,8 +239,8 @@ def _check_counts(viewer: Viewer) -> None:
     memories, concepts = _rows(_LIST_SQL, _visibility(viewer))
     concepts_by_id = dict(concepts)
     expected = {pk: (count, int(chunks), concepts_by_id.get(pk, 0)) for pk, count, chunks in memories}
-    visible = look(select_engine(viewer), viewer)
-    counted = {node.id: visible.figures.numbers(node.id) for node in visible.tree.ordered}
+    visible = visible_tree(select_engine(viewer), viewer)
+    counted = {node.id: visible.counts.numbers(node.id) for node in visible.tree.ordered}
     wrong = [pk for pk, n in counted.items() if (n.memories, n.chunks, n.concepts) != expected.get(pk, (0, 0, 0))]
     if wrong:
         raise RuntimeError(f"{len(wrong)} categories are counted otherwise by SQL, {wrong[0]} first")

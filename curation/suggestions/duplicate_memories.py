@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 from django.conf import settings
 from django.db import connection
 
 from curation.suggestions.proposals import Kind, Proposal
 from memories.models import MemoryLink
 from search.engines.vectors.pgvector import hnsw_scan
-from search.relevance import Vector, chunks_of
+from search.relevance import chunks_of, mean_vector
 from text.analysis import STOPWORDS
 
 # Of the nearest chunks of all memories so many are looked at; those of other projects are left out then.
@@ -168,16 +167,10 @@ def _duplicates(pairs: Sequence[_Pair], model_id: int) -> dict[tuple[int, int], 
     chunks = chunks_of({text.id for pair in suspects for text in (pair.older, pair.newer)}, model_id)
     found = {}
     for pair in suspects:
-        whole = float(_mean(chunks[pair.older.id]) @ _mean(chunks[pair.newer.id]))
+        whole = float(mean_vector(chunks[pair.older.id]) @ mean_vector(chunks[pair.newer.id]))
         if whole >= settings.SEARCH_DEDUP_SIMILARITY:
             found[pair.older.id, pair.newer.id] = _duplicate(pair, min(1.0, whole))
     return found
-
-
-def _mean(chunks: Sequence[Vector]) -> Vector:
-    summed = np.sum(chunks, axis=0)
-    mean: Vector = summed / max(float(np.linalg.norm(summed)), 1e-6)
-    return mean
 
 
 def _duplicate(pair: _Pair, whole: float) -> Proposal:

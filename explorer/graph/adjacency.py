@@ -1,4 +1,4 @@
-"""Nodes and the links between them as arrays: who is together with whom, and the shortest chain. Pure."""
+"""Graphs as arrays: co-occurrence pairs, adjacency, and the shortest path. Pure: no database."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
-# Pairs that are laid out at once: one memory may name a thousand, which are a million pairs.
+# Pairs expanded at once: a memory with a thousand names yields a million pairs.
 _MOST_PAIRS = 2_000_000
 _NONE = np.empty(0, np.int64)
 
 
 class SearchTooLongError(Exception):
-    """The time for a search was over before it was."""
+    """The search for a path ran out of time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Ordered pairs of nodes, each once, by the left one and then the right. `weight` is how much links them."""
+    """Distinct ordered pairs of nodes, sorted by left, then right. `weight` is the strength of each link."""
 
     left: Ints
     right: Ints
@@ -37,7 +37,10 @@ NO_PAIRS = Pairs(_NONE, _NONE, _NONE)
 
 
 def pairs_within(groups: Ints, nodes: Ints, lefts: Sequence[int] | None = None) -> Pairs:
-    """How many groups each two nodes are in together, seen from those of `lefts`. A group's rows are side by side."""
+    """The number of groups that contain both nodes of each pair, for pairs whose left node is in `lefts` (None: any).
+
+    `groups` and `nodes` are parallel arrays; the rows of a group are adjacent.
+    """
     if not len(nodes):
         return NO_PAIRS
     values, index = np.unique(nodes, return_inverse=True)
@@ -56,16 +59,16 @@ def pairs_within(groups: Ints, nodes: Ints, lefts: Sequence[int] | None = None) 
 
 
 def _counted(rows: Ints, start_of: Ints, size_of: Ints, index: Ints, width: int) -> tuple[Ints, Ints]:
-    """The pairs of each row with the others of its group, as one number each, and how often there is each."""
+    """Keys `left * width + right` of the pairs that some rows form within their groups, and the count of each."""
     sizes = size_of[rows]
     left = np.repeat(rows, sizes)
-    right = np.repeat(start_of[rows], sizes) + _places(sizes)
+    right = np.repeat(start_of[rows], sizes) + _offsets(sizes)
     left, right = index[left], index[right]
     keys, counts = np.unique((left * width + right)[left != right], return_counts=True)
     return keys, counts
 
 
-def _places(sizes: Ints) -> Ints:
+def _offsets(sizes: Ints) -> Ints:
     """0, 1, … within each run of the given sizes."""
     ends = np.cumsum(sizes)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes, sizes)
@@ -73,7 +76,7 @@ def _places(sizes: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Nodes in order, and those that each is linked with: of node `k` the entries `begins[k]` to `begins[k + 1]`."""
+    """An adjacency list in CSR form: node `k` is linked with entries `begins[k]` to `begins[k + 1]` of `others`."""
 
     nodes: Ints
     begins: Ints
@@ -81,8 +84,8 @@ class Network:
     weights: Ints
 
     @classmethod
-    def of(cls, nodes: Ints, pairs: Pairs) -> "Network":
-        """Of pairs given both ways among the nodes; what links the same two adds up."""
+    def from_pairs(cls, nodes: Ints, pairs: Pairs) -> "Network":
+        """Build from pairs given in both directions; weights of repeated pairs add up."""
         width = max(len(nodes), 1)
         keys = np.searchsorted(nodes, pairs.left) * width + np.searchsorted(nodes, pairs.right)
         unique, inverse = np.unique(keys, return_inverse=True)
@@ -92,34 +95,36 @@ class Network:
 
     @property
     def degrees(self) -> Ints:
-        """How many others each node is linked with."""
+        """The number of neighbours of each node."""
         return np.diff(self.begins)
 
-    def place(self, node: int) -> int | None:
+    def index_of(self, node: int) -> int | None:
         at = int(np.searchsorted(self.nodes, node))
         return at if at < len(self.nodes) and self.nodes[at] == node else None
 
     def links_of(self, ids: Collection[int]) -> Pairs:
-        """All links of some nodes."""
+        """All links that start at the given node ids."""
         wanted = np.unique(np.array(list(ids), np.int64))
-        places = np.searchsorted(self.nodes, wanted)
-        known = places < len(self.nodes)
-        places = places[known][self.nodes[places[known]] == wanted[known]]
-        left, right, weight = self._around(places)
+        indexes = np.searchsorted(self.nodes, wanted)
+        known = indexes < len(self.nodes)
+        indexes = indexes[known][self.nodes[indexes[known]] == wanted[known]]
+        left, right, weight = self._links_from(indexes)
         return Pairs(self.nodes[left], self.nodes[right], weight)
 
-    def _around(self, places: Ints) -> tuple[Ints, Ints, Ints]:
-        """All links of some nodes: from where, to where, how strong."""
-        sizes = self.begins[places + 1] - self.begins[places]
-        at = np.repeat(self.begins[places], sizes) + _places(sizes)
-        return np.repeat(places, sizes), self.others[at], self.weights[at]
+    def _links_from(self, indexes: Ints) -> tuple[Ints, Ints, Ints]:
+        """Sources, targets and weights of all links that start at the given indexes."""
+        sizes = self.begins[indexes + 1] - self.begins[indexes]
+        at = np.repeat(self.begins[indexes], sizes) + _offsets(sizes)
+        return np.repeat(indexes, sizes), self.others[at], self.weights[at]
 
-    def chain(self, source: int, target: int, steps: int, is_over: Callable[[], bool]) -> tuple[int, ...] | None:
-        """The nodes of a shortest chain of at most so many steps: of several, one with the most weight in sum.
+    def shortest_path(
+        self, source: int, target: int, steps: int, is_over: Callable[[], bool]
+    ) -> tuple[int, ...] | None:
+        """Node ids of a shortest path of at most `steps` links, the heaviest of equally short ones; None without any.
 
-        Raises SearchTooLongError where `is_over` says so before it is found.
+        Raises SearchTooLongError as soon as `is_over()` is true.
         """
-        begin, end = self.place(source), self.place(target)
+        begin, end = self.index_of(source), self.index_of(target)
         if begin is None or end is None:
             return None
         level = np.full(len(self.nodes), -1)
@@ -132,28 +137,28 @@ class Network:
             if is_over():
                 raise SearchTooLongError
             step += 1
-            _, reached, _ = self._around(frontier)
+            _, reached, _ = self._links_from(frontier)
             frontier = np.unique(reached[level[reached] < 0])
             level[frontier] = step
-        return tuple(int(self.nodes[at]) for at in self._strongest(level, end))
+        return tuple(int(self.nodes[at]) for at in self._heaviest_path(level, end))
 
-    def _strongest(self, level: Ints, end: int) -> list[int]:
-        """Back from the end, level by level, what is best to go on to from each node on the way; then forth by that."""
+    def _heaviest_path(self, level: Ints, end: int) -> list[int]:
+        """Backtrack from the target by BFS level, keeping the heaviest edge; then read the path forward."""
         best = np.zeros(len(level), np.int64)
-        onward = np.full(len(level), -1)
+        following = np.full(len(level), -1)
         current = np.array([end])
         for wanted in range(int(level[end]) - 1, -1, -1):
-            later, earlier, weights = self._around(current)
+            later, earlier, weights = self._links_from(current)
             on_the_way = level[earlier] == wanted
             later, earlier, weights = later[on_the_way], earlier[on_the_way], weights[on_the_way]
-            worth = best[later] + weights
-            order = np.lexsort((later, -worth, earlier))
+            total = best[later] + weights
+            order = np.lexsort((later, -total, earlier))
             current, firsts = np.unique(earlier[order], return_index=True)
-            best[current] = worth[order][firsts]
-            onward[current] = later[order][firsts]
+            best[current] = total[order][firsts]
+            following[current] = later[order][firsts]
         at = int(current[0])
-        places = [at]
+        indexes = [at]
         while at != end:
-            at = int(onward[at])
-            places.append(at)
-        return places
+            at = int(following[at])
+            indexes.append(at)
+        return indexes

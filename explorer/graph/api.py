@@ -1,17 +1,18 @@
-"""Entities, concepts and what links them as JSON: the same reads as the pages."""
+"""Entities, concepts and relationships as JSON, from the same reads as the pages."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from ninja import Router
 
 from access.keys import ApiRequest, allowed
 from categories.queries import Term
-from explorer.graph.neighbourhood import Neighbour, Neighbourhood
-from explorer.graph.node_page import Node, around_of, fact_of, node_of
+from explorer.graph.neighbourhood import Neighbourhood, NodeNeighbour
+from explorer.graph.node_page import NodeDetail, node_detail, node_neighbourhood, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
-from explorer.graph.path_page import Step, path_of
-from explorer.graph.queries import CONCEPT, ENTITY, Kind, StatedEdge
+from explorer.graph.path_page import PathStep, find_path
+from explorer.graph.queries import CONCEPT, ENTITY, NodeKind, StatedEdge
 from explorer.graph.schemas import (
     CategoryCount,
     ConceptsReply,
@@ -32,14 +33,15 @@ from explorer.graph.schemas import (
     TieReply,
     TypeCount,
 )
-from explorer.graph.table_page import Table, table_of
+from explorer.graph.table_page import NodeTable, node_table
 from explorer.links import memory_url, node_url, relationship_url
 from explorer.memory_api import MemoryName
+from explorer.operations import read_operation
 from explorer.schemas import HistogramBar, HistogramReply
 from explorer.timeline_api import query_warning
 from search.result import Hit
-from search.unified.rows import RelationshipRecord
-from web.errors import GUARDED, ApiError, errors
+from search.unified.rows import StoredRelationship
+from web.errors import ApiError
 from web.params import Params, pairs_of
 from web.timing import Timings, timed, took_ms
 
@@ -48,49 +50,35 @@ router = Router()
 _TABLE = TableRequest.openapi_parameters()
 _AROUND = AroundRequest.openapi_parameters()
 _PATH = PathRequest.openapi_parameters()
-_ONE = errors(*GUARDED, 404, 422)
+
+_get = partial(read_operation, router)
 
 
 # --- operations --------------------------------------------------------------------------------------------------
 
 
-@router.get(
-    "/entities",
-    response={200: EntitiesReply, **errors(*GUARDED, 422)},
-    operation_id="entities",
-    openapi_extra={"parameters": _TABLE},
-)
+@_get("/entities", "entities", EntitiesReply, parameters=_TABLE)
 @timed
 def entities(request: ApiRequest) -> tuple[Timings, EntitiesReply]:
-    """Entities as a table: how many others each is linked with, how many memories name it, and since when."""
+    """Entities as a table, with numbers of neighbours and memories, and their dates."""
     table = _read_table(request, ENTITY)
     return table.timings, EntitiesReply(entities=_rows(table, request), **_table_fields(table))
 
 
-@router.get(
-    "/concepts",
-    response={200: ConceptsReply, **errors(*GUARDED, 422)},
-    operation_id="concepts",
-    openapi_extra={"parameters": _TABLE},
-)
+@_get("/concepts", "concepts", ConceptsReply, parameters=_TABLE)
 @timed
 def concepts(request: ApiRequest) -> tuple[Timings, ConceptsReply]:
-    """Concepts as a table: how many others each is linked with, how many memories are about it, and since when."""
+    """Concepts as a table, with numbers of neighbours and memories, and their dates."""
     table = _read_table(request, CONCEPT)
     return table.timings, ConceptsReply(concepts=_rows(table, request), **_table_fields(table))
 
 
-@router.get(
-    "/entities/path",
-    response={200: PathReply, **_ONE},
-    operation_id="entity_path",
-    openapi_extra={"parameters": _PATH},
-)
+@_get("/entities/path", "entity_path", PathReply, 404, parameters=_PATH)
 @timed
 def path(request: ApiRequest) -> tuple[Timings, PathReply]:
-    """The shortest chain of relationships between two entities, with what bears out each step."""
+    """The shortest path of relationships between two entities, with evidence for each step."""
     viewer = allowed(request, "read")
-    found = path_of(PathRequest.from_pairs(pairs_of(request.GET)), viewer)
+    found = find_path(PathRequest.from_pairs(pairs_of(request.GET)), viewer)
     return found.timings, PathReply(
         source=_ref(found.source),
         target=_ref(found.target),
@@ -101,51 +89,41 @@ def path(request: ApiRequest) -> tuple[Timings, PathReply]:
     )
 
 
-@router.get(
-    "/entities/{path:ref}/neighbourhood",
-    response={200: NeighbourhoodReply, **_ONE},
-    operation_id="entity_neighbourhood",
-    openapi_extra={"parameters": _AROUND},
-)
+@_get("/entities/{path:ref}/neighbourhood", "entity_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
 @timed
 def entity_neighbourhood(request: ApiRequest, ref: str) -> tuple[Timings, NeighbourhoodReply]:
-    """What is linked with an entity, the strongest first, and what links those among themselves."""
+    """The neighbours of an entity, strongest links first, and the edges between them."""
     return _read_around(ENTITY, ref, request)
 
 
-@router.get(
-    "/concepts/{path:ref}/neighbourhood",
-    response={200: NeighbourhoodReply, **_ONE},
-    operation_id="concept_neighbourhood",
-    openapi_extra={"parameters": _AROUND},
-)
+@_get("/concepts/{path:ref}/neighbourhood", "concept_neighbourhood", NeighbourhoodReply, 404, parameters=_AROUND)
 @timed
 def concept_neighbourhood(request: ApiRequest, ref: str) -> tuple[Timings, NeighbourhoodReply]:
-    """What is linked with a concept, the strongest first, and what links those among themselves."""
+    """The neighbours of a concept, strongest links first, and the edges between them."""
     return _read_around(CONCEPT, ref, request)
 
 
-@router.get("/entities/{path:ref}", response={200: NodeReply, **_ONE}, operation_id="entity")
+@_get("/entities/{path:ref}", "entity", NodeReply, 404)
 @timed
 def entity(request: ApiRequest, ref: str) -> tuple[Timings, NodeReply]:
-    """An entity by its id, `type:name`, name or alias: what it is, and what its memories have in common."""
+    """An entity by id, `type:name`, name or alias, with facets of its memories."""
     return _read_node(ENTITY, ref, request)
 
 
-@router.get("/concepts/{path:ref}", response={200: NodeReply, **_ONE}, operation_id="concept")
+@_get("/concepts/{path:ref}", "concept", NodeReply, 404)
 @timed
 def concept(request: ApiRequest, ref: str) -> tuple[Timings, NodeReply]:
-    """A concept by its id, name or alias: what it is, and what its memories have in common."""
+    """A concept by id, name or alias, with facets of its memories."""
     return _read_node(CONCEPT, ref, request)
 
 
-@router.get("/relationships/{int:relationship_id}", response={200: FactReply, **_ONE}, operation_id="relationship")
+@_get("/relationships/{int:relationship_id}", "relationship", FactReply, 404)
 @timed
 def relationship(request: ApiRequest, relationship_id: int) -> tuple[Timings, FactReply]:
-    """A relationship with the memories that bear it out."""
+    """A relationship with the memories that support it."""
     viewer = allowed(request, "read")
     Params.from_pairs(pairs_of(request.GET))
-    found = fact_of(relationship_id, viewer)
+    found = relationship_detail(relationship_id, viewer)
     if found is None:
         raise ApiError(404, "not_found", f"There is no relationship {relationship_id}, or none that you may know of.")
     record = found.record
@@ -165,12 +143,12 @@ def relationship(request: ApiRequest, relationship_id: int) -> tuple[Timings, Fa
 # --- from request to reply ---------------------------------------------------------------------------------------
 
 
-def _read_table(request: ApiRequest, kind: Kind) -> Table:
+def _read_table(request: ApiRequest, kind: NodeKind) -> NodeTable:
     viewer = allowed(request, "read")
-    return table_of(kind, TableRequest.from_pairs(pairs_of(request.GET)), viewer)
+    return node_table(kind, TableRequest.from_pairs(pairs_of(request.GET)), viewer)
 
 
-def _rows(table: Table, request: ApiRequest) -> list[NodeRow]:
+def _rows(table: NodeTable, request: ApiRequest) -> list[NodeRow]:
     return [
         NodeRow(
             **_ref(row.term).model_dump(),
@@ -184,28 +162,28 @@ def _rows(table: Table, request: ApiRequest) -> list[NodeRow]:
     ]
 
 
-def _table_fields(table: Table) -> dict[str, Any]:
-    asked = table.asked
+def _table_fields(table: NodeTable) -> dict[str, Any]:
+    params = table.params
     return {
         "total": table.total,
-        "page": asked.page,
-        "page_size": asked.page_size,
+        "page": params.page,
+        "page_size": params.page_size,
         "pages": table.pages,
-        "has_more": asked.page < table.pages,
+        "has_more": params.page < table.pages,
         "types": [TypeCount(type=name, count=count) for name, count in table.types],
         "warnings": [query_warning(warning) for warning in table.warnings],
         "took_ms": took_ms(table.timings),
     }
 
 
-def _read_node(kind: Kind, ref: str, request: ApiRequest) -> tuple[Timings, NodeReply]:
+def _read_node(kind: NodeKind, ref: str, request: ApiRequest) -> tuple[Timings, NodeReply]:
     viewer = allowed(request, "read")
     Params.from_pairs(pairs_of(request.GET))
-    node = node_of(kind, ref, AroundRequest(), viewer)
+    node = node_detail(kind, ref, AroundRequest(), viewer)
     return node.timings, _node_reply(node, request)
 
 
-def _node_reply(node: Node, request: ApiRequest) -> NodeReply:
+def _node_reply(node: NodeDetail, request: ApiRequest) -> NodeReply:
     profile = node.profile
     others = [NodeCount(**_ref(term).model_dump(), count=count) for term, count in profile.others]
     bars = [HistogramBar.model_validate(bar, from_attributes=True) for bar in profile.histogram.bars]
@@ -234,9 +212,9 @@ def _node_reply(node: Node, request: ApiRequest) -> NodeReply:
     )
 
 
-def _read_around(kind: Kind, ref: str, request: ApiRequest) -> tuple[Timings, NeighbourhoodReply]:
+def _read_around(kind: NodeKind, ref: str, request: ApiRequest) -> tuple[Timings, NeighbourhoodReply]:
     viewer = allowed(request, "read")
-    around, timings = around_of(kind, ref, AroundRequest.from_pairs(pairs_of(request.GET)), viewer)
+    around, timings = node_neighbourhood(kind, ref, AroundRequest.from_pairs(pairs_of(request.GET)), viewer)
     return timings, NeighbourhoodReply(
         center=_ref(around.center),
         total=around.total,
@@ -245,8 +223,8 @@ def _read_around(kind: Kind, ref: str, request: ApiRequest) -> tuple[Timings, Ne
             EdgeReply(
                 source=line.source,
                 target=line.target,
-                memories=line.bond.together,
-                types=sorted({tie.type for tie in line.bond.ties}),
+                memories=line.edge.memories,
+                types=sorted({tie.type for tie in line.edge.ties}),
             )
             for line in around.lines
         ],
@@ -257,47 +235,34 @@ def _read_around(kind: Kind, ref: str, request: ApiRequest) -> tuple[Timings, Ne
     )
 
 
-def _neighbour(one: Neighbour, around: Neighbourhood) -> NeighbourReply:
+def _neighbour(one: NodeNeighbour, around: Neighbourhood) -> NeighbourReply:
     return NeighbourReply(
         **_ref(one.term).model_dump(),
         level=one.level,
         parent=one.parent,
-        memories=one.bond.together,
-        ties=_ties(one.bond.ties, around.relationships),
+        memories=one.edge.memories,
+        ties=_ties(one.edge.ties, around.relationships),
     )
 
 
-def _step(step: Step) -> StepReply:
+def _step(step: PathStep) -> StepReply:
     return StepReply(
         source=_ref(step.source),
         target=_ref(step.target),
-        memories=step.bond.together,
-        ties=_ties(step.bond.ties, {record.id: record for record in step.relationships}),
+        memories=step.edge.memories,
+        ties=_ties(step.edge.ties, {record.id: record for record in step.relationships}),
         evidence=[MemoryName.model_validate(memory, from_attributes=True) for memory in step.memories],
     )
 
 
-def _ties(ties: Iterable[StatedEdge], records: Mapping[int, RelationshipRecord]) -> list[TieReply]:
-    return [
-        TieReply(
-            relationship=tie.id,
-            source=tie.source,
-            type=tie.type,
-            target=tie.target,
-            evidence=tie.evidence,
-            **_stated(records.get(tie.id or 0)),
-        )
-        for tie in ties
-    ]
+def _ties(ties: Iterable[StatedEdge], records: Mapping[int, StoredRelationship]) -> list[TieReply]:
+    return [TieReply(relationship=tie.id, **tie._asdict(), **_stated(records.get(tie.id or 0))) for tie in ties]
 
 
-def _stated(record: RelationshipRecord | None) -> dict[str, Any]:
-    return {
-        "fact": record.fact if record else "",
-        "confidence": record.confidence if record else None,
-        "valid_from": record.valid_from if record else None,
-        "valid_to": record.valid_to if record else None,
-    }
+def _stated(record: StoredRelationship | None) -> dict[str, Any]:
+    if record is None:
+        return {"fact": "", "confidence": None, "valid_from": None, "valid_to": None}
+    return {name: getattr(record, name) for name in ("fact", "confidence", "valid_from", "valid_to")}
 
 
 def _rels(around: Neighbourhood) -> list[RelCount]:

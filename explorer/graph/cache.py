@@ -1,7 +1,7 @@
-"""All that a viewer may know of a vocabulary at once, for tables and for chains, kept while nothing has changed.
+"""The whole visible graph of a vocabulary, for tables and paths, cached until the data changes.
 
-It takes a pass over the links of all visible memories: docs/graph.md says how long. What is kept is arrays of numbers,
-and no names; the pages of single nodes do without it.
+Building it reads the links of all visible memories (docs/graph.md has timings). It holds arrays of numbers, no names;
+pages of single nodes do not need it.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ import numpy.typing as npt
 from django.db import connection
 
 from explorer.graph.adjacency import Ints, Network, Pairs, pairs_within
-from explorer.graph.queries import GraphContext, Kind, named_in_memories, ties_of
+from explorer.graph.queries import GraphContext, NodeKind, named_in_memories, stated_edges
 from web.cache import RevisionCache
 
-# Of each vocabulary and each set of projects.
-_KEPT = 8
-# A change made by hand in the database, past the services, is seen after so many seconds.
-_KEPT_SECONDS = 60
+# An entry per vocabulary and set of projects.
+_CACHED_GRAPHS = 8
+# Bounds how long a change made directly in the database, bypassing the services, stays invisible.
+_CACHE_SECONDS = 60
 
 _BY_NAME = "SELECT id, {type} FROM {table} ORDER BY lower(name), id"
 _NAMED = """
@@ -27,49 +27,50 @@ UNION ALL SELECT id FROM {table} WHERE aliases <> '{{}}' AND array_to_string(ali
 
 @dataclass(frozen=True, slots=True)
 class VocabularyGraph:
-    """The nodes of a vocabulary by id, and of each what a table says. `first` and `last` are seconds since 1970."""
+    """The nodes of a vocabulary by id, with parallel arrays. `first` and `last` are seconds since 1970, or NaN."""
 
     nodes: Ints
     memories: Ints
     first: npt.NDArray[np.float64]
     last: npt.NDArray[np.float64]
-    # Their places by name, and their types as places in `types`.
     places: Ints
+    """The rank of each node by name."""
     type_places: Ints
+    """The type of each node, as an index into `types`."""
     types: tuple[str, ...]
-    # By memories in common, by what is stated, and by both.
-    together: Network
+    shared: Network
+    """Links by shared memories; `stated` by relationships; `linked` by both."""
     stated: Network
     linked: Network
 
 
-def whole_of(look: GraphContext) -> VocabularyGraph:
+def load_graph(context: GraphContext) -> VocabularyGraph:
     """The graph of the look's revision and projects, from the cache or read."""
-    if look.under is None:
-        return _read(look)
-    return _cache.get_or_make(_key(look), lambda: _read(look), _revision(look))
+    if context.cache_key is None:
+        return _read(context)
+    return _cache.get_or_make(_key(context), lambda: _read(context), _revision(context))
 
 
-def cached_graph(look: GraphContext) -> VocabularyGraph | None:
+def cached_graph(context: GraphContext) -> VocabularyGraph | None:
     """The graph, if it need not be read."""
-    return None if look.under is None else _cache.get(_key(look), _revision(look))
+    return None if context.cache_key is None else _cache.get(_key(context), _revision(context))
 
 
-def _key(look: GraphContext) -> tuple[object, ...]:
-    return (look.kind.key, look.resolved.plan.project_ids, look.engine.name)
+def _key(context: GraphContext) -> tuple[object, ...]:
+    return (context.kind.key, context.resolved.plan.project_ids, context.engine.name)
 
 
-def _revision(look: GraphContext) -> tuple[object, ...]:
+def _revision(context: GraphContext) -> tuple[object, ...]:
     # The index follows the database with a delay, and answers for evidence.
-    return (look.engine.revision, *(look.under or ()))
+    return (context.engine.revision, *(context.cache_key or ()))
 
 
-_cache = RevisionCache[tuple[object, ...], VocabularyGraph](_KEPT, seconds=_KEPT_SECONDS)
+_cache = RevisionCache[tuple[object, ...], VocabularyGraph](_CACHED_GRAPHS, seconds=_CACHE_SECONDS)
 
 
-def _read(look: GraphContext) -> VocabularyGraph:
-    groups, named, moments = named_in_memories(look)
-    ties = ties_of(look)
+def _read(context: GraphContext) -> VocabularyGraph:
+    groups, named, moments = named_in_memories(context)
+    ties = stated_edges(context)
     stated = Pairs(
         np.array([tie.source for tie in ties], np.int64),
         np.array([tie.target for tie in ties], np.int64),
@@ -77,17 +78,17 @@ def _read(look: GraphContext) -> VocabularyGraph:
     )
     apart = stated.left != stated.right
     stated = Pairs(stated.left[apart], stated.right[apart], stated.weight[apart]).both_ways()
-    places, kinds, types = _names(look.kind)
-    together = pairs_within(groups, named)
+    places, kinds, types = _names(context.kind)
+    shared = pairs_within(groups, named)
     every_node = np.union1d(named, stated.left)
     nodes = np.intersect1d(every_node, places[0], assume_unique=True)
     if len(nodes) < len(every_node):
-        # What has no name is gone: a memory may hold its number still, where that was done by hand.
-        together, stated = _among(nodes, together), _among(nodes, stated)
+        # A memory may still hold the id of a node that was deleted directly in the database.
+        shared, stated = _within(nodes, shared), _within(nodes, stated)
     at = np.searchsorted(places[0], nodes)
-    first, last = _seen(nodes, named, moments)
-    every = Pairs(*(np.concatenate(both) for both in zip(_columns(together), _columns(stated), strict=True)))
-    by_memories = Network.of(nodes, together)
+    first, last = _first_and_last(nodes, named, moments)
+    every = Pairs(*(np.concatenate(both) for both in zip(_columns(shared), _columns(stated), strict=True)))
+    by_memories = Network.from_pairs(nodes, shared)
     return VocabularyGraph(
         nodes=nodes,
         memories=np.bincount(np.searchsorted(nodes, named[np.isin(named, nodes)]), minlength=len(nodes)),
@@ -96,9 +97,9 @@ def _read(look: GraphContext) -> VocabularyGraph:
         places=places[1][at],
         type_places=kinds[at],
         types=types,
-        together=by_memories,
-        stated=Network.of(nodes, stated),
-        linked=Network.of(nodes, every) if len(stated.left) else by_memories,
+        shared=by_memories,
+        stated=Network.from_pairs(nodes, stated),
+        linked=Network.from_pairs(nodes, every) if len(stated.left) else by_memories,
     )
 
 
@@ -106,13 +107,13 @@ def _columns(pairs: Pairs) -> tuple[Ints, Ints, Ints]:
     return pairs.left, pairs.right, pairs.weight
 
 
-def _among(nodes: Ints, pairs: Pairs) -> Pairs:
+def _within(nodes: Ints, pairs: Pairs) -> Pairs:
     inside = np.isin(pairs.left, nodes) & np.isin(pairs.right, nodes)
     return Pairs(*(column[inside] for column in _columns(pairs)))
 
 
-def _names(kind: Kind) -> tuple[tuple[Ints, Ints], Ints, tuple[str, ...]]:
-    """All ids in order with their places by name, the places of their types, and the types."""
+def _names(kind: NodeKind) -> tuple[tuple[Ints, Ints], Ints, tuple[str, ...]]:
+    """((ids in order, their ranks by name), indexes of their types, all types)."""
     with connection.cursor() as cursor:
         cursor.execute(_BY_NAME.format(type=kind.type_column, table=kind.table))
         rows = cursor.fetchall()
@@ -124,24 +125,24 @@ def _names(kind: Kind) -> tuple[tuple[Ints, Ints], Ints, tuple[str, ...]]:
     return (ids[order], order), type_places[order], types
 
 
-def _seen(
+def _first_and_last(
     nodes: Ints, named: Ints, moments: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """When the first and the last memory that names each node is from; not a number where there is none."""
+    """When the first and the last memory of each node were created; NaN without any."""
     first, last = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
     order = np.lexsort((moments, named))
     values, begins = np.unique(named[order], return_index=True)
     ends = np.r_[begins[1:], len(named)]
-    kept = np.isin(values, nodes)
-    at = np.searchsorted(nodes, values[kept])
+    known_values = np.isin(values, nodes)
+    at = np.searchsorted(nodes, values[known_values])
     if len(named):
-        first[at] = moments[order][begins[kept]]
-        last[at] = moments[order][ends[kept] - 1]
+        first[at] = moments[order][begins[known_values]]
+        last[at] = moments[order][ends[known_values] - 1]
     return first, last
 
 
-def ids_named_like(kind: Kind, part: str) -> Ints:
-    """Nodes that have a text in their name or in an alias, whoever may know of them."""
+def ids_named_like(kind: NodeKind, part: str) -> Ints:
+    """Ids of nodes with the text in their name or an alias, whether visible or not."""
     escaped = part.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     with connection.cursor() as cursor:
         cursor.execute(_NAMED.format(table=kind.table), {"part": f"%{escaped}%"})

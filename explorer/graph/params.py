@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from web.params import MAX_PAGE, MAX_VALUES, Params, Required, Text, Value, sorted_values
 
-# What `rel` calls the link of two terms that the same memory names; all other links are called by their type.
+# The value of `rel` for links by a shared memory; other links are named by their type.
 SAME_MEMORY = "same-memory"
 MOST_STEPS = 8
 

@@ -1,7 +1,7 @@
-"""What a viewer may know of entities and concepts, and of what links them. Every rule about who sees what is used here.
+"""Entities, concepts and their links, as far as they are visible to a viewer.
 
-Nothing here decides anew: memories come through `visible_to`, names through `search.planning.visible_ids`, and
-relationships through `search.vocabulary.evidence_of`, as in unified search.
+Applies visibility and defines none of its own: memories come from `visible_to`, names from `search.plan.visible_ids`,
+and relationships from `search.unified.vocabulary.evidence_of`, as in unified search.
 """
 
 from collections.abc import Collection, Iterable
@@ -31,11 +31,11 @@ from web.errors import Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A vocabulary. `key` is what facets, parameters and addresses call one of it, `column` where memories hold it."""
+class NodeKind:
+    """Entities or concepts. `key` names them in facets, parameters and URLs; `column` is their array in memories."""
 
     key: str
-    many: str
+    plural: str
     table: str
     type_column: str
     column: str
@@ -44,20 +44,20 @@ class Kind:
         return names.entity_terms(ids) if self.key == "entity" else names.concept_terms(ids)
 
 
-ENTITY = Kind("entity", "entities", "categories_entity", "entity_type", "entity_ids")
-CONCEPT = Kind("concept", "concepts", "categories_concept", "concept_type", "concept_ids")
+ENTITY = NodeKind("entity", "entities", "categories_entity", "entity_type", "entity_ids")
+CONCEPT = NodeKind("concept", "concepts", "categories_concept", "concept_type", "concept_ids")
 KINDS = {kind.key: kind for kind in (ENTITY, CONCEPT)}
 
 
-# All of it in one row: to fetch hundreds of thousands one by one takes longer than to find them.
+# One row with packed arrays: fetching hundreds of thousands of rows takes longer than finding them.
 _PACKED = """
 SELECT string_agg(int8send(named.id), ''::bytea), string_agg(int8send(named.node::bigint), ''::bytea),
        string_agg(float8send(extract(epoch FROM named.created_at)::float8), ''::bytea)
 FROM ({rows}) AS named (id, node, created_at)"""
-# By relationship_unique, which is led by the source, and the index on target_id.
+# Uses relationship_unique, which starts with the source, and the index on target_id.
 _RELATIONSHIPS = "SELECT id, source_id, relationship_type, target_id FROM categories_relationship WHERE {condition}"
 _CONCEPTS = "SELECT id, broader_ids, narrower_ids, related_ids FROM categories_concept WHERE {condition}"
-_SAID = "SELECT aliases, description FROM {table} WHERE id = %s"
+_DESCRIPTION = "SELECT aliases, description FROM {table} WHERE id = %s"
 
 
 class _Unnest(Func):
@@ -68,23 +68,23 @@ class _Unnest(Func):
 
 @dataclass(frozen=True, slots=True)
 class GraphContext:
-    """Who looks at which vocabulary, and with what."""
+    """A viewer, a vocabulary, and an engine opened for an empty query."""
 
     engine: Engine
     resolved: ResolvedQuery
     viewer: Viewer
-    kind: Kind
-    # What may be kept of this moment, and under what; see `categories.moment`.
-    under: tuple[object, ...] | None
+    kind: NodeKind
+    cache_key: tuple[object, ...] | None
+    """The key for caches of this data revision; None if nothing may be cached. See `categories.revision`."""
 
     def terms(self, ids: Iterable[int]) -> dict[int, Term]:
         return self.kind.terms(self.resolved.names, ids)
 
 
 class StatedEdge(NamedTuple):
-    """What somebody has stated of two nodes. `id` is that of a relationship, None between concepts.
+    """A stated link between two nodes. `id` is that of the relationship, None between concepts.
 
-    `evidence` counts the memories that bear it out, as far as the viewer may know of them.
+    `evidence` is the number of visible memories that are evidence for it.
     """
 
     id: int | None
@@ -100,9 +100,9 @@ class NameUnknownError(Refusal):
     status = 404
     code = "not_found"
 
-    def __init__(self, kind: Kind, name: str, near: tuple[str, ...] = ()) -> None:
-        self.kind, self.name, self.did_you_mean = kind, name, near
-        self.suggestion = f"Look for it: GET /api/{kind.many}?search=…"
+    def __init__(self, kind: NodeKind, name: str, did_you_mean: tuple[str, ...] = ()) -> None:
+        self.kind, self.name, self.did_you_mean = kind, name, did_you_mean
+        self.suggestion = f"Look for it: GET /api/{kind.plural}?search=…"
         super().__init__(f"There is no {kind.key} named “{name[:200]}” that you can see.")
 
 
@@ -112,63 +112,64 @@ class NameAmbiguousError(Refusal):
     code = "ambiguous_name"
     suggestion = "Write type:name, or an id."
 
-    def __init__(self, kind: Kind, name: str, choices: tuple[Term, ...]) -> None:
+    def __init__(self, kind: NodeKind, name: str, choices: tuple[Term, ...]) -> None:
         self.kind, self.name, self.choices = kind, name, choices
         values = tuple(term.value for term in choices)
         self.did_you_mean = values if len(set(values)) == len(values) else tuple(str(term.id) for term in choices)
-        super().__init__(f"{len(choices)} {kind.many} are named “{name[:200]}”.")
+        super().__init__(f"{len(choices)} {kind.plural} are named “{name[:200]}”.")
 
 
-def open_graph(kind: Kind, engine: Engine, viewer: Viewer) -> GraphContext:
-    """With nothing asked for but what the default states leave."""
+def open_graph(kind: NodeKind, engine: Engine, viewer: Viewer) -> GraphContext:
+    """A context over all visible memories in the default states."""
     resolved = resolve_query(engine, SearchQuery(), viewer, datetime.now(UTC))
     return GraphContext(engine, resolved, viewer, kind, resolved.revision.cache_key)
 
 
 def in_any_state(resolved: ResolvedQuery) -> ResolvedQuery:
-    """What is there though nothing names it any more but what was put away."""
+    """The query without the restriction to the default states."""
     return replace(resolved, plan=EngineQuery(project_ids=resolved.plan.project_ids))
 
 
 # --- nodes -------------------------------------------------------------------------------------------------------
 
 
-def find(look: GraphContext, ref: str) -> Term:
-    """The node that a reference means: an id, else a name, an alias, or of entities `type:name`."""
-    kind, ref = look.kind, ref.strip()
+def find_node(context: GraphContext, ref: str) -> Term:
+    """The node with this id, name or alias, or `type:name` of an entity.
+
+    Raises NameUnknownError and NameAmbiguousError.
+    """
+    kind, ref = context.kind, ref.strip()
     if not ref or unstorable(ref):
         raise NameUnknownError(kind, legible(ref, 200))
     is_id = ref.isascii() and ref.isdecimal() and len(ref) <= 18
-    meant = _known(look, look.terms([int(ref)]).values()) if is_id else ()
-    if not meant:
+    matches = _known(context, context.terms([int(ref)]).values()) if is_id else ()
+    if not matches:
         resolve = resolve_entities if kind is ENTITY else resolve_concepts
-        meant = _known(look, resolve([ref]).get(ref, ()))
-    # Who writes all of a name means it, though another one differs from it in case alone.
-    exact = [term for term in meant if term.value == ref]
-    if len(meant) == 1 or len(exact) == 1:
-        return exact[0] if exact else meant[0]
-    if meant:
-        raise NameAmbiguousError(kind, ref, meant)
-    (warning,) = explain_unknown(look.resolved, look.engine, [(kind.key, ref)])
+        matches = _known(context, resolve([ref]).get(ref, ()))
+    # An exact match wins over names that differ in case only.
+    exact = [term for term in matches if term.value == ref]
+    if len(matches) == 1 or len(exact) == 1:
+        return exact[0] if exact else matches[0]
+    if matches:
+        raise NameAmbiguousError(kind, ref, matches)
+    (warning,) = explain_unknown(context.resolved, context.engine, [(kind.key, ref)])
     raise NameUnknownError(kind, ref, warning.did_you_mean)
 
 
-def _known(look: GraphContext, terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Those that the viewer may know of: a memory of theirs has them, in any state, or a relationship that memories of
-    theirs bear out begins or ends at them.
-    """
+def _known(context: GraphContext, terms: Iterable[Term]) -> tuple[Term, ...]:
+    """The visible terms: those of a visible memory in any state, or of a relationship with visible evidence."""
     by_id = {term.id: term for term in terms}
-    seen = visible_ids(look.engine, look.resolved.plan.project_ids, look.kind.key, by_id)
-    if look.kind is ENTITY and (others := by_id.keys() - seen):
-        for tie in ties_of(replace(look, resolved=in_any_state(look.resolved)), others):
-            seen |= {tie.source, tie.target}
-    return tuple(term for pk, term in by_id.items() if pk in seen)
+    visible = visible_ids(context.engine, context.resolved.plan.project_ids, context.kind.key, by_id)
+    if context.kind is ENTITY and (others := by_id.keys() - visible):
+        for tie in stated_edges(replace(context, resolved=in_any_state(context.resolved)), others):
+            visible |= {tie.source, tie.target}
+    return tuple(term for pk, term in by_id.items() if pk in visible)
 
 
-def said_of(kind: Kind, pk: int) -> tuple[tuple[str, ...], str]:
+def description_of(kind: NodeKind, pk: int) -> tuple[tuple[str, ...], str]:
     """The aliases and the description of a node."""
     with connection.cursor() as cursor:
-        cursor.execute(_SAID.format(table=kind.table), [pk])
+        cursor.execute(_DESCRIPTION.format(table=kind.table), [pk])
         aliases, description = cursor.fetchone() or ((), "")
     return tuple(aliases), description
 
@@ -177,19 +178,20 @@ def said_of(kind: Kind, pk: int) -> tuple[tuple[str, ...], str]:
 
 
 def named_in_memories(
-    look: GraphContext, ids: Collection[int] | None = None
+    context: GraphContext, ids: Collection[int] | None = None
 ) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
-    """Which memory names which node, and when it is from: in the default states, and only memories that name one of
-    the given. Rows of a memory stand side by side.
+    """Parallel arrays (memory, node, creation time in seconds since 1970) of visible memories in the default states.
+
+    With `ids`, only of memories that name any of them. Rows of a memory are adjacent.
     """
-    memories = visible_to(look.viewer).filter(state__in=DEFAULT_STATES).order_by()
+    memories = visible_to(context.viewer).filter(state__in=DEFAULT_STATES).order_by()
     if ids is not None:
-        memories = memories.filter(**{f"{look.kind.column}__overlap": sorted(ids)})
-    named = memories.annotate(node=_Unnest(F(look.kind.column))).values_list("id", "node", "created_at")
+        memories = memories.filter(**{f"{context.kind.column}__overlap": sorted(ids)})
+    named = memories.annotate(node=_Unnest(F(context.kind.column))).values_list("id", "node", "created_at")
     try:
         rows, parameters = named.query.sql_with_params()
     except EmptyResultSet:
-        # A viewer without projects: Django knows without asking.
+        # Django raises this for a viewer without projects.
         rows, parameters = "SELECT NULL::bigint, NULL::bigint, NULL::timestamptz WHERE false", ()
     with connection.cursor() as cursor:
         cursor.execute(_PACKED.format(rows=rows), parameters)
@@ -201,23 +203,23 @@ def named_in_memories(
     )
 
 
-def ties_of(look: GraphContext, ids: Collection[int] | None = None, *, between: bool = False) -> list[StatedEdge]:
-    """What is stated of some nodes, or between them, or all that is stated, as far as the viewer may know of it."""
-    if look.kind is CONCEPT:
-        return _concept_ties(look, ids, between=between)
+def stated_edges(
+    context: GraphContext, ids: Collection[int] | None = None, *, between: bool = False
+) -> list[StatedEdge]:
+    """Visible stated edges at some nodes (with `between`, only among them); of all nodes if `ids` is None."""
+    if context.kind is CONCEPT:
+        return _concept_edges(context, ids, between=between)
     word = "AND" if between else "OR"
     condition = "true" if ids is None else f"source_id = ANY(%(ids)s) {word} target_id = ANY(%(ids)s)"
     with connection.cursor() as cursor:
         cursor.execute(_RELATIONSHIPS.format(condition=condition), {"ids": list(ids or ())})
         rows = cursor.fetchall()
-    evidence = evidence_of(look.engine, look.resolved, [row[0] for row in rows])
+    evidence = evidence_of(context.engine, context.resolved, [row[0] for row in rows])
     return [StatedEdge(pk, a, kind, b, len(evidence[pk])) for pk, a, kind, b in sorted(rows) if pk in evidence]
 
 
-def _concept_ties(look: GraphContext, ids: Collection[int] | None, *, between: bool) -> list[StatedEdge]:
-    """Broader and related concepts, both ends of which the viewer may know of. What is narrower is one of the first,
-    the other way round: the services keep both.
-    """
+def _concept_edges(context: GraphContext, ids: Collection[int] | None, *, between: bool) -> list[StatedEdge]:
+    """Broader and related concepts with both ends visible. A narrower one is a broader one in the other direction."""
     condition = "cardinality(broader_ids || narrower_ids || related_ids) > 0" if ids is None else "id = ANY(%(ids)s)"
     with connection.cursor() as cursor:
         cursor.execute(_CONCEPTS.format(condition=condition), {"ids": list(ids or ())})
@@ -227,17 +229,19 @@ def _concept_ties(look: GraphContext, ids: Collection[int] | None, *, between: b
         stated |= {(pk, "broader", other) for other in broader} | {(other, "broader", pk) for other in narrower}
         stated |= {(min(pk, other), "related", max(pk, other)) for other in related}
     ends = {end for source, _, target in stated for end in (source, target)}
-    seen = visible_ids(look.engine, look.resolved.plan.project_ids, look.kind.key, ends)
-    seen &= look.terms(ends).keys()
+    visible = visible_ids(context.engine, context.resolved.plan.project_ids, context.kind.key, ends)
+    visible &= context.terms(ends).keys()
     if between:
-        seen &= set(ids or ())
+        visible &= set(ids or ())
     return [
-        StatedEdge(None, *one, 0) for one in sorted(stated) if one[0] in seen and one[2] in seen and one[0] != one[2]
+        StatedEdge(None, *one, 0)
+        for one in sorted(stated)
+        if one[0] in visible and one[2] in visible and one[0] != one[2]
     ]
 
 
 def memory_titles(viewer: Viewer, ids: Collection[int]) -> dict[int, MemoryTitle]:
-    """Memories by id as other pages name them, in the default states."""
+    """Visible memories in the default states, by id."""
     rows = visible_to(viewer).filter(pk__in=ids, state__in=DEFAULT_STATES)
     found = rows.values_list("id", "title", "memory_type", "state", "created_at")
     return {row[0]: MemoryTitle(*row) for row in found}

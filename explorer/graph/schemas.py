@@ -1,10 +1,10 @@
-"""The graph as JSON: what the operations answer."""
+"""The replies of the graph API."""
 
 from datetime import date, datetime
 
 from pydantic import BaseModel, Field
 
-from explorer.memory_api import CategoryReply, MemoryName
+from explorer.memory_api import CategoryPathReply, MemoryName
 from explorer.schemas import HistogramReply
 from explorer.timeline_api import QueryWarning
 
@@ -12,7 +12,7 @@ _VALUE = "The value of filters for it."
 
 
 class NodeRef(BaseModel):
-    """An entity or a concept as others name it."""
+    """A reference to an entity or a concept."""
 
     id: int
     name: str
@@ -36,7 +36,7 @@ class TypeCount(BaseModel):
 
 
 class TableReply(BaseModel):
-    """A page of those that memories in the default states name, or relationships link."""
+    """A page of nodes that memories in the default states name, or relationships link."""
 
     total: int
     page: int
@@ -56,7 +56,7 @@ class ConceptsReply(TableReply):
     concepts: list[NodeRow]
 
 
-class CategoryCount(CategoryReply):
+class CategoryCount(CategoryPathReply):
     count: int
 
 
@@ -75,7 +75,7 @@ class RelCount(BaseModel):
 
 
 class NodeReply(NodeRef):
-    """An entity or a concept. Numbers are of the memories that the key may see, in the default states."""
+    """An entity or a concept. Numbers cover visible memories in the default states."""
 
     aliases: list[str]
     description: str
@@ -96,7 +96,7 @@ class NodeReply(NodeRef):
 
 
 class TieReply(BaseModel):
-    """What is stated of two: that `source` is linked with `target`, in this direction."""
+    """A stated link from `source` to `target`."""
 
     relationship: int | None = Field(description="The id of the relationship; null between concepts.")
     source: int
@@ -117,7 +117,7 @@ class NeighbourReply(NodeRef):
 
 
 class EdgeReply(BaseModel):
-    """Two nodes of the drawing that are linked."""
+    """An edge of the drawing."""
 
     source: int
     target: int
@@ -126,7 +126,7 @@ class EdgeReply(BaseModel):
 
 
 class NeighbourhoodReply(BaseModel):
-    """Around a node: at most 60 nodes with the middle one, and 120 edges, the strongest first."""
+    """The neighbourhood of a node: at most 60 nodes including the center, and 120 edges, strongest first."""
 
     center: NodeRef
     total: int = Field(description="Number of neighbours that match `rel` and `min`.")
@@ -139,7 +139,7 @@ class NeighbourhoodReply(BaseModel):
 
 
 class StepReply(BaseModel):
-    """Two entities in a row, and what links them."""
+    """Two consecutive entities of a path, and their links."""
 
     source: NodeRef
     target: NodeRef
@@ -149,7 +149,7 @@ class StepReply(BaseModel):
 
 
 class PathReply(BaseModel):
-    """The shortest chain. Where there is none, `steps` is empty and `reason` says what was looked for."""
+    """The shortest path. Without any, `steps` is empty and `reason` explains it."""
 
     source: NodeRef
     target: NodeRef
@@ -165,7 +165,7 @@ class EvidenceReply(MemoryName):
 
 
 class FactReply(BaseModel):
-    """A relationship with the memories that bear it out, as far as the key may see them."""
+    """A relationship with its visible supporting memories."""
 
     id: int
     source: NodeRef

@@ -1,4 +1,4 @@
-"""A neighbourhood as a picture: nodes that are links, lines between them. Pure."""
+"""Lays out a neighbourhood as an SVG drawing. Pure."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -9,11 +9,11 @@ from explorer.graph.neighbourhood import Neighbourhood
 
 Key = TypeVar("Key", bound=Hashable)
 
-# Between two names of a side, and above the first and below the last.
+# Pixels between two names of a side, and above the first and below the last.
 ROW = 21
 MARGIN = 26
 LEAST_HEIGHT = 340
-# How far from the middle, in percent of the width, and of half the height.
+# Radii of a ring: percent of the width, and share of half the height.
 _RING = (27.0, 1.0)
 _INNER_RING = (13.0, 0.62)
 _OUTER_RING = (30.0, 1.0)
@@ -21,7 +21,7 @@ _OUTER_RING = (30.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """`x` in percent, `y` in pixels. The name stands on the side that faces out."""
+    """A position: `x` in percent, `y` in pixels. `is_left`: whether the name is to the left of it."""
 
     x: float
     y: float
@@ -35,10 +35,10 @@ class Layout(Generic[Key]):
     spots: dict[Key, Spot]
 
 
-def place(first: Sequence[Key], second: Sequence[tuple[Key, Key]] = ()) -> Layout[Key]:
-    """`first` stand next to the middle in their order, `second` outside, each near the one of them that it hangs on."""
+def lay_out(first: Sequence[Key], second: Sequence[tuple[Key, Key]] = ()) -> Layout[Key]:
+    """Positions of `first` around the center in their order, and of `second`, (key, parent) pairs, outside of them."""
     if second:
-        # Next to what they hang on: lines then seldom cross.
+        # Next to their parents, so that lines seldom cross.
         turn = {key: n for n, key in enumerate(first)}
         outside = [key for key, _ in sorted(second, key=lambda pair: turn[pair[1]])]
         rings = [(list(first), _INNER_RING), (outside, _OUTER_RING)]
@@ -53,7 +53,7 @@ def place(first: Sequence[Key], second: Sequence[tuple[Key, Key]] = ()) -> Layou
 
 
 def _ring(keys: list[Key], across: float, height: float, center: float) -> dict[Key, Spot]:
-    """Down the right side, then up the left one: an ellipse, its points at equal heights apart."""
+    """Points of an ellipse at equal vertical distances: down the right side, then up the left side."""
     right = math.ceil(len(keys) / 2)
     sides = [(keys[:right], False), (keys[right:][::-1], True)]
     spots = {}
@@ -66,7 +66,7 @@ def _ring(keys: list[Key], across: float, height: float, center: float) -> dict[
     return spots
 
 
-# How much of a name there is room for, in a wide drawing, a middling one and a narrow one. Two rings share it.
+# Maximum length of a name in a wide, a medium and a narrow drawing, with one ring or two.
 _ONLY = (27, 18, 11)
 _OUTER = (22, 16, 8)
 _INNER = (18, 13, 5)
@@ -75,11 +75,10 @@ _COLOURS = 5
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """`x` is in percent. `colour` numbers the type, 0 where there are too many types to tell them apart."""
+    """A node. `labels` are for a wide, a medium and a narrow drawing; `colour` numbers the type, 0 for others."""
 
     url: str
     name: str
-    # As it is written in a wide drawing, a middling one and a narrow one.
     labels: tuple[str, str, str]
     x: str
     y: str
@@ -96,8 +95,8 @@ class DrawnLine:
     y1: str
     x2: str
     y2: str
-    # From 1 to 4.
     width: int
+    """1 to 4."""
     is_stated: bool
     is_spoke: bool
 
@@ -114,27 +113,27 @@ class Drawing:
     nodes: tuple[DrawnNode, ...]
     lines: tuple[DrawnLine, ...]
     legend: tuple[LegendItem, ...]
-    # Whether a line stands for what is stated, or for memories in common alone.
     has_stated: bool
     has_together: bool
+    """Whether any line stands for shared memories alone."""
 
 
-def build_drawing(around: Neighbourhood, told: Mapping[int, tuple[str, str]]) -> Drawing:
-    """`told` has the address of each node, and what its link is called."""
+def build_drawing(around: Neighbourhood, links: Mapping[int, tuple[str, str]]) -> Drawing:
+    """Draw a neighbourhood. `links` maps each node to (URL, accessible name)."""
     first = [one.term.id for one in around.drawn if one.level == 1]
     second = [(one.term.id, one.parent) for one in around.drawn if one.level == 2]
-    layout = place(first, second)
+    layout = lay_out(first, second)
     spots = {around.center.id: layout.middle, **layout.spots}
     colours = _colours(around)
-    most = max((one.bond.evidence for one in around.drawn), default=1) or 1
+    most = max((one.edge.evidence for one in around.drawn), default=1) or 1
     nodes = [
         DrawnNode(
-            url=told[one.term.id][0],
-            name=told[one.term.id][1],
+            url=links[one.term.id][0],
+            name=links[one.term.id][1],
             labels=_labels(one.term.label, _ONLY if not second else _INNER if one.level == 1 else _OUTER),
             x=f"{spots[one.term.id].x:g}%",
             y=f"{spots[one.term.id].y:g}",
-            radius=f"{3.5 + 4 * math.sqrt(one.bond.evidence / most):.1f}",
+            radius=f"{3.5 + 4 * math.sqrt(one.edge.evidence / most):.1f}",
             colour=colours.get(one.term.type, 0),
             anchor="end" if spots[one.term.id].is_left else "start",
             shift="-12" if spots[one.term.id].is_left else "12",
@@ -142,14 +141,14 @@ def build_drawing(around: Neighbourhood, told: Mapping[int, tuple[str, str]]) ->
         for one in around.drawn
     ]
     lines = [
-        _line(spots[line.source], spots[line.target], line.bond.evidence / most, stated=bool(line.bond.ties),
+        _line(spots[line.source], spots[line.target], line.edge.evidence / most, stated=bool(line.edge.ties),
               spoke=around.center.id in (line.source, line.target))
         for line in around.lines
     ]  # fmt: skip
     return Drawing(
         height=layout.height,
         nodes=(_middle(around, layout.middle, colours), *nodes),
-        # Spokes are drawn over what runs between others, and what is stated over what is not.
+        # Later lines are drawn on top: spokes, then stated edges.
         lines=tuple(sorted(lines, key=lambda line: (line.is_spoke, line.is_stated, line.width))),
         legend=_legend(around, colours),
         has_stated=any(line.is_stated for line in lines),
@@ -186,7 +185,7 @@ def _line(one: Spot, other: Spot, share: float, *, stated: bool, spoke: bool) ->
 
 
 def _colours(around: Neighbourhood) -> dict[str, int]:
-    """A colour for each of the types that most of the nodes have."""
+    """Colour numbers of the most frequent types."""
     counts: dict[str, int] = {}
     for term in (around.center, *(one.term for one in around.drawn)):
         counts[term.type] = counts.get(term.type, 0) + 1

@@ -1,4 +1,4 @@
-"""TableContext: all that a table of entities or of concepts may read. No database and no request."""
+"""Reads a page of the table of entities or concepts, and builds TableContext, the data of its page."""
 
 import difflib
 from collections.abc import Callable, Iterable
@@ -11,10 +11,10 @@ import numpy.typing as npt
 from access.viewer import Viewer
 from categories.queries import Term
 from explorer.graph.adjacency import Ints
-from explorer.graph.cache import VocabularyGraph, ids_named_like, whole_of
+from explorer.graph.cache import VocabularyGraph, ids_named_like, load_graph
 from explorer.graph.labels import graph_tabs, table_url, term_url, toggled, warning_notices
 from explorer.graph.params import TableRequest, TableSort
-from explorer.graph.queries import ENTITY, GraphContext, Kind, open_graph
+from explorer.graph.queries import ENTITY, GraphContext, NodeKind, open_graph
 from explorer.http import Pager, build_pager
 from explorer.links import Link, filter_url
 from explorer.page import Notice
@@ -29,8 +29,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
-    """An entity or a concept: how many others it is linked with, and the memories that name it."""
+class NodeTableRow:
+    """An entity or a concept. `links` is its number of neighbours; `first` and `last` are dates of its memories."""
 
     term: Term
     links: int
@@ -40,112 +40,112 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A page of a table. `types` counts what the search leaves, whatever types are asked for."""
+class NodeTable:
+    """A page of a table. `types` are counted under the search but not under the filter by type."""
 
-    kind: Kind
-    asked: TableRequest
-    rows: tuple[TableRow, ...]
+    kind: NodeKind
+    params: TableRequest
+    rows: tuple[NodeTableRow, ...]
     total: int
-    # With nothing asked for.
-    every: int
+    all: int
+    """The number of all visible nodes."""
     types: tuple[tuple[str, int], ...]
     warnings: tuple[SearchWarning, ...]
     timings: dict[str, float]
 
     @property
     def pages(self) -> int:
-        return max(1, -(-self.total // self.asked.page_size))
+        return max(1, -(-self.total // self.params.page_size))
 
 
-def table_of(kind: Kind, asked: TableRequest, viewer: Viewer) -> Table:
-    """Two statements where all of it is kept, besides one for a search; four more where it is not."""
-    return with_engine(lambda engine: _table(kind, asked, viewer, engine), viewer)
+def node_table(kind: NodeKind, params: TableRequest, viewer: Viewer) -> NodeTable:
+    """A page of the table: two statements if the graph is cached, plus one for a search; else four more."""
+    return with_engine(lambda engine: _table(kind, params, viewer, engine), viewer)
 
 
-def _table(kind: Kind, asked: TableRequest, viewer: Viewer, engine: Engine) -> Table:
+def _table(kind: NodeKind, params: TableRequest, viewer: Viewer, engine: Engine) -> NodeTable:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("graph"):
-        look = open_graph(kind, engine, viewer)
-        whole = whole_of(look)
-        left = np.ones(len(whole.nodes), bool)
-        if asked.search:
-            left = np.isin(whole.nodes, ids_named_like(kind, asked.search))
-        types = _types(whole, left)
-        if asked.type:
-            left &= np.isin(whole.type_places, [n for n, name in enumerate(whole.types) if name in asked.type])
-        ordered = _ordered(whole, np.flatnonzero(left), asked)
-        begin = (asked.page - 1) * asked.page_size
-        shown = ordered[begin : begin + asked.page_size]
-        rows = _rows(look, whole, shown)
-    return Table(
+        context = open_graph(kind, engine, viewer)
+        graph = load_graph(context)
+        left = np.ones(len(graph.nodes), bool)
+        if params.search:
+            left = np.isin(graph.nodes, ids_named_like(kind, params.search))
+        types = _types(graph, left)
+        if params.type:
+            left &= np.isin(graph.type_places, [n for n, name in enumerate(graph.types) if name in params.type])
+        ordered = _ordered(graph, np.flatnonzero(left), params)
+        begin = (params.page - 1) * params.page_size
+        shown = ordered[begin : begin + params.page_size]
+        rows = _rows(context, graph, shown)
+    return NodeTable(
         kind=kind,
-        asked=asked,
+        params=params,
         rows=rows,
         total=len(ordered),
-        every=len(whole.nodes),
+        all=len(graph.nodes),
         types=types,
-        warnings=tuple(_warnings(asked, types, len(ordered))),
+        warnings=tuple(_warnings(params, types, len(ordered))),
         timings=watch.timings,
     )
 
 
-def _types(whole: VocabularyGraph, left: npt.NDArray[np.bool_]) -> tuple[tuple[str, int], ...]:
-    """The types that are left with how many of each, the most first."""
-    counts = np.bincount(whole.type_places[left], minlength=len(whole.types)).tolist()
-    found = [(name, count) for name, count in zip(whole.types, counts, strict=True) if count]
+def _types(graph: VocabularyGraph, left: npt.NDArray[np.bool_]) -> tuple[tuple[str, int], ...]:
+    """Types with their numbers of nodes, largest first."""
+    counts = np.bincount(graph.type_places[left], minlength=len(graph.types)).tolist()
+    found = [(name, count) for name, count in zip(graph.types, counts, strict=True) if count]
     return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))
 
 
-def _ordered(whole: VocabularyGraph, left: Ints, asked: TableRequest) -> Ints:
-    """By the column asked for; what is the same there by name, and what has nothing there last."""
+def _ordered(graph: VocabularyGraph, left: Ints, params: TableRequest) -> Ints:
+    """Sort by the requested column, then by name; nodes without a value come last."""
     column = {
-        "name": whole.places,
-        "type": whole.type_places,
-        "links": whole.linked.degrees,
-        "memories": whole.memories,
-        "first": whole.first,
-        "last": whole.last,
-    }[asked.sort.column][left].astype(np.float64)
-    order = np.lexsort((whole.places[left], -column if asked.sort.is_down else column))
+        "name": graph.places,
+        "type": graph.type_places,
+        "links": graph.linked.degrees,
+        "memories": graph.memories,
+        "first": graph.first,
+        "last": graph.last,
+    }[params.sort.column][left].astype(np.float64)
+    order = np.lexsort((graph.places[left], -column if params.sort.is_down else column))
     return left[order]
 
 
-def _rows(look: GraphContext, whole: VocabularyGraph, shown: Ints) -> tuple[TableRow, ...]:
-    ids = whole.nodes[shown].tolist()
-    terms = look.terms(ids)
-    degrees = whole.linked.degrees
+def _rows(context: GraphContext, graph: VocabularyGraph, shown: Ints) -> tuple[NodeTableRow, ...]:
+    ids = graph.nodes[shown].tolist()
+    terms = context.terms(ids)
+    degrees = graph.linked.degrees
     return tuple(
-        TableRow(
+        NodeTableRow(
             terms[pk],
             int(degrees[at]),
-            int(whole.memories[at]),
-            _moment(float(whole.first[at])),
-            _moment(float(whole.last[at])),
+            int(graph.memories[at]),
+            _instant(float(graph.first[at])),
+            _instant(float(graph.last[at])),
         )
         for pk, at in zip(ids, shown.tolist(), strict=True)
         if pk in terms
     )
 
 
-def _moment(seconds: float) -> datetime | None:
-    """None where there is none, and for a date that only SQL by hand can make."""
+def _instant(seconds: float) -> datetime | None:
+    """None for NaN, and for a date that Python cannot represent."""
     try:
         return None if np.isnan(seconds) else _EPOCH + timedelta(seconds=seconds)
     except OverflowError:
         return None
 
 
-def _warnings(asked: TableRequest, types: tuple[tuple[str, int], ...], total: int) -> list[SearchWarning]:
+def _warnings(params: TableRequest, types: tuple[tuple[str, int], ...], total: int) -> list[SearchWarning]:
     known = {name for name, _ in types}
     found = []
-    for name in asked.type:
+    for name in params.type:
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 3)
-            found.append(SearchWarning(f"Nothing here has the type “{name}”.", "type", tuple(near)))
-    pages = max(1, -(-total // asked.page_size))
-    if asked.page > pages:
-        found.append(SearchWarning(f"Page {asked.page:,} is past the last page, {pages:,}.", "page"))
+            similar = difflib.get_close_matches(name, sorted(known), 3)
+            found.append(SearchWarning(f"Nothing here has the type “{name}”.", "type", tuple(similar)))
+    pages = max(1, -(-total // params.page_size))
+    if params.page > pages:
+        found.append(SearchWarning(f"Page {params.page:,} is past the last page, {pages:,}.", "page"))
     return found
 
 
@@ -171,12 +171,12 @@ class Column:
     label: str
     title: str
     url: str
-    # What aria-sort says; empty where the table is not sorted by it.
     order: str
+    """The value of `aria-sort`; empty if the table is not sorted by this column."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShownRow:
+class ShownTableRow:
     name: str
     url: str
     type: str
@@ -195,46 +195,46 @@ class TableContext:
     summary: str
     tabs: tuple[Link, ...]
     search: str
-    # What the search form sends beside its text.
     hidden: tuple[tuple[str, str], ...]
+    """Hidden fields of the search form."""
     types: tuple[Link, ...]
     more_types: tuple[Link, ...]
     all_types: Link
     columns: tuple[Column, ...]
-    rows: tuple[ShownRow, ...]
+    rows: tuple[ShownTableRow, ...]
     pager: Pager | None
     notices: tuple[Notice, ...]
     empty: str
-    # Where there is something, if nothing is here.
     elsewhere: Link | None
+    """A page with rows, if this one is empty."""
 
 
-def build_table(table: Table, notices: Iterable[Notice], zone: tzinfo = UTC) -> TableContext:
-    kind, asked = table.kind, table.asked
+def build_table(table: NodeTable, notices: Iterable[Notice], zone: tzinfo = UTC) -> TableContext:
+    kind, params = table.kind, table.params
 
     def at(**changes: object) -> str:
-        return table_url(kind, asked.with_(**changes))
+        return table_url(kind, params.with_(**changes))
 
     types = tuple(
-        Link(name or "no type", at(type=toggled(asked.type, name)), count=f"{count:,}", current=name in asked.type)
+        Link(name or "no type", at(type=toggled(params.type, name)), count=f"{count:,}", current=name in params.type)
         for name, count in table.types
     )
-    is_narrowed = bool(asked.search or asked.type)
-    found = plural(table.total, kind.key, kind.many)
+    is_narrowed = bool(params.search or params.type)
+    found = plural(table.total, kind.key, kind.plural)
     return TableContext(
-        title=kind.many.capitalize(),
+        title=kind.plural.capitalize(),
         kind=kind.key,
-        many=kind.many,
-        summary=f"{found} of {table.every:,}" if is_narrowed else found,
+        many=kind.plural,
+        summary=f"{found} of {table.all:,}" if is_narrowed else found,
         tabs=graph_tabs(kind),
-        search=asked.search,
-        hidden=tuple(pair for pair in asked.parameters() if pair[0] not in {"search", "page"}),
+        search=params.search,
+        hidden=tuple(pair for pair in params.parameters() if pair[0] not in {"search", "page"}),
         types=types[:_TYPES_SHOWN],
         more_types=types[_TYPES_SHOWN:],
-        all_types=Link("All types", at(type=()), current=not asked.type),
-        columns=tuple(_column(asked, at, *column) for column in _COLUMNS),
+        all_types=Link("All types", at(type=()), current=not params.type),
+        columns=tuple(_column(params, at, *column) for column in _COLUMNS),
         rows=tuple(_row(kind, row, zone) for row in table.rows),
-        pager=build_pager(asked.page, table.pages, asked.page_size, table.total, lambda page: at(page=page))
+        pager=build_pager(params.page, table.pages, params.page_size, table.total, lambda page: at(page=page))
         if table.pages > 1
         else None,
         notices=(*notices, *warning_notices(table.warnings)),
@@ -243,15 +243,15 @@ def build_table(table: Table, notices: Iterable[Notice], zone: tzinfo = UTC) -> 
     )
 
 
-def _column(asked: TableRequest, at: Callable[..., str], key: str, label: str, title: str) -> Column:
-    is_current = asked.sort.column == key
-    down = not asked.sort.is_down if is_current else key not in _UP_FIRST
-    order = ("descending" if asked.sort.is_down else "ascending") if is_current else ""
+def _column(params: TableRequest, at: Callable[..., str], key: str, label: str, title: str) -> Column:
+    is_current = params.sort.column == key
+    down = not params.sort.is_down if is_current else key not in _UP_FIRST
+    order = ("descending" if params.sort.is_down else "ascending") if is_current else ""
     return Column(key, label, title, at(sort=TableSort(f"-{key}" if down else key)), order)
 
 
-def _row(kind: Kind, row: TableRow, zone: tzinfo) -> ShownRow:
-    return ShownRow(
+def _row(kind: NodeKind, row: NodeTableRow, zone: tzinfo) -> ShownTableRow:
+    return ShownTableRow(
         name=row.term.label,
         url=term_url(kind, row.term),
         type=row.term.type,
@@ -263,7 +263,7 @@ def _row(kind: Kind, row: TableRow, zone: tzinfo) -> ShownRow:
     )
 
 
-def _empty(table: Table, *, is_narrowed: bool) -> str:
+def _empty(table: NodeTable, *, is_narrowed: bool) -> str:
     if table.rows:
         return ""
     if table.total:
@@ -273,11 +273,11 @@ def _empty(table: Table, *, is_narrowed: bool) -> str:
     return f"No memory that you can see mentions {_article(table.kind)} yet."
 
 
-def _elsewhere(table: Table, first_page: str, *, is_narrowed: bool) -> Link | None:
+def _elsewhere(table: NodeTable, first_page: str, *, is_narrowed: bool) -> Link | None:
     if table.total:
         return Link("Go to the first page", first_page)
-    return Link(f"Show all {table.kind.many}", table_url(table.kind)) if is_narrowed else None
+    return Link(f"Show all {table.kind.plural}", table_url(table.kind)) if is_narrowed else None
 
 
-def _article(kind: Kind) -> str:
+def _article(kind: NodeKind) -> str:
     return "an entity" if kind is ENTITY else "a concept"

@@ -1,4 +1,4 @@
-"""The addresses of entities, concepts and what links them."""
+"""URLs of entities, concepts and relationships."""
 
 from django.urls import path
 

@@ -1,15 +1,15 @@
-"""The pages of entities, concepts and what links them."""
+"""Pages of entities, concepts and relationships."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from explorer.graph.node_page import build_node, fact_of, node_of
+from explorer.graph.node_page import build_node, node_detail, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
-from explorer.graph.path_page import PathEndError, build_fact, build_lost, build_path, end_notice, path_of
-from explorer.graph.queries import Kind, NameAmbiguousError, NameUnknownError
-from explorer.graph.table_page import build_table, table_of
+from explorer.graph.path_page import PathEndError, build_fact, build_lost, build_path, end_notice, find_path
+from explorer.graph.queries import NameAmbiguousError, NameUnknownError, NodeKind
+from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
 from explorer.page import problem_notices
 from web.timing import server_timing
@@ -17,21 +17,21 @@ from web.timing import server_timing
 
 @require_safe
 @login_required
-def table(request: PageRequest, kind: Kind) -> HttpResponse:
+def table(request: PageRequest, kind: NodeKind) -> HttpResponse:
     viewer = page_viewer(request)
-    asked, problems = TableRequest.read(request_pairs(request))
-    found = table_of(kind, asked, viewer)
+    params, problems = TableRequest.read(request_pairs(request))
+    found = node_table(kind, params, viewer)
     context = build_table(found, problem_notices(problems), viewer.timezone)
     return _page(request, "graph/table.html", {"table": context}, found.timings)
 
 
 @require_safe
 @login_required
-def node(request: PageRequest, kind: Kind, ref: str) -> HttpResponse:
+def node(request: PageRequest, kind: NodeKind, ref: str) -> HttpResponse:
     viewer = page_viewer(request)
-    asked, problems = AroundRequest.read(request_pairs(request))
+    params, problems = AroundRequest.read(request_pairs(request))
     try:
-        found = node_of(kind, ref, asked, viewer)
+        found = node_detail(kind, ref, params, viewer)
     except NameUnknownError as error:
         return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=404)
     except NameAmbiguousError as error:
@@ -45,7 +45,7 @@ def node(request: PageRequest, kind: Kind, ref: str) -> HttpResponse:
 @login_required
 def relationship(request: PageRequest, relationship_id: int) -> HttpResponse:
     viewer = page_viewer(request)
-    found = fact_of(relationship_id, viewer)
+    found = relationship_detail(relationship_id, viewer)
     if found is None:
         raise Http404(f"There is no relationship {relationship_id} that you can see.")
     return _page(request, "graph/relationship.html", {"fact": build_fact(found, viewer.timezone)}, found.timings)
@@ -55,13 +55,13 @@ def relationship(request: PageRequest, relationship_id: int) -> HttpResponse:
 @login_required
 def path_between(request: PageRequest) -> HttpResponse:
     viewer = page_viewer(request)
-    asked, problems = PathRequest.read(request_pairs(request))
+    params, problems = PathRequest.read(request_pairs(request))
     notices, found = problem_notices(problems), None
     try:
-        found = path_of(asked, viewer) if asked.begin and asked.end else None
+        found = find_path(params, viewer) if params.begin and params.end else None
     except PathEndError as error:
-        notices = (*notices, end_notice(error, asked))
-    context = build_path(asked, found, notices, viewer.timezone)
+        notices = (*notices, end_notice(error, params))
+    context = build_path(params, found, notices, viewer.timezone)
     return _page(request, "graph/path.html", {"path": context}, found.timings if found else {})
 
 

@@ -37,7 +37,7 @@ from search.engines.base import (
 )
 from search.engines.knn import nearest_candidates, similarities_of
 from search.engines.sql import Sql, no_value_sql
-from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetSpec, Kind
+from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetKind, FacetSpec
 from search.histogram import NO_DAYS, DayCounts, HourCount
 from search.query import Sort
 
@@ -275,17 +275,17 @@ class PostgresEngine:
         where = sql.where(plan, without_includes=request.key) if apart else "m.shown"
         if request.key == "state":
             where = "true"
-        cast = "text" if spec.kind in {Kind.SCALAR, Kind.PROJECT, Kind.TEXTS} else "int"
+        cast = "text" if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT, FacetKind.TEXTS} else "int"
         chosen = "true" if request.limit is None else f"(g.r <= {sql.bind(request.limit)}"
         if request.limit is not None:
             chosen += f" OR g.value = ANY({sql.bind([_cast(v, cast) for v in request.always])}::{cast}[]))"
         if request.only is not None:
             chosen += f" AND g.value = ANY({sql.bind([_cast(v, cast) for v in request.only])}::{cast}[])"
-        if spec.kind in {Kind.SCALAR, Kind.PROJECT}:
-            present = "true" if spec.kind == Kind.PROJECT else f"m.{spec.column} <> ''"
+        if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT}:
+            present = "true" if spec.kind == FacetKind.PROJECT else f"m.{spec.column} <> ''"
             return _SCALAR_FACET.format(k=k, column=spec.column, rows=rows, where=where, present=present, chosen=chosen)
         column, own, beside = spec.column, "0::bigint", ""
-        if spec.kind == Kind.TREE:
+        if spec.kind == FacetKind.TREE:
             # Without subcategories a selected category means itself alone, and so must its count.
             column = spec.column if plan.subcategories else OWN_CATEGORIES
             own, beside = "count(*) FILTER (WHERE u.value = ANY(u.category_ids))", ", m.category_ids"
@@ -320,7 +320,7 @@ class PostgresEngine:
             elif k == _BUCKETS_KEY:
                 buckets = _numbers(value)
             elif k >= 0:
-                ids = FACET[requests[k].key].kind in {Kind.IDS, Kind.TREE, Kind.PROJECT}
+                ids = FACET[requests[k].key].kind in {FacetKind.IDS, FacetKind.TREE, FacetKind.PROJECT}
                 values[k].append(ValueCount(int(value) if ids else value, a, b))
                 distinct[k] = c
         facets = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from search.engines.base import EngineQuery, Filter, Ids, Value
-from search.facets import FACET, FacetSpec, Kind
+from search.facets import FACET, FacetKind, FacetSpec
 from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
 from text.query_syntax import Alternative, TextQuery
 
@@ -18,11 +18,11 @@ _RANK = "ts_rank('{0.15, 0.3, 0.6, 1.0}', m.terms, %s::tsquery, 1)"
 
 # Conditions for facets without a value. The arrays are never null.
 _NO_VALUE = {
-    Kind.SCALAR: "m.{column} = ''",
-    Kind.TEXTS: "m.{column} = '{{}}'",
-    Kind.IDS: "m.{column} = '{{}}'",
-    Kind.TREE: "m.{column} = '{{}}'",
-    Kind.PROJECT: "false",
+    FacetKind.SCALAR: "m.{column} = ''",
+    FacetKind.TEXTS: "m.{column} = '{{}}'",
+    FacetKind.IDS: "m.{column} = '{{}}'",
+    FacetKind.TREE: "m.{column} = '{{}}'",
+    FacetKind.PROJECT: "false",
 }
 
 
@@ -99,13 +99,13 @@ class Sql:
             return "false"
         bound = self.bind(list(values))
         match spec.kind:
-            case Kind.SCALAR:
+            case FacetKind.SCALAR:
                 return f"m.{spec.column} = ANY({bound}::text[])"
-            case Kind.PROJECT:
+            case FacetKind.PROJECT:
                 return f"m.{spec.column} = ANY({bound}::bigint[])"
-            case Kind.TEXTS:
+            case FacetKind.TEXTS:
                 return f"m.{spec.column} && {bound}::text[]"
-            case Kind.TREE if not plan.subcategories:
+            case FacetKind.TREE if not plan.subcategories:
                 return f"m.category_ids && {bound}::int[]"
         return f"m.{spec.column} && {bound}::int[]"
 

@@ -1,22 +1,22 @@
-"""Results of three kinds in one order: ranks made comparable, reranked, and what says the same folded. Pure.
+"""Ranks results of three kinds in one order by reciprocal rank fusion, reranks them, and groups duplicates. Pure.
 
-Raw scores of different legs are never compared: a result counts by its place in each leg, and by its kind.
+Raw scores of different legs are not comparable, so only the ranks in the legs and the weight of the kind count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from search.ranking import Boosts, ScoreParts, Weights
+from search.ranking import Boosts, RankWeights, ScoreParts
 from search.unified.legs import LegAnswer, LegState, ResultKind, Way
 
-# How much a place counts: (k + 1) / (k + place). Small enough for the best of one kind to stand among the first of
-# another, whose weight is greater.
+# The k of (k + 1) / (k + rank). It is small so that the best of a kind rank among the first of a kind with a greater
+# weight.
 _RANK_CONSTANT = 10
-# So many of the best are looked through for what says the same.
+# The number of best candidates that are deduplicated.
 WINDOW = 100
-# An entity that more memories name than this leads to others than those in the results.
+# An entity named by more memories is useful beyond the results, and is not folded.
 _FEW_MEMORIES = 3
-# From this share of its own terms on that its memories lack, a result adds something.
+# A result is folded only if its memories lack at most this share of its own terms.
 _OWN_SHARE = 1 / 3
 
 Key = tuple[ResultKind, int]
@@ -24,7 +24,7 @@ Key = tuple[ResultKind, int]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A result in its place, and why it stands there. `places` are those in the legs that found it, from 1."""
+    """A ranked result with its signals. `places` are its ranks in the legs that found it, from 1."""
 
     kind: ResultKind
     id: int
@@ -41,9 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an entity or a relationship comes from: the memories among the candidates, the best of them first, and how
-    many there are in all.
-    """
+    """The memories of an entity or a relationship: candidates, best first, and the number of all."""
 
     memories: tuple[int, ...] = ()
     count: int = 0
@@ -51,23 +49,23 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a result says, and what of it need not be in the memories that it comes from."""
+    """The terms of a result, and those of its own description, which need not occur in its memories."""
 
-    every: frozenset[str] = frozenset()
+    all: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A result that is told as part of another, and why."""
+    """A result folded into another, with the reason."""
 
     candidate: Candidate
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """A result, and those that say the same. It stands where the best of them would."""
+class FoldedGroup:
+    """A result and its duplicates, ranked by the best of them."""
 
     lead: Candidate
     folded: tuple[Folded, ...] = ()
@@ -77,46 +75,39 @@ class Group:
         return max([self.lead.score, *(one.candidate.score for one in self.folded)])
 
 
-def blend(answers: Iterable[LegAnswer], weights: Mapping[str, float]) -> list[Candidate]:
-    """All that the legs found. The first of every leg of its kind that answered is as relevant as its kind may be."""
+def fuse(answers: Iterable[LegAnswer], weights: Mapping[str, float]) -> list[Candidate]:
+    """Fuse the answers of legs. A result that is first in all legs of its kind has the weight of the kind."""
     places: dict[Key, dict[Way, int]] = {}
-    asked: dict[ResultKind, int] = {}
+    leg_counts: dict[ResultKind, int] = {}
     for answer in answers:
         if answer.state != LegState.OK:
             continue
-        asked[answer.kind] = asked.get(answer.kind, 0) + 1
-        for place, known in enumerate(answer.found, 1):
-            places.setdefault((answer.kind, known.id), {})[answer.way] = place
+        leg_counts[answer.kind] = leg_counts.get(answer.kind, 0) + 1
+        for place, hit in enumerate(answer.found, 1):
+            places.setdefault((answer.kind, hit.id), {})[answer.way] = place
     candidates = []
     for (kind, pk), own in places.items():
         shares = sum((_RANK_CONSTANT + 1) / (_RANK_CONSTANT + place) for place in own.values())
-        candidates.append(Candidate(kind, pk, weights[kind] * shares / asked[kind], own))
+        candidates.append(Candidate(kind, pk, weights[kind] * shares / leg_counts[kind], own))
     return sorted(candidates, key=_order)
 
 
-def rerank(candidates: Sequence[Candidate], boosts: Mapping[Key, Boosts], weights: Weights) -> list[Candidate]:
-    """The same candidates by what all weights come to."""
-    whole = weights.relevance + weights.quality + weights.recency + weights.source
+def rerank(candidates: Sequence[Candidate], boosts: Mapping[Key, Boosts], weights: RankWeights) -> list[Candidate]:
+    """Sort candidates by their weighted score."""
     scored = []
     for one in candidates:
         own = boosts.get(one.key, Boosts())
-        relevance = weights.relevance * one.relevance / whole
-        score_parts = ScoreParts(
-            relevance,
-            quality=weights.quality * own.quality / whole,
-            recency=weights.recency * own.recency / whole,
-            source=weights.source * own.source / whole,
-        )
-        score = relevance + score_parts.quality + score_parts.recency + score_parts.source
+        score, score_parts = weights.score_parts(one.relevance, own)
         scored.append(replace(one, score=score, boosts=own, score_parts=score_parts))
     return sorted(scored, key=_order)
 
 
 def fold(
-    candidates: Sequence[Candidate], terms: Mapping[Key, Terms], origins: Mapping[Key, Origin], least: float
-) -> list[Group]:
-    """The same candidates, those that say what another says told as part of it: a memory before an entity before a
-    relationship. The place of a group is the best of its members'.
+    candidates: Sequence[Candidate], terms: Mapping[Key, Terms], origins: Mapping[Key, Origin], min_similarity: float
+) -> list[FoldedGroup]:
+    """Fold duplicates into groups, led by a memory rather than an entity, and an entity rather than a relationship.
+
+    The rank of a group is the best of its members.
     """
     window, rest = candidates[:WINDOW], candidates[WINDOW:]
     place = {one.key: n for n, one in enumerate(window)}
@@ -124,57 +115,57 @@ def fold(
     folded: dict[Key, list[Folded]] = {}
     for kind in ResultKind:
         for one in (c for c in window if c.kind == kind):
-            found = _into(one, leads, place, terms, origins, least)
+            found = _fold_target(one, leads, place, terms, origins, min_similarity)
             if found is None:
                 leads.append(one)
             else:
-                into, reason = found
-                folded.setdefault(into, []).append(Folded(one, reason))
+                target, reason = found
+                folded.setdefault(target, []).append(Folded(one, reason))
     groups = []
     for lead in leads:
         members = folded.get(lead.key, [])
         best = min([lead.key, *(m.candidate.key for m in members)], key=lambda key: place[key])
-        groups.append((place[best], Group(lead, tuple(members))))
+        groups.append((place[best], FoldedGroup(lead, tuple(members))))
     groups.sort(key=lambda found: found[0])
-    return [*(group for _, group in groups), *(Group(one) for one in rest)]
+    return [*(group for _, group in groups), *(FoldedGroup(one) for one in rest)]
 
 
-def _into(
+def _fold_target(
     one: Candidate,
     leads: Sequence[Candidate],
     place: Mapping[Key, int],
     terms: Mapping[Key, Terms],
     origins: Mapping[Key, Origin],
-    least: float,
+    min_similarity: float,
 ) -> tuple[Key, str] | None:
-    """What a candidate is told as part of, and why."""
+    """The leader to fold a candidate into, with the reason; None to keep it."""
     own = terms.get(one.key, Terms())
     for lead in leads:
-        if _alike(own.every, terms.get(lead.key, Terms()).every, least):
+        if _alike(own.all, terms.get(lead.key, Terms()).all, min_similarity):
             return lead.key, "nearly the same text"
     origin = origins.get(one.key)
     if origin is None:
         return None
-    known = {lead.key for lead in leads}
+    lead_keys = {lead.key for lead in leads}
     keys = [(ResultKind.MEMORY, pk) for pk in origin.memories]
-    # A memory that is folded itself is spoken for by the one it is folded into; its terms are nearly the same.
+    # A folded memory still counts here, since its leader has nearly the same terms.
     keys = [key for key in keys if key in place]
-    kept = [key for key in keys if key in known]
-    if not kept or (one.kind == ResultKind.ENTITY and not len(keys) == origin.count <= _FEW_MEMORIES):
+    leading = [key for key in keys if key in lead_keys]
+    if not leading or (one.kind == ResultKind.ENTITY and not len(keys) == origin.count <= _FEW_MEMORIES):
         return None
-    said = frozenset[str]().union(*(terms.get(key, Terms()).every for key in keys))
-    if len(own.own - said) > _OWN_SHARE * len(own.own):
+    origin_terms = frozenset[str]().union(*(terms.get(key, Terms()).all for key in keys))
+    if len(own.own - origin_terms) > _OWN_SHARE * len(own.own):
         return None
-    return kept[0], "taken from it" if one.kind == ResultKind.RELATIONSHIP else "supported by it only"
+    return leading[0], "taken from it" if one.kind == ResultKind.RELATIONSHIP else "supported by it only"
 
 
-def _alike(one: frozenset[str], other: frozenset[str], least: float) -> bool:
-    """Whether the terms that two have in common are at least this share of all that either has."""
+def _alike(one: frozenset[str], other: frozenset[str], min_similarity: float) -> bool:
+    """Whether the Jaccard similarity of two sets is at least `min_similarity`."""
     fewer, more = sorted((len(one), len(other)))
-    if not fewer or fewer < least * more:
+    if not fewer or fewer < min_similarity * more:
         return False
     common = len(one & other)
-    return common >= least * (fewer + more - common)
+    return common >= min_similarity * (fewer + more - common)
 
 
 def _order(one: Candidate) -> tuple[float, float, str, int]:

@@ -1,13 +1,13 @@
-"""The six legs of unified search, asked at the same time: memories, entities, relationships, by words and by meaning.
+"""The six concurrent legs of unified search: memories, entities and relationships, by words and by meaning.
 
-Each has a thread, a connection and a deadline of its own. One that fails or is late is left out, and told.
+Each has its own thread, connection and deadline. A leg that fails or is late is left out with a warning.
 """
 
 import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLate
+from concurrent.futures import TimeoutError as LegTimeout
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -22,7 +22,7 @@ from search.plan import ResolvedQuery
 from search.query import Sort
 from search.snapshots import snapshot
 from search.unified.vocabulary import (
-    Known,
+    LegHit,
     entities_by_meaning,
     entities_by_words,
     relationships_by_meaning,
@@ -31,16 +31,20 @@ from search.unified.vocabulary import (
 
 logger = logging.getLogger(__name__)
 
-# One unified search at a time has all of its legs at once; of several, some wait, and count that as their own time.
+# Enough for one unified search; legs of concurrent ones wait, which counts toward their deadline.
 _threads: Executor = ThreadPoolExecutor(max_workers=6, thread_name_prefix="leg")
 
 
 class ResultKind(StrEnum):
-    """What a result is, in the order that one is preferred to another that says the same."""
+    """The kind of a result. Of duplicates, the earlier kind leads."""
 
     MEMORY = "memory"
     ENTITY = "entity"
     RELATIONSHIP = "relationship"
+
+    @property
+    def plural(self) -> str:
+        return {"memory": "memories", "entity": "entities", "relationship": "relationships"}[self.value]
 
 
 class Way(StrEnum):
@@ -56,11 +60,11 @@ class LegState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One of the six questions, and what it found: the best first, as far as the viewer may know of them."""
+    """A leg. `ask` returns visible hits, best first."""
 
     kind: ResultKind
     way: Way
-    ask: Callable[[Engine, ResolvedQuery, int], list[Known]]
+    ask: Callable[[Engine, ResolvedQuery, int], list[LegHit]]
 
     @property
     def name(self) -> str:
@@ -69,13 +73,13 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class LegAnswer:
-    """What came of a leg. `reason` says why there is nothing, where it is not that nothing was found."""
+    """The hits of a leg, or the reason why it was left out."""
 
     kind: ResultKind
     way: Way
     ms: float
     state: LegState = LegState.OK
-    found: tuple[Known, ...] = ()
+    found: tuple[LegHit, ...] = ()
     reason: str = ""
 
     @property
@@ -84,23 +88,23 @@ class LegAnswer:
 
     @property
     def is_full(self) -> bool:
-        """Whether there may be more than it was asked for."""
+        """Whether there may be more hits than the limit."""
         return len(self.found) >= settings.UNIFIED_LEG_LIMIT
 
 
-def memories_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def memories_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     plan = replace(resolved.plan, meaning=None)
-    return [Known(pk, score or 0.0, 1) for pk, score in engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=0)]
+    return [LegHit(pk, score or 0.0, 1) for pk, score in engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=0)]
 
 
-def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     meaning = resolved.plan.meaning
     if meaning is None:
         return []
-    # As many as the match set takes, which reads them anyway: the same vectors are then read once.
+    # The same search as that of the match set, so that its vectors are read once.
     near = engine.knn(replace(resolved.plan, meaning=replace(meaning, semantic_only=True)))
     pairs = zip(near.ids[:limit].tolist(), near.similarities[:limit].tolist(), strict=True)
-    return [Known(pk, similarity, 1) for pk, similarity in pairs]
+    return [LegHit(pk, similarity, 1) for pk, similarity in pairs]
 
 
 LEGS = (
@@ -113,66 +117,66 @@ LEGS = (
 )
 
 
-class AskedLegs:
-    """Legs that are on their way."""
+class RunningLegs:
+    """Starts all legs; `answers` waits for them."""
 
     def __init__(self, resolved: ResolvedQuery, viewer: Viewer) -> None:
-        self._most_ms: int = settings.UNIFIED_LEG_TIMEOUT_MS
-        self._begun = time.monotonic()
+        self._timeout_ms: int = settings.UNIFIED_LEG_TIMEOUT_MS
+        self._started = time.monotonic()
         self._without_meaning = resolved.without_meaning
         self._futures: list[tuple[Leg, Future[LegAnswer] | None]] = [
             (
                 leg,
                 None
                 if leg.way == Way.MEANING and resolved.without_meaning
-                else _threads.submit(_answer, leg, resolved, viewer, self._most_ms),
+                else _threads.submit(_answer, leg, resolved, viewer, self._timeout_ms),
             )
             for leg in LEGS
         ]
 
     def answers(self) -> list[LegAnswer]:
-        """What has come of each by its deadline."""
+        """The answers of all legs at their deadline."""
         return [self._answer_of(leg, future) for leg, future in self._futures]
 
     def _answer_of(self, leg: Leg, future: Future[LegAnswer] | None) -> LegAnswer:
         if future is None:
             return LegAnswer(leg.kind, leg.way, 0.0, LegState.FAILED, reason=self._without_meaning)
-        left = self._begun + self._most_ms / 1000 - time.monotonic()
+        left = self._started + self._timeout_ms / 1000 - time.monotonic()
         try:
             return future.result(max(0.0, left))
-        except TooLate:
-            # One that has not begun need not begin; one that has ends with its statement.
+        except LegTimeout:
+            # Prevents the start of a waiting leg; a running one ends with its statement timeout.
             future.cancel()
-            return _late(leg, (time.monotonic() - self._begun) * 1000, self._most_ms)
+            return _late(leg, (time.monotonic() - self._started) * 1000, self._timeout_ms)
 
 
-def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, most_ms: int) -> LegAnswer:
-    begun = time.monotonic()
+def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, timeout_ms: int) -> LegAnswer:
+    started = time.monotonic()
 
     def spent() -> float:
-        return round((time.monotonic() - begun) * 1000, 1)
+        return round((time.monotonic() - started) * 1000, 1)
 
-    def ask(engine: Engine) -> list[Known]:
-        with snapshot(most_ms):
+    def ask(engine: Engine) -> list[LegHit]:
+        with snapshot(timeout_ms):
             return leg.ask(engine, resolved, settings.UNIFIED_LEG_LIMIT)
 
     try:
         found = with_engine(ask, viewer, wait_for_index=False)
         return LegAnswer(leg.kind, leg.way, spent(), found=tuple(found))
     except EngineTimeoutError:
-        return _late(leg, spent(), most_ms)
+        return _late(leg, spent(), timeout_ms)
     except OperationalError as error:
         if isinstance(error.__cause__, QueryCanceled):
-            return _late(leg, spent(), most_ms)
+            return _late(leg, spent(), timeout_ms)
         logger.exception("The leg %s of a unified search failed.", leg.name)
-    except Exception:  # whatever it is: the others still answer
+    except Exception:  # the other legs still answer
         logger.exception("The leg %s of a unified search failed.", leg.name)
     finally:
-        # The thread lives on; its connection goes back to the pool.
+        # The thread is reused, but its connection must go back to the pool.
         if not connection.in_atomic_block:
             connection.close()
     return LegAnswer(leg.kind, leg.way, spent(), LegState.FAILED, reason="an error, which is in the log")
 
 
-def _late(leg: Leg, ms: float, most_ms: int) -> LegAnswer:
-    return LegAnswer(leg.kind, leg.way, round(ms, 1), LegState.LATE, reason=f"it took longer than {most_ms:,} ms")
+def _late(leg: Leg, ms: float, timeout_ms: int) -> LegAnswer:
+    return LegAnswer(leg.kind, leg.way, round(ms, 1), LegState.LATE, reason=f"it took longer than {timeout_ms:,} ms")

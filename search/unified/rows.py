@@ -1,12 +1,13 @@
-"""The rows of a page of unified search: each result in common fields beside its own record, with what is related to it.
+"""Loads a page of unified search: common fields and the record of each result, with related records.
 
-A fixed number of statements, whatever the number of results, but for the newest memory of a few entities.
+The number of statements is fixed, except for the newest memories of a few entities.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 from django.db import connection
 
@@ -18,18 +19,18 @@ from search.plan import ResolvedQuery
 from search.query import Sort
 from search.ranking import Ranked
 from search.result import Hit
-from search.unified.fusion import Candidate, Group, Key, Origin
+from search.unified.fusion import Candidate, FoldedGroup, Key, Origin
 from search.unified.legs import ResultKind, Way
-from search.unified.vocabulary import Known, evidence_of, filtered
+from search.unified.vocabulary import LegHit, evidence_of, filtered
 from text.analysis import Pattern
 from text.formatting import ordinal, plural
 from text.highlight import MarkedText, matched_spans, segments, snippet
 
-MOST_RELATED = 2
-# Relationships read for the entities and memories of a page, the surest first.
-_MOST_READ = 500
-# Entities of a page, of whose memories none was found, that are given their newest one.
-_MOST_NEWEST = 5
+MAX_RELATED = 2
+# Relationships to read for the entities and memories of a page, by confidence.
+_MAX_RELATIONSHIPS = 500
+# Entities without a memory among the results for which to read the newest one.
+_MAX_NEWEST = 5
 _EVIDENCE_SHOWN = 10
 _LENGTH = 260
 
@@ -44,7 +45,7 @@ WHERE {which} ORDER BY own.confidence DESC NULLS LAST, cardinality(own.evidence_
 
 @dataclass(frozen=True, slots=True)
 class EntityRef:
-    """One end of a relationship."""
+    """An end of a relationship."""
 
     id: int
     name: str
@@ -52,13 +53,13 @@ class EntityRef:
 
     @property
     def value(self) -> str:
-        """What a query says for it."""
+        """The value for filters."""
         return f"{self.type}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class EntityRecord:
-    """An entity as it is stored, and how many memories that pass the filters name it."""
+class StoredEntity:
+    """A stored entity, and the number of memories that pass the filters and name it."""
 
     id: int
     name: str
@@ -73,8 +74,8 @@ class EntityRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class RelationshipRecord:
-    """A relationship as it is stored, and the memories that bear it out, as far as the viewer may know of them."""
+class StoredRelationship:
+    """A stored relationship with its visible evidence, as ids of memories."""
 
     id: int
     source: EntityRef
@@ -97,19 +98,19 @@ class RelationshipRecord:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Another record that a result is shown with: related to it, or folded into it. `reason` says why."""
+    """A record shown with a result because it is related to it or folded into it."""
 
     kind: ResultKind
     id: int
     title: str
     reason: str
-    # What a query says for an entity, or for both ends of a relationship.
     values: tuple[str, ...] = ()
+    """The filter value of an entity, or of both ends of a relationship."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnifiedHit:
-    """One result of any kind: common fields, and the record of its kind. The others of the three are None."""
+    """A result of any kind: common fields, and the record of its kind."""
 
     kind: ResultKind
     id: int
@@ -119,8 +120,8 @@ class UnifiedHit:
     places: Mapping[Way, int]
     source: str
     memory: Hit | None = None
-    entity: EntityRecord | None = None
-    relationship: RelationshipRecord | None = None
+    entity: StoredEntity | None = None
+    relationship: StoredRelationship | None = None
     evidence: tuple[Linked, ...] = ()
     related: tuple[Linked, ...] = ()
     folded: tuple[Linked, ...] = ()
@@ -135,24 +136,24 @@ class UnifiedHit:
 
     @property
     def linked(self) -> Linked:
-        """The result as another one would mention it."""
+        """The result as a linked record."""
         values = self.relationship.values if self.relationship else (self.entity.value,) if self.entity else ()
         return Linked(self.kind, self.id, self.title_text, "", values)
 
     @property
     def why(self) -> str:
-        """In words, what found it."""
+        """The legs that found it, in words."""
         return " and ".join(f"{ordinal(place)} by {way}" for way, place in sorted(self.places.items(), reverse=True))
 
 
 @dataclass(slots=True)
-class Read:
-    """What a page is read with."""
+class PageContext:
+    """Everything needed to load a page."""
 
     engine: Engine
     resolved: ResolvedQuery
     viewer: Viewer
-    known: Mapping[Key, Known]
+    hits: Mapping[Key, LegHit]
     candidates: Sequence[Candidate]
     origins: Mapping[Key, Origin]
     titles: dict[int, str] = field(default_factory=dict)
@@ -161,102 +162,100 @@ class Read:
         return {one.key: n for n, one in enumerate(self.candidates)}
 
 
-def read_page(page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> tuple[UnifiedHit, ...]:
-    """The results of a page in their order. One that is gone meanwhile is left out."""
-    return _Page(page, read, ranked).hits()
+def read_page(
+    page: Sequence[FoldedGroup], context: PageContext, ranked: Mapping[int, Ranked]
+) -> tuple[UnifiedHit, ...]:
+    """The results of a page in order, without records deleted in the meantime."""
+    return _Page(page, context, ranked).hits()
+
+
+# The fields of a hit that depend on its kind, and candidates for its related records.
+_Found = tuple[dict[str, Any], Iterable[Linked | None]]
 
 
 class _Page:
-    """What is read of a page, each kind at once."""
+    """Reads the records of a page, all of a kind at once."""
 
-    def __init__(self, page: Sequence[Group], read: Read, ranked: Mapping[int, Ranked]) -> None:
+    def __init__(self, page: Sequence[FoldedGroup], context: PageContext, ranked: Mapping[int, Ranked]) -> None:
         self._groups = page
-        self._read = read
-        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), read.resolved, read.viewer)}
+        self._context = context
+        self._memories = {hit.id: hit for hit in load_hits(list(ranked.values()), context.resolved, context.viewer)}
         shown = [group.lead for group in page] + [one.candidate for group in page for one in group.folded]
         self._shown = {kind: [one.id for one in shown if one.kind == kind] for kind in ResultKind}
-        self._place = read.places()
+        self._place = context.places()
 
     def hits(self) -> tuple[UnifiedHit, ...]:
         hits = [self._hit(group) for group in self._groups]
         return tuple(hit for hit in hits if hit is not None)
 
-    def _hit(self, group: Group) -> UnifiedHit | None:
+    def _hit(self, group: FoldedGroup) -> UnifiedHit | None:
         lead = group.lead
-        folded = tuple(
-            linked
-            for one in group.folded
-            if (linked := self._linked(one.candidate.kind, one.candidate.id, one.reason)) is not None
+        read = {
+            ResultKind.MEMORY: self._memory,
+            ResultKind.ENTITY: self._entity,
+            ResultKind.RELATIONSHIP: self._relationship,
+        }[lead.kind]
+        if (found := read(lead.id)) is None:
+            return None
+        fields, related = found
+        linked = (self._linked(one.candidate.kind, one.candidate.id, one.reason) for one in group.folded)
+        folded = tuple(one for one in linked if one is not None)
+        excluded = {lead.key, *((one.kind, one.id) for one in folded)}
+        return UnifiedHit(
+            kind=lead.kind,
+            id=lead.id,
+            score=group.score,
+            places=lead.places,
+            related=self._first(related, excluded),
+            folded=folded,
+            **fields,
         )
-        besides = {lead.key, *((one.kind, one.id) for one in folded)}
-        match lead.kind:
-            case ResultKind.MEMORY:
-                return self._memory(group, folded, besides)
-            case ResultKind.ENTITY:
-                return self._entity(group, folded, besides)
-        return self._relationship(group, folded, besides)
 
-    def _memory(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
-        lead = group.lead
-        hit = self._memories.get(lead.id)
+    def _memory(self, pk: int) -> _Found | None:
+        hit = self._memories.get(pk)
         if hit is None:
             return None
-        return UnifiedHit(
-            lead.kind, lead.id, hit.title, hit.snippet, group.score, lead.places,
-            source=hit.source,
-            memory=hit,
-            related=self._first(self._near_memory(lead.id), besides),
-            folded=folded,
-        )  # fmt: skip
+        fields = {"title": hit.title, "content": hit.snippet, "source": hit.source, "memory": hit}
+        return fields, self._related_to_memory(pk)
 
-    def _entity(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
-        lead = group.lead
-        row = self._entities.get(lead.id)
+    def _entity(self, pk: int) -> _Found | None:
+        row = self._entities.get(pk)
         if row is None:
             return None
-        said = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
-        return UnifiedHit(
-            lead.kind, lead.id, self._marked(row.name), self._snippet(said), group.score, lead.places,
-            source=f"mentioned in {plural(row.memories, 'memory', 'memories')}",
-            entity=row,
-            related=self._first(self._near_entity(lead.id), besides),
-            folded=folded,
-        )  # fmt: skip
+        description = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
+        source = f"mentioned in {plural(row.memories, 'memory', 'memories')}"
+        return self._fields(row.name, description, source, entity=row), self._related_to_entity(pk)
 
-    def _relationship(self, group: Group, folded: tuple[Linked, ...], besides: set[Key]) -> UnifiedHit | None:
-        lead = group.lead
-        row = self._relationships.get(lead.id)
+    def _relationship(self, pk: int) -> _Found | None:
+        row = self._relationships.get(pk)
         if row is None:
             return None
-        evidence = [self._linked(ResultKind.MEMORY, pk, "supports it") for pk in row.evidence[:_EVIDENCE_SHOWN]]
-        borne_out = tuple(one for one in evidence if one is not None)
-        return UnifiedHit(
-            lead.kind, lead.id, self._marked(row.title), self._snippet(row.fact), group.score, lead.places,
-            source=f"supported by {plural(len(row.evidence), 'memory', 'memories')}",
-            relationship=row,
-            evidence=borne_out,
-            related=self._first(iter(borne_out), besides),
-            folded=folded,
-        )  # fmt: skip
+        linked = (self._linked(ResultKind.MEMORY, memory, "supports it") for memory in row.evidence[:_EVIDENCE_SHOWN])
+        evidence = tuple(one for one in linked if one is not None)
+        source = f"supported by {plural(len(row.evidence), 'memory', 'memories')}"
+        return self._fields(row.title, row.fact, source, relationship=row, evidence=evidence), evidence
 
-    # --- what is related ---------------------------------------------------------------------------------------------
+    def _fields(self, title: str, content: str, source: str, **record: Any) -> dict[str, Any]:
+        return {"title": self._marked(title), "content": self._snippet(content), "source": source, **record}
 
-    def _near_memory(self, memory_id: int) -> Iterable[Linked | None]:
-        """The relationships that it bears out, then what it names: first what was found as well."""
+    # --- related records ---------------------------------------------------------------------------------------------
+
+    def _related_to_memory(self, memory_id: int) -> Iterable[Linked | None]:
+        """Relationships that the memory is evidence for, then the found entities that it names."""
         for row in self._neighbours.values():
             if memory_id in row.evidence:
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, "supported by it")
         named = [
             key[1]
-            for key, origin in self._read.origins.items()
+            for key, origin in self._context.origins.items()
             if key[0] == ResultKind.ENTITY and memory_id in origin.memories
         ]
         for pk in sorted(named, key=lambda pk: self._place.get((ResultKind.ENTITY, pk), len(self._place))):
             yield self._linked(ResultKind.ENTITY, pk, "mentioned in it, and also found")
 
-    def _near_entity(self, entity_id: int) -> Iterable[Linked | None]:
-        """The memory found that fits best, else the newest that names it; then its surest relationship."""
-        found = self._read.origins[ResultKind.ENTITY, entity_id].memories
+    def _related_to_entity(self, entity_id: int) -> Iterable[Linked | None]:
+        """The best memory that names the entity, else the newest; then its relationships by confidence."""
+        found = self._context.origins[ResultKind.ENTITY, entity_id].memories
         if found:
             yield self._linked(ResultKind.MEMORY, found[0], "mentions it, best match")
         elif entity_id in self._newest:
@@ -267,17 +266,17 @@ class _Page:
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, reason)
 
     @staticmethod
-    def _first(items: Iterable[Linked | None], besides: set[Key]) -> tuple[Linked, ...]:
-        """The first two; of relationships and of entities one each, where there is something else."""
-        seen: dict[Key, Linked] = {}
+    def _first(items: Iterable[Linked | None], excluded: set[Key]) -> tuple[Linked, ...]:
+        """The first two distinct items, of different kinds if possible."""
+        distinct: dict[Key, Linked] = {}
         for item in items:
-            if item is not None and (item.kind, item.id) not in besides:
-                seen.setdefault((item.kind, item.id), item)
+            if item is not None and (item.kind, item.id) not in excluded:
+                distinct.setdefault((item.kind, item.id), item)
         kinds: dict[ResultKind, Linked] = {}
-        for item in seen.values():
+        for item in distinct.values():
             kinds.setdefault(item.kind, item)
-        chosen = list(kinds.values())[:MOST_RELATED]
-        chosen += [item for item in seen.values() if item not in chosen][: MOST_RELATED - len(chosen)]
+        chosen = list(kinds.values())[:MAX_RELATED]
+        chosen += [item for item in distinct.values() if item not in chosen][: MAX_RELATED - len(chosen)]
         return tuple(chosen)
 
     def _linked(self, kind: ResultKind, pk: int, reason: str) -> Linked | None:
@@ -293,23 +292,23 @@ class _Page:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _entities(self) -> dict[int, EntityRecord]:
-        """The entities found: of others not even the name is read."""
-        known = {key[1]: one for key, one in self._read.known.items() if key[0] == ResultKind.ENTITY}
-        if not known:
+    def _entities(self) -> dict[int, StoredEntity]:
+        """The entities among the hits; others may be invisible."""
+        hits = {key[1]: one for key, one in self._context.hits.items() if key[0] == ResultKind.ENTITY}
+        if not hits:
             return {}
         with connection.cursor() as cursor:
-            cursor.execute(_ENTITIES, [list(known)])
+            cursor.execute(_ENTITIES, [list(hits)])
             rows = cursor.fetchall()
         return {
-            pk: EntityRecord(pk, name, kind, tuple(aliases), description, known[pk].memories)
+            pk: StoredEntity(pk, name, kind, tuple(aliases), description, hits[pk].memories)
             for pk, name, kind, aliases, description in rows
         }
 
     @cached_property
-    def _relationships(self) -> dict[int, RelationshipRecord]:
+    def _relationships(self) -> dict[int, StoredRelationship]:
         wanted = self._shown[ResultKind.RELATIONSHIP]
-        evidence = {pk: self._read.known[ResultKind.RELATIONSHIP, pk].evidence for pk in wanted}
+        evidence = {pk: self._context.hits[ResultKind.RELATIONSHIP, pk].evidence for pk in wanted}
         place = self._place
         best = {
             pk: tuple(sorted(own, key=lambda one: (place.get((ResultKind.MEMORY, one), len(place)), -one)))
@@ -318,8 +317,8 @@ class _Page:
         return relationship_rows("own.id = ANY(%(ids)s)", {"ids": wanted}, best) if wanted else {}
 
     @cached_property
-    def _neighbours(self) -> dict[int, RelationshipRecord]:
-        """Relationships of the entities and memories of the page that the viewer may know of, the surest first."""
+    def _neighbours(self) -> dict[int, StoredRelationship]:
+        """Visible relationships of the entities and memories of the page, by confidence."""
         memories, entities = list(self._memories), self._shown[ResultKind.ENTITY]
         if not memories and not entities:
             return {}
@@ -328,41 +327,43 @@ class _Page:
             " OR own.source_id = ANY(%(entities)s) OR own.target_id = ANY(%(entities)s))"
         )
         rows = relationship_rows(which, {"memories": memories, "entities": entities}, None)
-        evidence = evidence_of(self._read.engine, self._read.resolved, list(rows))
+        evidence = evidence_of(self._context.engine, self._context.resolved, list(rows))
         return {pk: row for pk, row in rows.items() if pk in evidence}
 
     @cached_property
     def _newest(self) -> dict[int, int]:
-        alone = [pk for pk in self._shown[ResultKind.ENTITY] if not self._read.origins[ResultKind.ENTITY, pk].memories]
-        plan = filtered(self._read.resolved.plan)
+        alone = [
+            pk for pk in self._shown[ResultKind.ENTITY] if not self._context.origins[ResultKind.ENTITY, pk].memories
+        ]
+        plan = filtered(self._context.resolved.plan)
         found: dict[int, int] = {}
-        for pk in alone[:_MOST_NEWEST]:
-            asked = plan.filter("entity")
-            if asked is not None:
-                # It is asked for by its filter already, or beside others: the newest of those is another question.
+        for pk in alone[:_MAX_NEWEST]:
+            entity_filter = plan.filter("entity")
+            if entity_filter is not None:
+                # A filter by entity would be replaced, not narrowed.
                 break
             naming = plan.with_filter(Filter("entity", include=((pk,),)))
-            for memory_id, _ in self._read.engine.hits(naming, Sort.NEWEST, limit=1, offset=0):
+            for memory_id, _ in self._context.engine.hits(naming, Sort.NEWEST, limit=1, offset=0):
                 found[pk] = memory_id
         return found
 
     @cached_property
     def _titles(self) -> dict[int, str]:
-        """Titles of all memories that a page mentions, as far as the viewer may open them."""
+        """Titles of the visible memories that the page mentions."""
         wanted = set(self._shown[ResultKind.MEMORY]) | set(self._newest.values())
         for pk in self._shown[ResultKind.ENTITY]:
-            wanted |= set(self._read.origins[ResultKind.ENTITY, pk].memories[:1])
+            wanted |= set(self._context.origins[ResultKind.ENTITY, pk].memories[:1])
         for row in self._relationships.values():
             wanted |= set(row.evidence[:_EVIDENCE_SHOWN])
-        rows = visible_to(self._read.viewer).filter(pk__in=wanted).values_list("pk", "title")
+        rows = visible_to(self._context.viewer).filter(pk__in=wanted).values_list("pk", "title")
         return {pk: title.strip() or f"Memory {pk}" for pk, title in rows}
 
-    # --- marks -------------------------------------------------------------------------------------------------------
+    # --- highlights --------------------------------------------------------------------------------------------------
 
     @cached_property
     def _patterns(self) -> tuple[tuple[Pattern, ...], str]:
-        """What is marked: as the language reads it that most of the viewer's projects are in."""
-        texts = self._read.resolved.plan.texts
+        """The patterns to highlight, in the language of most of the viewer's projects."""
+        texts = self._context.resolved.plan.texts
         return (texts[0].words.positive, texts[0].language) if texts else ((), "english")
 
     def _marked(self, text: str) -> tuple[MarkedText, ...]:
@@ -376,9 +377,9 @@ def relationship_rows(
     which: str,
     parameters: Mapping[str, Collection[int]],
     evidence: Mapping[int, tuple[int, ...]] | None,
-    most: int = _MOST_READ,
-) -> dict[int, RelationshipRecord]:
-    """Relationships, the surest first, with the evidence given, or all that is stated."""
+    most: int = _MAX_RELATIONSHIPS,
+) -> dict[int, StoredRelationship]:
+    """Relationships by confidence, with the given evidence, or with all of it."""
     with connection.cursor() as cursor:
         cursor.execute(
             _RELATIONSHIPS.format(which=which), {**{k: list(v) for k, v in parameters.items()}, "most": most}
@@ -388,5 +389,5 @@ def relationship_rows(
     for pk, kind, fact, confidence, begin, end, stated, *ends in rows:
         own = tuple(stated) if evidence is None else evidence[pk]
         source, target = EntityRef(*ends[:3]), EntityRef(*ends[3:])
-        found[pk] = RelationshipRecord(pk, source, kind, target, fact, confidence, begin, end, own)
+        found[pk] = StoredRelationship(pk, source, kind, target, fact, confidence, begin, end, own)
     return found

@@ -1,7 +1,7 @@
-"""unified(query, viewer) -> UnifiedResult: memories, entities and relationships found together, in one order.
+"""unified(query, viewer) -> UnifiedResult: memories, entities and relationships in one order.
 
-Six legs are asked at once (`search.legs`), what they found is blended, reranked and folded (`search.blending`), and
-only then cut to a page and read (`search.unified_rows`). Facets and totals are those of the match set of memories.
+Six concurrent legs (`legs`) find candidates, which are fused, reranked and deduplicated (`fusion`); then a page of them
+is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,27 +17,27 @@ from categories.searched_terms import ENTITIES, RELATIONSHIPS
 from search.engines import with_engine
 from search.engines.base import Engine
 from search.plan import resolve_query
-from search.query import Mode, SearchQuery
-from search.ranking import Boosts, Ranked, Weights
+from search.query import SearchQuery
+from search.ranking import Boosts, Ranked, RankWeights
 from search.relevance import boosts_of
 from search.result import HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.snapshots import snapshot
-from search.unified.fusion import WINDOW, Candidate, Group, Key, Origin, Terms, blend, fold, rerank
-from search.unified.legs import AskedLegs, LegAnswer, LegState, ResultKind, Way
-from search.unified.rows import Read, UnifiedHit, read_page
-from search.unified.vocabulary import Known
+from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
+from search.unified.legs import LegAnswer, LegState, ResultKind, RunningLegs, Way
+from search.unified.rows import PageContext, UnifiedHit, read_page
+from search.unified.vocabulary import LegHit
 from web.timing import Stopwatch, took_ms
 
-# A relationship that held once and holds no more.
+# The factor for relationships that are no longer valid.
 _PAST = 0.8
 _KINDS = {ResultKind.ENTITY: ENTITIES, ResultKind.RELATIONSHIP: RELATIONSHIPS}
-# Of a row: all of its terms, and those of what is said of it, which its name does not give.
+# All terms of a row, and those of its description, without its name.
 _TERMS = """
 SELECT id, array_to_string(tsvector_to_array(terms), E'\\x01'),
        array_to_string(tsvector_to_array(ts_filter(terms, '{{b,d}}')), E'\\x01')
 FROM {table} WHERE id = ANY(%s)"""
-# Of a memory its title and content: not its tags, nor what it refers to.
+# Terms of the title and content of a memory, without tags and references.
 _MEMORY_TERMS = """
 SELECT id, array_to_string(tsvector_to_array(ts_filter(terms, '{a,d}')), E'\\x01'), ''
 FROM memories_memory WHERE id = ANY(%s)"""
@@ -46,7 +46,7 @@ _NAMED = "SELECT id, entity_ids FROM memories_memory WHERE id = ANY(%s) AND enti
 
 @dataclass(frozen=True, slots=True)
 class KindTotal:
-    """How many of a kind there are. `at_least` where there may be more than were looked for."""
+    """The number of results of a kind; a lower bound with `at_least`."""
 
     count: int
     at_least: bool
@@ -54,10 +54,10 @@ class KindTotal:
 
 @dataclass(frozen=True, slots=True)
 class UnifiedResult:
-    """What a query came to among all three kinds.
+    """The result of a unified search.
 
-    `memories` is the match set of memories, without its hits: total, facets, histogram, warnings. `found` counts the
-    results that pages go through: what is folded counts once.
+    `memories` is the match set of memories without hits: total, facets, histogram, warnings. `found` is the number of
+    results over all pages; a group of duplicates counts once.
     """
 
     query: SearchQuery
@@ -71,7 +71,7 @@ class UnifiedResult:
 
     @property
     def answer(self) -> SearchResult:
-        """What every search answers, with the memories among the results."""
+        """The result of a plain search, with the memories among the results as hits."""
         hits = tuple(hit.memory for hit in self.hits if hit.memory)
         return replace(self.memories, query=self.query, hits=hits, warnings=self.warnings, timings=self.timings)
 
@@ -88,11 +88,6 @@ class UnifiedResult:
         return took_ms(self.timings)
 
 
-def is_unified(query: SearchQuery) -> bool:
-    """Whether a query asks for all kinds. Without a text there is nothing to look for in names and facts."""
-    return query.mode == Mode.UNIFIED and bool(query.text.strip())
-
-
 def unified(
     query: SearchQuery,
     viewer: Viewer,
@@ -101,8 +96,8 @@ def unified(
     facet_limit: int | None = None,
     with_corpus: bool = False,
 ) -> UnifiedResult:
-    """Answer one query for one viewer among memories, entities and relationships. See docs/unified.md."""
-    # Without the hits: their legs rank them with the others.
+    """Search memories, entities and relationships. See docs/unified.md."""
+    # Without hits: the legs find and rank them.
     count_memories = partial(
         run,
         query.model_copy(update={"page": 1}),
@@ -122,21 +117,21 @@ def _unified(
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
         resolved = resolve_query(engine, query, viewer, now)
-    asked = AskedLegs(resolved, viewer)
-    # While the legs run in their threads.
+    legs = RunningLegs(resolved, viewer)
+    # The legs run in threads meanwhile.
     memories = count_memories()
     with watch.stage("legs"):
-        answers = asked.answers()
+        answers = legs.answers()
     with watch.stage("hits"), snapshot():
-        candidates = blend(answers, settings.UNIFIED_WEIGHTS)
+        candidates = fuse(answers, settings.UNIFIED_WEIGHTS)
         origins = _origins(candidates, answers)
-        candidates = rerank(candidates, _boosts(candidates, origins, now), Weights(**settings.SEARCH_WEIGHTS))
+        candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
         terms = _terms(candidates[:WINDOW])
         groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY)
         begin = (query.page - 1) * query.page_size
         page = groups[begin : begin + query.page_size]
-        read = Read(engine, resolved, viewer, _known(answers), candidates, origins)
-        hits = read_page(page, read, {group.lead.id: ranked for group, ranked in _ranked_memories(page, answers)})
+        context = PageContext(engine, resolved, viewer, _hits_by_key(answers), candidates, origins)
+        hits = read_page(page, context, {group.lead.id: ranked for group, ranked in _ranked_memories(page, answers)})
     return UnifiedResult(
         query=query,
         memories=memories,
@@ -144,7 +139,7 @@ def _unified(
         found=len(groups),
         totals=_totals(memories, answers),
         legs=tuple(answers),
-        warnings=(*memories.warnings, *_left_out(answers), *_past_the_end(query, len(groups))),
+        warnings=(*memories.warnings, *_left_out(answers), *_page_warning(query, len(groups))),
         timings={
             **memories.timings,
             **{stage: ms + memories.timings.get(stage, 0) for stage, ms in watch.timings.items()},
@@ -152,13 +147,13 @@ def _unified(
     )
 
 
-def _known(answers: Iterable[LegAnswer]) -> dict[Key, Known]:
-    return {(answer.kind, known.id): known for answer in answers for known in answer.found}
+def _hits_by_key(answers: Iterable[LegAnswer]) -> dict[Key, LegHit]:
+    return {(answer.kind, hit.id): hit for answer in answers for hit in answer.found}
 
 
 def _origins(candidates: Sequence[Candidate], answers: Sequence[LegAnswer]) -> dict[Key, Origin]:
-    """For each entity and relationship, those of the memories found that name it or bear it out, the best first."""
-    known = _known(answers)
+    """For each entity and relationship, the found memories that name it or are evidence for it, best first."""
+    hit = _hits_by_key(answers)
     memories = [one.id for one in candidates if one.kind == ResultKind.MEMORY]
     entities = [one.id for one in candidates if one.kind == ResultKind.ENTITY]
     naming: dict[int, list[int]] = {pk: [] for pk in entities}
@@ -167,12 +162,12 @@ def _origins(candidates: Sequence[Candidate], answers: Sequence[LegAnswer]) -> d
             if pk in naming:
                 naming[pk].append(memory_id)
     origins: dict[Key, Origin] = {
-        (ResultKind.ENTITY, pk): Origin(tuple(own), known[ResultKind.ENTITY, pk].memories) for pk, own in naming.items()
+        (ResultKind.ENTITY, pk): Origin(tuple(own), hit[ResultKind.ENTITY, pk].memories) for pk, own in naming.items()
     }
     place = {pk: n for n, pk in enumerate(memories)}
     for one in candidates:
         if one.kind == ResultKind.RELATIONSHIP:
-            evidence = known[one.key].evidence
+            evidence = hit[one.key].evidence
             own = sorted((pk for pk in evidence if pk in place), key=lambda pk: place[pk])
             origins[one.key] = Origin(tuple(own), len(evidence))
     return origins
@@ -187,33 +182,34 @@ def _named(memories: Collection[int], entities: Collection[int]) -> list[tuple[i
 
 
 def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Boosts]:
-    """What speaks for each itself. Entities and relationships are as recent as the newest memory found of theirs."""
+    """Boosts of all candidates. Entities and relationships are as recent as their newest found memory."""
     of_memories = boosts_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
     boosts: dict[Key, Boosts] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
-    sure = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
+    confidence = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
     for key, origin in origins.items():
         recency = max((of_memories[pk].recency for pk in origin.memories if pk in of_memories), default=0.0)
-        borne_out = origin.count / (origin.count + 1)
-        quality = (sure[key[1]] + borne_out) / 2 if key[0] == ResultKind.RELATIONSHIP else borne_out
+        support = origin.count / (origin.count + 1)
+        quality = (confidence[key[1]] + support) / 2 if key[0] == ResultKind.RELATIONSHIP else support
         boosts[key] = Boosts(quality, recency)
     return boosts
 
 
 def _confidence(ids: Collection[int], now: datetime) -> dict[int, float]:
-    """How sure each relationship is. What nobody judged is neither sure nor unsure."""
+    """The confidence of each relationship; 0.5 if unknown, less if it is no longer valid."""
     if not ids:
         return {}
     with connection.cursor() as cursor:
         cursor.execute("SELECT id, confidence, valid_to FROM categories_relationship WHERE id = ANY(%s)", [list(ids)])
         rows = cursor.fetchall()
     found = {
-        pk: (0.5 if sure is None else sure) * (_PAST if until and until < now else 1.0) for pk, sure, until in rows
+        pk: (0.5 if confidence is None else confidence) * (_PAST if until and until < now else 1.0)
+        for pk, confidence, until in rows
     }
     return {pk: found.get(pk, 0.0) for pk in ids}
 
 
 def _terms(window: Sequence[Candidate]) -> dict[Key, Terms]:
-    """The terms of the best candidates: one statement for each kind."""
+    """The terms of the best candidates."""
     terms: dict[Key, Terms] = {}
     for kind in ResultKind:
         ids = [one.id for one in window if one.kind == kind]
@@ -223,7 +219,7 @@ def _terms(window: Sequence[Candidate]) -> dict[Key, Terms]:
         with connection.cursor() as cursor:
             cursor.execute(statement, [ids])
             rows = cursor.fetchall()
-        terms |= {(kind, pk): Terms(_split(every), _split(own)) for pk, every, own in rows}
+        terms |= {(kind, pk): Terms(_split(words), _split(own)) for pk, words, own in rows}
     return terms
 
 
@@ -231,13 +227,13 @@ def _split(packed: str | None) -> frozenset[str]:
     return frozenset(packed.split("\x01")) if packed else frozenset()
 
 
-def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> list[tuple[Group, Ranked]]:
-    """The memories of a page as their hits are told: places by leg, and how near each is."""
-    near = {
-        known.id: known.score
+def _ranked_memories(page: Sequence[FoldedGroup], answers: Iterable[LegAnswer]) -> list[tuple[FoldedGroup, Ranked]]:
+    """The memories of a page, with their ranks by leg and similarities."""
+    similarities = {
+        hit.id: hit.score
         for answer in answers
         if answer.kind == ResultKind.MEMORY and answer.way == Way.MEANING
-        for known in answer.found
+        for hit in answer.found
     }
     found = []
     for group in page:
@@ -248,7 +244,7 @@ def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> lis
                 lead.score,
                 keyword_rank=lead.places.get(Way.WORDS),
                 semantic_rank=lead.places.get(Way.MEANING),
-                similarity=near.get(lead.id),
+                similarity=similarities.get(lead.id),
                 relevance=lead.relevance,
                 boosts=lead.boosts,
                 score_parts=lead.score_parts,
@@ -258,30 +254,27 @@ def _ranked_memories(page: Sequence[Group], answers: Iterable[LegAnswer]) -> lis
 
 
 def _totals(memories: SearchResult, answers: Sequence[LegAnswer]) -> dict[ResultKind, KindTotal]:
-    """Memories of the match set; of the others what the legs found. A leg that is left out may have found more."""
+    """Totals by kind: memories of the match set, and hits of the legs for the others."""
     totals = {ResultKind.MEMORY: KindTotal(memories.total, memories.at_least)}
     for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP):
         own = [answer for answer in answers if answer.kind == kind]
-        count = len({known.id for answer in own for known in answer.found})
+        count = len({hit.id for answer in own for hit in answer.found})
         totals[kind] = KindTotal(count, any(answer.is_full or answer.state != LegState.OK for answer in own))
     return totals
 
 
 def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
-    """One warning for each reason that legs were left out for."""
+    """A warning for each reason why legs were left out."""
     by_reason: dict[str, list[str]] = {}
     for answer in answers:
         if answer.state != LegState.OK:
-            by_reason.setdefault(answer.reason, []).append(f"{_PLURAL[answer.kind]} by {answer.way}")
+            by_reason.setdefault(answer.reason, []).append(f"{answer.kind.plural} by {answer.way}")
     return [
         SearchWarning(f"Not included: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()
     ]
 
 
-_PLURAL = {ResultKind.MEMORY: "memories", ResultKind.ENTITY: "entities", ResultKind.RELATIONSHIP: "relationships"}
-
-
-def _past_the_end(query: SearchQuery, found: int) -> list[SearchWarning]:
+def _page_warning(query: SearchQuery, found: int) -> list[SearchWarning]:
     pages = max(1, -(-found // query.page_size))
     if query.page <= pages:
         return []

@@ -1,7 +1,7 @@
-"""Entities and relationships by words and by meaning, as far as a viewer may know of them.
+"""Searches entities and relationships by words and by meaning, restricted to those visible to a viewer.
 
-They belong to no project: they are there for a viewer through memories alone. What no memory that passes the filters
-names or bears out is left out before anything is ranked or counted, so that not even a rank tells of it.
+They belong to no project and are visible only through memories. Those without a memory that passes the filters are
+removed before ranking and counting, so that not even a rank reveals them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from search.facets import DEFAULT_STATES
 from search.plan import ResolvedQuery
 from text.analysis import quote_term, raw_tokens
 
-# So many of the best are looked at for those that the viewer may know of.
-_LOOKED_AT = 2_000
+# Rows to read before the check of visibility.
+_MAX_ROWS = 2_000
 
-# Where all of a name is said: who asks for `mintbrook webhooks` asks for Mintbrook too. The index narrows by any word.
+# Names fully contained in the text: `mintbrook webhooks` finds Mintbrook. The index narrows by any word.
 _NAMED = """
 (m.terms @@ %(any)s::tsquery AND tsvector_to_array(ts_filter(m.terms, '{{a}}')) <@ %(said)s::text[] AND {always})"""
-# By entity_terms_gin and relationship_terms_gin.
+# Uses entity_terms_gin and relationship_terms_gin.
 _BY_WORDS = "SELECT m.id, {rank} AS rank FROM {table} m WHERE {condition} ORDER BY rank DESC, m.id LIMIT %(most)s"
 _BY_MEANING = """
 SELECT id, similarity FROM (
@@ -36,11 +36,8 @@ SELECT id, similarity FROM (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """An entity or a relationship, and the memories that a viewer knows it by.
-
-    Of a relationship they are its evidence; of an entity, which may have many, only their number is told.
-    """
+class LegHit:
+    """A hit of a leg, and the number of memories that make it visible; for a relationship also their ids."""
 
     id: int
     score: float
@@ -48,29 +45,29 @@ class Known:
     evidence: tuple[int, ...] = ()
 
 
-def entities_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def entities_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     return _entities(engine, resolved, _by_words(ENTITIES, resolved), limit)
 
 
-def entities_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def entities_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     return _entities(engine, resolved, _by_meaning(ENTITIES, resolved.plan), limit)
 
 
-def relationships_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def relationships_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     return _relationships(engine, resolved, _by_words(RELATIONSHIPS, resolved), limit)
 
 
-def relationships_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[Known]:
+def relationships_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     return _relationships(engine, resolved, _by_meaning(RELATIONSHIPS, resolved.plan), limit)
 
 
 def filtered(plan: EngineQuery) -> EngineQuery:
-    """What passes the filters of a plan, whatever it is about."""
+    """The plan with its filters only."""
     return replace(plan, texts=(), meaning=None)
 
 
 def memories_of_entities(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> dict[int, int]:
-    """How many memories that pass the filters name each of some entities; those that none does are left out."""
+    """The number of memories per entity that pass the filters, without zeros."""
     if not ids:
         return {}
     request = FacetRequest("entity", only=tuple(ids))
@@ -79,9 +76,9 @@ def memories_of_entities(engine: Engine, resolved: ResolvedQuery, ids: Sequence[
 
 
 def evidence_of(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """The memories that bear out each of some relationships and pass the filters; those without any are left out.
+    """The evidence of each relationship that passes the filters; relationships without any are missing.
 
-    One that nobody has given evidence for is there for who sees everything and asked for no part of it.
+    A relationship without stated evidence is included for viewers of all projects in unrestricted queries.
     """
     if not ids:
         return {}
@@ -89,12 +86,12 @@ def evidence_of(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> 
         cursor.execute("SELECT id, evidence_ids FROM categories_relationship WHERE id = ANY(%s)", [list(ids)])
         stated: dict[int, list[int]] = dict(cursor.fetchall())
     passing = engine.filter_ids(filtered(resolved.plan), sorted({pk for given in stated.values() for pk in given}))
-    kept = {pk: tuple(one for one in given if one in passing) for pk, given in stated.items()}
-    return {pk: own for pk, own in kept.items() if own or (not stated[pk] and _is_everything(resolved.plan))}
+    visible = {pk: tuple(one for one in given if one in passing) for pk, given in stated.items()}
+    return {pk: own for pk, own in visible.items() if own or (not stated[pk] and _is_unrestricted(resolved.plan))}
 
 
-def _is_everything(plan: EngineQuery) -> bool:
-    """Whether a plan takes in all that there is, but for the states that are left out where none is asked for."""
+def _is_unrestricted(plan: EngineQuery) -> bool:
+    """Whether a plan includes all memories in the default states."""
     narrowing = [f for f in plan.filters if f.key != "state" or _values(f.include) != set(DEFAULT_STATES) or f.exclude]
     return plan.project_ids is None and not narrowing and plan.start is None and plan.end is None
 
@@ -103,41 +100,41 @@ def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:
     return {value for group in groups for value in group}
 
 
-def _entities(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
+def _entities(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[LegHit]:
     memories = memories_of_entities(engine, resolved, list(found))
-    return [Known(pk, score, memories[pk]) for pk, score in found.items() if pk in memories][:limit]
+    return [LegHit(pk, score, memories[pk]) for pk, score in found.items() if pk in memories][:limit]
 
 
-def _relationships(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[Known]:
+def _relationships(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[LegHit]:
     evidence = evidence_of(engine, resolved, list(found))
-    kept = [Known(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
-    return kept[:limit]
+    visible = [LegHit(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
+    return visible[:limit]
 
 
 def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, float]:
-    """Rows that match the words, the best first. What only leaves words out looks for nothing.
+    """Scores of rows that match the words, best first; empty if the text only excludes words.
 
-    A name is short: of an entity it is also enough that the text says all of it.
+    An entity also matches if the text contains its whole name.
     """
     texts = [text.words for text in resolved.plan.texts if text.words.positive]
     if not texts:
         return {}
     condition, rank, parameters = words_sql(texts, always=False)
-    if searched is ENTITIES and (terms := _terms_said(resolved.plain_text)):
+    if searched is ENTITIES and (terms := _all_terms(resolved.plain_text)):
         always, _, parameters = words_sql(texts, always=True, beside=parameters)
         condition = f"({condition} OR {_NAMED.format(always=always)})"
         parameters |= {"any": " | ".join(map(quote_term, terms)), "said": terms}
     return _read(_BY_WORDS.format(table=searched.table, rank=rank, condition=condition), parameters)
 
 
-def _terms_said(said: str) -> list[str]:
-    """All terms of a text, in every language that names are indexed in."""
+def _all_terms(text: str) -> list[str]:
+    """All terms of a text in the languages of all projects."""
     languages = Project.objects.order_by("language").values_list("language", flat=True).distinct()
-    return sorted({term for language in languages for raw in raw_tokens(said, language) for term, _ in raw.terms})
+    return sorted({term for language in languages for raw in raw_tokens(text, language) for term, _ in raw.terms})
 
 
 def _by_meaning(searched: SearchableTable, plan: EngineQuery) -> dict[int, float]:
-    """Rows near in meaning, the nearest first, that have what must be there."""
+    """Similarities of the nearest rows that contain the required words."""
     meaning = plan.meaning
     if meaning is None:
         return {}
@@ -146,15 +143,15 @@ def _by_meaning(searched: SearchableTable, plan: EngineQuery) -> dict[int, float
     statement = _BY_MEANING.format(
         vectors=searched.vectors, owner=searched.owner, table=searched.table, condition=condition
     )
-    return _read(statement, {**parameters, **_near(meaning)})
+    return _read(statement, {**parameters, **_vector_parameters(meaning)})
 
 
-def _near(meaning: VectorQuery) -> dict[str, Any]:
+def _vector_parameters(meaning: VectorQuery) -> dict[str, Any]:
     vector = literal(np.frombuffer(meaning.vector, np.float32))
     return {"vector": vector, "model": meaning.model_id, "least": meaning.min_similarity}
 
 
 def _read(statement: str, parameters: Mapping[str, Any]) -> dict[int, float]:
     with connection.cursor() as cursor:
-        cursor.execute(statement, {**parameters, "most": _LOOKED_AT})
+        cursor.execute(statement, {**parameters, "most": _MAX_ROWS})
         return dict(cursor.fetchall())

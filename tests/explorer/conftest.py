@@ -1,3 +1,3 @@
-"""The fixtures of searches, for the pages and the API over them."""
+"""Fixtures of searches for the tests of pages and API."""
 
 from tests.search.conftest import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Hand-made answers, and what the explore page makes of them."""
+"""Builders of hand-made results and of their contexts."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What the explore page says, from hand-made answers: no database."""
+"""The context of the explore page from hand-made results, without a database."""
 
 from zoneinfo import ZoneInfo
 
@@ -9,7 +9,7 @@ from search.baseline_counts import CorpusCounts
 from search.facets import DateBuckets, Facet, FacetValue
 from search.histogram import Bar, Histogram
 from search.query import Interval, SearchQuery
-from search.result import FacetListing, FacetPage, Relaxation, SearchWarning
+from search.result import FacetListing, FacetPage, FilterRelaxation, SearchWarning
 from tests.explorer.contexts import CORPUS, answer, context_of, hit, panel_of, query_of, tag_values
 
 # --- results ------------------------------------------------------------------------------------------------------
@@ -107,12 +107,12 @@ def test_hidden_memories_are_named_with_a_way_to_them():
 def test_empty_state_names_the_filters_and_what_each_removal_would_give():
     query = query_of("q=zebra&tag=tea")
     without = (
-        Relaxation("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
-        Relaxation("tag", "tea", "tag tea", 14, query_of("q=zebra")),
+        FilterRelaxation("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
+        FilterRelaxation("tag", "tea", "tag tea", 14, query_of("q=zebra")),
     )
     context = build_context(query, answer(query, total=0, hits=(), relaxations=without, corpus=CORPUS))
     assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
-    assert [(link.label, link.count, link.url) for link in context.empty.without] == [
+    assert [(link.label, link.count, link.url) for link in context.empty.relaxations] == [
         ("the words “zebra”", "0", ""),
         ("tag tea", "14", "/explore/?q=zebra"),
     ]
@@ -225,6 +225,6 @@ def test_lower_bounds_are_marked_on_the_page_of_a_facet():
 
 
 def test_lower_bound_without_a_filter_is_marked():
-    without = Relaxation("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
+    without = FilterRelaxation("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
     empty = context_of("q=x&tag=tea", total=0, hits=(), relaxations=(without,)).empty
-    assert empty.without[0].count == "1,000+"
+    assert empty.relaxations[0].count == "1,000+"

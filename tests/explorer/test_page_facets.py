@@ -1,4 +1,4 @@
-"""What the sidebar, the chips and the page of one facet say, from hand-made answers: no database."""
+"""Sidebar, chips and the page of a facet from hand-made results, without a database."""
 
 from dataclasses import replace
 

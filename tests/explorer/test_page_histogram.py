@@ -1,4 +1,4 @@
-"""What the histogram says, from hand-made answers: no database."""
+"""The histogram plot from hand-made results, without a database."""
 
 from dataclasses import replace
 from zoneinfo import ZoneInfo

@@ -1,4 +1,4 @@
-"""The search API: the shape of the specification, and the same numbers as everywhere else."""
+"""The search API: shapes of replies, and the same numbers as in pages."""
 
 from urllib.parse import parse_qsl
 
@@ -156,7 +156,7 @@ def test_value_that_nothing_has_is_warned_of_with_what_was_meant(corpus, caller)
     assert reply["total"] == 0
     warning = reply["warnings"][0]
     assert (warning["parameter"], warning["did_you_mean"]) == ("tag", ["kettle"])
-    # What is chosen is listed, zero or not.
+    # Selected values are listed even with a count of 0.
     assert reply["facets"]["tags"]["kettel"] == 0
 
 
@@ -245,7 +245,7 @@ def test_answer_tells_its_timings(corpus, caller):
 
 
 def test_statements_grow_with_neither_hits_nor_values(corpus, caller):
-    # What is kept for the whole corpus is asked for once.
+    # The counts of the corpus are cached.
     found(caller, "include_facets=1")
     spent = []
     for size in (1, 100):

@@ -205,7 +205,7 @@ def test_dates_that_nobody_changed_are_sent_as_they_were_asked(reader, querystri
     assert asked == query
     shown = SearchQuery.from_pairs((name, unescape(value)) for _, name, value, _ in inputs)
     assert shown.period(zone, now) == query.period(zone, now)
-    # What its type of field does not take, a browser shows and sends as nothing.
+    # Browsers drop values that the type of an input does not allow.
     forms = {"date": r"(\d{4}-\d\d-\d\d)?", "datetime-local": r"(\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?)?", "text": ".*"}
     assert all(re.fullmatch(forms[kind], unescape(value)) for _, _, value, _ in inputs)
 

@@ -21,7 +21,7 @@ from web.cache import clear_caches
 
 
 def following_engine():
-    """The derived index once it has taken in all that a test did before it asked."""
+    """The derived index, up to date with all writes of the test."""
     if not outbox.is_followed() or outbox.backlog().changes or not (store.index_dir() / "current").exists():
         follower.catch_up()
     while writer.sync():

@@ -1,10 +1,10 @@
-"""Any query over the corpus by hand, and what is read of its answer."""
+"""Hypothesis strategies for queries over the hand-written corpus, and comparable results."""
 
 from hypothesis import strategies as st
 
 from search.facets import FACET, FACETS, STATES
 
-# More values than any facet has.
+# More than the values of any facet.
 EVERYTHING = 10_000
 
 WORDS = [
@@ -60,7 +60,7 @@ def facet(result, key):
 
 
 def queries(documents):
-    """Any query over what the corpus has, and now and then over what it does not."""
+    """Queries with values of the corpus, and occasionally unknown ones."""
 
     def some(options, most=2):
         return st.lists(st.sampled_from(options), max_size=most, unique=True)

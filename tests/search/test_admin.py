@@ -1,4 +1,4 @@
-"""Saved views in the admin: a query is kept in its one canonical form, and every change is told."""
+"""Saved views in the admin: queries are stored in canonical form, and changes are audited."""
 
 import pytest
 from django.contrib.auth.models import User

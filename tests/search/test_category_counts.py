@@ -1,4 +1,4 @@
-"""The numbers of categories: kept right through every change, for every viewer, as a naive counter has them."""
+"""Counts of categories stay equal to those of a naive counter through every change, for every viewer."""
 
 import random
 from collections import Counter
@@ -7,7 +7,7 @@ import pytest
 
 from access.viewer import command_viewer
 from categories.models import Category
-from explorer.visible_tree import look
+from explorer.visible_tree import visible_tree
 from memories.models import Chunk, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
@@ -22,19 +22,19 @@ EVERYTHING = command_viewer()
 
 
 def counted(viewer):
-    """By path: memories, own memories, chunks and concepts of every category that the viewer may know of."""
-    looking = look(select_engine(viewer), viewer)
+    """By path: memories, own memories, chunks and concepts of every visible category."""
+    visible = visible_tree(select_engine(viewer), viewer)
     found = {}
-    for node in looking.tree.ordered:
-        if looking.sees(node.id):
-            numbers = looking.figures.numbers(node.id)
-            own = looking.figures.own_memories(node.id)
+    for node in visible.tree.ordered:
+        if visible.is_visible(node.id):
+            numbers = visible.counts.numbers(node.id)
+            own = visible.counts.own_memories(node.id)
             found[node.path] = (numbers.memories, own, numbers.chunks, numbers.concepts)
     return found
 
 
 def naive(viewer):
-    """The same, from every memory anew."""
+    """The same counts by a loop over all memories."""
     every = Memory.objects.exclude(state="deleted") if viewer.project_ids is None else Memory.objects.all()
     if viewer.project_ids is not None:
         every = every.filter(project_id__in=viewer.project_ids)
@@ -54,7 +54,7 @@ def naive(viewer):
 
 
 def change(rng, n):
-    """Something that happens to a memory."""
+    """A random change of a memory."""
     there = list(Memory.objects.exclude(state="deleted").values_list("pk", flat=True))
     match rng.choice(["create", "create", "refile", "state", "delete", "embed"]) if there else "create":
         case "create":

@@ -1,4 +1,4 @@
-"""The second reading by a cross-encoder: what it orders, what it keeps, and what if it cannot be had."""
+"""Reranking with a cross-encoder: order, cache, and failures."""
 
 import math
 import threading
@@ -21,7 +21,7 @@ needs_library = pytest.mark.skipif(
 
 
 class Longest:
-    """The longer a passage, the better it fits. Counts what it reads."""
+    """A reader that scores passages by length, and counts them."""
 
     def __init__(self):
         self.read = []
@@ -32,7 +32,7 @@ class Longest:
 
 
 class Stuck(Longest):
-    """Never done until it is let go."""
+    """A reader that blocks until it is released."""
 
     def __init__(self):
         super().__init__()
@@ -59,18 +59,18 @@ class Failing(Longest):
 
 @pytest.fixture
 def use(settings):
-    """Sets a cross-encoder that is there from the start."""
+    """Installs a loaded cross-encoder."""
     settings.RERANK_MODEL = "fake"
     settings.RERANK_TIMEOUT_MS = 10_000
 
     def use(reader):
-        held = cross_encoder.forget(lambda source: reader)
+        held = cross_encoder.reset(lambda source: reader)
         held._load_now("fake")
         reader.read.clear()
         return reader
 
     yield use
-    cross_encoder.forget()
+    cross_encoder.reset()
 
 
 def ask(querystring, viewer):
@@ -155,13 +155,13 @@ def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyon
     before = order("q=green tea", everyone)
     settings.RERANK_MODEL = "fake"
     loading = threading.Event()
-    cross_encoder.forget(lambda source: loading.wait(10) and Longest())
+    cross_encoder.reset(lambda source: loading.wait(10) and Longest())
     try:
         assert order("q=green tea", everyone) == before
         assert notices("q=green tea", everyone) == said("the model is still loading")
     finally:
         loading.set()
-        cross_encoder.forget()
+        cross_encoder.reset()
 
 
 def test_one_that_takes_too_long_is_given_up_for_every_page(embedded, everyone, use, settings):
@@ -190,7 +190,7 @@ def test_one_that_fails_is_told(embedded, everyone, use, outcome, reason):
 
 def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
     settings.RERANK_MODEL = "/nowhere/at-all"
-    held = cross_encoder.forget()
+    held = cross_encoder.reset()
     held._load_now(settings.RERANK_MODEL)
     try:
         wanted = "RERANK_MODEL=/nowhere/at-all is not a folder on this machine"
@@ -198,11 +198,11 @@ def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
             wanted = "sentence-transformers is not installed"
         assert notices("q=green tea", everyone) == said(wanted)
     finally:
-        cross_encoder.forget()
+        cross_encoder.reset()
 
 
 def test_scores_are_kept_within_a_limit(use, settings, monkeypatch):
-    monkeypatch.setattr(cross_encoder, "_KEPT_SCORES", 3)
+    monkeypatch.setattr(cross_encoder, "_MAX_SCORES", 3)
     reader = use(Longest())
     assert cross_encoder.reread("tea", {n: "x" * n for n in range(1, 6)}) == {n: float(n) for n in range(1, 6)}
     assert len(cross_encoder._rereading._scores) == 3
@@ -247,7 +247,7 @@ def tiny_model(tmp_path):
 def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settings, tiny_model):
     settings.RERANK_MODEL, settings.RERANK_TIMEOUT_MS = str(tiny_model()), 60_000
     settings.SEARCH_WEIGHTS = {"relevance": 1.0, "quality": 0.0, "recency": 0.0, "source": 0.0}
-    held = cross_encoder.forget()
+    held = cross_encoder.reset()
     held._load_now(settings.RERANK_MODEL)
     try:
         result = ask("q=green tea", everyone)
@@ -257,7 +257,7 @@ def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settin
         assert scores == sorted(scores, reverse=True)
         assert order("q=green tea", everyone) == [hit.id for hit in result.hits]
     finally:
-        cross_encoder.forget()
+        cross_encoder.reset()
 
 
 @needs_library

@@ -1,4 +1,4 @@
-"""The same answers on real records: words and symbols against a scan, counts against a count, and every door."""
+"""Results on real records: matches compared to a scan, counts to counting, across all interfaces."""
 
 import json
 import re
@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def records(django_db_setup, django_db_blocker):
-    """All records, imported once for the tests of this module, and undone after them, to the last audit event."""
+    """All records, imported once for this module and removed after it, including audit events."""
     with django_db_blocker.unblock():
         audited = set(AuditEvent.objects.values_list("pk", flat=True))
         call_command("import_memories", str(development_data.PATH), verbosity=0)

@@ -1,4 +1,4 @@
-"""Words that no memory has, and that are a name: which filter finds what the words do not."""
+"""Suggestions of filters for texts that are names but match no memory."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def named(viewer, **arguments):
 
 @pytest.fixture
 def _renamed(corpus):
-    """Names that are no words."""
+    """Memories with names that do not occur in texts."""
     Category.objects.filter(path="kitchen/oven").update(name="Hearthstone")
     Concept.objects.filter(name="temperature").update(name="Zeal")
 

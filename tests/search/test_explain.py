@@ -1,4 +1,4 @@
-"""Why a hit is where it is, in words, and what is folded under what: from hand-made hits, no database."""
+"""Explanations and groups of hits, from hand-made hits without a database."""
 
 from dataclasses import replace
 from datetime import UTC
@@ -8,7 +8,7 @@ import pytest
 from explorer.cards import build_cards
 from search.explain import explain
 from search.ranking import Boosts, Ranked, ScoreParts
-from search.result import Found
+from search.result import FieldMatch
 from tests.explorer.contexts import answer, hit, query_of
 from text.formatting import listed, ordinal
 
@@ -23,7 +23,7 @@ RANKED = Ranked(
     boosts=Boosts(0.5, 0.2, 1.0),
     score_parts=ScoreParts(0.739, 0.022, 0.009, 0.043),
 )
-FOUND = (Found("title", ("Kettle",)), Found("tags", ("tea", "hot")))
+FOUND = (FieldMatch("title", ("Kettle",)), FieldMatch("tags", ("tea", "hot")))
 
 
 def reasons(querystring, why, least=0.3, found=FOUND):

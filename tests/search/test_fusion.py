@@ -1,18 +1,18 @@
-"""Ranks made comparable, and what says the same folded: by hand, without a database."""
+"""Fusion and deduplication of hand-made answers, without a database."""
 
 import pytest
 
-from search.ranking import Boosts, Weights
-from search.unified.fusion import Candidate, Origin, Terms, blend, fold, rerank
+from search.ranking import Boosts, RankWeights
+from search.unified.fusion import Candidate, Origin, Terms, fold, fuse, rerank
 from search.unified.legs import LegAnswer, LegState, ResultKind, Way
-from search.unified.vocabulary import Known
+from search.unified.vocabulary import LegHit
 
 MEMORY, ENTITY, RELATIONSHIP = ResultKind.MEMORY, ResultKind.ENTITY, ResultKind.RELATIONSHIP
 WEIGHTS = {"memory": 1.0, "entity": 0.8, "relationship": 0.7}
 
 
 def leg(kind, way, *ids, state=LegState.OK, scores=None):
-    found = tuple(Known(pk, (scores or {}).get(pk, 1.0), 1) for pk in ids)
+    found = tuple(LegHit(pk, (scores or {}).get(pk, 1.0), 1) for pk in ids)
     return LegAnswer(kind, way, 1.0, state, found)
 
 
@@ -25,7 +25,7 @@ def by_both(kind, *ids):
 
 
 def test_the_first_of_each_kind_stand_in_the_order_of_their_weights():
-    found = blend([*by_both(RELATIONSHIP, 1), *by_both(ENTITY, 1), *by_both(MEMORY, 1)], WEIGHTS)
+    found = fuse([*by_both(RELATIONSHIP, 1), *by_both(ENTITY, 1), *by_both(MEMORY, 1)], WEIGHTS)
     assert order(found) == [("memory", 1), ("entity", 1), ("relationship", 1)]
     assert [one.relevance for one in found] == [1.0, 0.8, 0.7]
 
@@ -33,35 +33,35 @@ def test_the_first_of_each_kind_stand_in_the_order_of_their_weights():
 def test_places_count_and_raw_scores_do_not():
     loud = [leg(ENTITY, Way.WORDS, 1, scores={1: 99.0}), leg(ENTITY, Way.MEANING, 1, scores={1: 99.0})]
     quiet = [leg(MEMORY, Way.WORDS, 1, scores={1: 0.01}), leg(MEMORY, Way.MEANING, 1, scores={1: 0.01})]
-    assert order(blend([*loud, *quiet], WEIGHTS)) == [("memory", 1), ("entity", 1)]
+    assert order(fuse([*loud, *quiet], WEIGHTS)) == [("memory", 1), ("entity", 1)]
 
 
 def test_the_best_entity_stands_before_the_fifth_memory():
-    found = blend([*by_both(MEMORY, 1, 2, 3, 4, 5), *by_both(ENTITY, 9)], WEIGHTS)
+    found = fuse([*by_both(MEMORY, 1, 2, 3, 4, 5), *by_both(ENTITY, 9)], WEIGHTS)
     assert order(found)[3:5] == [("entity", 9), ("memory", 4)]
 
 
 def test_what_both_ways_found_stands_before_what_one_found():
-    found = blend([leg(MEMORY, Way.WORDS, 1, 2), leg(MEMORY, Way.MEANING, 2, 3)], WEIGHTS)
+    found = fuse([leg(MEMORY, Way.WORDS, 1, 2), leg(MEMORY, Way.MEANING, 2, 3)], WEIGHTS)
     assert order(found) == [("memory", 2), ("memory", 1), ("memory", 3)]
     assert found[0].places == {Way.WORDS: 2, Way.MEANING: 1}
 
 
 def test_a_leg_that_is_left_out_costs_its_kind_nothing():
     late = leg(ENTITY, Way.MEANING, state=LegState.LATE)
-    found = blend([leg(ENTITY, Way.WORDS, 1), late], WEIGHTS)
+    found = fuse([leg(ENTITY, Way.WORDS, 1), late], WEIGHTS)
     assert [one.relevance for one in found] == [0.8]
 
 
 def test_what_a_late_leg_found_in_the_end_is_not_used():
-    assert blend([leg(ENTITY, Way.MEANING, 1, state=LegState.LATE)], WEIGHTS) == []
+    assert fuse([leg(ENTITY, Way.MEANING, 1, state=LegState.LATE)], WEIGHTS) == []
 
 
 def test_rerank_weighs_what_speaks_for_a_result_itself():
-    found = blend(by_both(MEMORY, 1, 2), WEIGHTS)
+    found = fuse(by_both(MEMORY, 1, 2), WEIGHTS)
     boosts = {(MEMORY, 1): Boosts(0.0, 0.0), (MEMORY, 2): Boosts(1.0, 1.0)}
-    assert order(rerank(found, boosts, Weights(1.0, 0.0, 0.0, 0.0))) == [("memory", 1), ("memory", 2)]
-    assert order(rerank(found, boosts, Weights(1.0, 0.5, 0.5, 0.0))) == [("memory", 2), ("memory", 1)]
+    assert order(rerank(found, boosts, RankWeights(1.0, 0.0, 0.0, 0.0))) == [("memory", 1), ("memory", 2)]
+    assert order(rerank(found, boosts, RankWeights(1.0, 0.5, 0.5, 0.0))) == [("memory", 2), ("memory", 1)]
 
 
 # --- folding ------------------------------------------------------------------------------------------------------

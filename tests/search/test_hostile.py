@@ -1,4 +1,4 @@
-"""Hostile texts through every door: a right answer, or an error that says what is wrong; never a failure of ours."""
+"""Hostile texts through every interface: a correct result or a clear error, never a failure of the server."""
 
 import json
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from web.params import QueryError
 
 FAILED = "Internal error"
 FILTERS = ("tag", "category", "type", "concept", "author", "entity", "agent", "project", "source", "state")
-# What is read and refused before an engine is asked is the same for all of them.
+# Refusals before the search do not depend on the engine.
 one_engine = pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 
 
@@ -37,13 +37,13 @@ def caller(corpus):
 
 
 def address(path, **parameters):
-    """An address with these parameters, halves of characters and all."""
+    """A URL with these parameters, including surrogates."""
     pairs = (f"{key}={quote(value.encode(errors='surrogatepass'))}" for key, value in parameters.items())
     return f"{path}?{'&'.join(pairs)}"
 
 
 def with_engine(response, text):
-    """The reply, where there is one; else it must be a clear refusal."""
+    """The reply; other statuses must be clear refusals."""
     assert response.status_code in {200, 404, 422}, (text[:100], response.status_code, response.content[:500])
     reply = response.json()
     if response.status_code != 200:
@@ -59,14 +59,14 @@ def test_there_are_enough_of_them():
 def test_any_text_is_searched_for_or_refused_clearly(corpus, caller, everyone):
     for text in TEXTS:
         reply = with_engine(caller.get(address("/api/search", q=text, page_size="100", view="index")), text)
-        # Half of a character cannot be written in an address: what arrives is the mark for it.
+        # URLs cannot contain surrogates: the replacement character arrives.
         text = text.encode(errors="surrogatepass").decode(errors="replace")
         try:
             result = run(SearchQuery.from_mapping({"q": text, "page_size": 100}), everyone)
         except QueryError:
             assert reply is None, text[:100]
             continue
-        # What was asked is what was answered: the very same text, as the same query means it elsewhere.
+        # The reply echoes the same text as the query elsewhere.
         assert reply["filters"].get("q", "") == text.strip()
         assert [row["id"] for row in reply["memories"]] == [hit.id for hit in result.hits]
     assert Memory.objects.count() == 16

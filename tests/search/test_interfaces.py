@@ -1,4 +1,4 @@
-"""One query through every door: page, API and run() give the same memories, total and counts to the same viewer."""
+"""Page, API and run() give the same memories, total and counts to the same viewer."""
 
 import re
 from html import unescape
@@ -24,7 +24,7 @@ ROW = re.compile(
 )
 BAR = re.compile(r'data-bar [^>]*?data-first="([^"]*)"[^>]*? data-count="([\d,]+)"')
 
-# The totals that everybody's eyes and those of a member of the tea house find in the corpus.
+# Totals for a viewer of all projects, and for a member of the tea house.
 QUERIES = [
     pytest.param("", 14, 8, id="nothing asked"),
     pytest.param("q=tea", 6, 5, id="words"),
@@ -47,7 +47,7 @@ QUERIES = [
 
 @pytest.fixture(params=["everyone", "member"])
 def doors(request, corpus):
-    """A signed-in browser, a caller with a key, and the viewer behind both."""
+    """A signed-in browser, a client with a key, and the viewer of both."""
     restricted = request.param == "member"
     user = User.objects.create_user("reader", is_superuser=not restricted)
     tea = Project.objects.get(slug="tea")
@@ -61,7 +61,7 @@ def doors(request, corpus):
 
 
 def shown_counts(text):
-    """The numbers of the sidebar: (facet, value) to count; a facet's memories without a value are its None."""
+    """Counts of the sidebar by (facet, value); None for memories without a value."""
     counts = {}
     for name, value, count in ROW.findall(text):
         if name == "has":
@@ -90,7 +90,7 @@ def test_every_door_gives_the_same_memories_and_counts(doors, querystring, of_al
     assert {key for key, _ in counts} == {facet.key for facet in result.facets if facet.values or facet.no_value}
     by_run = {(facet.key, v.value): v.count for facet in result.facets for v in facet.values}
     by_run |= {(facet.key, None): facet.no_value for facet in result.facets}
-    # The page may leave a level of the tree folded; whatever it shows, the others have.
+    # The page may collapse levels of the tree, so it shows a subset.
     assert counts == {key: by_run[key] for key in counts}
     for (key, value), count in counts.items():
         name = FACET[key].api_name

@@ -1,5 +1,5 @@
-"""Isolation, by the strongest property there is: whatever happens in other projects, every answer to somebody who may
-see one project stays what it was, through every door. What never changes can tell nothing.
+"""Isolation as a property: changes in other projects never change any response to a user of one project, through any
+interface. Responses that do not change cannot reveal anything.
 """
 
 import json
@@ -22,17 +22,17 @@ from memories.services import memory_create, memory_delete, memory_supersede
 from web.cache import clear_caches
 
 EVERYTHING = command_viewer()
-# Names of the other projects, some of them nearly what the tea house says.
+# Names of the other projects, some similar to those of the tea house.
 SECRETS = ["zanzibar", "kettles", "brewings", "oolongs", "temperatures", "zephyrine"]
 SHARED = ["tea", "kettle", "guests", "hardware", "brewing"]
-# What the clock alone changes, and what a page draws anew each time.
+# Parts that change with time or with each request.
 CHANGING = re.compile(
     r'"took_ms": ?[\d.]+|name="csrfmiddlewaretoken" value="[^"]*"|data-csrf="[^"]*"|"X-CSRFToken": "[^"]*"|[\d.]+ ms'
 )
 
 
 def record_of_another(rng, n):
-    """A memory of another project that shares names with the tea house's, and has secrets of its own."""
+    """A memory of another project that shares names with the tea house, and has its own secrets."""
     names = rng.sample(SHARED, 2) + rng.sample(SECRETS, 2)
     rng.shuffle(names)
     return {
@@ -57,7 +57,7 @@ def record_of_another(rng, n):
 
 
 def trouble(rng, n):
-    """A few changes in other projects: memories made, deleted, replaced, and facts about entities that both know."""
+    """Changes in other projects: memories created, deleted, replaced, and facts about shared entities."""
     made = [
         memory_create(record=MemoryRecord.model_validate(record_of_another(rng, 10 * n + k)), viewer=EVERYTHING)
         for k in range(4)
@@ -70,8 +70,8 @@ def trouble(rng, n):
     Relationship.objects.create(source=ends[0], target=ends[1], relationship_type=kind, evidence_ids=[made[3].pk])
 
 
-# Not the order by relevance of several words: the index weighs a word by how rare it is among all memories, so it may
-# change which of two hits of one's own comes first. It gives no scores to whoever may not see all.
+# Not the order by relevance of several words: the index weighs words by their rarity among all memories, so it may
+# change the order of visible hits. Scores are only for viewers of all projects.
 QUERIES = [
     "",
     "q=tea",
@@ -100,7 +100,7 @@ QUERIES = [
 ]
 
 
-# What is linked, from names that both know, and from those that only the others do.
+# Links of shared names, and of names of the other projects.
 GRAPH = [
     "entities",
     "entities?search=z&sort=-links",
@@ -120,7 +120,7 @@ GRAPH = [
 
 
 def addresses(first_new):
-    """Everything that can be looked at: whatever a name, a number or an address may be tried for."""
+    """URLs and queries that try names, ids and paths of the other projects."""
     tea = Memory.objects.get(external_id="t1").pk
     for query in QUERIES:
         yield "get", f"/api/search?include_facets=1&{query}", None
@@ -221,7 +221,7 @@ def everything_told(caller, browser, viewer, first_new, asked):
 
 
 def difference(asked, before, after):
-    """Where two answers part, for people."""
+    """The first difference between two responses, as text."""
     at = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
     part = slice(max(at - 60, 0), at + 160)
     return asked, before[part], after[part]

@@ -1,4 +1,4 @@
-"""Sets by meaning: against the naive counter, under a ceiling, and by every way that the nearest are read."""
+"""Semantic match sets: compared to the naive counter, truncated, and by every k-NN method."""
 
 import random
 from dataclasses import replace
@@ -219,7 +219,7 @@ def test_without_vectors_semantic_warns_that_words_answered(corpus, everyone, qu
 
 
 def by_meaning(documents, seed):
-    """Some query that looks by meaning, the same for the same seed."""
+    """A semantic query, deterministic by seed."""
     rng = random.Random(seed)
     known = {spec.key: sorted({v for d in documents for v in d.values[spec.key]} or {""}) for spec in FACETS}
     known["state"] = list(STATES)
@@ -295,7 +295,7 @@ def test_at_the_ceiling_numbers_are_lower_bounds_and_say_so(embedded, low_ceilin
                 assert value.count == true or (found.at_least and value.count < true)
                 ticked = run(query.toggle(spec.key, value.value), everyone)
                 if not query.selection(spec.key).restricts:
-                    # A further filter can only bring more of what it keeps.
+                    # A narrower filter can only increase the count within it.
                     assert ticked.total >= value.count
                     assert found.at_least or ticked.total == value.count
             assert found.no_value == no_value or (found.at_least and found.no_value < no_value)
@@ -305,7 +305,7 @@ def test_at_the_ceiling_numbers_are_lower_bounds_and_say_so(embedded, low_ceilin
 
 
 class Some:
-    """The memories that a test lets pass."""
+    """The memories that pass the filter of a test."""
 
     def __init__(self, passing):
         self.passing = np.array(sorted(passing), np.int64)
@@ -336,7 +336,7 @@ def many(django_db_setup, django_db_blocker):
             id=1, name=HASHED, source=HASHED, dimensions=384, min_similarity=0.2, state="serving"
         )
         cursor.execute("ALTER TABLE memories_chunk DROP CONSTRAINT chunk_memory_fk")
-        # Made anew after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
+        # Rebuilt after the rows: what other tests have taken back stands in it until a vacuum, and takes the places
         # of what there is; and to add to it row by row takes longer.
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
         Chunk.objects.bulk_create(

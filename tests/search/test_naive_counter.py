@@ -1,9 +1,9 @@
-"""Any query answered by run() and by the naive counter."""
+"""run() compared to the naive counter for random queries."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from search.facets import FACET, FACETS, Kind
+from search.facets import FACET, FACETS, FacetKind
 from search.query import SearchQuery
 from search.run import run
 from tests.oracle import date_counts, facet_counts, matching
@@ -30,7 +30,7 @@ def test_any_query_equals_the_naive_counter(corpus, everyone, data):
         if spec.exclusive and not query.selection(spec.key).restricts and spec.key != "state":
             assert sum(shown.values()) + found.no_value == result.total
         for value in found.values:
-            # With no state left to leave out, the default states stand again.
+            # Without an excluded state, the default states apply again.
             if value.excluded and spec.key != "state":
                 back = run(query.toggle_exclusion(spec.key, value.value), everyone)
                 assert back.total - result.total == value.count
@@ -56,5 +56,5 @@ def test_ticking_a_value_gives_exactly_the_number_it_showed(corpus, everyone, da
     for value in found.values:
         if not (value.excluded or value.selected):
             assert run(alone.toggle(key, value.value), everyone).total == value.count
-    if FACET[key].kind != Kind.PROJECT and not found.requires_all:
+    if FACET[key].kind != FacetKind.PROJECT and not found.requires_all:
         assert run(alone.toggle_presence("no", key), everyone).total == found.no_value

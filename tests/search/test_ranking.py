@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from search.ranking import Boosts, Ranked, Weights, fold, fuse, rerank
+from search.ranking import Boosts, Ranked, RankWeights, fold, fuse, rerank
 from text.query_syntax import parse_text, plain_text_of
 
 
@@ -42,19 +42,19 @@ def test_fusion_orders_totally(words, similarities, order):
 def test_rerank_prefers_what_is_better_in_itself_among_equals():
     candidates = [Ranked(1, relevance=0.5), Ranked(2, relevance=0.5)]
     boosts = {1: Boosts(quality=0.2, recency=0.5), 2: Boosts(quality=0.9, recency=0.5)}
-    assert ids(rerank(candidates, boosts, Weights())) == [2, 1]
+    assert ids(rerank(candidates, boosts, RankWeights())) == [2, 1]
 
 
 def test_rerank_lets_relevance_decide_where_it_differs_much():
     candidates = [Ranked(1, relevance=0.9), Ranked(2, relevance=0.5)]
     boosts = {1: Boosts(quality=0.0, recency=0.0), 2: Boosts(quality=1.0, recency=1.0)}
-    assert ids(rerank(candidates, boosts, Weights())) == [1, 2]
+    assert ids(rerank(candidates, boosts, RankWeights())) == [1, 2]
 
 
 def test_rerank_without_other_weights_keeps_the_order_of_relevance():
     candidates = [Ranked(n, relevance=1 - n / 10) for n in range(5)]
     boosts = {n: Boosts(quality=n / 10) for n in range(5)}
-    assert ids(rerank(candidates, boosts, Weights(quality=0, recency=0, source=0))) == [0, 1, 2, 3, 4]
+    assert ids(rerank(candidates, boosts, RankWeights(quality=0, recency=0, source=0))) == [0, 1, 2, 3, 4]
 
 
 def unit(*values):
@@ -109,7 +109,7 @@ def test_none_of_the_words_is_no_rank_by_words():
 
 
 def test_score_is_the_sum_of_its_parts():
-    (one,) = rerank([Ranked(1, relevance=0.8)], {1: Boosts(0.5, 0.2, 1.0)}, Weights(1.0, 0.5, 0.25, 0.25))
+    (one,) = rerank([Ranked(1, relevance=0.8)], {1: Boosts(0.5, 0.2, 1.0)}, RankWeights(1.0, 0.5, 0.25, 0.25))
     assert one.score_parts.relevance == pytest.approx(0.4)
     assert (one.score_parts.quality, one.score_parts.recency, one.score_parts.source) == pytest.approx(
         (0.125, 0.025, 0.125)

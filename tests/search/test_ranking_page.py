@@ -1,4 +1,4 @@
-"""The numbers in docs/ranking.md are those of the code, and the page names every setting of the order."""
+"""docs/ranking.md has the numbers of the code, and names every setting of the ranking."""
 
 import re
 
@@ -41,4 +41,4 @@ def test_weights_are_those_of_the_code():
 
 def test_places_are_looked_for_as_far_as_the_api_says():
     api = (settings.BASE_DIR / "docs" / "api.md").read_text()
-    assert f"among the first {why_not.MOST_PLACES:,} results" in api
+    assert f"among the first {why_not.MAX_PLACES:,} results" in api

@@ -1,4 +1,4 @@
-"""run() against the corpus by hand."""
+"""run() over the hand-written corpus."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -259,7 +259,7 @@ def test_statements_do_not_grow_with_hits_or_values(corpus, everyone):
             ask(querystring, everyone)
         return len(captured)
 
-    # The corpus is counted once for all the pages that follow.
+    # Counts of the corpus are cached.
     ask("include_facets=1", everyone)
     few = statements("include_facets=1&page_size=1&q=paint")
     many = statements("include_facets=1&page_size=25&q=tea or boat or crane or check")

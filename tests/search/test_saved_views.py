@@ -1,4 +1,4 @@
-"""Saved views are written in one place, in their canonical form, and every change of them is told."""
+"""Saved views are stored in canonical form, and every change is audited."""
 
 import pytest
 from django.contrib.auth.models import User

@@ -1,4 +1,4 @@
-"""Memories like one: by vectors of the small model, the same by every engine, and never more than a viewer may see."""
+"""Similar memories by vectors of the small model: the same for every engine, and only visible ones."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def ids(found):
 
 
 def seen_by(*slugs):
-    """A viewer of these projects alone."""
+    """A viewer of these projects."""
     projects = frozenset(Project.objects.filter(slug__in=slugs).values_list("pk", flat=True))
     return type(command_viewer())(projects, frozenset({"read"}))
 
@@ -50,7 +50,7 @@ def reembedded():
 
 
 def exact(vectors, anchor, passing, least):
-    """Memories by their nearest pair of chunks, the nearest first."""
+    """Memories by the similarity of their nearest chunks, descending."""
 
     def units(pk):
         return vectors[pk] / np.linalg.norm(vectors[pk], axis=1, keepdims=True)
@@ -133,7 +133,7 @@ def test_three_of_a_kind_are_named_and_the_rest_counted(vectors, everyone):
 
 
 def long_text(*subjects):
-    """A text of several chunks, each about one subject."""
+    """A text of several chunks, each about another subject."""
     return " ".join(f"{subject} " * 300 for subject in subjects)
 
 

@@ -1,10 +1,10 @@
-"""One view of the data for all statements of an answer, and none of it left on the connection."""
+"""Snapshots isolate all statements of a result, and leave the connection unchanged."""
 
 import pytest
 from django.db import InternalError, OperationalError, connection, transaction
 
 from memories.models import Project
-from search.snapshots import _compiles, snapshot
+from search.snapshots import _jit_is_on, snapshot
 
 
 def setting(name):
@@ -35,15 +35,15 @@ def test_what_comes_after_may_write_again():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_server_that_compiles_statements_does_not_here():
-    _compiles.cache_clear()
+    _jit_is_on.cache_clear()
     with connection.cursor() as cursor:
         cursor.execute("SET jit = on")
     try:
-        with snapshot(most_ms=2_000):
+        with snapshot(timeout_ms=2_000):
             assert (setting("jit"), setting("statement_timeout")) == ("off", "2s")
         assert (setting("jit"), setting("statement_timeout")) == ("on", "0")
     finally:
-        _compiles.cache_clear()
+        _jit_is_on.cache_clear()
         with connection.cursor() as cursor:
             cursor.execute("RESET jit")
 
@@ -52,7 +52,7 @@ def test_a_server_that_compiles_statements_does_not_here():
 def test_a_statement_that_takes_too_long_is_cut_off():
     with (
         pytest.raises(OperationalError, match="statement timeout"),
-        snapshot(most_ms=50),
+        snapshot(timeout_ms=50),
         connection.cursor() as cursor,
     ):
         cursor.execute("SELECT pg_sleep(5)")

@@ -1,4 +1,4 @@
-"""The timeline: what stands before and after a memory, among what passes the filters, the same by every engine."""
+"""The timeline: filtered memories before and after an anchor, the same for every engine."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -30,7 +30,7 @@ def pk_of(external_id):
 
 
 def seen_by(*slugs):
-    """A viewer of these projects alone."""
+    """A viewer of these projects."""
     ids = frozenset(Project.objects.filter(slug__in=slugs).values_list("pk", flat=True))
     return type(command_viewer())(ids, frozenset({"read"}))
 

@@ -1,4 +1,4 @@
-"""Memories, entities and relationships together: what each leg finds, for whom, and what becomes of legs that fail."""
+"""Unified search: results of each leg, visibility, and legs that fail."""
 
 import threading
 from dataclasses import replace
@@ -19,7 +19,7 @@ from search.query import Mode, SearchQuery
 from search.run import run
 from search.unified import legs
 from search.unified.legs import LEGS, LegState, ResultKind, Way
-from search.unified.service import is_unified, unified
+from search.unified.service import unified
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
@@ -39,7 +39,7 @@ def titles(result, kind=None):
 
 
 def found(result, name):
-    """The titles that a leg found, in their order."""
+    """Titles of the hits of a leg, in order."""
     (leg,) = [leg for leg in result.legs if leg.name == name]
     model = {"memory": Memory, "entity": Entity, "relationship": Relationship}[leg.kind.value]
     rows = model.objects.in_bulk([known.id for known in leg.found])
@@ -215,7 +215,7 @@ def test_near_duplicates_are_folded_from_the_share_of_the_setting_on(mill, every
 
 
 def remember_again(memory):
-    """The same said once more, at a little more length."""
+    """A slightly longer near-duplicate."""
     record = MemoryRecord(
         content=memory.content + " Twice.",
         title=memory.title,
@@ -230,7 +230,7 @@ def remember_again(memory):
 
 
 def everything_said(result, text):
-    """All of an answer, but for the words that it repeats to who asked for them."""
+    """A response without the query text that it repeats."""
     suggested = [name for warning in result.warnings for name in warning.did_you_mean]
     said = " ".join([repr(one) for one in result.hits] + suggested + [repr(leg.found) for leg in result.legs])
     return said if text in said.lower() else said + " ".join(w.message.replace(text, "") for w in result.warnings)
@@ -266,7 +266,7 @@ WORDS = ["wheel", "axle", "osk", "person", "hinge", "quill", "larch", "sluice", 
 
 
 def naive(text, project_ids, tag):
-    """Entities and relationships by words, in plain Python over every row."""
+    """Entities and relationships that contain the words, by a loop over all rows."""
     words, said = parse_text(text), {t for raw in raw_tokens(plain_text_of(text)) for t, _ in raw.terms}
     memories = [
         m for m in Memory.objects.filter(state="active")
@@ -354,7 +354,7 @@ def test_without_a_model_the_legs_by_meaning_say_why(mill, everyone):
 
 @pytest.fixture
 def in_threads(transactional_db, query_model, tmp_path, settings):
-    """The corpus, committed, so that the threads of the legs can see it."""
+    """The corpus, committed so that the threads of the legs can read it."""
     settings.SEARCH_ENGINE = "postgres"
     bring_in_mill(tmp_path)
     embed_all()
@@ -400,7 +400,7 @@ def test_run_answers_a_unified_query_with_its_memories(mill, everyone):
 
 
 def test_without_a_text_the_mode_lists_memories(mill, everyone):
-    assert not is_unified(SearchQuery.from_mapping({"mode": "unified"}))
+    assert not SearchQuery.from_mapping({"mode": "unified"}).is_unified
     assert run(SearchQuery.from_mapping({"mode": "unified"}), everyone).total == 8
 
 

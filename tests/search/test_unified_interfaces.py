@@ -1,4 +1,4 @@
-"""Unified search on the explore page and in the API: the same results, of three kinds told apart."""
+"""Unified search on the explore page and in the API: the same results of three kinds."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a process prepares when it begins to serve."""
+"""Warming up a process when it starts."""
 
 import logging
 import threading
@@ -25,7 +25,7 @@ def test_bitmaps_are_made_before_a_large_set_is_counted(memories, monkeypatch):
     made = threading.Event()
     monkeypatch.setattr(Segment, "make_bitmaps", lambda self: made.set())
     IndexEngine().warm_up()
-    # Not for a handful of memories.
+    # Not for a few memories.
     assert not made.is_set()
     monkeypatch.setattr("search.engines.index.counts._WORTH_BITMAPS", 1)
     monkeypatch.setattr("search.engines.index.counts._WORTH_LEFT", 1)

@@ -1,4 +1,4 @@
-"""Why a memory is not among the results: check by check, as the search itself decides, and through every door."""
+"""Checks of a memory against a query agree with the search, through every interface."""
 
 import random
 from urllib.parse import parse_qsl
@@ -206,7 +206,7 @@ def test_verdict_is_that_of_the_search_for_any_query_by_meaning(embedded, everyo
 
 @pytest.fixture
 def of_the_boat(corpus):
-    """Somebody who is a member of one project."""
+    """A user who is a member of one project."""
     user = User.objects.create_user("skipper")
     Membership.objects.create(user=user, project=Project.objects.get(slug="boat"), role=Membership.Role.VIEWER)
     client = Client()

@@ -16,7 +16,7 @@ from search.engines.index.bitmaps import BitmapSegment, RowSet
 from search.engines.index.match import MatchMasks
 from search.engines.index.segments import MULTIPLE, QUARTER, Segment
 from search.engines.index.store import View, by_segment, codes_of, column_of, values_at
-from search.facets import FACET, Kind
+from search.facets import FACET, FacetKind
 from search.histogram import DayCounts, HourCount
 
 # Bitmaps pay off for sets above the first size that leave out at least the second number of memories, in segments of at
@@ -61,7 +61,7 @@ class FacetCounter:
 
     def no_value(self, plan: EngineQuery, key: str) -> int:
         """The number of memories without a value in a facet."""
-        if FACET[key].kind == Kind.PROJECT:
+        if FACET[key].kind == FacetKind.PROJECT:
             return 0
         mask = self._matches.of(plan, without_includes=key)
         if (counted := self._no_values.get((id(mask), key))) is not None:
@@ -76,7 +76,7 @@ class FacetCounter:
             self._no_values[id(mask), request.key] = counter.count(0)
         values = self._view.dictionary.values[column]
         codes = self._wanted(request, column, counter)
-        own = self._own(codes, column, mask) if FACET[request.key].kind == Kind.TREE else [0] * len(codes)
+        own = self._own(codes, column, mask) if FACET[request.key].kind == FacetKind.TREE else [0] * len(codes)
         rows = [ValueCount(values[code], counter.count(code), n) for code, n in zip(codes, own, strict=True)]
         rows = sorted((row for row in rows if row.count), key=lambda row: (-row.count, row.value))
         truncated = self._matches.knn(plan, without_includes=request.key).truncated

@@ -20,9 +20,9 @@ from django.db import connection
 from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Value
 from search.engines.index.bitmaps import Bitmaps, by_value, is_shared, release_memory, sums
-from search.facets import FACETS, OWN_CATEGORIES, Kind
+from search.facets import FACETS, OWN_CATEGORIES, FacetKind
 
-_IS_SCALAR = {Kind.PROJECT, Kind.SCALAR}
+_IS_SCALAR = {FacetKind.PROJECT, FacetKind.SCALAR}
 # Columns with one code per row, by facet, with the column of memories that each is read from.
 SCALAR_SOURCES = {spec.key: spec.column for spec in FACETS if spec.kind in _IS_SCALAR}
 # Columns with any number of codes per row. `category` includes all ancestors, `category_own` only the categories that a
@@ -33,7 +33,7 @@ MULTIPLE_SOURCES = {
     if spec.kind not in _IS_SCALAR
     for key, column in (
         (spec.key, spec.column),
-        *([(f"{spec.key}_own", OWN_CATEGORIES)] if spec.kind == Kind.TREE else []),
+        *([(f"{spec.key}_own", OWN_CATEGORIES)] if spec.kind == FacetKind.TREE else []),
     )
 }
 SCALARS, MULTIPLE = tuple(SCALAR_SOURCES), tuple(MULTIPLE_SOURCES)

@@ -31,7 +31,7 @@ from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import outbox, words
 from search.engines.index.segments import COLUMNS, Dictionary, Segment
 from search.engines.segment_store import NotReadableError, SnapshotReader, replace_file
-from search.facets import FACET, Kind
+from search.facets import FACET, FacetKind
 
 # Increased whenever files of an older format cannot be read, or would mean something else.
 _FORMAT = 4
@@ -325,7 +325,7 @@ def codes_of(view: View, column: str, values: Iterable[Value]) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _column_name(key: str, subcategories: bool) -> str:
-    return "category_own" if FACET[key].kind == Kind.TREE and not subcategories else key
+    return "category_own" if FACET[key].kind == FacetKind.TREE and not subcategories else key
 
 
 def column_of(key: str, plan: EngineQuery) -> str:

@@ -1,3 +1,3 @@
-"""The fixtures of categories, for the pages and the API over them."""
+"""Fixtures of categories for the tests of pages and API."""
 
 from tests.categories.conftest import *  # noqa: F403

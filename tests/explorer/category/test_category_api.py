@@ -1,4 +1,4 @@
-"""Categories through the API: the shapes of the specification, in snake case, and its errors."""
+"""The API of categories: shapes of replies, and errors."""
 
 from urllib.parse import quote
 

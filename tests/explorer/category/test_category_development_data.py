@@ -1,4 +1,4 @@
-"""The examples of the specification on real records, and every number against plain SQL."""
+"""Reads of categories on real records, with every number compared to plain SQL."""
 
 import pytest
 from django.core.management import call_command
@@ -8,7 +8,7 @@ from access.keys import make_key
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from categories.models import Category
-from explorer.visible_tree import look
+from explorer.visible_tree import visible_tree
 from memories.models import ImportBatch, Project
 from search.engines import select_engine
 from tests import development_data
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.development_data,
     pytest.mark.skipif(not development_data.PATH.exists(), reason=development_data.MISSING),
 ]
-# From the links and the parents alone: nothing that the services keep beside them.
+# From links and parents only, without derived columns.
 PLAIN = """
 WITH RECURSIVE closure (root, id) AS (
   SELECT id, id FROM categories_category
@@ -35,7 +35,7 @@ LEFT JOIN categories_conceptlink concept ON concept.memory_id = memory.id GROUP 
 
 @pytest.fixture(scope="module")
 def records(django_db_setup, django_db_blocker):
-    """All records, imported once for the tests of this module, and undone after them, to the last audit event."""
+    """All records, imported once for this module and removed after it, including audit events."""
     with django_db_blocker.unblock():
         audited = set(AuditEvent.objects.values_list("pk", flat=True))
         call_command("import_memories", str(development_data.PATH), verbosity=0)
@@ -49,7 +49,7 @@ def records(django_db_setup, django_db_blocker):
 
 
 def plain(viewer):
-    """By id: memories in it and below it, memories of its own, concepts."""
+    """By id: memories with descendants, memories of its own, concepts."""
     with connection.cursor() as cursor:
         cursor.execute(PLAIN, {"all": viewer.project_ids is None, "projects": sorted(viewer.project_ids or ())})
         return {row[0]: row[1:] for row in cursor.fetchall()}
@@ -64,11 +64,11 @@ def viewers(records, db):
 def test_every_number_is_that_of_plain_sql(viewers):
     for viewer in viewers:
         stated = plain(viewer)
-        found = look(select_engine(viewer), viewer)
+        found = visible_tree(select_engine(viewer), viewer)
         counted = {}
         for node in found.tree.ordered:
-            if (numbers := found.figures.numbers(node.id)).memories:
-                counted[node.id] = (numbers.memories, found.figures.own_memories(node.id), numbers.concepts)
+            if (numbers := found.counts.numbers(node.id)).memories:
+                counted[node.id] = (numbers.memories, found.counts.own_memories(node.id), numbers.concepts)
         assert counted == stated
         assert len(stated) > 400
 
@@ -88,7 +88,7 @@ def caller(records, db, client):
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
 def test_examples_of_category_search(caller, depth):
     stated = plain(command_viewer())
-    # The largest of each level.
+    # The largest category of each level.
     pk = max(Category.objects.filter(depth=depth).values_list("pk", flat=True), key=lambda pk: stated.get(pk, (0,))[0])
     path = Category.objects.get(pk=pk).path
     alone = caller(f"/api/categories/{path}")

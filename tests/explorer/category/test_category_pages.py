@@ -1,4 +1,4 @@
-"""The pages of the category browser, as a browser without scripts gets them, and the parts that HTMX asks for."""
+"""The pages of the category browser without scripts, and the fragments for htmx."""
 
 import re
 
@@ -56,7 +56,7 @@ def test_node_shows_where_it_stands_and_what_is_in_it(corpus, reader):
     assert "Pier" in html_of(page)
     assert numbers(page) == {"Memories": 3, "Directly in it": 2, "Subcategories": 1, "Chunks": 0, "Concepts": 2}
     assert rows(page) == [("Crane", 2, 2)]
-    # Open down to it, and no further than its children.
+    # Open down to the category and its children.
     assert nodes(page) == [
         ("Guests", 3),
         ("Kitchen", 3),
@@ -102,7 +102,7 @@ def test_lists_of_what_is_amiss(corpus, reader):
 def test_counts_follow_a_query(corpus, reader):
     page = reader.get("/categories/?type=bugfix")
     assert nodes(page) == [("Kitchen", 1), ("Yard", 1)]
-    # What wants tidying is counted among all memories, and so not beside these.
+    # Indicators count all memories, so they are not shown under a query.
     assert numbers(page) == {}
     page = reader.get("/categories/yard/?type=bugfix")
     assert numbers(page) == {"Memories": 1, "Directly in it": 0, "Subcategories": 1}

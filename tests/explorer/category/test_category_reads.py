@@ -1,4 +1,4 @@
-"""Categories as they are asked for: the examples of the specification, over memories whose counts can be seen."""
+"""Reads of categories, over memories with known counts."""
 
 import pytest
 
@@ -6,9 +6,9 @@ from access.viewer import Viewer
 from categories.details import CategoryDetails, ConceptDetails, category_merge_details, concept_merge_details
 from categories.models import Category, Concept
 from categories.services import Vocabulary
-from explorer.category_reads import category_list, category_overview, concepts_in, documents_of, passages_of
+from explorer.category_reads import category_list, category_overview, chunks_of, concepts_in, memories_of
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.visible_tree import CategoryNotFoundError, look
+from explorer.visible_tree import CategoryNotFoundError, visible_tree
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -52,7 +52,7 @@ def test_with_children_a_memory_in_two_of_them_counts_once(corpus, everyone):
         "Kettle valve stuck",
         "Brew green tea at 70 °C",
     ]
-    assert [(one.name, one.memories, one.total) for one in found.concepts] == [
+    assert [(one.name, one.document_count, one.total_document_count) for one in found.concepts] == [
         ("temperature", 2, 2),
         ("maintenance", 1, 2),
     ]
@@ -79,7 +79,7 @@ def test_document_tells_what_it_is_filed_under(corpus, everyone):
     (document,) = overview(everyone, "kitchen/oven").documents
     assert document.preview.startswith("The valve of the kettle stuck at 100 °C.")
     assert document.categories == ("kitchen/brewing", "kitchen/oven")
-    assert (document.project, document.source, document.chunks) == ("tea", "git", 0)
+    assert (document.project, document.source, document.chunk_count) == ("tea", "git", 0)
 
 
 def test_limit_is_of_each_kind(corpus, everyone):
@@ -136,7 +136,7 @@ def test_other_projects_are_not_there(corpus, of_tea, everyone):
     assert list(listed(of_tea)) == ["guests", "kitchen", "kitchen/brewing", "guests/tables", "kitchen/oven", "yard"]
     found = concepts_in(ConceptListRequest(name="kitchen", include_children=True), of_tea)
     # Maintenance is in a memory of the boat yard too.
-    assert [(one.name, one.memories, one.total) for one in found.concepts] == [
+    assert [(one.name, one.document_count, one.total_document_count) for one in found.concepts] == [
         ("temperature", 2, 2),
         ("maintenance", 1, 1),
     ]
@@ -150,9 +150,11 @@ def test_names_beside_a_category_are_of_the_viewers_own(corpus, of_tea, everyone
     )
     assert overview(everyone, "kitchen").category.related == ("guests", "yard/dock")
     assert overview(of_tea, "kitchen").category.related == ("guests",)
-    related = {one.name: one.related for one in overview(everyone, "kitchen").concepts}
+    related = {one.name: one.related_concepts for one in overview(everyone, "kitchen").concepts}
     assert related["temperature"] == ("maintenance", "safety")
-    assert {one.name: one.related for one in overview(of_tea, "kitchen").concepts}["temperature"] == ("maintenance",)
+    assert {one.name: one.related_concepts for one in overview(of_tea, "kitchen").concepts}["temperature"] == (
+        "maintenance",
+    )
 
 
 def test_viewer_of_nothing_is_told_nothing(corpus):
@@ -180,20 +182,20 @@ def test_chunks_tell_how_densely_concepts_stand_in_them(corpus, everyone):
     (chunk,) = found.chunks
     assert chunk.text == "Event sourcing keeps facts. It is not about sourcing events."
     # Two words of ten.
-    assert (chunk.concepts, chunk.density) == (("event sourcing",), 0.2)
+    assert (chunk.concepts, chunk.concept_density) == (("event sourcing",), 0.2)
     assert overview(everyone, "backend").chunks is None
-    assert [document.chunks for document in found.documents] == [1]
+    assert [document.chunk_count for document in found.documents] == [1]
 
 
 def test_what_was_deleted_since_the_index_knew_is_not_read(corpus, everyone):
     memory = memory_create(record=MemoryRecord(content="Secret.", categories=("Backend",)), viewer=everyone)
     embed_all()
-    looking = look(select_engine(everyone), everyone)
-    slots = looking.figures.slots(looking.meant("backend")[0].id, below=False)
-    assert [chunk.text for chunk in passages_of(looking, slots, 5)] == ["Secret."]
+    visible = visible_tree(select_engine(everyone), everyone)
+    slots = visible.counts.slots(visible.find("backend")[0].id, below=False)
+    assert [chunk.text for chunk in chunks_of(visible, slots, 5)] == ["Secret."]
     Memory.objects.filter(pk=memory.pk).update(state="deleted")
-    assert passages_of(looking, slots, 5) == ()
-    assert documents_of(looking, looking.figures.filing.take("id", slots)) == ()
+    assert chunks_of(visible, slots, 5) == ()
+    assert memories_of(visible, visible.counts.filing.take("id", slots)) == ()
 
 
 def test_list_counts_what_is_below_and_what_is_right_there(corpus, everyone):
@@ -240,7 +242,7 @@ def test_aggregate_counts_a_memory_once(corpus, everyone):
     found = category_list(CategoryListRequest(limit=1), everyone)
     assert (found.total, len(found.listed)) == (9, 1)
     aggregate = found.aggregate
-    # Of 14 memories three are in no category; one is with the guests and in the yard.
+    # Three of 14 memories have no category; one is in both guests and yard.
     assert (aggregate.numbers.memories, aggregate.numbers.concepts) == (11, 4)
     assert (aggregate.average_memories, aggregate.most, aggregate.least) == (2.4, "yard", "guests/tables")
     narrowed = category_list(CategoryListRequest(filter="k"), everyone).aggregate
@@ -268,7 +270,7 @@ def test_concepts_come_in_the_order_asked_for(corpus, everyone, sort_by, names):
     found = concepts_in(ConceptListRequest(name="yard", sort_by=sort_by, include_children=True), everyone)
     assert [one.name for one in found.concepts] == names
     assert (found.numbers.memories, found.numbers.concepts, found.average) == (6, 2, 0.3)
-    assert {one.name: (one.memories, one.total, one.weight) for one in found.concepts} == {
+    assert {one.name: (one.document_count, one.total_document_count, one.weight) for one in found.concepts} == {
         "safety": (3, 3, None),
         "maintenance": (1, 2, 0.4),
     }

@@ -1,4 +1,4 @@
-"""What is asked of categories is read strictly, in every spelling, and limits are brought into their bounds."""
+"""Requests of categories are parsed strictly, in every spelling, and limits are clamped."""
 
 import pytest
 

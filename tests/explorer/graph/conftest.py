@@ -12,7 +12,7 @@ from tests.unified_corpus import bring_in_mill
 
 @pytest.fixture
 def mill(db, tmp_path):
-    """The memories, entities and relationships of a mill and a vault, and what leads from one to the other and back.
+    """Memories, entities and relationships of a mill and a vault, with links between both.
 
     In the mill the wheel is named with the axle and with Osk; the vault names the wheel with Quill.
     """
@@ -34,7 +34,7 @@ def everyone():
 
 @pytest.fixture
 def miller(mill):
-    """A viewer who may see the mill and not the vault."""
+    """A viewer of the mill but not of the vault."""
     return Viewer(frozenset([Project.objects.get(slug="mill").pk]), frozenset(["read"]))
 
 
@@ -47,7 +47,7 @@ def reader(mill):
 
 @pytest.fixture
 def neighbour(mill):
-    """Somebody signed in who may see the mill and not the vault."""
+    """A signed-in user who may see the mill but not the vault."""
     user = User.objects.create_user("miller")
     Membership.objects.create(user=user, project=Project.objects.get(slug="mill"))
     client = Client()
@@ -70,7 +70,7 @@ def mill_caller(mill):
 
 @pytest.fixture
 def concepts(mill):
-    """Three concepts of the mill in a line, and one that only the vault has."""
+    """A chain of three concepts of the mill, and one of the vault only."""
     power, water, flow, secrecy = (Concept.objects.create(name=name) for name in ("power", "water", "flow", "secrecy"))
     for narrower, broader in ((water, power), (flow, water), (secrecy, power)):
         narrower.broader_ids.append(broader.pk)

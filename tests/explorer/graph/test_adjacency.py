@@ -1,4 +1,4 @@
-"""Pairs, networks and chains, held against plain Python."""
+"""Pairs, networks and shortest paths compared to plain Python."""
 
 from collections import Counter, deque
 from itertools import pairwise
@@ -31,11 +31,11 @@ def as_counts(pairs):
 def network_of(links, nodes=range(1, 15)):
     left, right = [pair[0] for pair in links], [pair[1] for pair in links]
     pairs = Pairs(np.array(left, np.int64), np.array(right, np.int64), np.array(list(links.values()), np.int64))
-    return Network.of(np.array(nodes, np.int64), pairs.both_ways())
+    return Network.from_pairs(np.array(nodes, np.int64), pairs.both_ways())
 
 
 def distance(links, source, target):
-    """How many links lie between two, by a search in breadth in plain Python; None where no chain leads there."""
+    """The distance between two nodes by breadth-first search; None without a path."""
     around = {}
     for one, other in links:
         around.setdefault(one, set()).add(other)
@@ -73,7 +73,7 @@ def test_pairs_laid_out_a_few_at_a_time_are_the_same(groups):
 @given(LINKS, st.integers(1, 14), st.integers(1, 14), st.integers(1, 8))
 def test_chain_is_as_short_as_a_plain_search_says(links, source, target, steps):
     expected = distance(links, source, target)
-    chain = network_of(links).chain(source, target, steps, never)
+    chain = network_of(links).shortest_path(source, target, steps, never)
     if expected is None or expected > steps:
         assert chain is None
         return
@@ -84,20 +84,20 @@ def test_chain_is_as_short_as_a_plain_search_says(links, source, target, steps):
 
 def test_of_chains_as_short_the_one_with_most_evidence_is_taken():
     links = {(1, 2): 5, (2, 4): 1, (1, 3): 3, (3, 4): 4}
-    assert network_of(links).chain(1, 4, 8, never) == (1, 3, 4)
+    assert network_of(links).shortest_path(1, 4, 8, never) == (1, 3, 4)
 
 
 def test_of_chains_that_weigh_the_same_the_smaller_numbers_are_taken():
-    assert network_of({(1, 3): 1, (3, 4): 1, (1, 2): 1, (2, 4): 1}).chain(1, 4, 8, never) == (1, 2, 4)
+    assert network_of({(1, 3): 1, (3, 4): 1, (1, 2): 1, (2, 4): 1}).shortest_path(1, 4, 8, never) == (1, 2, 4)
 
 
 def test_degrees_count_others_and_not_links():
     pairs = Pairs(np.array([1, 1]), np.array([2, 2]), np.array([3, 4])).both_ways()
-    linked = Network.of(np.array([1, 2, 3]), pairs)
+    linked = Network.from_pairs(np.array([1, 2, 3]), pairs)
     assert linked.degrees.tolist() == [1, 1, 0]
     assert linked.weights.tolist() == [7, 7]
 
 
 def test_search_ends_with_its_time():
     with pytest.raises(SearchTooLongError):
-        network_of({(1, 2): 1, (2, 3): 1}).chain(1, 3, 8, lambda: True)
+        network_of({(1, 2): 1, (2, 3): 1}).shortest_path(1, 3, 8, lambda: True)

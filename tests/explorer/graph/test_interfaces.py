@@ -1,4 +1,4 @@
-"""The pages of entities and concepts, without a script, and their twins in the API."""
+"""The pages of entities and concepts without scripts, and the same reads in the API."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is linked, who may know of it, in which order, and how much of it: tables, neighbourhoods, chains."""
+"""Tables, neighbourhoods and paths: links, visibility, order and limits."""
 
 from datetime import timedelta
 
@@ -6,11 +6,11 @@ import pytest
 
 from access.viewer import Viewer, command_viewer
 from categories.models import Concept, Entity, Relationship
-from explorer.graph.node_page import around_of, fact_of, node_of
+from explorer.graph.node_page import node_detail, node_neighbourhood, relationship_detail
 from explorer.graph.params import SAME_MEMORY, AroundRequest, PathRequest, TableRequest
-from explorer.graph.path_page import PathEndError, path_of
+from explorer.graph.path_page import PathEndError, find_path
 from explorer.graph.queries import CONCEPT, ENTITY, NameAmbiguousError, NameUnknownError
-from explorer.graph.table_page import table_of
+from explorer.graph.table_page import node_table
 from memories.models import Corpus, Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create, memory_delete
@@ -19,15 +19,15 @@ WRITER = command_viewer()
 
 
 def rows(viewer, kind=ENTITY, **asked):
-    return {row.term.label: row for row in table_of(kind, TableRequest(**asked), viewer).rows}
+    return {row.term.label: row for row in node_table(kind, TableRequest(**asked), viewer).rows}
 
 
 def names(viewer, kind=ENTITY, **asked):
-    return [row.term.label for row in table_of(kind, TableRequest(**asked), viewer).rows]
+    return [row.term.label for row in node_table(kind, TableRequest(**asked), viewer).rows]
 
 
 def around(viewer, ref, kind=ENTITY, **asked):
-    return around_of(kind, ref, AroundRequest(**asked), viewer)[0]
+    return node_neighbourhood(kind, ref, AroundRequest(**asked), viewer)[0]
 
 
 def linked(viewer, ref, kind=ENTITY, **asked):
@@ -35,7 +35,7 @@ def linked(viewer, ref, kind=ENTITY, **asked):
 
 
 def chain(viewer, begin, end, **asked):
-    found = path_of(PathRequest(begin=begin, end=end, **asked), viewer)
+    found = find_path(PathRequest(begin=begin, end=end, **asked), viewer)
     return [found.source.label, *(step.target.label for step in found.steps)]
 
 
@@ -63,7 +63,7 @@ def test_table_of_one_project_knows_nothing_of_the_other(mill, miller):
     assert set(found) == {"Brotlade", "Osk", "axle", "sluice", "wheel"}
     assert (found["wheel"].memories, found["wheel"].links) == (4, 3)
     assert (found["Brotlade"].links, found["sluice"].links) == (0, 1)
-    table = table_of(ENTITY, TableRequest(), miller)
+    table = node_table(ENTITY, TableRequest(), miller)
     assert (table.total, table.types) == (5, (("part", 3), ("person", 1), ("shop", 1)))
 
 
@@ -81,7 +81,7 @@ def test_table_of_one_project_knows_nothing_of_the_other(mill, miller):
     ],
 )
 def test_table_is_sorted(mill, miller, sort, expected):
-    # Their dates are those of the import: a day each, in the order that they were written down.
+    # Their dates are those of the import, a day apart.
     for day, name in enumerate(("m1", "m2", "m3", "m4", "m5", "m6"), 1):
         Memory.objects.filter(external_id=name).update(created_at=f"2024-05-{day:02}T12:00:00Z")
     assert names(miller, sort=sort) == expected
@@ -93,7 +93,7 @@ def test_table_is_searched_by_name_and_alias_and_filtered_by_type(mill, miller):
     assert names(miller, type=("person", "shop"), sort="name") == ["Brotlade", "Osk"]
     assert names(miller, search="%") == []
     assert names(miller, search="hinge") == []
-    (warning,) = table_of(ENTITY, TableRequest(type=("persn",)), miller).warnings
+    (warning,) = node_table(ENTITY, TableRequest(type=("persn",)), miller).warnings
     assert warning.did_you_mean == ("person",)
 
 
@@ -106,7 +106,7 @@ def test_table_leaves_out_what_is_in_no_default_state(mill, miller):
     assert "tailrace" not in rows(miller)
     for memory in Memory.objects.filter(external_id__in=["m2", "m4"]):
         memory_delete(memory_id=memory.pk, viewer=WRITER, reason="gone")
-    # The axle stays: a relationship that m1 bears out ends at it. Nothing speaks of Osk any more.
+    # The axle stays visible through a relationship with m1 as evidence. Nothing names Osk any more.
     assert {name: row.memories for name, row in rows(miller).items()} == {
         "wheel": 2, "axle": 0, "sluice": 1, "Brotlade": 1
     }  # fmt: skip
@@ -127,20 +127,24 @@ def test_concepts_have_a_table_too(concepts, miller, everyone):
 
 
 def test_what_is_stated_comes_first_and_then_what_memories_have_in_common(mill, everyone, miller):
-    # Of the stated, two memories bear out that the sluice feeds the wheel; Quill only stands beside it.
+    # Two memories are evidence that the sluice feeds the wheel; Quill only shares memories with it.
     assert linked(everyone, "wheel") == ["sluice", "axle", "Osk", "Quill"]
     assert linked(miller, "wheel") == ["axle", "Osk", "sluice"]
 
 
 def test_a_relationship_is_known_by_its_evidence_alone(mill, everyone, miller):
-    (feeds,) = [tie for one in around(miller, "sluice").drawn for tie in one.bond.ties]
+    (feeds,) = [tie for one in around(miller, "sluice").drawn for tie in one.edge.ties]
     assert (feeds.type, feeds.evidence) == ("feeds", 1)
-    assert len(fact_of(feeds.id, everyone).evidence) == 2
-    assert [hit.title_text for hit in fact_of(feeds.id, miller).evidence] == ["Sluice opened"]
+    assert len(relationship_detail(feeds.id, everyone).evidence) == 2
+    assert [hit.title_text for hit in relationship_detail(feeds.id, miller).evidence] == ["Sluice opened"]
     rests = Relationship.objects.get(relationship_type="rests_on")
     guards = Relationship.objects.get(relationship_type="guards")
-    assert (fact_of(rests.pk, miller), fact_of(guards.pk, miller), fact_of(2**70, everyone)) == (None, None, None)
-    assert fact_of(rests.pk, everyone).evidence == ()
+    assert (
+        relationship_detail(rests.pk, miller),
+        relationship_detail(guards.pk, miller),
+        relationship_detail(2**70, everyone),
+    ) == (None, None, None)
+    assert relationship_detail(rests.pk, everyone).evidence == ()
     assert linked(everyone, "axle") == ["wheel", "hinge"]
     assert linked(miller, "axle") == ["wheel"]
 
@@ -149,7 +153,7 @@ def test_evidence_that_was_put_away_stands_apart(mill, miller):
     memory = Memory.objects.get(external_id="m4")
     inspects = Relationship.objects.get(relationship_type="inspects")
     memory_delete(memory_id=memory.pk, viewer=WRITER, reason="gone")
-    found = fact_of(inspects.pk, miller)
+    found = relationship_detail(inspects.pk, miller)
     assert (found.record.evidence, found.evidence, [hit.id for hit in found.put_away]) == ((), (), [memory.pk])
 
 
@@ -195,17 +199,17 @@ def test_what_is_neither_drawn_nor_listed_is_counted(mill, everyone):
 
 def test_concepts_are_broader_narrower_and_together(concepts, everyone, miller):
     found = around(everyone, "water", CONCEPT)
-    assert [(one.term.label, one.bond.together) for one in found.drawn] == [("power", 1), ("flow", 1)]
+    assert [(one.term.label, one.edge.memories) for one in found.drawn] == [("power", 1), ("flow", 1)]
     assert linked(everyone, "power", CONCEPT) == ["water", "secrecy"]
     assert linked(miller, "power", CONCEPT) == ["water"]
 
 
 def test_profile_is_of_the_memories_that_may_be_seen(mill, everyone, miller):
-    node = node_of(ENTITY, "waterwheel", AroundRequest(), miller)
+    node = node_detail(ENTITY, "waterwheel", AroundRequest(), miller)
     assert (node.term.value, node.aliases) == ("part:wheel", ("waterwheel",))
     assert (node.profile.memories, node.profile.tags) == (4, (("paint", 1),))
     assert len(node.samples) == 4
-    assert node_of(ENTITY, "wheel", AroundRequest(), everyone).profile.memories == 5
+    assert node_detail(ENTITY, "wheel", AroundRequest(), everyone).profile.memories == 5
 
 
 def test_a_page_takes_as_many_statements_however_much_is_linked(mill, everyone, django_assert_max_num_queries):
@@ -213,14 +217,14 @@ def test_a_page_takes_as_many_statements_however_much_is_linked(mill, everyone, 
     for name in ("wheel", "Brotlade", "s1"):
         for depth, expected in ((1, 25), (2, 29)):
             with django_assert_max_num_queries(expected):
-                node_of(ENTITY, name, AroundRequest(depth=depth), everyone)
+                node_detail(ENTITY, name, AroundRequest(depth=depth), everyone)
 
 
 def test_a_table_takes_as_many_statements_however_long_it_is(mill, everyone, django_assert_num_queries):
     for size in (1, 100):
-        # A transaction that has written something keeps nothing: this is what the first answer after a change takes.
+        # A transaction that has written does not use the cache, like the first request after a change.
         with django_assert_num_queries(9):
-            table_of(ENTITY, TableRequest(page_size=size), everyone)
+            node_table(ENTITY, TableRequest(page_size=size), everyone)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -228,7 +232,7 @@ def test_what_is_kept_says_the_same_until_something_changes(mill, everyone, mill
     Corpus.objects.get_or_create(id=1)
     before = [around(viewer, "wheel", depth=depth) for viewer in (everyone, miller) for depth in (1, 2)]
     for viewer in (everyone, miller):
-        table_of(ENTITY, TableRequest(), viewer)
+        node_table(ENTITY, TableRequest(), viewer)
     with django_assert_num_queries(4):
         assert names(miller, sort="name") == ["axle", "Brotlade", "Osk", "sluice", "wheel"]
     assert [around(viewer, "wheel", depth=depth) for viewer in (everyone, miller) for depth in (1, 2)] == before
@@ -243,26 +247,26 @@ def test_what_is_kept_says_the_same_until_something_changes(mill, everyone, mill
 def test_names_of_another_project_are_unknown_and_never_meant(mill, everyone, miller):
     for name in ("Quill", "person:Quill", "hinge", str(Entity.objects.get(name="Quill").pk)):
         with pytest.raises(NameUnknownError) as unknown:
-            node_of(ENTITY, name, AroundRequest(), miller)
+            node_detail(ENTITY, name, AroundRequest(), miller)
         assert unknown.value.did_you_mean == ()
     with pytest.raises(NameUnknownError) as unknown:
-        node_of(ENTITY, "hinges", AroundRequest(), everyone)
+        node_detail(ENTITY, "hinges", AroundRequest(), everyone)
     assert unknown.value.did_you_mean == ("part:hinge",)
     with pytest.raises(NameUnknownError) as unknown:
-        node_of(ENTITY, "sluic", AroundRequest(), miller)
+        node_detail(ENTITY, "sluic", AroundRequest(), miller)
     assert unknown.value.did_you_mean == ("part:sluice",)
 
 
 def test_a_name_that_several_have_is_asked_back(mill, everyone):
     made(everyone, "mill", entities=[{"type": "game", "name": "Wheel"}])
     with pytest.raises(NameAmbiguousError) as several:
-        node_of(ENTITY, "WHEEL", AroundRequest(), everyone)
+        node_detail(ENTITY, "WHEEL", AroundRequest(), everyone)
     assert sorted(term.value for term in several.value.choices) == ["game:Wheel", "part:wheel"]
-    assert node_of(ENTITY, "part:WHEEL", AroundRequest(), everyone).term.value == "part:wheel"
+    assert node_detail(ENTITY, "part:WHEEL", AroundRequest(), everyone).term.value == "part:wheel"
 
 
 def test_what_only_archived_memories_name_has_a_page_without_numbers(mill, miller):
-    node = node_of(ENTITY, "part:tailrace", AroundRequest(), miller)
+    node = node_detail(ENTITY, "part:tailrace", AroundRequest(), miller)
     assert (node.profile.memories, node.samples, node.around.total) == (0, (), 0)
 
 
@@ -270,11 +274,11 @@ def test_an_end_of_a_known_relationship_has_a_page(mill, everyone, miller):
     memory = Memory.objects.get(external_id="m6")
     spindle = Entity.objects.get(name="orphan spindle")
     with pytest.raises(NameUnknownError):
-        node_of(ENTITY, "orphan spindle", AroundRequest(), miller)
+        node_detail(ENTITY, "orphan spindle", AroundRequest(), miller)
     Relationship.objects.create(
         source=Entity.objects.get(name="Brotlade"), relationship_type="buys", target=spindle, evidence_ids=[memory.pk]
     )
-    assert [one.term.label for one in node_of(ENTITY, "orphan spindle", AroundRequest(), miller).around.drawn] == [
+    assert [one.term.label for one in node_detail(ENTITY, "orphan spindle", AroundRequest(), miller).around.drawn] == [
         "Brotlade"
     ]
 
@@ -282,7 +286,7 @@ def test_an_end_of_a_known_relationship_has_a_page(mill, everyone, miller):
 @pytest.mark.parametrize("name", ["", " ", "\x00", "9" * 30, "x" * 5_000, "a:b:c", "%", "::"])
 def test_odd_names_are_unknown_and_nothing_worse(mill, everyone, name):
     with pytest.raises(NameUnknownError):
-        node_of(ENTITY, name, AroundRequest(), everyone)
+        node_detail(ENTITY, name, AroundRequest(), everyone)
 
 
 # --- chains ------------------------------------------------------------------------------------------------------
@@ -290,7 +294,7 @@ def test_odd_names_are_unknown_and_nothing_worse(mill, everyone, name):
 
 def test_chain_is_the_shortest_and_borne_out(mill, everyone, miller):
     assert chain(everyone, "sluice", "Osk") == ["sluice", "wheel", "Osk"]
-    found = path_of(PathRequest(begin="person:Osk", end="sluice"), miller)
+    found = find_path(PathRequest(begin="person:Osk", end="sluice"), miller)
     assert [[record.type for record in step.relationships] for step in found.steps] == [["inspects"], ["feeds"]]
     assert [[memory.title for memory in step.memories] for step in found.steps] == [
         ["Wheel inspected"], ["Sluice opened"]
@@ -300,7 +304,7 @@ def test_chain_is_the_shortest_and_borne_out(mill, everyone, miller):
 def test_no_chain_leads_through_what_another_project_knows(mill, everyone, miller):
     assert chain(everyone, "Brotlade", "sluice") == ["Brotlade", "Quill", "sluice"]
     for together in (False, True):
-        found = path_of(PathRequest(begin="Brotlade", end="sluice", together=together), miller)
+        found = find_path(PathRequest(begin="Brotlade", end="sluice", together=together), miller)
         assert found.steps == ()
         assert found.reason.endswith("leads from Brotlade to sluice within 6 steps.")
 
@@ -308,31 +312,31 @@ def test_no_chain_leads_through_what_another_project_knows(mill, everyone, mille
 def test_memories_in_common_are_links_where_that_is_asked_for(mill, everyone):
     made(everyone, "mill", entities=[{"type": "part", "name": "axle"}, {"type": "shop", "name": "Brotlade"}])
     assert chain(everyone, "Brotlade", "wheel") == ["Brotlade", "Quill", "sluice", "wheel"]
-    found = path_of(PathRequest(begin="Brotlade", end="wheel", together=True), everyone)
+    found = find_path(PathRequest(begin="Brotlade", end="wheel", together=True), everyone)
     assert len(found.steps) == 2
     assert all(step.memories for step in found.steps)
 
 
 def test_chain_is_no_longer_than_asked_for(mill, everyone):
-    found = path_of(PathRequest(begin="Brotlade", end="Osk", steps=2), everyone)
+    found = find_path(PathRequest(begin="Brotlade", end="Osk", steps=2), everyone)
     assert found.reason == "No path by relationships leads from Brotlade to Osk within 2 steps."
     assert chain(everyone, "Brotlade", "Osk", steps=4) == ["Brotlade", "Quill", "sluice", "wheel", "Osk"]
 
 
 def test_end_that_is_unknown_is_named(mill, miller):
     with pytest.raises(PathEndError) as unknown:
-        path_of(PathRequest(begin="wheel", end="Quill"), miller)
+        find_path(PathRequest(begin="wheel", end="Quill"), miller)
     assert (unknown.value.parameter, unknown.value.cause.did_you_mean) == ("to", ())
 
 
 def test_chain_to_itself_has_no_steps(mill, everyone):
-    found = path_of(PathRequest(begin="wheel", end="waterwheel"), everyone)
+    found = find_path(PathRequest(begin="wheel", end="waterwheel"), everyone)
     assert (found.steps, found.reason) == ((), "")
 
 
 def test_search_that_takes_too_long_says_so(mill, everyone, monkeypatch):
     monkeypatch.setattr("explorer.graph.path_page.MOST_TIME", timedelta(0))
-    found = path_of(PathRequest(begin="sluice", end="Osk"), everyone)
+    found = find_path(PathRequest(begin="sluice", end="Osk"), everyone)
     assert (found.steps, found.reason) == (
         (),
         "The search stopped after 0 s. Ask for fewer steps, or try again later.",

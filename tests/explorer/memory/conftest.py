@@ -1,3 +1,3 @@
-"""The fixtures of memories, for their pages and API."""
+"""Fixtures of memories for the tests of pages and API."""
 
 from tests.memories.conftest import *  # noqa: F403

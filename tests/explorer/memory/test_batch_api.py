@@ -1,4 +1,4 @@
-"""Whole memories by their ids, as the API gives them under either name."""
+"""Batches of memories by id, under both paths of the API."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Markdown to HTML: what must come through, and what must not."""
+"""Markdown to HTML: allowed and removed content."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Curating memories in the admin: what the form says goes through the services, and nothing is deleted."""
+"""The admin of memories: changes go through the services, and nothing is deleted."""
 
 from html.parser import HTMLParser
 
@@ -53,7 +53,7 @@ def page_of(memory):
 
 
 class Fields(HTMLParser):
-    """The fields of the form on a page, as a browser would send them untouched: with line ends of its own."""
+    """The fields of the form on a page as a browser sends them unchanged, with its line ends."""
 
     def __init__(self, page):
         super().__init__()
@@ -139,7 +139,7 @@ def test_every_field_of_the_form_goes_through_the_services(curator, memory):
     assert memory.created_at.isoformat() == "2024-01-06T08:00:00+00:00"
     assert memory.valid_to.isoformat() == "2025-01-01T00:00:00+00:00"
     links = memory.category_links.order_by("category__path").values_list("category__path", "made_by")
-    # The link that was there is still the import's; the new one is the curator's.
+    # The old link still belongs to the import, the new one to the curator.
     assert list(links) == [("guests,-and-others", "human"), ("kitchen/brewing", "import")]
     assert len(memory.category_ids) == 2
     assert len(memory.concept_ids) == 2
@@ -329,7 +329,7 @@ def test_raw_text_is_escaped(curator):
 
 @pytest.fixture
 def staff(client):
-    """Somebody with every permission of Django's on memories, and a role in the project tea."""
+    """A user with all Django permissions on memories, and a role in the project tea."""
 
     def member(role):
         user = User.objects.create_user(role, is_staff=True)
@@ -379,7 +379,7 @@ def test_project_is_edited_and_audited(curator, memory):
     form = {"name": "Tea house", "description": "All about tea.", "slug": "coffee", "language": "german"}
     assert curator.post(address, form).status_code == 302
     project.refresh_from_db()
-    # Links and keys hold the slug, and every term of a memory the language.
+    # Links and keys contain the slug; every term depends on the language.
     assert (project.name, project.slug, project.language) == ("Tea house", "tea", "english")
     event = AuditEvent.objects.get(verb="project_update")
     assert (event.door, event.before["name"], event.after["name"]) == ("admin", "tea", "Tea house")

@@ -32,7 +32,7 @@ def make(project, pk, **fields):
 
 @pytest.fixture
 def kettle(tea):
-    """One memory with everything that can hang on one."""
+    """A memory with every kind of related record."""
     oven = Category.objects.create(
         name="Oven", path="kitchen/oven", depth=2, parent=Category.objects.create(name="Kitchen", path="kitchen")
     )
@@ -163,7 +163,7 @@ def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
     make(boat, 50, title="Elsewhere", created_at=START + timedelta(hours=4))
     make(tea, 51, title="Put away", created_at=START + timedelta(hours=4), state="archived")
     around = timeline_around(command_viewer(), Memory.objects.get(pk=8))
-    # Those of the same instant are told apart by their ids.
+    # Memories of the same instant are ordered by id.
     assert [near.id for near in around.before] == [3, 4, 5, 6, 7]
     assert [near.id for near in around.after] == [9, 10, 11, 12, 13]
     text = html_of(reader.get("/m/8/"))

@@ -1,4 +1,4 @@
-"""Memories like one, as the section of its page and as a page of their own."""
+"""Similar memories, in the section of a memory's page and on their own page."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -8,7 +8,7 @@ from access.models import Membership
 from explorer.memory_page import build_similar
 from memories.models import Project
 from search.query import SearchQuery
-from search.similar import Similar
+from search.similar import SimilarResult
 from tests.explorer.memory.test_memory_page import make
 from tests.html import html_of
 from tests.vectors import embed_everything
@@ -19,7 +19,7 @@ SECTION = {"HX-Request": "true", "HX-Target": "similar"}
 
 @pytest.fixture
 def brewed(tea, settings):
-    """Three memories about the same, two of them in the same words, and one about something else."""
+    """Three memories about the same topic, two with the same words, and one about another."""
     settings.SEARCH_ENGINE = "postgres"
     tags = ["brewing", "green", "leaf", "water"]
     make(tea, 1, title="Green tea", content="Brew the green tea leaf with hot water in the kettle.", tags=tags)
@@ -82,7 +82,7 @@ def test_where_there_are_more_the_section_leads_to_them(reader, brewed):
     ],
 )
 def test_why_there_is_none_is_a_sentence(reason, said):
-    context = build_similar(1, Similar(SearchQuery(), "Green tea", reason=reason), None)
+    context = build_similar(1, SimilarResult(SearchQuery(), "Green tea", reason=reason), None)
     assert (context.groups, context.empty) == ((), said)
 
 

@@ -1,4 +1,4 @@
-"""The page of the site's state, and the same in the API: how far memories are embedded, and what is not ready."""
+"""The status page and the health API: progress of embedding, and parts that are not ready."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -157,7 +157,7 @@ def test_site_is_settled_once_the_model_is_loaded_and_all_is_embedded(curator):
 
 
 def test_what_takes_long_to_count_is_not_counted_at_every_look(monkeypatch):
-    monkeypatch.setattr(status, "_kept", {})
+    monkeypatch.setattr(status, "_pending_counts", {})
     counts = iter([5, 4])
     monkeypatch.setattr(status, "pending_count", lambda model_id, project_ids: next(counts))
     times = iter([0.0, 1.0, 19.0, 21.0, 21.1])

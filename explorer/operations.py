@@ -1,0 +1,30 @@
+"""Declares operations of the API that read."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ninja import Router
+from pydantic import BaseModel
+
+from web.errors import GUARDED, errors
+
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+
+def read_operation(
+    router: Router,
+    path: str,
+    operation_id: str,
+    reply: type[BaseModel],
+    *refusals: int,
+    parameters: Sequence[dict[str, Any]] = (),
+    exclude_unset: bool = False,
+) -> Callable[[Operation], Operation]:
+    """Register a GET operation. `refusals` are its status codes besides those of every guarded operation and 422."""
+    return router.get(
+        path,
+        response={200: reply, **errors(*GUARDED, *refusals, 422)},
+        operation_id=operation_id,
+        exclude_unset=exclude_unset,
+        openapi_extra={"parameters": list(parameters)} if parameters else None,
+    )
