@@ -83,10 +83,10 @@ def _health(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 
 def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    asked = _translate(pairs)
-    if not {"limit", "page_size"} & {key for key, _ in asked}:
-        asked.append(("limit", "20"))
-    result = run(SearchQuery.from_pairs(asked), VIEWER, detail=HitDetail.INDEX)
+    values = _translate(pairs)
+    if not {"limit", "page_size"} & {key for key, _ in values}:
+        values.append(("limit", "20"))
+    result = run(SearchQuery.from_pairs(values), VIEWER, detail=HitDetail.INDEX)
     lines = [f"Found {result.total} result(s)", *(w.message for w in result.warnings), "", *_table(result.hits)]
     if result.has_more:
         lines.append(f"\n{result.total - len(result.hits)} more: use offset={result.page * result.page_size}")
@@ -103,11 +103,11 @@ def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 def _observations(pairs: Pairs, body: bytes) -> list[dict[str, Any]]:
     try:
-        asked = json.loads(body)
+        values = json.loads(body)
     except (ValueError, RecursionError):
         raise ApiError(400, "malformed_body", "The body is not JSON.", 'Send {"ids": [1, 2]}.') from None
     try:
-        batch = Batch.model_validate(asked)
+        batch = Batch.model_validate(values)
     except ValidationError as error:
         raise error_of_input(error, Batch, below=0) from error
     return [_observation(detail) for detail in batch_of(batch, VIEWER)[0]]

@@ -77,9 +77,9 @@ def render_rows(
     `advice` tells how to get the rest, given the number of rows options. `order` sorts the rows that fit.
     """
 
-    def text_of(kept: Sequence[TableRow], left_out: str) -> str:
+    def text_of(included: Sequence[TableRow], left_out: str) -> str:
         notes = {**head, "left_out": left_out} if left_out else head
-        ordered = sorted(kept, key=order) if order else kept
+        ordered = sorted(included, key=order) if order else included
         return encode({**notes, name: [dict(row) for row in ordered]}, options.format)
 
     def first(n: int) -> str:
@@ -105,14 +105,14 @@ def render_tables(
     rows = [(name, row) for name, table in tables.items() for row in table]
 
     def first(n: int) -> str:
-        kept = {name: [dict(row) for of, row in rows[:n] if of == name] for name in tables}
+        included = {name: [dict(row) for of, row in rows[:n] if of == name] for name in tables}
         left = [
-            f"{len(table) - len(kept[name])} of {len(table)} {name}"
+            f"{len(table) - len(included[name])} of {len(table)} {name}"
             for name, table in tables.items()
-            if len(kept[name]) < len(table)
+            if len(included[name]) < len(table)
         ]
         notes = {"left_out": f"{', '.join(left)}, for max_tokens={options.max_tokens}: {advice}"} if left else {}
-        return encode({**head, **notes, **kept}, options.format)
+        return encode({**head, **notes, **included}, options.format)
 
     low, high = 0, len(rows)
     while low < high:

@@ -162,10 +162,10 @@ def _category_aliases(names: Sequence[tuple[str, str]]) -> dict[str, int]:
     with connection.cursor() as cursor:
         # Few categories have aliases, so a scan of all is fast.
         cursor.execute(
-            "SELECT asked.path, min(category.id)"
+            "SELECT wanted.path, min(category.id)"
             " FROM categories_category category, unnest(category.aliases) alias,"
-            " unnest(%s::text[], %s::text[]) AS asked (name, path)"
-            " WHERE category.aliases <> '{}' AND lower(alias) = lower(asked.name) GROUP BY 1",
+            " unnest(%s::text[], %s::text[]) AS wanted (name, path)"
+            " WHERE category.aliases <> '{}' AND lower(alias) = lower(wanted.name) GROUP BY 1",
             [[name for name, _ in names], [path for _, path in names]],
         )
         return dict(cursor.fetchall())
@@ -209,16 +209,16 @@ def _concept_ids(names: list[str]) -> dict[str, int]:
     """Look up `concept_name_unique`, then the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT asked.name, concept.id FROM unnest(%s::text[]) AS asked (name)"
-            " JOIN categories_concept concept ON lower(concept.name) = lower(asked.name)",
+            "SELECT wanted.name, concept.id FROM unnest(%s::text[]) AS wanted (name)"
+            " JOIN categories_concept concept ON lower(concept.name) = lower(wanted.name)",
             [names],
         )
         found: dict[str, int] = dict(cursor.fetchall())
         if rest := [name for name in names if name not in found]:
             cursor.execute(
-                "SELECT asked.name, min(concept.id)"
-                " FROM categories_concept concept, unnest(concept.aliases) alias, unnest(%s::text[]) AS asked (name)"
-                " WHERE concept.aliases <> '{}' AND lower(alias) = lower(asked.name) GROUP BY 1",
+                "SELECT wanted.name, min(concept.id)"
+                " FROM categories_concept concept, unnest(concept.aliases) alias, unnest(%s::text[]) AS wanted (name)"
+                " WHERE concept.aliases <> '{}' AND lower(alias) = lower(wanted.name) GROUP BY 1",
                 [rest],
             )
             found.update(cursor.fetchall())
@@ -254,21 +254,21 @@ def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
     """Look up `entity_name_type_unique`, then the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT asked.type, asked.name, entity.id FROM unnest(%s::text[], %s::text[]) AS asked (type, name)"
+            "SELECT wanted.type, wanted.name, entity.id FROM unnest(%s::text[], %s::text[]) AS wanted (type, name)"
             " JOIN categories_entity entity"
-            " ON lower(entity.name) = lower(asked.name) AND entity.entity_type = asked.type",
+            " ON lower(entity.name) = lower(wanted.name) AND entity.entity_type = wanted.type",
             [[kind for kind, _ in entities], [name for _, name in entities]],
         )
         found: dict[EntityKey, int] = {(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()}
         if rest := [entity for entity in entities if entity not in found]:
             cursor.execute(
-                "SELECT asked.type, asked.name, min(entity.id)"
+                "SELECT wanted.type, wanted.name, min(entity.id)"
                 " FROM categories_entity entity, unnest(entity.aliases) alias,"
-                " unnest(%s::text[], %s::text[]) AS asked (type, name)"
+                " unnest(%s::text[], %s::text[]) AS wanted (type, name)"
                 # An entity that was merged into another type is an alias `type:name` there.
                 " WHERE entity.aliases <> '{}'"
-                " AND (lower(alias) = lower(asked.name) AND entity.entity_type = asked.type"
-                " OR lower(alias) = lower(asked.type || ':' || asked.name)) GROUP BY 1, 2",
+                " AND (lower(alias) = lower(wanted.name) AND entity.entity_type = wanted.type"
+                " OR lower(alias) = lower(wanted.type || ':' || wanted.name)) GROUP BY 1, 2",
                 [[kind for kind, _ in rest], [name for _, name in rest]],
             )
             found.update({(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()})

@@ -88,7 +88,7 @@ def import_path(
     tally = ImportCounts()
     try:
         # The sink outlasts the transaction, until its outcome is known.
-        with contextlib.closing(reading.records), contextlib.ExitStack() as kept, transaction.atomic():
+        with contextlib.closing(reading.records), contextlib.ExitStack() as stack, transaction.atomic():
             own = batch or ImportBatch.objects.create(origin=str(path), format=importer.name)
             tally = records_write(
                 reading=reading,
@@ -97,7 +97,7 @@ def import_path(
                 options=WriteOptions(project, choices.overwrite),
                 refuse=refuse,
                 progress=progress,
-                sink=open_sink(own.pk, kept) if open_sink and not choices.dry_run else None,
+                sink=open_sink(own.pk, stack) if open_sink and not choices.dry_run else None,
             )
             _refuse_nothing(tally, path, refusals)
             if choices.dry_run:
