@@ -1,4 +1,4 @@
-"""What agents read at every start: that it is short, and that it is true."""
+"""The catalogue that agents read at every start is short and true."""
 
 import json
 

@@ -34,7 +34,7 @@ class Clock:
 
 
 class Loader:
-    """Loads models when it is told to, as slowly as a test needs."""
+    """Loads models on request, as slowly as a test needs."""
 
     def __init__(self):
         self.may_go_on = threading.Event()
