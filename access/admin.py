@@ -143,16 +143,7 @@ class ApiKeyAdmin(OwnersAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
-        wanted = form.cleaned_data
-        new = make_key(
-            name=wanted["name"],
-            scopes=wanted["scopes"],
-            projects=wanted["projects"],
-            every_project=wanted["every_project"],
-            expires_at=wanted["expires_at"],
-            requests_per_minute=wanted["requests_per_minute"],
-            viewer=admin_viewer(request),
-        )
+        new = make_key(**form.cleaned_data, viewer=admin_viewer(request))
         obj.pk, obj.prefix = new.key.pk, new.key.prefix
         shown = format_html("Copy the key now; it is not shown again: <code>{}</code>", new.raw)
         messages.warning(request, shown)

@@ -2,22 +2,15 @@
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from django import forms
 from django.db.models import Model
 from django.forms.models import ModelFormMetaclass
 from django.http import HttpRequest
 
 from access.models import AuditEvent
 from access.viewer import Viewer, viewer_of_user
-from web.admin import CurationAdmin
-
-if TYPE_CHECKING:
-    # Generic to the type checker only.
-    ModelForm = forms.ModelForm[Any]
-else:
-    ModelForm = forms.ModelForm
+from web.admin import CurationAdmin, ModelForm
 
 
 def admin_viewer(request: HttpRequest) -> Viewer:

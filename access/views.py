@@ -16,7 +16,7 @@ from access.forms import KeyForm
 from access.key_rights import KeyRights, key_rights, shown_keys
 from access.keys import GRACE, KeyRefusedError, NewKey, make_key, revoke_key, rotate_key
 from access.models import ApiKey
-from access.tokens import sign_in_token_redeem
+from access.sign_in import sign_in_token_redeem
 from access.viewer import viewer_of_user
 
 

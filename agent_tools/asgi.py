@@ -1,7 +1,7 @@
-"""`/mcp` in the process of the site: which requests may pass to the MCP server, and the life of that server.
+"""`/mcp` in the process of the site: authentication, and the lifetime of the MCP server.
 
-The server needs a task of its own for as long as the process lives, which Django has no place for: this ASGI
-application stands in front of Django's, and the MCP server is loaded when it is first asked for.
+The server needs a task that lives as long as the process, for which Django has no place. This ASGI application wraps
+Django's, and loads the MCP server on first use.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from web.responses import answer
 logger = logging.getLogger("mnemoscope.mcp")
 
 PATHS = ("/mcp", "/mcp/")
-# A tool call holds one memory at most; the same limit as the API's.
+# A tool call contains at most a single memory; the limit is that of the API.
 MAX_BYTES = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 _VIEWER = "mnemoscope.viewer"
 
@@ -38,7 +38,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-# The port that speaks claude-mem's protocol, where `manage.py up` was asked for one.
+# The port for claude-mem's protocol, if `manage.py up` was called with it.
 worker_port: int | None = None
 
 
@@ -47,11 +47,11 @@ def _is_for_worker(scope: Scope) -> bool:
 
 
 class McpApplication:
-    """An ASGI application: `/mcp` for agents, everything else for the site."""
+    """An ASGI application: `/mcp` for agents, every other path for the site."""
 
     def __init__(self, site: Application) -> None:
         self._site = site
-        self._keeper: _Keeper | None = None
+        self._server: _McpServer | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -64,36 +64,36 @@ class McpApplication:
             await self._site(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """From the start of the server to its end."""
+        """Handle the lifespan of the server."""
         await receive()
-        self._keeper = _Keeper()
+        self._server = _McpServer()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self._keeper.end()
-        self._keeper = None
+        await self._server.end()
+        self._server = None
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            viewer = await sync_to_async(admitted, thread_sensitive=False)(scope)
-            if self._keeper is None:
+            viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
+            if self._server is None:
                 raise ApiError(
                     503,
                     "not_started",
                     "The web server has not started the ASGI lifespan of this application.",
                     "Run it with the lifespan on (uvicorn: --lifespan on), or use manage.py mcp.",
                 )
-            manager = await self._keeper.manager()
+            manager = await self._server.manager()
         except Exception as error:
             await _send(await sync_to_async(_refusal)(error, scope), send)
             return
         scope[_VIEWER] = viewer
-        # The server knows the one spelling of its address.
+        # The MCP server expects a single spelling of its path.
         await manager.handle_request({**scope, "path": PATHS[0]}, receive, send)
 
 
-class _Keeper:
-    """Keeps the MCP server running, from the first time that it is asked for."""
+class _McpServer:
+    """Runs the MCP server from its first use."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -124,13 +124,13 @@ class _Keeper:
 
 
 def _load() -> Any:
-    """The SDK takes a second to load, which nobody has to wait for who does not use it."""
+    """Load the server, which takes a second, only when it is needed."""
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     from agent_tools.server import build_server
 
-    # Without sessions: every request carries its key, and any process may answer it. `admitted` has looked at the Host
-    # and the Origin, by the site's own settings, which know more patterns than the SDK's list does.
+    # Stateless: every request has its key, and any process may answer it. `authenticate` has checked Host and Origin by
+    # the site's settings, which allow more patterns than the SDK.
     def viewer_of(context: Any) -> Viewer:
         viewer: Viewer = context.request.scope[_VIEWER]
         return viewer
@@ -143,12 +143,12 @@ def _load() -> Any:
     )
 
 
-def admitted(scope: Scope) -> Viewer:
-    """Who a request speaks for. Raises ApiError or KeyRefusedError for one that may not pass."""
+def authenticate(scope: Scope) -> Viewer:
+    """The viewer of a request. Raises DisallowedHost, ApiError, KeyRefusedError or TooManyRequestsError."""
     try:
         return _viewer_of(scope)
     finally:
-        # Nothing of Django's tells this thread that the request is over.
+        # Django's end-of-request signals do not reach this thread.
         close_old_connections()
 
 
@@ -166,7 +166,7 @@ def _viewer_of(scope: Scope) -> Viewer:
 
 
 def _check_origin(origin: str, host: str) -> None:
-    """A page of another site must not speak through somebody's browser."""
+    """Reject pages of other sites, which could misuse a browser."""
     if not origin or origin in settings.CSRF_TRUSTED_ORIGINS or urlsplit(origin).netloc.lower() == host.lower():
         return
     raise ApiError(
@@ -179,7 +179,7 @@ def _check_origin(origin: str, host: str) -> None:
 
 def _refusal(error: Exception, scope: Scope) -> HttpResponse:
     request = HttpRequest()
-    # An outage is told in the shape of the API, which is below this path.
+    # Errors take the shape of the API, which is chosen by the path.
     request.path = request.path_info = "/api/mcp"
     request.method = scope["method"]
     return answer(request, error)

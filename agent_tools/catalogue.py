@@ -1,4 +1,4 @@
-"""The tools that are offered, and how they are described: every word of it is read by every agent at every start."""
+"""The catalogue of tools. Every agent reads each word of it at every start."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ _SWITCH: dict[str, Any] = {"type": "boolean"}
 _LIST: dict[str, Any] = {"type": "array", "items": _TEXT}
 _IDS: dict[str, Any] = {"type": "array", "items": _NUMBER}
 _DATE: dict[str, Any] = {"type": "string", "description": "YYYY-MM-DD"}
-_SHOWN: dict[str, Any] = {
+_OUTPUT: dict[str, Any] = {
     "format": {"enum": ["toon", "json"]},
     "max_tokens": {"type": "integer", "description": f"budget, {DEFAULT_TOKENS:,}"},
 }
-# The same where search has told what they are.
-_SHOWN_SHORT: dict[str, Any] = {"format": _TEXT, "max_tokens": _NUMBER}
+# The same without descriptions, which search has given.
+_OUTPUT_SHORT: dict[str, Any] = {"format": _TEXT, "max_tokens": _NUMBER}
 _FILTERS: dict[str, Any] = {
     "project": _LIST,
     "type": _LIST,
@@ -59,7 +59,7 @@ TOOLS = (
             "include_facets": {"type": "boolean", "description": "counts over all matches"},
             "orderBy": {"enum": ["relevance", "newest", "oldest", "updated", "title"]},
             **_PAGE,
-            **_SHOWN,
+            **_OUTPUT,
         },
         takes_filters=True,
     ),
@@ -74,7 +74,7 @@ TOOLS = (
             "depth_before": _NUMBER,
             "depth_after": _NUMBER,
             "project": _LIST,
-            **_SHOWN_SHORT,
+            **_OUTPUT_SHORT,
         },
         takes_filters=True,
     ),
@@ -87,7 +87,7 @@ TOOLS = (
             "orderBy": {"enum": ["given", "newest", "oldest"]},
             "limit": _NUMBER,
             "project": _LIST,
-            **_SHOWN_SHORT,
+            **_OUTPUT_SHORT,
         },
         required=("ids",),
     ),
@@ -96,7 +96,7 @@ TOOLS = (
         "Search and whole memories in one: dear, for narrow questions. include_facets: tags, memory_types, date_buckets"
         " counted over all matches. Takes search's filters.",
         tools.retrieve_memory,
-        {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, **_PAGE, **_SHOWN_SHORT},
+        {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, **_PAGE, **_OUTPUT_SHORT},
         takes_filters=True,
     ),
     Tool(
@@ -108,7 +108,7 @@ TOOLS = (
             "filter": _TEXT,
             "include_hierarchy": _SWITCH,
             "limit": _NUMBER,
-            **_SHOWN_SHORT,
+            **_OUTPUT_SHORT,
         },
     ),
     Tool(
@@ -120,7 +120,7 @@ TOOLS = (
             "include_children": _SWITCH,
             "include_chunks": _SWITCH,
             "limit": _NUMBER,
-            **_SHOWN_SHORT,
+            **_OUTPUT_SHORT,
         },
         required=("category",),
     ),
@@ -133,7 +133,7 @@ TOOLS = (
             "sort_by": {"enum": list(CONCEPT_SORTS)},
             "include_children": _SWITCH,
             "limit": _NUMBER,
-            **_SHOWN_SHORT,
+            **_OUTPUT_SHORT,
         },
         required=("category",),
     ),

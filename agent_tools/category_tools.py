@@ -1,11 +1,11 @@
-"""The three tools of categories: the rows of `categories` as tables for a model."""
+"""The three tools for categories: rows as tables for a model."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
-from agent_tools.rendering import Row, rendered, rendered_tables
-from agent_tools.tools import Arguments, pairs_of_arguments, split_shown
+from agent_tools.rendering import TableRow, render_rows, render_tables
+from agent_tools.tools import Arguments, pairs_of_arguments, split_output_options
 from explorer.category_reads import (
     CategoryMemory,
     ChunkText,
@@ -21,7 +21,7 @@ from search.result import SearchWarning
 
 
 def category_search(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = split_shown(arguments)
+    options, rest = split_output_options(arguments)
     found = category_overview(CategoryRequest.from_pairs(pairs_of_arguments(rest)), viewer)
     statistics: dict[str, Any] = {
         "total_documents": found.numbers.memories,
@@ -31,21 +31,21 @@ def category_search(arguments: Arguments, viewer: Viewer) -> str:
         "documents_with_children": found.with_below,
     }
     head: dict[str, Any] = {"category": _about(found.category), "statistics": statistics}
-    head |= _told(found.message, found.warnings)
-    tables: dict[str, Sequence[Row]] = {
-        "documents": _used([_document(one) for one in found.documents]),
-        "concepts": _used([_concept(one) for one in found.concepts]),
+    head |= _notes(found.message, found.warnings)
+    tables: dict[str, Sequence[TableRow]] = {
+        "documents": _drop_empty_columns([_document(one) for one in found.documents]),
+        "concepts": _drop_empty_columns([_concept(one) for one in found.concepts]),
     }
     if found.children:
         statistics["total_child_categories"] = found.children_total
         tables["child_categories"] = [_child(one) for one in found.children]
     if found.chunks is not None:
-        tables["chunks"] = _used([_chunk(one) for one in found.chunks])
-    return rendered_tables(head, tables, shown, "raise it, or ask for a smaller limit")
+        tables["chunks"] = _drop_empty_columns([_chunk(one) for one in found.chunks])
+    return render_tables(head, tables, options, "raise it, or ask for a smaller limit")
 
 
 def list_categories(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = split_shown(arguments)
+    options, rest = split_output_options(arguments)
     request = CategoryListRequest.from_pairs(pairs_of_arguments(rest))
     found = category_list(request, viewer)
     aggregate = found.aggregate
@@ -61,14 +61,14 @@ def list_categories(arguments: Arguments, viewer: Viewer) -> str:
             "most_popular_category": aggregate.most,
             "least_popular_category": aggregate.least,
         },
-        **_told("", found.warnings),
+        **_notes("", found.warnings),
     }
-    rows = _used([_listed(one, request.include_hierarchy) for one in found.listed])
-    return rendered(head, "categories", rows, shown, lambda n: "raise it, or narrow by filter")
+    rows = _drop_empty_columns([_listed(one, request.include_hierarchy) for one in found.listed])
+    return render_rows(head, "categories", rows, options, lambda n: "raise it, or narrow by filter")
 
 
 def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = split_shown(arguments)
+    options, rest = split_output_options(arguments)
     found = concepts_in(ConceptListRequest.from_pairs(pairs_of_arguments(rest)), viewer)
     head: dict[str, Any] = {
         "category": _head(found.category),
@@ -77,21 +77,23 @@ def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
             "total_concepts": found.numbers.concepts,
             "average_concepts_per_document": found.average,
         },
-        **_told(found.message, found.warnings),
+        **_notes(found.message, found.warnings),
     }
-    rows = _used([{**_concept(one), "total_document_count": one.total_document_count} for one in found.concepts])
-    return rendered(head, "concepts", rows, shown, lambda n: "raise it, or ask for a smaller limit")
+    rows = _drop_empty_columns(
+        [{**_concept(one), "total_document_count": one.total_document_count} for one in found.concepts]
+    )
+    return render_rows(head, "concepts", rows, options, lambda n: "raise it, or ask for a smaller limit")
 
 
-def _used(rows: Sequence[Row]) -> list[Row]:
-    """The rows without the columns that nothing is said in; a count of none is something."""
+def _drop_empty_columns(rows: Sequence[TableRow]) -> list[TableRow]:
+    """Drop columns that are empty in every row (zero counts as a value)."""
     used = {key for row in rows for key, value in row.items() if value not in {"", None}}
     return [{key: value for key, value in row.items() if key in used} for row in rows]
 
 
-def _told(message: str, warnings: Iterable[SearchWarning]) -> dict[str, Any]:
-    told = [warning.message for warning in warnings]
-    return ({"message": message} if message else {}) | ({"warnings": told} if told else {})
+def _notes(message: str, warnings: Iterable[SearchWarning]) -> dict[str, Any]:
+    messages = [warning.message for warning in warnings]
+    return ({"message": message} if message else {}) | ({"warnings": messages} if messages else {})
 
 
 def _head(category: CategoryDescription) -> dict[str, Any]:
@@ -101,15 +103,15 @@ def _head(category: CategoryDescription) -> dict[str, Any]:
 
 
 def _about(category: CategoryDescription) -> dict[str, Any]:
-    said = {"hierarchy": category.names, "aliases": category.node.aliases, "related_categories": category.related}
-    return _head(category) | {key: list(names) for key, names in said.items() if names}
+    lists = {"hierarchy": category.names, "aliases": category.node.aliases, "related_categories": category.related}
+    return _head(category) | {key: list(names) for key, names in lists.items() if names}
 
 
-def _document(document: CategoryMemory) -> Row:
+def _document(document: CategoryMemory) -> TableRow:
     return {
         "id": document.id,
         "title": document.title,
-        # A title that is the beginning of the text need not be read twice.
+        # A preview that only repeats the title is left out.
         "preview": document.preview if not document.preview.startswith(document.title[:60]) else "",
         "source": document.source,
         "concepts": ", ".join(document.concepts),
@@ -130,12 +132,12 @@ def _concept(concept: ConceptCount) -> dict[str, Any]:
     }
 
 
-def _child(child: CategoryChild) -> Row:
+def _child(child: CategoryChild) -> TableRow:
     numbers = child.numbers
     return {"path": child.node.path, "document_count": numbers.memories, "chunk_count": numbers.chunks}
 
 
-def _chunk(chunk: ChunkText) -> Row:
+def _chunk(chunk: ChunkText) -> TableRow:
     return {
         "id": f"{chunk.memory_id}/{chunk.ordinal}",
         "text": chunk.text,
@@ -145,7 +147,7 @@ def _chunk(chunk: ChunkText) -> Row:
     }
 
 
-def _listed(one: ListedNode, with_hierarchy: bool) -> Row:
+def _listed(one: ListedNode, with_hierarchy: bool) -> TableRow:
     node = one.node
     row: dict[str, Any] = {
         "id": node.id,

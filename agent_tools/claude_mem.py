@@ -1,7 +1,6 @@
-"""The worker's protocol of claude-mem, so that its readers can be pointed here: read-only, keyless, this machine's own.
+"""claude-mem's worker protocol, so that its clients can use this site: read-only, without keys, on this machine only.
 
-`manage.py up --claude-mem-port 37777` opens it. Search and timeline answer in the form of MCP content, as its worker
-does.
+`manage.py up --claude-mem-port 37777` enables it. Search and timeline answer with MCP content, as that worker does.
 """
 
 import json
@@ -27,9 +26,9 @@ from web.responses import error_of, error_of_input
 from web.serving import is_loopback
 
 MAX_BYTES = 1_000_000
-# Whoever can open a port of this machine's own can read its database.
+# Processes on this machine can read its database anyway.
 VIEWER = Viewer(None, frozenset({"read"}), frozenset(), door=AuditEvent.Door.MCP)
-# What its worker keeps apart and is all memories here.
+# Kinds of records that its worker distinguishes; here all are memories.
 _KINDS = {"observations", "sessions", "prompts"}
 
 Pairs = list[tuple[str, str]]
@@ -38,7 +37,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 async def worker(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-    """An ASGI application: the addresses that claude-mem's MCP server asks."""
+    """An ASGI application with the endpoints that claude-mem's MCP server calls."""
     body = b""
     more = True
     while more and len(body) <= MAX_BYTES:
@@ -53,7 +52,7 @@ async def worker(scope: MutableMapping[str, Any], receive: Receive, send: Send) 
 
 
 def answer(scope: MutableMapping[str, Any], body: bytes) -> tuple[int, Any]:
-    """The status and what is sent with it."""
+    """The status and the JSON reply."""
     try:
         _check_caller(scope)
         route = ROUTES.get((scope["method"].replace("HEAD", "GET"), scope["path"]))
@@ -63,14 +62,14 @@ def answer(scope: MutableMapping[str, Any], body: bytes) -> tuple[int, Any]:
             raise ApiError(413, "too_large", "The body is too large.")
         return 200, route(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True), body)
     except Exception as error:
-        told = error_of(error)
-        return told.status, {"error": f"{told.detail} {told.suggestion}".strip()}
+        failure = error_of(error)
+        return failure.status, {"error": f"{failure.detail} {failure.suggestion}".strip()}
     finally:
         close_old_connections()
 
 
 def _check_caller(scope: MutableMapping[str, Any]) -> None:
-    """A page in a browser must not read what is here, whatever name it gives this machine."""
+    """Reject pages in browsers, whatever host name they use for this machine."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     name = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
     if not is_loopback(name.strip("[]")):
@@ -84,10 +83,10 @@ def _health(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 
 def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    asked = _understood(pairs)
-    if not {"limit", "page_size"} & {key for key, _ in asked}:
-        asked.append(("limit", "20"))
-    result = run(SearchQuery.from_pairs(asked), VIEWER, detail=HitDetail.INDEX)
+    values = _translate(pairs)
+    if not {"limit", "page_size"} & {key for key, _ in values}:
+        values.append(("limit", "20"))
+    result = run(SearchQuery.from_pairs(values), VIEWER, detail=HitDetail.INDEX)
     lines = [f"Found {result.total} result(s)", *(w.message for w in result.warnings), "", *_table(result.hits)]
     if result.has_more:
         lines.append(f"\n{result.total - len(result.hits)} more: use offset={result.page * result.page_size}")
@@ -95,7 +94,7 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 
 def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    found = timeline(*TimelineRequest.with_query(_understood(pairs)), VIEWER)
+    found = timeline(*TimelineRequest.with_query(_translate(pairs)), VIEWER)
     if found.anchor is None:
         return _content("\n".join(warning.message for warning in found.warnings))
     hits = (*found.before, found.anchor, *found.after)
@@ -104,11 +103,11 @@ def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 def _observations(pairs: Pairs, body: bytes) -> list[dict[str, Any]]:
     try:
-        asked = json.loads(body)
+        values = json.loads(body)
     except (ValueError, RecursionError):
         raise ApiError(400, "malformed_body", "The body is not JSON.", 'Send {"ids": [1, 2]}.') from None
     try:
-        batch = Batch.model_validate(asked)
+        batch = Batch.model_validate(values)
     except ValidationError as error:
         raise error_of_input(error, Batch, below=0) from error
     return [_observation(detail) for detail in batch_of(batch, VIEWER)[0]]
@@ -123,8 +122,8 @@ ROUTES: dict[tuple[str, str], Callable[[Pairs, bytes], Any]] = {
 }
 
 
-def _understood(pairs: Pairs) -> Pairs:
-    """The parameters in our own words: `type` may name a kind of record there, which all memories are here."""
+def _translate(pairs: Pairs) -> Pairs:
+    """The parameters of our search: `type` may name a kind of record there, which is dropped."""
     return [(key, value) for key, value in pairs if not (key == "type" and value in _KINDS) and key != "format"]
 
 
@@ -145,7 +144,7 @@ def _content(text: str) -> dict[str, Any]:
 
 
 def _observation(detail: MemoryDetail) -> dict[str, Any]:
-    """A memory by the names that claude-mem gives the parts of an observation."""
+    """A memory with the field names of claude-mem's observations."""
     memory = detail.memory
     return {
         "id": memory.pk,

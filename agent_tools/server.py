@@ -1,6 +1,6 @@
-"""The MCP server: registration, and the thread that a tool runs in. What a tool does is in `tools.py`.
+"""The MCP server: registration of tools, and the threads that they run in.
 
-The SDK's low-level server, because the other one drops arguments that it does not know without a word.
+It uses the SDK's low-level server, since the other one silently drops unknown arguments.
 """
 
 import logging
@@ -31,18 +31,18 @@ from web.version import VERSION
 logger = logging.getLogger("mnemoscope.mcp")
 
 Context = ServerRequestContext[Any, Any]
-# Who a call speaks for. It may ask the database; raises ToolRefusedError where nobody may be spoken for any more.
+# The viewer of a call; it may query the database. Raises ToolRefusedError if the caller is no longer allowed.
 ViewerOf = Callable[[Context], Viewer]
 
 
 def build_server(viewer_of: ViewerOf) -> Server[Any]:
-    """The server with every tool, for callers that `viewer_of` knows."""
+    """The server with all tools, for callers that `viewer_of` accepts."""
 
     async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[offered(tool) for tool in TOOLS])
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
-        # In a thread: Django refuses the database to the event loop.
+        # In a thread: Django forbids the database in the event loop.
         return await anyio.to_thread.run_sync(answer, context, params.name, params.arguments or {}, viewer_of)
 
     return Server(
@@ -55,7 +55,7 @@ def build_server(viewer_of: ViewerOf) -> Server[Any]:
 
 
 def answer(context: Context, name: str, arguments: Arguments, viewer_of: ViewerOf) -> CallToolResult:
-    """What a call comes to, as the model reads it: an error too is an answer, and says what to do next."""
+    """The result of a call. Errors are results too, and tell the model what to do next."""
     close_old_connections()
     try:
         tool = TOOL.get(name)
@@ -71,7 +71,7 @@ def answer(context: Context, name: str, arguments: Arguments, viewer_of: ViewerO
 
 
 def offered(tool: Tool) -> OfferedTool:
-    """A tool as the protocol describes it. A hint that is the protocol's default is left out."""
+    """A tool in the terms of the protocol. Hints with default values are left out."""
     hints = (
         ToolAnnotations(read_only_hint=True)
         if tool.reads_only
@@ -81,12 +81,12 @@ def offered(tool: Tool) -> OfferedTool:
 
 
 async def serve_stdio(viewer_of: ViewerOf) -> None:
-    """Serve one client over standard input and output, until it goes."""
+    """Serve a client over standard input and output until it disconnects."""
     server = build_server(viewer_of)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def _text(text: str, *, is_error: bool = False) -> CallToolResult:
-    # A lone half of a character cannot be sent; whoever sent it gets a mark back.
+    # A lone surrogate cannot be sent; it is replaced.
     return CallToolResult(content=[TextContent(text=text.encode(errors="replace").decode())], is_error=is_error)

@@ -1,4 +1,4 @@
-"""The tools that agents call: each builds a query, asks, and renders flat rows. Knows nothing of transports."""
+"""The tools of agents: each builds a query, runs it, and renders flat rows. Independent of transports."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
-from agent_tools.rendering import Cell, Shown, encoded, kinds_head, kinds_rows, rendered, same_columns
+from agent_tools.rendering import (
+    CellValue,
+    OutputOptions,
+    drop_empty_columns,
+    encode,
+    render_rows,
+    unified_head,
+    unified_rows,
+)
 from explorer.batch_api import Batch, batch_of
 from explorer.timeline_api import index_row
 from explorer.visible_tree import CategoryNotFoundError
@@ -49,14 +57,16 @@ def read_model(model: type[Model], arguments: Arguments) -> Model:
         raise error_of_input(error, model, below=0) from error
 
 
-def split_shown(arguments: Arguments) -> tuple[Shown, Arguments]:
-    """How to show the answer, and the rest of the arguments."""
-    own = {key: value for key, value in arguments.items() if key in Shown.model_fields and value is not None}
-    return read_model(Shown, own), {key: value for key, value in arguments.items() if key not in Shown.model_fields}
+def split_output_options(arguments: Arguments) -> tuple[OutputOptions, Arguments]:
+    """Split the output options from the other arguments."""
+    own = {key: value for key, value in arguments.items() if key in OutputOptions.model_fields and value is not None}
+    return read_model(OutputOptions, own), {
+        key: value for key, value in arguments.items() if key not in OutputOptions.model_fields
+    }
 
 
 def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
-    """Arguments as the pairs of a query string: what is said to one door means the same at every other."""
+    """Arguments as the pairs of a query string, so that they mean the same for every interface."""
     pairs: list[tuple[str, str]] = []
     problems: list[Problem] = []
     for key, value in arguments.items():
@@ -64,7 +74,7 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
             if isinstance(item, bool):
                 pairs.append((key, "1" if item else "0"))
             elif isinstance(item, str | int | float):
-                # To JSON 10.0 is the number 10.
+                # JSON does not distinguish 10.0 from 10.
                 whole = isinstance(item, float) and item.is_integer()
                 pairs.append((key, str(int(item) if whole else item)))
             else:
@@ -78,7 +88,7 @@ def items_of(value: Any) -> Iterator[Any]:
     if value is None:
         return
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
-        # Some clients send every list as the text of one.
+        # Some clients send lists as strings.
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
@@ -88,11 +98,11 @@ def items_of(value: Any) -> Iterator[Any]:
 
 
 INDEX_SIZE = 20
-# As many values of a facet as an answer lists; a note says where there are more.
+# The number of values listed for a facet; a note tells if there are more.
 FACET_VALUES = 10
 COUNTED_VALUES = 50
-# The facets of `retrieve_memory`, by the names of its specification.
-_COUNTED = ("tags", "memory_types")
+# The facets of `retrieve_memory`, as its specification names them.
+_COUNTED_FACETS = ("tags", "memory_types")
 
 WORKFLOW = """\
 3-LAYER WORKFLOW (always follow; it costs a tenth of fetching everything):
@@ -108,7 +118,7 @@ with relate."""
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as it is offered. `takes_filters`: also every filter of a search, which the server checks by name."""
+    """A tool. With `takes_filters` it also accepts every filter of a search, checked by the server."""
 
     name: str
     description: str
@@ -135,13 +145,13 @@ class Tool:
 
 
 class ToolRefusedError(Exception):
-    """A call that cannot be answered. The message is for the model: what was wrong, and what to do next."""
+    """A call that fails. The message tells the model what is wrong, and what to do next."""
 
 
 def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
-    """The tool's answer. Raises ToolRefusedError, whatever went wrong."""
+    """Run a tool. Every error becomes a ToolRefusedError."""
     try:
-        # VisibleTree at the workflow takes no scope: it tells nothing of what is stored.
+        # The workflow needs no scope: it reveals no data.
         if tool.scope not in viewer.scopes and tool.run is not important:
             raise ScopeMissingError(
                 f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."
@@ -154,8 +164,8 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
 def _explained(error: Exception, tool: Tool) -> str:
     if is_outage(error):
         return "The database does not answer. Try again in a few seconds."
-    told = error_of(error)
-    suggestion = told.suggestion
+    failure = error_of(error)
+    suggestion = failure.suggestion
     match error:
         case MemoryNotFoundError():
             suggestion = "Take ids from search; do not guess them."
@@ -167,8 +177,8 @@ def _explained(error: Exception, tool: Tool) -> str:
             suggestion = "Tell the user that this key lacks permission; another key may have it."
         case ApiError() | ChangeRefusedError():
             suggestion = f"{tool.name} takes: {', '.join(tool.properties)}."
-    near = f" Did you mean {' or '.join(told.did_you_mean)}?" if told.did_you_mean else ""
-    detail = told.detail if told.detail.endswith(".") else f"{told.detail}."
+    near = f" Did you mean {' or '.join(failure.did_you_mean)}?" if failure.did_you_mean else ""
+    detail = failure.detail if failure.detail.endswith(".") else f"{failure.detail}."
     return f"{detail}{near} {suggestion}".strip()
 
 
@@ -191,32 +201,34 @@ def important(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def search(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = split_shown(arguments)
+    options, rest = split_output_options(arguments)
     query = _query(rest, INDEX_SIZE)
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
-        head = _page(found.answer, _all_facets) | kinds_head(found)
-        return rendered(head, "results", kinds_rows(found.hits), shown, _next_page(query))
+        head = _page(found.answer, _all_facets) | unified_head(found)
+        return render_rows(head, "results", unified_rows(found.hits), options, _next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     rows = [_row(hit) for hit in result.hits]
-    return rendered(_page(result, _all_facets), "memories", rows, shown, _next_page(query))
+    return render_rows(_page(result, _all_facets), "memories", rows, options, _next_page(query))
 
 
 def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = split_shown(arguments)
+    options, rest = split_output_options(arguments)
     request, query = TimelineRequest.with_query(pairs_of_arguments(rest))
     found = timeline(request, query, viewer)
     head: dict[str, Any] = {"earlier": found.earlier, "later": found.later}
-    head |= _warned(found.warnings)
+    head |= _warnings(found.warnings)
     rows: list[dict[str, Any]] = [{"at": -n, **_row(hit)} for n, hit in enumerate(reversed(found.before), 1)]
     rows += [{"at": n, **_row(hit)} for n, hit in enumerate((found.anchor, *found.after)) if hit]
-    # The nearest first, so that a budget leaves out what is furthest.
+    # The nearest first, so that truncation drops the furthest.
     rows.sort(key=lambda row: (abs(row["at"]), row["at"]))
-    return rendered(head, "memories", rows, shown, lambda n: "raise it, or ask for less depth", lambda row: row["at"])
+    return render_rows(
+        head, "memories", rows, options, lambda n: "raise it, or ask for less depth", lambda row: row["at"]
+    )
 
 
 def get_observations(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = split_shown(arguments)
+    options, rest = split_output_options(arguments)
     if isinstance(ids := rest.get("ids"), str):
         rest["ids"] = list(items_of(ids))
     batch = read_model(Batch, {key: value for key, value in rest.items() if value is not None})
@@ -226,18 +238,18 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
         head["missing"] = f"{_ids(missing)}: no such memory that you can see{' in the project' * bool(batch.project)}"
     if left_out:
         head["past_limit"] = _ids(left_out)
-    rows = same_columns([_whole(detail) for detail in found])
+    rows = drop_empty_columns([_whole(detail) for detail in found])
     ids = [detail.memory.pk for detail in found]
-    return rendered(head, "memories", rows, shown, lambda n: f"then ask for ids={ids[n:]}")
+    return render_rows(head, "memories", rows, options, lambda n: f"then ask for ids={ids[n:]}")
 
 
 def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
-    shown, rest = split_shown(arguments)
+    options, rest = split_output_options(arguments)
     query = _query(rest, 10)
     result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
-    rows = same_columns([_whole(detail) for detail in found])
-    return rendered(_page(result, _counted_facets), "memories", rows, shown, _next_page(query))
+    rows = drop_empty_columns([_whole(detail) for detail in found])
+    return render_rows(_page(result, _counted_facets), "memories", rows, options, _next_page(query))
 
 
 def store_memory(arguments: Arguments, viewer: Viewer) -> str:
@@ -271,7 +283,7 @@ class _Nothing(BaseModel):
 
 
 class _Named(BaseModel):
-    """The memory that is changed, and why."""
+    """The memory to change, and the reason."""
 
     id: MemoryId
     reason: Annotated[str, Field(max_length=1_000)] = ""
@@ -289,7 +301,7 @@ def _given(arguments: Arguments) -> Arguments:
     return {key: value for key, value in arguments.items() if value is not None}
 
 
-def _row(hit: Hit) -> dict[str, Cell]:
+def _row(hit: Hit) -> dict[str, CellValue]:
     row = index_row(hit)
     return {
         "id": row.id,
@@ -300,8 +312,8 @@ def _row(hit: Hit) -> dict[str, Cell]:
     }
 
 
-def _whole(detail: MemoryDetail) -> dict[str, Cell]:
-    """A memory with everything that was written down, lists joined."""
+def _whole(detail: MemoryDetail) -> dict[str, CellValue]:
+    """A whole memory, lists joined."""
     memory = detail.memory
     return {
         "id": memory.pk,
@@ -333,7 +345,7 @@ def _ids(ids: Sequence[int]) -> str:
 
 
 def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]) -> dict[str, Any]:
-    """What stands ahead of the rows: which page of how many, what was asked, what should be known."""
+    """The head of a page: its place, the filters applied, warnings and facets."""
     head: dict[str, Any] = {
         "page": result.page,
         "page_size": result.page_size,
@@ -341,7 +353,7 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
         "has_more": result.has_more,
         "filters": {key: _joined(v) if isinstance(v, list) else v for key, v in result.query.applied().items()},
     }
-    head |= _warned(result.warnings)
+    head |= _warnings(result.warnings)
     if not head["filters"]:
         del head["filters"]
     if result.relaxations:
@@ -349,25 +361,25 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
     return head | (facets(result) if result.facets is not None else {})
 
 
-def _warned(warnings: Iterable[SearchWarning]) -> dict[str, Any]:
-    told = [" ".join(filter(None, (warning.message, _meant(warning)))) for warning in warnings]
-    return {"warnings": told} if told else {}
+def _warnings(warnings: Iterable[SearchWarning]) -> dict[str, Any]:
+    messages = [" ".join(filter(None, (warning.message, _did_you_mean(warning)))) for warning in warnings]
+    return {"warnings": messages} if messages else {}
 
 
-def _meant(warning: SearchWarning) -> str:
-    # A filter is named, or its value would be taken for other words to look for.
+def _did_you_mean(warning: SearchWarning) -> str:
+    # With its filter's name, since a bare value would be searched as text.
     of = f"{warning.parameter}=" if warning.parameter in FACET else ""
     return f"Did you mean {' or '.join(of + name for name in warning.did_you_mean)}?" if warning.did_you_mean else ""
 
 
 def _all_facets(result: SearchResult) -> dict[str, Any]:
-    """Every facet that has a value, its largest values."""
+    """Every facet with values, the largest values first."""
     return _counts([facet for facet in result.facets or () if facet.values or facet.unavailable], result)
 
 
 def _counted_facets(result: SearchResult) -> dict[str, Any]:
-    """The three of the specification: tags, types, spans of time."""
-    return _counts([facet for facet in result.facets or () if facet.spec.api_name in _COUNTED], result)
+    """The three facets of the specification: tags, types, time spans."""
+    return _counts([facet for facet in result.facets or () if facet.spec.api_name in _COUNTED_FACETS], result)
 
 
 def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
@@ -390,9 +402,9 @@ def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
 
 
 def _next_page(query: SearchQuery) -> Callable[[int], str]:
-    def advice(shown: int) -> str:
-        if query.page == 1 and shown:
-            return f"raise it, or continue with limit={shown} page=2"
+    def advice(count: int) -> str:
+        if query.page == 1 and count:
+            return f"raise it, or continue with limit={count} page=2"
         return "raise it, or ask for a smaller limit"
 
     return advice
@@ -400,4 +412,4 @@ def _next_page(query: SearchQuery) -> Callable[[int], str]:
 
 def _written(memory: Memory, done: str) -> str:
     row = {"id": memory.pk, "done": done, "title": memory.title, "state": memory.state}
-    return encoded(row, "toon")
+    return encode(row, "toon")

@@ -10,7 +10,7 @@ from pgvector.django import HalfVectorField
 
 
 class MadeBy(models.TextChoices):
-    """Who made a link."""
+    """The maker of a link."""
 
     HUMAN = "human"
     IMPORT = "import"

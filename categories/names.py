@@ -27,7 +27,7 @@ _LIMIT = 10_000
 _KEPT_SECONDS = 60
 
 Key = TypeVar("Key", bound=Hashable)
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 class Names:
@@ -74,15 +74,15 @@ class Names:
 
 
 def _known(
-    kept: dict[Key, Found | None], keys: Iterable[Key], read: Callable[[Collection[Key]], dict[Key, Found]]
-) -> dict[Key, Found]:
+    cached: dict[Key, Value | None], keys: Iterable[Key], read: Callable[[Collection[Key]], dict[Key, Value]]
+) -> dict[Key, Value]:
     """The cached values of the keys; missing ones are read with one call."""
-    found = {key: kept.get(key) for key in keys}
-    if missing := [key for key, value in found.items() if value is None and key not in kept]:
+    found = {key: cached.get(key) for key in keys}
+    if missing := [key for key, value in found.items() if value is None and key not in cached]:
         new = read(missing)
-        if len(kept) + len(missing) > _LIMIT:
-            kept.clear()
-        kept.update((key, new.get(key)) for key in missing)
+        if len(cached) + len(missing) > _LIMIT:
+            cached.clear()
+        cached.update((key, new.get(key)) for key in missing)
         found.update(new)
     return {key: value for key, value in found.items() if value is not None}
 

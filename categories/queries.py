@@ -67,7 +67,7 @@ _NAMED = " UNION ALL ".join(
     )
 )
 _TYPED = """
-SELECT w.asked, v.id FROM unnest(%(asked)s::text[], %(types)s::text[], %(names)s::text[]) AS w(asked, type, name)
+SELECT w.wanted, v.id FROM unnest(%(wanted)s::text[], %(types)s::text[], %(names)s::text[]) AS w(wanted, type, name)
 JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)"""
 
 
@@ -132,8 +132,8 @@ def resolve_entities(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
     splits = [(name, name[:at], name[at + 1 :]) for name in names for at, c in enumerate(name) if c == ":"]
     found: dict[str, list[int]] = {}
     if splits:
-        asked, types, rest = zip(*splits, strict=True)
-        for name, pk in sorted(_rows(_TYPED, {"asked": list(asked), "types": list(types), "names": list(rest)})):
+        wanted, types, rest = zip(*splits, strict=True)
+        for name, pk in sorted(_rows(_TYPED, {"wanted": list(wanted), "types": list(types), "names": list(rest)})):
             found.setdefault(name, []).append(pk)
     found |= _resolve(Entity._meta.db_table, [name for name in names if name not in found])
     terms = entity_terms([pk for ids in found.values() for pk in ids])

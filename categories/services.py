@@ -98,7 +98,7 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
     for path, category_id in _category_aliases(
         [(parsed.names[0], path) for path, parsed in wanted.items() if len(parsed.names) == 1 and path not in known]
     ).items():
-        vocabulary.add_category(path, _lineage_of(category_id))
+        vocabulary.add_category(path, category_lineages([category_id])[category_id])
         # The alias is not a node; paths that continue it are.
         if not any(other.startswith(f"{path}/") for other in names):
             names.pop(path)
@@ -162,28 +162,20 @@ def _category_aliases(names: Sequence[tuple[str, str]]) -> dict[str, int]:
     with connection.cursor() as cursor:
         # Few categories have aliases, so a scan of all is fast.
         cursor.execute(
-            "SELECT asked.path, min(category.id)"
+            "SELECT wanted.path, min(category.id)"
             " FROM categories_category category, unnest(category.aliases) alias,"
-            " unnest(%s::text[], %s::text[]) AS asked (name, path)"
-            " WHERE category.aliases <> '{}' AND lower(alias) = lower(asked.name) GROUP BY 1",
+            " unnest(%s::text[], %s::text[]) AS wanted (name, path)"
+            " WHERE category.aliases <> '{}' AND lower(alias) = lower(wanted.name) GROUP BY 1",
             [[name for name, _ in names], [path for _, path in names]],
         )
         return dict(cursor.fetchall())
 
 
-def _lineage_of(category_id: int) -> tuple[int, ...]:
-    path = Category.objects.values_list("path", flat=True).get(pk=category_id)
-    steps = path.split("/")
-    ids = _category_ids("/".join(steps[: depth + 1]) for depth in range(len(steps)))
-    return tuple(ids["/".join(steps[: depth + 1])] for depth in range(len(steps)))
-
-
 def category_lineages(category_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
     """Category id -> the ids of its ancestors from the root, then its own."""
-    wanted = sorted(set(category_ids))
-    if not wanted:
+    paths = dict(Category.objects.filter(pk__in=set(category_ids)).values_list("id", "path"))
+    if not paths:
         return {}
-    paths = dict(Category.objects.filter(pk__in=wanted).values_list("id", "path"))
     steps = {path: [path[:at] for at in _joints(path)] for path in paths.values()}
     ids = _category_ids({step for chain in steps.values() for step in chain})
     return {category_id: tuple(ids[step] for step in steps[path]) for category_id, path in paths.items()}
@@ -217,16 +209,16 @@ def _concept_ids(names: list[str]) -> dict[str, int]:
     """Look up `concept_name_unique`, then the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT asked.name, concept.id FROM unnest(%s::text[]) AS asked (name)"
-            " JOIN categories_concept concept ON lower(concept.name) = lower(asked.name)",
+            "SELECT wanted.name, concept.id FROM unnest(%s::text[]) AS wanted (name)"
+            " JOIN categories_concept concept ON lower(concept.name) = lower(wanted.name)",
             [names],
         )
         found: dict[str, int] = dict(cursor.fetchall())
         if rest := [name for name in names if name not in found]:
             cursor.execute(
-                "SELECT asked.name, min(concept.id)"
-                " FROM categories_concept concept, unnest(concept.aliases) alias, unnest(%s::text[]) AS asked (name)"
-                " WHERE concept.aliases <> '{}' AND lower(alias) = lower(asked.name) GROUP BY 1",
+                "SELECT wanted.name, min(concept.id)"
+                " FROM categories_concept concept, unnest(concept.aliases) alias, unnest(%s::text[]) AS wanted (name)"
+                " WHERE concept.aliases <> '{}' AND lower(alias) = lower(wanted.name) GROUP BY 1",
                 [rest],
             )
             found.update(cursor.fetchall())
@@ -262,21 +254,21 @@ def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
     """Look up `entity_name_type_unique`, then the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT asked.type, asked.name, entity.id FROM unnest(%s::text[], %s::text[]) AS asked (type, name)"
+            "SELECT wanted.type, wanted.name, entity.id FROM unnest(%s::text[], %s::text[]) AS wanted (type, name)"
             " JOIN categories_entity entity"
-            " ON lower(entity.name) = lower(asked.name) AND entity.entity_type = asked.type",
+            " ON lower(entity.name) = lower(wanted.name) AND entity.entity_type = wanted.type",
             [[kind for kind, _ in entities], [name for _, name in entities]],
         )
         found: dict[EntityKey, int] = {(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()}
         if rest := [entity for entity in entities if entity not in found]:
             cursor.execute(
-                "SELECT asked.type, asked.name, min(entity.id)"
+                "SELECT wanted.type, wanted.name, min(entity.id)"
                 " FROM categories_entity entity, unnest(entity.aliases) alias,"
-                " unnest(%s::text[], %s::text[]) AS asked (type, name)"
+                " unnest(%s::text[], %s::text[]) AS wanted (type, name)"
                 # An entity that was merged into another type is an alias `type:name` there.
                 " WHERE entity.aliases <> '{}'"
-                " AND (lower(alias) = lower(asked.name) AND entity.entity_type = asked.type"
-                " OR lower(alias) = lower(asked.type || ':' || asked.name)) GROUP BY 1, 2",
+                " AND (lower(alias) = lower(wanted.name) AND entity.entity_type = wanted.type"
+                " OR lower(alias) = lower(wanted.type || ':' || wanted.name)) GROUP BY 1, 2",
                 [[kind for kind, _ in rest], [name for _, name in rest]],
             )
             found.update({(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()})

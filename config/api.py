@@ -1,4 +1,4 @@
-"""The API: its one NinjaAPI, who may call it, how it reads a body, and the frame around every answer."""
+"""The API: the NinjaAPI, its authentication and parser, and the handling of every response."""
 
 import json
 import time
@@ -34,7 +34,7 @@ View = Callable[..., HttpResponse]
 
 
 class JsonBody(Parser):
-    """Reads what says that it is JSON, and is."""
+    """Parses JSON bodies."""
 
     def parse_body(self, request: HttpRequest) -> dict[str, Any]:
         kind = request.content_type or "application/json"
@@ -54,20 +54,20 @@ def _refuse_constant(name: str) -> None:
 
 
 class Utf8(JSONRenderer):
-    """Text as it is, not as escapes of it: half the size in most scripts."""
+    """JSON without escapes for text: half the size in most scripts."""
 
     json_dumps_params = {"ensure_ascii": False}
 
 
 class Api(NinjaAPI):
-    """Ninja's, with every answer in the frame: those to unknown addresses and methods too."""
+    """NinjaAPI with uniform errors, including those for unknown paths and methods."""
 
     def validation_error_from_error_contexts(
         self, error_contexts: list[ValidationErrorContext[Any]]
     ) -> ValidationError:
         error = super().validation_error_from_error_contexts(error_contexts)
         for context in error_contexts:
-            # A body stands below the name of our function's argument, which the sender does not know.
+            # A body is nested in our function's argument, whose name the client does not know.
             in_body = context.model.__ninja_param_source__ == "body"
             model = next(iter(context.model.model_fields.values())).annotation if in_body else context.model
             error.__cause__ = error_of_input(context.pydantic_validation_error, model, below=int(in_body))
@@ -82,13 +82,13 @@ class Api(NinjaAPI):
 
 
 def framed(view: View) -> View:
-    """The view, with errors in their one shape, its time in Server-Timing, and no copy kept on the way."""
+    """A view with uniform errors, the Server-Timing header and Cache-Control."""
 
     @wraps(view)
     def framed_view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         started = time.perf_counter()
         if request.method == "HEAD":
-            # A GET whose body the server leaves out; ninja knows only GET.
+            # The server drops the body; ninja handles only GET.
             request.method = "GET"
         try:
             _check_length(request)
@@ -107,7 +107,7 @@ def framed(view: View) -> View:
 
 
 def _check_length(request: HttpRequest) -> None:
-    """Django holds a body against the limit by the length it is announced with: one without a length has no limit."""
+    """Django limits bodies by their announced length only, so one without a length is refused."""
     if request.headers.get("Transfer-Encoding") and not request.headers.get("Content-Length"):
         raise ApiError(411, "length_required", "The body has no length.", "Send Content-Length, not chunks.")
 
@@ -146,7 +146,7 @@ api = Api(
     renderer=Utf8(),
     urls_namespace="api",
 )
-# Ninja has handlers of its own for these; with them the list is every exception.
+# These replace ninja's own handlers; the list contains every exception.
 for _kind in (Exception, Http404, HttpError, ValidationError):
     api.add_exception_handler(_kind, answer)
 

@@ -1,4 +1,4 @@
-"""The ASGI entry point: the site, and beside it `/mcp` for agents."""
+"""The ASGI entry point: the site, and `/mcp` for agents."""
 
 import os
 
@@ -15,7 +15,7 @@ from web.serving import steady_memory  # noqa: E402
 
 application = McpApplication(site)
 steady_memory()
-# What a model brings along stays as well.
+# Objects loaded with the model are permanent too.
 load_in_background(then=steady_memory)
 load_cross_encoder()
 warm_in_background()

@@ -1,4 +1,4 @@
-"""Which Postgres: the one that DATABASE_URL names, or the embedded one that is started on first use.
+"""The database: the one in DATABASE_URL, or the embedded Postgres, started on first use.
 
 Nothing here opens a connection or starts a server, so that settings can be imported for any purpose.
 """
@@ -16,16 +16,16 @@ EMBEDDED_ENGINE = "config.embedded"
 EMBEDDED_DATABASE = "mnemoscope"
 EXAMPLE = "postgresql://user:password@host:5432/name?sslmode=require"
 
-# Threads of one process share at most so many connections: eight for requests, and six for the legs of unified search.
-# A request that cannot get one within five seconds is told so.
+# The connections of a process: eight for requests, and six for the legs of unified search. A request that gets none
+# within five seconds fails.
 POOL = {"min_size": 1, "max_size": 14, "timeout": 5}
 
 
 def database_settings(home: Path, *, durable: bool = True) -> dict[str, Any]:
-    """The value of DATABASES["default"]. `durable=False` is for tests: a crash of the machine may lose their data."""
+    """The value of DATABASES["default"]. `durable=False`, for tests, risks the data if the machine crashes."""
     url = os.environ.get("DATABASE_URL", "").strip()
     chosen = _named(url) if url else _embedded(home, durable)
-    # The pool hands out a connection only after it has answered, so a restarted server costs no request.
+    # The pool checks connections before handing them out, so a restart of the server fails no request.
     return {**chosen, "CONN_HEALTH_CHECKS": True}
 
 
@@ -46,7 +46,7 @@ def _named(url: str) -> dict[str, Any]:
             f"Write it like {EXAMPLE}, or unset it to use the embedded Postgres."
         )
     try:
-        # libpq's own reader: it knows every option and refuses the others.
+        # libpq's own parser knows every option and rejects others.
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise ImproperlyConfigured(
@@ -72,12 +72,12 @@ def _named(url: str) -> dict[str, Any]:
         "PASSWORD": password,
         "HOST": host,
         "PORT": port,
-        # A host that swallows packets must not hold a connecting thread for minutes.
+        # An unreachable host must not block a thread for minutes.
         "OPTIONS": {"connect_timeout": 10, **parts, "pool": dict(POOL)},
     }
 
 
 def _without_password(url: str, message: str) -> str:
-    """libpq quotes the part it stumbled over, and that may be the password."""
+    """libpq quotes the invalid part, which may be the password."""
     password = urlsplit(url).password or ""
     return message.replace(password, "…") if password else message

@@ -47,7 +47,7 @@ def env_share(name: str, default: float) -> float:
 
 
 def env_shares(name: str, default: dict[str, float], *, others: bool) -> dict[str, float]:
-    """Read names with a number from 0 to 1 each, such as `quality=0.1,recency=0`; what is not named stays as it is."""
+    """Read names with a number from 0 to 1 each, such as `quality=0.1,recency=0`; other names keep their defaults."""
     found = dict(default)
     for part in env_list(name, []):
         key, _, value = (piece.strip() for piece in part.partition("="))
@@ -88,7 +88,7 @@ def env_zone(name: str, default: str) -> str:
     return value
 
 
-# Where data lives: the embedded Postgres, collected static files, the secret key of a laptop.
+# Data: the embedded Postgres, collected static files, the secret key of a local installation.
 HOME = Path(os.environ.get("MNEMOSCOPE_HOME") or BASE_DIR / "var").expanduser().resolve()
 
 DEBUG = env_bool("DEBUG", False)
@@ -98,7 +98,7 @@ CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
 
 def secret_key() -> str:
-    """The SECRET_KEY of the environment, or one drawn once and kept under HOME, readable by its owner alone."""
+    """The SECRET_KEY of the environment, or one generated once and stored under HOME, readable by its owner only."""
     if key := os.environ.get("SECRET_KEY"):
         return key
     path = HOME / "secret_key"
@@ -107,7 +107,7 @@ def secret_key() -> str:
 
         try:
             HOME.mkdir(parents=True, exist_ok=True)
-            # Two processes may start at once: the first link wins, and both read the same key afterwards.
+            # Two processes may start at once: the first link wins, and both read the same key.
             draft = path.with_name(f"secret_key.{os.getpid()}")
             draft.touch(mode=0o600)
             draft.write_text(get_random_secret_key())
@@ -164,11 +164,11 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    # Last, and synchronous: all of Django's own middleware then runs in the thread of the view, without hops between.
+    # Last, and synchronous: Django's own middleware then runs in the view's thread without switches.
     "web.middleware.sign_in_redirect_for_htmx",
 ]
 
-# Where `up` listens.
+# The port of `up`.
 PORT = env_int("PORT", 8000, low=1, high=65535)
 
 ROOT_URLCONF = "config.urls"
@@ -228,7 +228,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 
 # Empty: the packaged all-MiniLM-L6-v2. Otherwise a folder, or a name that sentence-transformers knows.
 EMBEDDING_MODEL = os.environ.get("EMBEDDING_MODEL", "").strip()
-# What is less similar to a query does not match it by meaning; every model has a number of its own.
+# The lowest similarity to a query that counts as a semantic match; it depends on the model.
 EMBEDDING_MIN_SIMILARITY = (
     env_share("EMBEDDING_MIN_SIMILARITY", 0.0) if os.environ.get("EMBEDDING_MIN_SIMILARITY") else None
 )
@@ -236,33 +236,33 @@ EMBEDDING_MIN_SIMILARITY = (
 # `tantivy` answers from an index under HOME that follows the database; `postgres` from the database alone.
 SEARCH_ENGINE = env_choice("SEARCH_ENGINE", "TANTIVY", ["TANTIVY", "POSTGRES"]).lower()
 SEARCH_INDEX = HOME / "index"
-# How many of the nearest by meaning match at most, and how much meaning counts against words, of 1.
+# The limit of semantic matches, and the weight of semantic against keyword relevance (0 to 1).
 SEARCH_SEMANTIC_LIMIT = env_int("SEARCH_SEMANTIC_LIMIT", 1_000, low=10, high=10_000)
 SEARCH_SEMANTIC_WEIGHT = env_share("SEARCH_SEMANTIC_WEIGHT", 0.6)
-# What the rerank of the best adds up, and what a source counts where not 1; see docs/ranking.md.
+# Weights of the sum that ranks the best hits, and weights of sources (1 by default); see docs/ranking.md.
 SEARCH_WEIGHTS = env_shares(
     "SEARCH_WEIGHTS", {"relevance": 1.0, "quality": 0.05, "recency": 0.05, "source": 0.05}, others=False
 )
 SEARCH_SOURCE_WEIGHTS = env_shares("SEARCH_SOURCE_WEIGHTS", {}, others=True)
-# From this similarity on, two results are told as one with similar ones behind it.
+# Results at least this similar are collapsed into a single group.
 SEARCH_DEDUP_SIMILARITY = env_share("SEARCH_DEDUP_SIMILARITY", 0.95)
 # A CrossEncoder that reads the first candidates again: a folder, or a name that sentence-transformers knows.
 RERANK_MODEL = os.environ.get("RERANK_MODEL", "").strip()
-# How many it reads, and how long it may take in milliseconds; then the order stays as it was, and the answer says so.
+# Its number of candidates, and its timeout in milliseconds; after that the order stays, and the response says so.
 RERANK_CANDIDATES = env_int("RERANK_CANDIDATES", 50, low=1, high=200)
 RERANK_TIMEOUT_MS = env_int("RERANK_TIMEOUT_MS", 300, low=10, high=60_000)
-# Unified search: how long each of its six legs may take and how many results each may bring, what a result counts by
-# its kind, and from which share of common terms on two results are told as one; see docs/unified.md.
+# Unified search: the timeout and the result limit of each of its six legs, the weight of each kind of result, and the
+# share of common terms at which two results are collapsed; see docs/unified.md.
 UNIFIED_LEG_TIMEOUT_MS = env_int("UNIFIED_LEG_TIMEOUT_MS", 2_000, low=20, high=60_000)
 UNIFIED_LEG_LIMIT = env_int("UNIFIED_LEG_LIMIT", 100, low=10, high=1_000)
 UNIFIED_WEIGHTS = env_shares("UNIFIED_WEIGHTS", {"memory": 1.0, "entity": 0.8, "relationship": 0.7}, others=False)
 UNIFIED_DEDUP_SIMILARITY = env_share("UNIFIED_DEDUP_SIMILARITY", 0.85)
-# Facets that take longer are reported as unavailable; the hits come all the same.
+# Slower facets are reported as unavailable; the hits are returned all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
 
-# The key that `manage.py mcp` speaks with.
+# The key of `manage.py mcp`.
 MNEMOSCOPE_KEY = os.environ.get("MNEMOSCOPE_KEY", "").strip()
-# Of one key, where it has no limit of its own.
+# The limit of keys without their own.
 API_REQUESTS_PER_MINUTE = env_int("API_REQUESTS_PER_MINUTE", 1_200, low=1, high=1_000_000)
 
 LOG_LEVEL = env_choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])

@@ -10,7 +10,7 @@ from config.api import api
 
 
 def favicon(request: HttpRequest) -> HttpResponseRedirect:
-    """For pages that are not ours and name no icon, such as the admin."""
+    """For pages without an icon of their own, such as the admin."""
     return HttpResponseRedirect(static("favicon.svg"))
 
 

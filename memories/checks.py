@@ -173,14 +173,14 @@ def what_is_missing(connection: BaseDatabaseWrapper) -> list[Error]:
 def vector_is_too_old(available: str, installed: str | None) -> list[Error]:
     if version_numbers(installed or available) >= MIN_VECTOR:
         return []
-    least = ".".join(map(str, MIN_VECTOR))
+    minimum = ".".join(map(str, MIN_VECTOR))
     if installed and version_numbers(available) >= MIN_VECTOR:
         hint = "As its owner, in this database: ALTER EXTENSION vector UPDATE;"
     else:
-        hint = f"Install pgvector {least} or later on the server's machine, or unset DATABASE_URL."
+        hint = f"Install pgvector {minimum} or later on the server's machine, or unset DATABASE_URL."
     return [
         Error(
-            f"The extension vector is {installed or available}; Mnemoscope needs {least} or later, for half vectors.",
+            f"The extension vector is {installed or available}; Mnemoscope needs {minimum} or later, for half vectors.",
             hint=hint,
             id="memories.E007",
         )

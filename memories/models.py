@@ -325,8 +325,8 @@ class Corpus(models.Model):
 
 
 class OutboxEntry(models.Model):
-    """A change that the derived index has yet to take in: of a memory; of all memories that a batch has brought, as the
-    batch's number below zero; or, as 0, of everything. See `search/engines/tantivy/outbox.py`.
+    """A change not yet applied to the index, recorded by triggers: `memory_id` is a memory, a batch's id negated for
+    all memories of that batch, or 0 for everything. See `search/engines/index/outbox.py`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -342,8 +342,8 @@ class OutboxEntry(models.Model):
 
 
 class VectorChange(models.Model):
-    """A revision of the vectors that their replica has yet to take in, and the memories whose vectors it changed. See
-    `search/engines/vectors/changes.py`.
+    """A revision of the vectors not yet applied to their replica, and the memories whose vectors it changed. See
+    `search/engines/vectors/change_log.py`.
     """
 
     revision = models.BigIntegerField(primary_key=True)

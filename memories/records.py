@@ -192,7 +192,6 @@ def _category_path(value: object) -> str:
     return path
 
 
-Line100 = Annotated[str, _line(100)]
 Line200 = Annotated[str, _line(200)]
 Line300 = Annotated[str, _line(300)]
 Line500 = Annotated[str, _line(500)]
@@ -235,18 +234,7 @@ def _switch(value: object) -> object:
 def unstorable(value: object, where: str = "") -> str:
     """The location of a character that Postgres cannot store, as a sentence; an empty string if there is none."""
     if isinstance(value, str):
-        if value.isascii():
-            if "\0" not in value:
-                return ""
-            return f"{where or 'text'}: holds a NUL character (U+0000), which cannot be stored; remove it"
-        if "\0" in value:
-            return f"{where or 'text'}: holds a NUL character (U+0000), which cannot be stored; remove it"
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            code = ord(value[error.start])
-            return f"{where or 'text'}: holds half a character (the lone surrogate U+{code:04X}); remove it"
-        return ""
+        return _unstorable_text(value, where or "text")
     if isinstance(value, float) and not math.isfinite(value):
         return f"{where or 'number'}: {value} is not a number that JSON can hold"
     if isinstance(value, Mapping):
@@ -259,6 +247,19 @@ def unstorable(value: object, where: str = "") -> str:
         for number, inner in enumerate(value):
             if reason := unstorable(inner, f"{where}[{number}]"):
                 return reason
+    return ""
+
+
+def _unstorable_text(text: str, where: str) -> str:
+    if "\0" in text:
+        return f"{where}: holds a NUL character (U+0000), which cannot be stored; remove it"
+    if text.isascii():
+        return ""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        return f"{where}: holds half a character (the lone surrogate U+{code:04X}); remove it"
     return ""
 
 

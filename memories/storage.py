@@ -4,12 +4,14 @@ Permissions and validation are the task of the services and the importers, which
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.db.models import F
 
 from access.models import AuditEvent
@@ -30,7 +32,6 @@ from memories.bulk_copy import (
     ref_lines,
     refs_copy,
 )
-from memories.foreign_keys import lock_references
 from memories.models import Corpus, Memory, MemoryLink, Project
 from memories.records import SUPERSEDED_BY_REL
 from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
@@ -39,6 +40,8 @@ from memories.terms import MemoryText, memories_terms
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")
 # Fields whose change affects the terms.
 _SEARCHED = frozenset({"title", "tags", "summary", "external_id", "links", "content"})
+# The number of new memories from which their references are checked together.
+_MANY = 100
 
 
 def memory_ids_draw(count: int) -> list[int]:
@@ -53,32 +56,23 @@ def snapshots_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
     wanted = list(memory_ids)
     if not wanted:
         return {}
-    refs: dict[str, dict[int, list[Ref]]] = {}
-    for kind, model, column in (
-        ("categories", CategoryLink, "category_id"),
-        ("concepts", ConceptLink, "concept_id"),
-        ("entities", EntityLink, "entity_id"),
-    ):
-        found = refs.setdefault(kind, {})
+    refs: dict[tuple[str, int], list[Ref]] = defaultdict(list)
+    for kind, model in (("categories", CategoryLink), ("concepts", ConceptLink), ("entities", EntityLink)):
+        column = LINK_TABLES[kind][1]
         rows = model.objects.filter(memory_id__in=wanted).order_by("memory_id", column)
         for memory_id, target_id, made_by, weight in rows.values_list("memory_id", column, "made_by", "weight"):
-            found.setdefault(memory_id, []).append(Ref(target_id, made_by, weight))
-    links: dict[int, list[NamedLink]] = {}
-    for memory_id, rel, target, url in (
-        MemoryLink.objects.filter(memory_id__in=wanted)
-        .order_by("memory_id", "ordinal")
-        .values_list("memory_id", "rel", "target", "url")
-    ):
-        links.setdefault(memory_id, []).append(NamedLink(rel, target, url))
+            refs[kind, memory_id].append(Ref(target_id, made_by, weight))
+    links: dict[int, list[NamedLink]] = defaultdict(list)
+    named = MemoryLink.objects.filter(memory_id__in=wanted).order_by("memory_id", "ordinal")
+    for memory_id, rel, target, url in named.values_list("memory_id", "rel", "target", "url"):
+        links[memory_id].append(NamedLink(rel, target, url))
     snapshots: dict[int, MemorySnapshot] = {}
     for stored in Memory.objects.filter(pk__in=wanted).values(*SCALARS):
         row: dict[str, Any] = dict(stored)
-        memory_id = row["id"]
-        row["tags"] = tuple(row["tags"])
-        row["authors"] = tuple(row["authors"])
+        row |= {name: tuple(row[name]) for name in ("tags", "authors")}
         row["raw"] = None if row["raw"] is None else json.dumps(row["raw"], ensure_ascii=False, sort_keys=True)
-        row.update({kind: tuple(refs[kind].get(memory_id, ())) for kind in LINK_TABLES})
-        snapshots[memory_id] = MemorySnapshot(**row, links=tuple(links.get(memory_id, ())))
+        row |= {kind: tuple(refs[kind, row["id"]]) for kind in LINK_TABLES}
+        snapshots[row["id"]] = MemorySnapshot(**row, links=tuple(links[row["id"]]))
     return snapshots
 
 
@@ -122,6 +116,60 @@ def snapshots_insert(
         {(snapshot.project_id, snapshot.external_id): snapshot.id for snapshot in snapshots if snapshot.external_id},
         viewer,
     )
+
+
+@contextmanager
+def lock_references(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None = None) -> Iterator[None]:
+    """Lock all referenced rows in one statement a table, so that Postgres need not check each reference.
+
+    Checks row by row take a third of the time of the rows themselves. Only a superuser may skip them; for any other
+    role, and if a referenced row is missing, Postgres checks as usual and reports the error. Triggers that must see
+    every row are `ENABLE ALWAYS`. `proven` are rows that this transaction has locked already, by table; new ones are
+    added.
+    """
+    if len(block.snapshots) < _MANY or not _may_skip_checks(cursor) or not _references_locked(cursor, block, proven):
+        yield
+        return
+    cursor.execute("SET LOCAL session_replication_role = replica")
+    try:
+        yield
+    except BaseException:
+        # A failed transaction resets the setting itself.
+        with suppress(DatabaseError):
+            cursor.execute("SET LOCAL session_replication_role = origin")
+        raise
+    cursor.execute("SET LOCAL session_replication_role = origin")
+
+
+def _may_skip_checks(cursor: Any) -> bool:
+    """Whether this role may skip the checks, and the triggers of the outbox fire without them."""
+    cursor.execute(
+        "SELECT current_setting('is_superuser'), current_setting('session_replication_role'),"
+        " (SELECT count(*) FROM pg_trigger WHERE tgrelid = 'memories_memory'::regclass"
+        " AND tgname LIKE 'memory_outbox_%%' AND tgenabled <> 'A')"
+    )
+    return bool(cursor.fetchone() == ("on", "origin", 0))
+
+
+def _references_locked(cursor: Any, block: InsertBlock, proven: dict[str, set[int]] | None) -> bool:
+    """Lock every referenced row against deletion. Returns False if a row is missing."""
+    named: dict[str, set[int | None]] = {
+        "memories_project": {snapshot.project_id for snapshot in block.snapshots},
+        "memories_session": {snapshot.session_id for snapshot in block.snapshots},
+        "memories_importbatch": {snapshot.batch_id for snapshot in block.snapshots},
+        "categories_category": set().union(*[columns["category_ids"] for columns in block.columns]),
+        "categories_concept": set().union(*[columns["concept_ids"] for columns in block.columns]),
+        "categories_entity": set().union(*[columns["entity_ids"] for columns in block.columns]),
+    }
+    for table, ids in named.items():
+        known = proven.setdefault(table, set()) if proven is not None else set()
+        wanted = sorted(found for found in ids - known if found is not None)
+        if wanted:
+            cursor.execute(f"SELECT id FROM {table} WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", [wanted])
+            if len(cursor.fetchall()) != len(wanted):
+                return False
+            known.update(wanted)
+    return True
 
 
 def _column(value: object) -> object:

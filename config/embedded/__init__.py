@@ -1,1 +1,1 @@
-"""The embedded Postgres: a server of our own under HOME (server.py), and the backend that starts it (base.py)."""
+"""The embedded Postgres: a server under HOME (server.py), and the database backend that starts it (base.py)."""

@@ -1,4 +1,4 @@
-"""Django's Postgres backend, except that it starts the embedded server before the first connection."""
+"""Django's Postgres backend that starts the embedded server before the first connection."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from config.embedded.server import EmbeddedServer, programs, server_at
 
 
 class DatabaseClient(client.DatabaseClient):
-    """`manage.py dbshell`, with the psql that came with the server."""
+    """`manage.py dbshell` with the psql of the embedded server."""
 
     @classmethod
     def settings_to_cmd_args_env(
@@ -34,7 +34,7 @@ class DatabaseWrapper(postgresql.DatabaseWrapper):
         return server_at(embedded["data"], durable=embedded["durable"])
 
     def get_connection_params(self) -> dict[str, Any]:
-        # Django asks for these only when it is about to connect, which makes this the place to have a server.
+        # Django requests these right before connecting, so the server is started here.
         address = self.server.ensure()
         return {
             **super().get_connection_params(),
@@ -44,7 +44,7 @@ class DatabaseWrapper(postgresql.DatabaseWrapper):
         }
 
     def close_pool(self) -> None:
-        # The pool is made by being asked for, and making it would start the server only to close it.
+        # Access creates the pool, which would start the server only to close it.
         if self.alias in self._connection_pools:
             super().close_pool()
 

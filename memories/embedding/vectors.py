@@ -265,22 +265,22 @@ def vectors_write(model_id: int, found: Sequence[EmbeddedText]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
         there = set(Memory.objects.filter(pk__in=[one.text.memory_id for one in found]).values_list("pk", flat=True))
-        kept = sorted((one for one in found if one.text.memory_id in there), key=lambda one: one.text.memory_id)
-        if not kept:
+        texts = sorted((one for one in found if one.text.memory_id in there), key=lambda one: one.text.memory_id)
+        if not texts:
             return
-        ids = [one.text.memory_id for one in kept]
+        ids = [one.text.memory_id for one in texts]
         cursor.execute("DELETE FROM memories_chunk WHERE model_id = %s AND memory_id = ANY(%s)", [model_id, ids])
         with cursor.copy(
             'COPY memories_chunk (memory_id, model_id, ordinal, start, "end", embedding) FROM STDIN (FORMAT BINARY)'
         ) as copy:
-            copy.write(binary_rows(model_id, kept))
+            copy.write(binary_rows(model_id, texts))
         cursor.execute(
             "INSERT INTO memories_embeddedmemory (memory_id, model_id, content_hash, chunks)"
             " SELECT memory_id, %s, content_hash, chunks"
             " FROM unnest(%s::bigint[], %s::text[], %s::integer[]) AS written (memory_id, content_hash, chunks)"
             " ON CONFLICT (memory_id, model_id)"
             " DO UPDATE SET content_hash = EXCLUDED.content_hash, chunks = EXCLUDED.chunks",
-            [model_id, ids, [one.text.content_hash for one in kept], [len(one.windows) for one in kept]],
+            [model_id, ids, [one.text.content_hash for one in texts], [len(one.windows) for one in texts]],
         )
     # Last: writers of memories also lock this row at the end, so they cannot deadlock.
     _vectors_changed(model_id, ids)
@@ -308,16 +308,16 @@ def _vectors_replaced() -> None:
     _vectors_changed()
 
 
-def binary_rows(model_id: int, kept: Sequence[EmbeddedText]) -> bytes:
+def binary_rows(model_id: int, texts: Sequence[EmbeddedText]) -> bytes:
     """Chunks in the binary format of COPY: each field is preceded by its length, all big-endian."""
-    vectors = np.concatenate([one.vectors for one in kept])
+    vectors = np.concatenate([one.vectors for one in texts])
     count, dimensions = vectors.shape
     fields: list[tuple[str, str, object]] = [
-        ("memory_id", ">i8", np.repeat([one.text.memory_id for one in kept], [len(one.windows) for one in kept])),
+        ("memory_id", ">i8", np.repeat([one.text.memory_id for one in texts], [len(one.windows) for one in texts])),
         ("model_id", ">i2", model_id),
-        ("ordinal", ">i4", np.concatenate([np.arange(len(one.windows)) for one in kept])),
-        ("start", ">i4", [window.start for one in kept for window in one.windows]),
-        ("end", ">i4", [window.end for one in kept for window in one.windows]),
+        ("ordinal", ">i4", np.concatenate([np.arange(len(one.windows)) for one in texts])),
+        ("start", ">i4", [window.start for one in texts for window in one.windows]),
+        ("end", ">i4", [window.end for one in texts for window in one.windows]),
     ]
     layout: list[tuple[str, str] | tuple[str, str, tuple[int]]] = [("fields", ">i2")]
     for name, kind, _ in fields:

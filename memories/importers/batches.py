@@ -19,7 +19,7 @@ from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump, outbox_stamp
 
-# As many refusals as a batch keeps; all of them are told to whoever runs the import.
+# The number of refused records stored with a batch; all of them are reported to the caller.
 MAX_REPORTED = 1_000
 _GIN_INDEXES = (
     "SELECT indexrelid::regclass FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
@@ -33,7 +33,7 @@ class _DryRunOver(Exception):  # noqa: N818 - no error at all
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of an import. `batch_id` is None after a dry run."""
+    """The result of an import. `batch_id` is None after a dry run."""
 
     batch_id: int | None
     tally: ImportCounts
@@ -87,8 +87,8 @@ def import_path(
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=str(path), format=importer.name)
     tally = ImportCounts()
     try:
-        # What it keeps of the search index outlasts the transaction: until it is known what became of that.
-        with contextlib.closing(reading.records), contextlib.ExitStack() as kept, transaction.atomic():
+        # The sink outlasts the transaction, until its outcome is known.
+        with contextlib.closing(reading.records), contextlib.ExitStack() as stack, transaction.atomic():
             own = batch or ImportBatch.objects.create(origin=str(path), format=importer.name)
             tally = records_write(
                 reading=reading,
@@ -97,7 +97,7 @@ def import_path(
                 options=WriteOptions(project, choices.overwrite),
                 refuse=refuse,
                 progress=progress,
-                sink=open_sink(own.pk, kept) if open_sink and not choices.dry_run else None,
+                sink=open_sink(own.pk, stack) if open_sink and not choices.dry_run else None,
             )
             _refuse_nothing(tally, path, refusals)
             if choices.dry_run:
@@ -169,7 +169,7 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
 
 
 def _fail(batch: ImportBatch, error: BaseException, refusals: list[RefusedRecord]) -> None:
-    """Say in the batch that it failed. With the database gone, it says `running` until the next import."""
+    """Mark a batch as failed. If the database is gone, it stays `running` until the next import."""
     if isinstance(error, KeyboardInterrupt):
         reason = "It was interrupted."
     else:
@@ -186,8 +186,8 @@ def _fail(batch: ImportBatch, error: BaseException, refusals: list[RefusedRecord
 
 
 def _settle() -> None:
-    """Sort in what gathered beside the GIN indexes."""
-    # Another role than the owner of the tables may not do this; then Postgres does it in its own time.
+    """Merge the pending entries of the GIN indexes."""
+    # Only the owner of the tables may do this; for others Postgres does it in its own time.
     with contextlib.suppress(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL maintenance_work_mem = '128MB'")
         cursor.execute(_GIN_INDEXES)

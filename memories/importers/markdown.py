@@ -80,7 +80,7 @@ def read(path: Path, options: Options) -> Reading:
         raise NotReadableError(
             f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).{here}"
         )
-    # A folder's own name, though it be given as `.`; one file says nothing of a project.
+    # The resolved name, since the path may be `.`; a single file does not name a project.
     project = options.project or (path.resolve().name if path.is_dir() else "")
     done = 0
 
@@ -138,60 +138,62 @@ def _place(file: Path, root: Path) -> str:
     return file.relative_to(root).as_posix().encode(errors="replace").decode()
 
 
+class _UnreadableError(Exception):
+    """A file that gives no record. The message is the reason."""
+
+
 def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> SourceRecord | RefusedRecord:
-    relative = file.relative_to(root).as_posix()
     location = _place(file, root)
     try:
-        if not file.is_file():
-            return RefusedRecord(location, "is a link to nothing, or no plain file")
-        if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
-            return RefusedRecord(location, "is a link to a file outside the folder")
-        status = file.stat()
-        if status.st_size > _MAX_BYTES:
-            return RefusedRecord(location, f"has {status.st_size:,} bytes; up to {_MAX_BYTES:,} are read")
-        text = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        matter, body = _split(_text(file, root))
+        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
     except UnicodeDecodeError as error:
         return RefusedRecord(location, f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}")
     except OSError as error:
         return RefusedRecord(location, f"cannot be read: {error.strerror}")
+    except _UnreadableError as error:
+        return RefusedRecord(location, str(error))
+    relative = file.relative_to(root).as_posix()
+    bare = _CODE.sub(" ", body)
+    heading = _HEADING.search(bare)
+    data = {"id": relative, "project": project, "source": "markdown", "source_url": relative} | _fields(matter)
+    data["title"] = data.get("title") or (heading["title"] if heading else file.stem)
+    data["content"] = body
+    data["categories"] = _listed(data.get("categories"))
+    if folders := posixpath.dirname(relative):
+        data["categories"].append("/".join(folders.split("/")[:MAX_DEPTH]))
+    links = data["links"] if isinstance(data.get("links"), list) else []
+    data["links"] = [*links, *_links(bare, relative, names)]
+    volatile = frozenset(name for name in ("created_at", "updated_at") if not data.get(name))
+    return SourceRecord(location, data | dict.fromkeys(volatile, changed), volatile)
+
+
+def _text(file: Path, root: Path) -> str:
+    if not file.is_file():
+        raise _UnreadableError("is a link to nothing, or no plain file")
+    if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
+        raise _UnreadableError("is a link to a file outside the folder")
+    if (size := file.stat().st_size) > _MAX_BYTES:
+        raise _UnreadableError(f"has {size:,} bytes; up to {_MAX_BYTES:,} are read")
+    return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+
+
+def _split(text: str) -> tuple[dict[str, Any], str]:
+    """The front matter and the body of a file."""
     matter: dict[str, Any] = {}
     if match := _FRONT_MATTER.match(text):
         try:
             loaded = yaml.load(match["yaml"], Loader=_TextLoader)  # noqa: S506 - a SafeLoader that reads even less
         except (yaml.YAMLError, RecursionError) as error:
-            return RefusedRecord(location, f"its front matter is not YAML: {_yaml_reason(error)}")
+            raise _UnreadableError(f"its front matter is not YAML: {_yaml_reason(error)}") from error
         if loaded and not isinstance(loaded, dict):
-            return RefusedRecord(location, f"its front matter is {shown(loaded)}; write fields, such as title: …")
+            raise _UnreadableError(f"its front matter is {shown(loaded)}; write fields, such as title: …")
         matter = {str(name): value for name, value in (loaded or {}).items()}
         text = text[match.end() :]
     body = text.strip()
     if not body:
-        return RefusedRecord(location, "is empty; a memory needs a text")
-    data = _fields(matter)
-    bare = _CODE.sub(" ", body)
-    if not data.get("title"):
-        heading = _HEADING.search(bare)
-        data["title"] = heading["title"] if heading else file.stem
-    data["content"] = body
-    data.setdefault("id", relative)
-    data.setdefault("project", project)
-    data.setdefault("source", "markdown")
-    data.setdefault("source_url", relative)
-    categories = _listed(data.get("categories"))
-    if folders := posixpath.dirname(relative):
-        categories.append("/".join(folders.split("/")[:MAX_DEPTH]))
-    data["categories"] = categories
-    links = data["links"] if isinstance(data.get("links"), list) else []
-    data["links"] = [*links, *_links(bare, relative, names)]
-    volatile: set[str] = set()
-    changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat()
-    if not data.get("created_at"):
-        data["created_at"] = changed
-        volatile.add("created_at")
-    if not data.get("updated_at"):
-        data["updated_at"] = changed
-        volatile.add("updated_at")
-    return SourceRecord(location, data, frozenset(volatile))
+        raise _UnreadableError("is empty; a memory needs a text")
+    return matter, body
 
 
 def _yaml_reason(error: Exception) -> str:

@@ -55,7 +55,7 @@ class WriteOptions:
 
 @dataclass(slots=True)
 class ImportCounts:
-    """What has become of the records so far: `read` is the sum of the four after it."""
+    """Counts of records so far: `read` is the sum of the first four."""
 
     created: int = 0
     updated: int = 0
@@ -90,7 +90,7 @@ class ImportRun:
     vocabulary: Vocabulary
     projects: dict[str, KnownProject] = field(default_factory=dict)
     sessions: dict[tuple[int, str], int] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)
+    record_hashes: dict[int, int] = field(default_factory=dict)
     """Hash of (project, id) -> hash of the record, for records earlier in this import."""
     used: set[int] = field(default_factory=set)
     """The projects with memories of this import."""

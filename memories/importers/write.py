@@ -220,11 +220,11 @@ class _Built:
     terms: "Future[list[str]]"
 
 
-def _built(run: ImportRun, new: list[tuple[Incoming, int]], whom: Analysers | IndexSink) -> _Built:
+def _built(run: ImportRun, new: list[tuple[Incoming, int]], analyser: Analysers | IndexSink) -> _Built:
     language = {project.id: project.language for project in run.projects.values()}
     snapshots = [_image(run, one, memory_id) for one, memory_id in new]
     texts = [memory_text(snapshot, language[snapshot.project_id]) for snapshot in snapshots]
-    terms = whom.submit([snapshot.id for snapshot in snapshots], texts)
+    terms = analyser.submit([snapshot.id for snapshot in snapshots], texts)
     return _Built(snapshots, [one.content_hash for one, _ in new], terms)
 
 
@@ -342,9 +342,9 @@ def _key_of(run: ImportRun, one: Incoming) -> Key:
 
 
 def _is_first(run: ImportRun, key: Key, one: Incoming) -> bool:
-    known_as, record_hash = hash(key), hash(one.record_hash)
-    if (earlier := run.seen.get(known_as)) is None:
-        run.seen[known_as] = record_hash
+    key_hash, record_hash = hash(key), hash(one.record_hash)
+    if (earlier := run.record_hashes.get(key_hash)) is None:
+        run.record_hashes[key_hash] = record_hash
         run.used.add(key[0])
         return True
     if earlier == record_hash:

@@ -1,4 +1,4 @@
-"""How often a key may ask, and what becomes of one that is drawn anew."""
+"""The request limits of keys, also after a rotation."""
 
 from datetime import timedelta
 from io import StringIO

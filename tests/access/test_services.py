@@ -1,4 +1,4 @@
-"""Membership is written in one place, and every change of it is told."""
+"""Memberships are written in one place, with an audit event for every change."""
 
 import pytest
 from django.contrib.auth.models import User

@@ -10,8 +10,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from access.models import SignInToken
-from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
-from access.tokens import sign_in_token_issue, sign_in_token_redeem
+from access.sign_in import (
+    owner_ensure,
+    owner_to_sign_in,
+    sign_in_link,
+    sign_in_token_issue,
+    sign_in_token_redeem,
+    superuser_with_password_exists,
+)
 from tests.html import html_of
 
 pytestmark = pytest.mark.django_db

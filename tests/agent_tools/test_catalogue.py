@@ -1,9 +1,9 @@
-"""What agents read at every start: that it is short, and that it is true."""
+"""The catalogue that agents read at every start is short and true."""
 
 import json
 
 from agent_tools.catalogue import TOOL, TOOLS
-from agent_tools.rendering import Shown
+from agent_tools.rendering import OutputOptions
 from agent_tools.server import offered
 from agent_tools.tools import WORKFLOW
 from explorer.batch_api import Batch
@@ -31,13 +31,13 @@ def test_workflow_costs_little_more_than_nothing():
 def test_every_argument_that_is_offered_is_taken():
     known = {
         "__IMPORTANT": set(),
-        "search": OF_A_SEARCH | set(Shown.model_fields),
-        "timeline": OF_A_SEARCH | set(Shown.model_fields) | TIMELINE,
-        "get_observations": {*Batch.model_fields, "orderBy", *Shown.model_fields},
-        "retrieve_memory": OF_A_SEARCH | set(Shown.model_fields),
-        "list_categories": {"sort_by", "limit", "include_hierarchy", "filter", *Shown.model_fields},
-        "category_search": {"category", "include_children", "include_chunks", "limit", *Shown.model_fields},
-        "list_concepts_in_category": {"category", "sort_by", "limit", "include_children", *Shown.model_fields},
+        "search": OF_A_SEARCH | set(OutputOptions.model_fields),
+        "timeline": OF_A_SEARCH | set(OutputOptions.model_fields) | TIMELINE,
+        "get_observations": {*Batch.model_fields, "orderBy", *OutputOptions.model_fields},
+        "retrieve_memory": OF_A_SEARCH | set(OutputOptions.model_fields),
+        "list_categories": {"sort_by", "limit", "include_hierarchy", "filter", *OutputOptions.model_fields},
+        "category_search": {"category", "include_children", "include_chunks", "limit", *OutputOptions.model_fields},
+        "list_concepts_in_category": {"category", "sort_by", "limit", "include_children", *OutputOptions.model_fields},
         "store_memory": set(field_names(StrictMemoryRecord)),
         "update_memory": {*field_names(MemoryChanges), "reason"},
         "relate": {"id", "target", "rel"},

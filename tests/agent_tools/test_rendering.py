@@ -5,7 +5,7 @@ import json
 import pytest
 import toon_format
 
-from agent_tools.rendering import Shown, encoded, estimated_tokens, rendered, same_columns
+from agent_tools.rendering import OutputOptions, drop_empty_columns, encode, estimated_tokens, render_rows
 from tests.agent_tools.tokens import tokens
 
 TEXTS = [
@@ -25,7 +25,7 @@ def rows(n, **more):
 
 
 def shown(most=1_000, form="toon"):
-    return Shown(format=form, max_tokens=most)
+    return OutputOptions(format=form, max_tokens=most)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -36,7 +36,7 @@ def test_estimate_is_rather_too_high_than_too_low(text):
 @pytest.mark.parametrize("form", ["toon", "json"])
 def test_both_forms_say_the_same(form):
     head = {"total": 3, "warnings": ["a: b", "c"], "facets": {"tags": {"a:b": 1, "12": 2}}}
-    text = rendered(head, "memories", rows(3), shown(form=form), str)
+    text = render_rows(head, "memories", rows(3), shown(form=form), str)
     decode = toon_format.decode if form == "toon" else json.loads
     assert decode(text) == {**head, "memories": rows(3)}
 
@@ -65,13 +65,13 @@ def test_both_forms_say_the_same(form):
 )
 def test_any_text_comes_back_from_toon_as_it_was(text):
     data = {"memories": [{"id": 1, "title": text, "empty": None}, {"id": 2, "title": "x", "empty": None}]}
-    assert toon_format.decode(encoded(data, "toon")) == data
+    assert toon_format.decode(encode(data, "toon")) == data
 
 
 @pytest.mark.parametrize("form", ["toon", "json"])
 @pytest.mark.parametrize("most", [200, 300, 500, 900])
 def test_budget_is_kept_at_whole_rows_and_says_what_is_left_out(form, most):
-    text = rendered({"total": 90}, "memories", rows(90), shown(most, form), lambda n: f"go on at {n}")
+    text = render_rows({"total": 90}, "memories", rows(90), shown(most, form), lambda n: f"go on at {n}")
     assert estimated_tokens(text) <= most
     told = toon_format.decode(text) if form == "toon" else json.loads(text)
     kept = len(told["memories"])
@@ -83,7 +83,7 @@ def test_budget_is_kept_at_whole_rows_and_says_what_is_left_out(form, most):
 
 def test_one_row_that_is_too_long_is_cut_inside_and_says_so():
     long = [{"id": 1, "content": "word " * 5_000}, {"id": 2, "content": "short"}]
-    told = toon_format.decode(rendered({}, "memories", long, shown(500), lambda n: f"go on at {n}"))
+    told = toon_format.decode(render_rows({}, "memories", long, shown(500), lambda n: f"go on at {n}"))
     assert [row["id"] for row in told["memories"]] == [1]
     assert told["memories"][0]["content"].endswith("…")
     assert told["left_out"].startswith("1 of 2 memories, and content of the first after ")
@@ -92,7 +92,7 @@ def test_one_row_that_is_too_long_is_cut_inside_and_says_so():
 
 def test_what_is_kept_first_need_not_come_first():
     near = sorted(range(-40, 41), key=abs)
-    text = rendered({}, "memories", [{"at": n} for n in near], shown(200), str, lambda row: row["at"])
+    text = render_rows({}, "memories", [{"at": n} for n in near], shown(200), str, lambda row: row["at"])
     told = [row["at"] for row in toon_format.decode(text)["memories"]]
     assert told == sorted(told)
     assert {-1, 0, 1} <= set(told)
@@ -100,7 +100,7 @@ def test_what_is_kept_first_need_not_come_first():
 
 
 def test_columns_that_are_empty_everywhere_are_left_out():
-    assert same_columns([{"id": 1, "a": "", "b": None}, {"id": 2, "a": "x", "b": None}]) == [
+    assert drop_empty_columns([{"id": 1, "a": "", "b": None}, {"id": 2, "a": "x", "b": None}]) == [
         {"id": 1, "a": ""},
         {"id": 2, "a": "x"},
     ]

@@ -1,4 +1,4 @@
-"""Every tool as an agent calls it, and what it is told when it calls wrongly."""
+"""Every tool as an agent calls it, and the errors that it returns."""
 
 import json
 

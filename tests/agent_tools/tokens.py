@@ -1,4 +1,4 @@
-"""What a text costs a model, counted by a real tokenizer."""
+"""The tokens of a text, counted by a real tokenizer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What imports say of the vocabulary is added to what is known: it fills gaps, and overwrites nothing."""
+"""Imports merge details into the vocabulary: they fill gaps and overwrite nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Terms and vectors of entities and relationships: kept by whoever writes, caught up with, made anew on a change."""
+"""Terms and vectors of entities and relationships: written with the rows, caught up, and updated on a change."""
 
 import numpy as np
 import pytest

@@ -9,7 +9,7 @@ import pytest
 
 @contextmanager
 def folder_for_a_server():
-    # Not in pytest's own: whenever another run of pytest starts, that one is closed to other accounts anew, and
+    # Not in pytest's own: whenever another run of pytest starts, that one is closed to other accounts again, and
     # as root the server runs as one of those.
     with tempfile.TemporaryDirectory(prefix="mnemoscope-test-", ignore_cleanup_errors=True) as folder:
         yield Path(folder).resolve()

@@ -1,6 +1,6 @@
 """The API keeps to its own document, whatever is sent that the document allows, and much that it does not.
 
-`API_CASES=800` asks for so many cases of each operation, for a long run.
+`API_CASES=800` sets the number of cases of each operation, for a long run.
 """
 
 import json
@@ -62,7 +62,7 @@ OPERATIONS = [operation.ok() for operation in schema.get_all_operations()]
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
 def test_every_answer_is_one_that_the_document_lists(headers, operation):
-    # What has no parameters can be asked in no wrong way.
+    # Without parameters there are no invalid requests.
     asks = operation.query or operation.body or operation.path_parameters
     modes = list(GenerationMode) if asks else [GenerationMode.POSITIVE]
 

@@ -30,7 +30,7 @@ def _no_switches(monkeypatch):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What the bootstrap runs, by its last words; `calls.code` is what it ends with."""
+    """The commands of the bootstrap, by their last words; `calls.code` is their exit code."""
 
     class Calls(list):
         code = 0
@@ -79,7 +79,7 @@ def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testin
 
 
 def reports(monkeypatch, **packages):
-    """What pip says that it would install, by what it is asked for; an error where that is None."""
+    """The packages that pip would install, by requirement; an error for None."""
 
     def run(command, **options):
         assert "--dry-run" in command

@@ -178,7 +178,7 @@ def kill_server(data):
 
 
 class AnotherProcess:
-    """Another process that uses the server, until it is told to leave or is killed."""
+    """Another process that uses the server, until it is asked to leave or killed."""
 
     CODE = """
 import sys

@@ -81,7 +81,7 @@ class Up:
         raise AssertionError(f"{pattern} was not printed:\n{self.output}")
 
     def helpers(self):
-        """The processes that run beside it, each told whose they are."""
+        """The child processes of the server, each with its parent's id."""
         return [process for process in psutil.Process(self.process.pid).children() if "--with-parent" in words(process)]
 
     def followers(self):
@@ -93,7 +93,7 @@ class Up:
         return eventually(lambda: next((one for one in self.followers() if one != other_than), None))
 
     def index_state(self):
-        """What the server says of its search index."""
+        """The server's status of its search index."""
         with urllib.request.build_opener().open(f"http://127.0.0.1:{self.port}/api/health", timeout=60) as response:
             return json.load(response)["index"]["state"]
 
@@ -141,7 +141,7 @@ def prepared_home(home, prepared):
 def runs(home):
     """Starts runs; what a failed test leaves of them is ended."""
     started = []
-    # What a run under nohup would hand down, and what some of these tests are about.
+    # A run under nohup would pass this on, which some of these tests are about.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     def start(port, *arguments, **environment):
@@ -196,7 +196,7 @@ def change_a_title(home):
 
 
 def eventually(look, seconds=30):
-    """What a look gives as soon as it gives anything."""
+    """The first result of a look that is not empty."""
     until = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < until, "it never came"
@@ -255,7 +255,7 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert second.output.endswith("Stopped.\n")
     assert postgres_of(home) == []
     assert not (home / "address").exists()
-    # What it keeps is for nobody else's eyes.
+    # Its files are private.
     assert (home / "secret_key").stat().st_mode & 0o077 == 0
 
 
@@ -271,7 +271,7 @@ def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, prep
     assert open_in_browser(f"http://127.0.0.1:{other.port}/sign-in/")[0].endswith("/sign-in/")
     change_a_title(prepared_home)
     eventually(lambda: outbox_of(prepared_home) == 0)
-    # What no server of its own reads it leaves to the others.
+    # An index that none of its own servers reads is left to the others.
     third = runs(free_port(), SEARCH_ENGINE="postgres")
     third.link()
     assert (third.index_state(), third.followers(), other.index_state()) == ("off", [], "ready")
@@ -290,7 +290,7 @@ def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_hom
     first.link()
     eventually(lambda: first.index_state() == "ready")
 
-    # What is killed is started again, and goes on where it was.
+    # A killed process is restarted, and continues where it was.
     killed = first.follower()
     killed.kill()
     second = first.follower(other_than=killed)
@@ -303,7 +303,7 @@ def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_hom
     second.wait(20)
     eventually(lambda: not postgres_of(prepared_home))
 
-    # Where nobody reads it, it goes, and nothing is written down for it.
+    # Without a reader the index is dropped, and nothing is recorded for it.
     third = runs(free_port(), SEARCH_ENGINE="postgres")
     third.link()
     assert (third.index_state(), third.followers()) == ("off", [])
@@ -406,8 +406,8 @@ def test_interruption_that_the_import_made_an_error_of_still_stops(monkeypatch):
 
     monkeypatch.setattr(up, "call_command", interrupted)
     command = up.Command()
-    command.asked_to_stop = threading.Event()
-    command.asked_to_stop.set()
+    command.stop_requested = threading.Event()
+    command.stop_requested.set()
     with pytest.raises(KeyboardInterrupt):
         command.load_sample()
 

@@ -1,4 +1,4 @@
-"""Who reads, and where memories are put."""
+"""Viewers and folders for tests of memories."""
 
 import pytest
 from django.contrib.auth.models import User

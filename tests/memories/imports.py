@@ -1,4 +1,4 @@
-"""What tests of imports bring in, by the command, and what they count."""
+"""Helpers for tests of imports: records, the command, and counts."""
 
 import io
 

@@ -47,7 +47,7 @@ def test_windows_cover_the_text_and_fit(text, tokenizer, size_and_overlap):
     for before, after in pairwise(found):
         assert before.start < after.start
         assert before.end < after.end
-        # What lies between two windows, if anything does, is white space.
+        # Only white space is between two windows.
         assert not text[before.end : after.start].strip()
 
 

@@ -34,7 +34,7 @@ class Clock:
 
 
 class Loader:
-    """Loads models when it is told to, as slowly as a test needs."""
+    """Loads models on request, as slowly as a test needs."""
 
     def __init__(self):
         self.may_go_on = threading.Event()
@@ -87,7 +87,7 @@ def reason(queries, text="tea"):
 
 
 def replace_by(name):
-    """What the worker does when another model is complete."""
+    """Make a complete model the serving one, as the worker does."""
     model = vectors.model_begin(name=name, source=name, dimensions=384, min_similarity=0.5)
     Chunk.objects.create(
         memory_id=Chunk.objects.first().memory_id, model=model, ordinal=0, start=0, end=3, embedding=[0.5] * 384

@@ -12,7 +12,7 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from categories.models import Category
-from memories import foreign_keys
+from memories import storage
 from memories.models import ImportBatch, Memory, OutboxEntry, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import (
@@ -92,10 +92,8 @@ def test_update_that_changes_nothing_writes_nothing_down(followed):
 @pytest.mark.parametrize("count", [pytest.param(3, id="few"), pytest.param(150, id="many")])
 def test_import_writes_down_what_it_brings_changes_and_takes_back(followed, tmp_path, monkeypatch, count):
     left_out = []
-    allowed = foreign_keys._may_skip_checks
-    monkeypatch.setattr(
-        foreign_keys, "_may_skip_checks", lambda cursor: left_out.append(allowed(cursor)) or left_out[-1]
-    )
+    allowed = storage._may_skip_checks
+    monkeypatch.setattr(storage, "_may_skip_checks", lambda cursor: left_out.append(allowed(cursor)) or left_out[-1])
     import_lines(tmp_path, count)
     assert left_out == ([True] if count == 150 else [])
     every = sorted(Memory.objects.values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""What all pages of the admin share: every model is there, and no list asks the database once per row."""
+"""All pages of the admin: every model is there, and no list runs a query for each row."""
 
 import pytest
 from django.apps import apps
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db
 OURS = [
     model for app in ("memories", "categories", "access", "search") for model in apps.get_app_config(app).get_models()
 ]
-# What the derived index has yet to take in: `manage.py index` tells how much there is.
+# Changes not yet applied to the index: `manage.py index` shows their number.
 PASSING = {OutboxEntry, VectorChange}
 LISTED = [m for m in OURS if not isinstance(m._meta.pk, CompositePrimaryKey) and m not in PASSING]
 

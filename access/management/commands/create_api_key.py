@@ -52,7 +52,7 @@ class Command(BaseCommand):
         if options["verbosity"] > 0:
             self.stdout.write(_introduced(new))
             return
-        # Only the key, for scripts that keep it somewhere; what it opens is said beside it.
+        # Only the key, for scripts that store it; the note about projects goes to stderr.
         self.stdout.write(new.raw)
         if projects is None:
             self.stderr.write(EVERY_PROJECT, style_func=str)

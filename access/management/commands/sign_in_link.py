@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from access.owner import owner_to_sign_in, sign_in_link
+from access.sign_in import owner_to_sign_in, sign_in_link
 from web.serving import running_site, site_address
 
 

@@ -1,4 +1,4 @@
-"""`manage.py mcp`: the tools for one agent, over standard input and output."""
+"""`manage.py mcp`: serves the tools to an agent over standard input and output."""
 
 import os
 from typing import Any
@@ -10,7 +10,7 @@ from django.db import DatabaseError
 
 from access.keys import KeyRefusedError, TooManyRequestsError, viewer_of_raw
 from access.models import AuditEvent
-from access.owner import owner_to_sign_in
+from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
 
 KEY = "MNEMOSCOPE_KEY"
@@ -25,13 +25,13 @@ class Command(BaseCommand):
         from agent_tools.tools import ToolRefusedError
 
         try:
-            who = speaks_for()
+            who = identity()
         except DatabaseError as error:
             raise CommandError(f"The database cannot be read: {error}") from error
         self.stderr.write(f"Mnemoscope serves MCP over standard input and output, as {who}.", style_func=str)
 
         def viewer_of(context: Context) -> Viewer:
-            # Asked at every call: a key that is revoked opens nothing from then on.
+            # At every call, so that a revoked key is refused at once.
             try:
                 return current_viewer()
             except (KeyRefusedError, CommandError) as error:
@@ -42,8 +42,8 @@ class Command(BaseCommand):
         anyio.run(serve_stdio, viewer_of)
 
 
-def speaks_for() -> str:
-    """Who the one at the other end is, in words. Raises CommandError where nobody can be."""
+def identity() -> str:
+    """The identity of the client in words. Raises CommandError if there is none."""
     try:
         viewer = current_viewer()
     except KeyRefusedError as error:
@@ -54,7 +54,7 @@ def speaks_for() -> str:
 
 
 def current_viewer() -> Viewer:
-    """Whoever the key in the environment is for; without one the owner, where the database is this machine's own."""
+    """The viewer of the key in the environment, or without a key the owner, if the database belongs to this machine."""
     if raw := settings.MNEMOSCOPE_KEY:
         return viewer_of_raw(raw, AuditEvent.Door.MCP)
     if os.environ.get("DATABASE_URL"):

@@ -1,4 +1,4 @@
-"""`manage.py up`: everything from an empty folder to a page that can be opened. What `make run` calls."""
+"""`manage.py up`: prepares everything from an empty folder and serves the site. `make run` calls it."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import get_resolver
 
-from access.owner import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
+from access.sign_in import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
 from access.viewer import command_viewer
 from agent_tools import asgi
 from memories.embedding.models import missing_packages
@@ -33,13 +33,13 @@ from search.run import run
 from web.processes import SupervisedProcess, supervise
 from web.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
 
-# The memories of an invented team, which an empty database starts with.
+# The sample memories of an invented team, loaded into an empty database.
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
-# As a person would type it.
+# As users type it.
 PYTHON = ".venv/bin/python" if Path(sys.prefix) == settings.BASE_DIR / ".venv" else "python"
-# How long the first page waits for the search index; without it the database answers.
+# Seconds that the first page waits for the search index; without it the database answers.
 INDEX_SECONDS = 5.0
-# Whoever keeps an index takes changes in within a second, or a few minutes where there are very many.
+# An index that is followed lags by a second, or by minutes after very many changes.
 ABANDONED_SECONDS = 3600
 SETTING_UP = 4_711_001  # the key of the advisory lock
 
@@ -47,7 +47,7 @@ SETTING_UP = 4_711_001  # the key of the advisory lock
 class Command(BaseCommand):
     help = "Prepare the database and the static files, and serve Mnemoscope until Ctrl-C."
     requires_system_checks: list[str] = []  # they are run below, with those of the database
-    asked_to_stop = threading.Event()
+    stop_requested = threading.Event()
     claude_mem_port: int | None = None
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -69,16 +69,16 @@ class Command(BaseCommand):
         if port == claude_mem_port:
             raise CommandError("--claude-mem-port must be another port than --port.")
         self.claude_mem_port = claude_mem_port
-        with stop_signals() as self.asked_to_stop:
+        with stop_signals() as self.stop_requested:
             try:
                 self.up(host, port, verbosity)
             except KeyboardInterrupt:
                 pass
             finally:
-                # A second Ctrl-C must not leave the database half stopped.
+                # A second Ctrl-C must not interrupt the shutdown of the database.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 self.down()
-        # From here on one may end the process by force, should something else in it hang.
+        # From here Ctrl-C ends the process at once, in case it hangs.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         self.say("Stopped.")
 
@@ -105,7 +105,7 @@ class Command(BaseCommand):
 
     @contextlib.contextmanager
     def worker_listener(self) -> Iterator[list[socket.socket]]:
-        """The listening socket for claude-mem's readers, where one was asked for: never but on this machine."""
+        """The listening socket for claude-mem's clients, if requested, on this machine only."""
         if self.claude_mem_port is None:
             yield []
             return
@@ -118,10 +118,10 @@ class Command(BaseCommand):
             yield [listener]
 
     def start_helpers(self, start: Callable[[SupervisedProcess], None]) -> None:
-        """What runs beside the server: what keeps the search index, where it is read, and what embeds."""
+        """Start the processes of the server: the index follower, if the index is used, and the worker."""
         if settings.SEARCH_ENGINE == "tantivy":
             start(follower_process())
-            # The first page is waited for, and embedding is not.
+            # Only the index is waited for, not the embedding.
             wait_until_readable(INDEX_SECONDS)
         else:
             drop_unread_index()
@@ -132,7 +132,7 @@ class Command(BaseCommand):
 
     def down(self) -> None:
         connections.close_all()
-        # Now, and not when the interpreter ends: that waits for the threads of requests, and they for the database.
+        # Not at exit of the interpreter: it waits for the threads of requests, which wait for the database.
         if leave := getattr(getattr(connection, "server", None), "leave", None):
             leave()
 
@@ -152,7 +152,7 @@ class Command(BaseCommand):
         try:
             call_command("import_memories", str(SAMPLE))
         except Exception as error:  # whatever it is, an empty explorer is better than none
-            if self.asked_to_stop.is_set():
+            if self.stop_requested.is_set():
                 raise KeyboardInterrupt from None
             self.stderr.write(
                 self.style.WARNING(
@@ -164,7 +164,7 @@ class Command(BaseCommand):
     def welcome(self, host: str, site: str) -> None:
         warm_up()
         user = owner_to_sign_in()
-        # A link that signs in whoever opens it has no place in the logs of a server that others can reach.
+        # A sign-in link must not appear in the logs of a server that others can reach.
         if not is_loopback(host) or user is None:
             self.say(f"\nMnemoscope is ready at {site}/\nStop it with Ctrl-C.")
             if user is None:
@@ -179,20 +179,20 @@ class Command(BaseCommand):
 
     def say(self, text: str) -> None:
         self.stdout.write(text)
-        self.stdout.flush()  # whoever reads this through a pipe waits for the link
+        self.stdout.flush()  # readers of a pipe wait for the link
 
 
 def warm_up() -> None:
-    """Load what the first page needs, so that whoever opens the link does not wait for it."""
+    """Load the code and data of the first page before it is requested."""
     with contextlib.suppress(DatabaseError):
         get_resolver().url_patterns  # noqa: B018 - reading them imports every view
         run(SearchQuery(include_facets=True), command_viewer())
 
 
 def drop_unread_index() -> None:
-    """Nobody would take in what is written down for the index, and what it says would soon be of the past.
+    """Drop an index that nothing follows: its outbox would grow, and its contents become stale.
 
-    One that another server keeps, of this HOME or on another machine, is left alone.
+    The index of another server, of this HOME or another machine, is left alone.
     """
     if (store.index_dir() / "current").exists() or backlog(1).seconds > ABANDONED_SECONDS:
         with contextlib.suppress(store.WriterElsewhereError):
@@ -212,9 +212,9 @@ def refuse_open_doors_without_environment(host: str) -> None:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Two servers starting at once would migrate and load the sample into each other.
+    """Serialise servers that migrate and load the sample.
 
-    The lock belongs to a transaction on a connection of its own, so that it also holds behind a transaction pooler.
+    The lock belongs to a transaction on its own connection, so that it also works behind a transaction pooler.
     """
     gate = connections.create_connection(DEFAULT_DB_ALIAS)
     try:
@@ -234,13 +234,13 @@ def address_file(site: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # Another server of the same HOME may have come since, on another port.
+        # Another server of this HOME may have started since, on another port.
         if ADDRESS_FILE.exists() and ADDRESS_FILE.read_text() == site:
             ADDRESS_FILE.unlink()
 
 
 def collect_static() -> bool:
-    """Collect, hash and compress the static files, unless they are those of last time. Says whether it did."""
+    """Collect, hash and compress the static files, if they have changed. Returns whether they had."""
     if settings.DEBUG:  # they are served from where they lie
         return False
     stamp = Path(settings.STATIC_ROOT) / ".collected"
@@ -248,14 +248,14 @@ def collect_static() -> bool:
     if stamp.exists() and stamp.read_text() == state:
         return False
     stamp.unlink(missing_ok=True)
-    # From nothing: it would keep a file that it believes to be newer than its source.
+    # Clear the folder first: collectstatic would keep files that look newer than their sources.
     call_command("collectstatic", interactive=False, clear=True, verbosity=0)
     stamp.write_text(state)
     return True
 
 
 def static_files_state() -> str:
-    """A digest over names, sizes and times; it changes when a file or a package that brings files does."""
+    """A digest of names, sizes and times, which changes with the files or the packages that contain them."""
     digest = hashlib.sha256(settings.STORAGES["staticfiles"]["BACKEND"].encode())
     for finder in get_finders():
         for name, storage in finder.list([]):
