@@ -1,21 +1,254 @@
-"""What curation keeps, shown to who sees every project: the log, the rows behind it, and names of before."""
+"""The admin of curation: forms for the texts of the vocabulary, and read-only pages for the log.
 
+Terms are renamed, moved and merged at /curate/. The admin cannot register the link tables, whose primary keys are
+composite: links show as panels.
+"""
+
+from abc import abstractmethod
 from typing import Any
+from urllib.parse import urlencode
 
-from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.contrib.admin.utils import flatten
+from django.db.models import Count, Exists, Func, IntegerField, Model, OuterRef, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from categories.models import FormerPath, TagAlias
-from curation import vocabulary_admin  # noqa: F401 - Django looks for an app's admin in this module
+from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
+from categories.kinds import VOCABULARIES
+from categories.models import Category, Concept, Entity, FormerPath, Relationship, TagAlias
 from curation.models import Curation, CurationChange
-from curation.suggestions import admin as suggestions_admin  # noqa: F401
-from web.admin import OwnersOnly, ShownOnlyAdmin
+from curation.queries import visible_relationships, visible_terms
+from curation.suggestions import admin as suggestions_admin  # noqa: F401 - Django looks for admins in this module
+from curation.text_edits import EditRefusedError, relationship_describe, term_describe
+from memories.models import Memory
+from memories.queries import visible_to
+from web.admin import Lines, OwnersOnly, ShownOnlyAdmin, panel
+
+# Rows that a panel shows.
+PANEL = 20
+
+
+class VocabularyForm(ServiceForm):
+    """The texts of a row of the vocabulary."""
+
+    @abstractmethod
+    def describe(self) -> None:
+        """Save the texts through the service."""
+
+    def write(self) -> Refused:
+        try:
+            self.describe()
+        except EditRefusedError as error:
+            yield error.field or None, str(error)
+
+
+class TermForm(VocabularyForm):
+    aliases = Lines(required=False, help_text="Other names, one per line.")
+
+    def describe(self) -> None:
+        term_describe(term=self.instance, viewer=self.viewer, **self.cleaned_data)
+
+
+class RelationshipForm(VocabularyForm):
+    def describe(self) -> None:
+        relationship_describe(relationship=self.instance, viewer=self.viewer, **self.cleaned_data)
+
+
+class VocabularyAdmin(ServiceAdmin):
+    """Rows that imports create. Only the fields in `editable` are edited here."""
+
+    editable: tuple[str, ...]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return tuple(name for name in flatten(self.fields or ()) if name not in self.editable)
+
+
+class TermAdmin(VocabularyAdmin):
+    """A category, concept or entity, with the memories linked to it."""
+
+    form = TermForm
+    editable = ("description", "aliases")
+    list_select_related = ("batch",)
+    actions = ("merge_chosen",)
+
+    @admin.action(description="Merge the selected one into another, or the first of two into the second")
+    def merge_chosen(self, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponseRedirect | None:
+        """Redirect to the preview of the merge."""
+        chosen = list(rows.order_by("pk").values_list("pk", flat=True)[:3])
+        if len(chosen) > 2:
+            self.message_user(request, "Select one or two.", messages.ERROR)
+            return None
+        kind = str(self.model._meta.model_name)
+        if len(chosen) == 1:
+            return HttpResponseRedirect(reverse("curation:term", args=[kind, chosen[0]]))
+        address = reverse("curation:verb", args=["merge", kind, chosen[0]])
+        return HttpResponseRedirect(f"{address}?{urlencode({'target': f'#{chosen[1]}'})}")
+
+    @admin.display(description="curation")
+    def shown_curation(self, row: Any) -> SafeString:
+        address = reverse("curation:term", args=[row._meta.model_name, row.pk])
+        return format_html('<a href="{}">Rename, move, merge, split, relate</a>', address)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        vocabulary = VOCABULARIES[str(self.model._meta.model_name)]
+        # A subquery in the select list counts only for the rows of the page.
+        links = vocabulary.link._default_manager.filter(**{vocabulary.link_column: OuterRef("pk")}).order_by()
+        viewer, rows = admin_viewer(request), super().get_queryset(request)
+        if viewer.project_ids is not None:
+            links = links.filter(memory__project_id__in=viewer.project_ids)
+            own = Func(OuterRef("pk"), template="ARRAY[%(expressions)s]::integer[]")
+            rows = rows.filter(Exists(visible_to(viewer).filter(**{f"{vocabulary.memory_path_column}__contains": own})))
+        counted = links.values(vocabulary.link_column).annotate(n=Count("memory_id")).values("n")
+        annotated: QuerySet[Any] = rows.annotate(links_count=Subquery(counted, output_field=IntegerField()))
+        return annotated
+
+    @admin.display(description="memories")
+    def shown_links(self, row: Any) -> int:
+        return row.links_count or 0
+
+    @admin.display(description="aliases")
+    def shown_aliases(self, row: Any) -> str:
+        return ", ".join(row.aliases)
+
+    @admin.display(description="newest memories")
+    def shown_memories(self, row: Any) -> SafeString:
+        column = VOCABULARIES[row._meta.model_name].memory_column
+        return memory_panel(visible_to(row.viewer).filter(**{f"{column}__contains": [row.pk]}))
+
+
+def memory_panel(memories: QuerySet[Memory]) -> SafeString:
+    """The newest of the memories, with links to their pages in the admin."""
+    newest = memories.order_by("-created_at", "-pk").only("title", "created_at", "state")[:PANEL]
+    rows = (
+        (
+            format_html('<a href="{}">#{}</a>', reverse("admin:memories_memory_change", args=[memory.pk]), memory.pk),
+            memory.title,
+            f"{memory.created_at:%Y-%m-%d}",
+            memory.state,
+        )
+        for memory in newest
+    )
+    return panel(("", "title", "created", "state"), rows)
+
+
+@admin.register(Category)
+class CategoryAdmin(TermAdmin):
+    list_display = ("path", "name", "depth", "shown_links", "shown_aliases", "batch")
+    list_filter = ("depth",)
+    search_fields = ("path", "name")
+    fields = (
+        ("path", "name"),
+        ("parent", "depth"),
+        "shown_curation",
+        "description",
+        "aliases",
+        "shown_children",
+        "shown_memories",
+        "batch",
+    )
+
+    @admin.display(description="children")
+    def shown_children(self, category: Any) -> SafeString:
+        visible = visible_terms("category", list(category.children.values_list("pk", flat=True)), category.viewer)
+        rows = (
+            (format_html('<a href="{}">{}</a>', reverse("admin:categories_category_change", args=[child.pk]), child),)
+            for child in category.children.filter(pk__in=visible)[:PANEL]
+        )
+        return panel(("path",), rows)
+
+
+@admin.register(Concept)
+class ConceptAdmin(TermAdmin):
+    list_display = ("name", "concept_type", "shown_links", "shown_aliases", "weight", "batch")
+    list_filter = ("concept_type",)
+    search_fields = ("name", "concept_type")
+    fields = (
+        ("name", "concept_type"),
+        "shown_curation",
+        "description",
+        "aliases",
+        "shown_relations",
+        "weight",
+        "shown_memories",
+        "batch",
+    )
+
+    @admin.display(description="related concepts")
+    def shown_relations(self, concept: Any) -> SafeString:
+        related = {"broader": concept.broader_ids, "narrower": concept.narrower_ids, "related": concept.related_ids}
+        visible = visible_terms("concept", {pk for pks in related.values() for pk in pks}, concept.viewer)
+        names = dict(Concept.objects.filter(pk__in=visible).values_list("pk", "name"))
+        return panel(
+            ("how", "concept"), ((how, names[pk]) for how, pks in related.items() for pk in pks if pk in names)
+        )
+
+
+@admin.register(Entity)
+class EntityAdmin(TermAdmin):
+    list_display = ("name", "entity_type", "shown_links", "shown_aliases", "batch")
+    list_filter = ("entity_type",)
+    search_fields = ("name",)
+    fields = (
+        ("name", "entity_type"),
+        "shown_curation",
+        "description",
+        "aliases",
+        "shown_relations",
+        "shown_memories",
+        "batch",
+    )
+
+    @admin.display(description="relationships")
+    def shown_relations(self, entity: Any) -> SafeString:
+        facts = visible_relationships(entity.viewer).select_related("source", "target")
+        out, into = facts.filter(source=entity)[:PANEL], facts.filter(target=entity)[:PANEL]
+        return panel(("source", "relationship", "target", "fact"), (_relation(r) for r in (*out, *into)))
+
+
+def _relation(relationship: Relationship) -> tuple[object, ...]:
+    address = reverse("admin:categories_relationship_change", args=[relationship.pk])
+    kind = format_html('<a href="{}">{}</a>', address, relationship.relationship_type)
+    return (relationship.source, kind, relationship.target, relationship.fact)
+
+
+@admin.register(Relationship)
+class RelationshipAdmin(VocabularyAdmin):
+    form = RelationshipForm
+    editable = ("fact", "confidence")
+    list_display = ("source", "relationship_type", "target", "fact", "confidence", "valid_from", "valid_to")
+    list_display_links = ("relationship_type",)
+    list_select_related = ("source", "target")
+    list_filter = ("relationship_type",)
+    search_fields = ("source__name", "target__name", "relationship_type", "fact")
+    fields = (
+        ("source", "relationship_type", "target"),
+        "fact",
+        "confidence",
+        ("valid_from", "valid_to"),
+        "shown_memories",
+        ("batch", "created_at"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return visible_relationships(admin_viewer(request)).order_by(*self.get_ordering(request))
+
+    @admin.display(description="evidence")
+    def shown_memories(self, relationship: Any) -> SafeString:
+        return memory_panel(visible_to(relationship.viewer).filter(pk__in=relationship.evidence_ids))
 
 
 @admin.register(Curation)
 class CurationLogAdmin(OwnersOnly, ShownOnlyAdmin):
-    """Undone on /curate/."""
+    """Curations. They are undone at /curate/."""
 
     list_display = ("at", "title", "memories", "user", "api_key", "undone_at")
     list_display_links = ("title",)
@@ -35,7 +268,7 @@ class CurationLogAdmin(OwnersOnly, ShownOnlyAdmin):
 
 @admin.register(CurationChange)
 class CurationChangeAdmin(OwnersOnly, ShownOnlyAdmin):
-    """Without the rows themselves, which may be of a hundred thousand memories."""
+    """Changes without their rows, which may be those of a hundred thousand memories."""
 
     list_display = ("id", "curation", "action", "table", "source_id", "target_id")
     list_select_related = ("curation",)

@@ -1,39 +1,39 @@
-"""The verbs on the category tree. Pure: they work on a copy of the whole tree, and know nothing of the database.
+"""Operations on the category tree. Pure: they change a working copy of the whole tree.
 
-A path that changes is kept as a former path, so that whatever names it goes on finding its category.
+The old path of a category becomes a former path, which still resolves to the category.
 """
 
 from collections.abc import Iterable, Iterator
 
 from categories.details import joined_aliases
 from categories.paths import MAX_DEPTH, MAX_NAME_LENGTH, MAX_PATH_LENGTH, clean_name, slug, slug_path
-from curation.working_copy import CurationRefusedError, Relink, Row, WorkingCopy, references_follow
+from curation.working_copy import CurationRefusedError, Relink, TableRow, WorkingCopy
 
 
-def category_rename(desk: WorkingCopy, category_id: int, name: str) -> None:
-    """Give a category another name; it stays where it is, and its old name is an alias."""
-    row = desk.table("category")[category_id]
+def category_rename(copy: WorkingCopy, category_id: int, name: str) -> None:
+    """Rename a category. The old name becomes an alias."""
+    row = copy.table("category")[category_id]
     new = clean_category_name(name)
     if new == row["name"]:
         raise CurationRefusedError(f"Its name is already “{new}”.", "name")
     old_path, old_name = row["path"], row["name"]
     row["aliases"] = joined_aliases(new, row["aliases"], [old_name])
     row["name"] = new
-    row["path"] = _below(_parent_path(desk, row), slug(new))
-    _paths_follow(desk)
-    desk.title = f"Renamed the category {old_path} to {row['path']}"
-    _lines_of_paths(desk)
+    row["path"] = _below(_parent_path(copy, row), slug(new))
+    _rebuild_paths(copy)
+    copy.title = f"Renamed the category {old_path} to {row['path']}"
+    _add_path_lines(copy)
     if row["path"] == old_path:
-        desk.line("name", old_name, new, of=("category", category_id))
+        copy.add_line("name", old_name, new, subject=("category", category_id))
 
 
-def category_move(desk: WorkingCopy, category_id: int, parent_id: int | None) -> None:
-    """Hang a category, with all that is below it, under another parent, or at the root."""
-    rows = desk.table("category")
+def category_move(copy: WorkingCopy, category_id: int, parent_id: int | None) -> None:
+    """Move a category with its descendants under another parent, or to the root."""
+    rows = copy.table("category")
     row = rows[category_id]
     if parent_id == category_id:
         raise CurationRefusedError(f"{row['path']} cannot be moved under itself.", "parent")
-    if parent_id is not None and category_id in _ancestors(desk, parent_id):
+    if parent_id is not None and category_id in _ancestors(copy, parent_id):
         raise CurationRefusedError(
             f"{rows[parent_id]['path']} is below {row['path']}: the tree would have a cycle.", "parent"
         )
@@ -43,46 +43,46 @@ def category_move(desk: WorkingCopy, category_id: int, parent_id: int | None) ->
     old_path = row["path"]
     row["parent_id"] = parent_id
     row["path"] = _below(rows[parent_id]["path"] if parent_id is not None else "", _step(old_path))
-    _paths_follow(desk)
-    desk.title = f"Moved the category {old_path} to {row['path']}"
+    _rebuild_paths(copy)
+    copy.title = f"Moved the category {old_path} to {row['path']}"
     if parent_id is not None:
-        desk.touched.add(("category", parent_id))
-    _lines_of_paths(desk)
+        copy.touched.add(("category", parent_id))
+    _add_path_lines(copy)
 
 
-def category_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
-    """Merge a category into another one. Its children move there; where one of the same name is there, they merge."""
-    rows = desk.table("category")
+def category_merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
+    """Merge a category into another category. Its children move too, or are merged into a child of the same name."""
+    rows = copy.table("category")
     source, target = rows[source_id], rows[target_id]
     if source_id == target_id:
         raise CurationRefusedError(f"{source['path']} cannot be merged into itself.", "target")
-    if source_id in _ancestors(desk, target_id):
+    if source_id in _ancestors(copy, target_id):
         raise CurationRefusedError(
             f"{target['path']} is below {source['path']}: merge it the other way round, or move it out first.", "target"
         )
-    desk.title = f"Merged the category {source['path']} into {target['path']}"
+    copy.title = f"Merged the category {source['path']} into {target['path']}"
     names = ", ".join(target["aliases"])
-    _merge(desk, source_id, target_id)
-    for gone in desk.merged:
-        del rows[gone]
-    references_follow(desk, "category", ["related_ids"])
-    _paths_follow(desk)
-    for gone, kept in desk.merged.items():
-        before = desk.was("category", gone)
+    _merge(copy, source_id, target_id)
+    for merged_id in copy.merged:
+        del rows[merged_id]
+    copy.replace_merged("category", ["related_ids"])
+    _rebuild_paths(copy)
+    for merged_id, kept_id in copy.merged.items():
+        before = copy.originals("category").get(merged_id)
         if before is not None:
-            desk.line("merges into", before["path"], rows[kept]["path"], of=("category", gone))
+            copy.add_line("merges into", before["path"], rows[kept_id]["path"], subject=("category", merged_id))
     if names != (after := ", ".join(target["aliases"])):
-        desk.line("other names", names, after, of=("category", target_id))
-    _lines_of_paths(desk)
+        copy.add_line("other names", names, after, subject=("category", target_id))
+    _add_path_lines(copy)
 
 
-def category_split(desk: WorkingCopy, category_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
-    """Make a category beside another one, and file some of its memories there instead."""
-    rows = desk.table("category")
+def category_split(copy: WorkingCopy, category_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
+    """Create a sibling of a category, and link these memories to it instead."""
+    rows = copy.table("category")
     row = rows[category_id]
     new = clean_category_name(name)
-    path = _below(_parent_path(desk, row), slug(new))
-    made = desk.make(
+    path = _below(_parent_path(copy, row), slug(new))
+    created = copy.add_row(
         "category",
         parent_id=row["parent_id"],
         name=new,
@@ -92,16 +92,16 @@ def category_split(desk: WorkingCopy, category_id: int, name: str, memory_ids: t
         description="",
         related_ids=[],
     )
-    _paths_follow(desk)
-    desk.relinks.append(Relink("category", (category_id,), made, memory_ids))
-    desk.title = f"Split {path} off the category {row['path']}"
-    desk.touched.add(("category", category_id))
-    desk.line("new category", "", path)
+    _rebuild_paths(copy)
+    copy.relinks.append(Relink("category", (category_id,), created, memory_ids))
+    copy.title = f"Split {path} off the category {row['path']}"
+    copy.touched.add(("category", category_id))
+    copy.add_line("new category", "", path)
 
 
-def categories_relate(desk: WorkingCopy, first_id: int, second_id: int, *, remove: bool) -> None:
-    """Say of two categories that they are related, or no longer."""
-    rows = desk.table("category")
+def categories_relate(copy: WorkingCopy, first_id: int, second_id: int, *, remove: bool) -> None:
+    """Add or remove the relation between two categories."""
+    rows = copy.table("category")
     first, second = rows[first_id], rows[second_id]
     if first_id == second_id:
         raise CurationRefusedError(f"{first['path']} cannot be related to itself.", "other")
@@ -113,12 +113,12 @@ def categories_relate(desk: WorkingCopy, first_id: int, second_id: int, *, remov
     for one, other in ((first, second_id), (second, first_id)):
         one["related_ids"] = sorted(set(one["related_ids"]) - {other} if remove else {*one["related_ids"], other})
     pair = f"{first['path']} and {second['path']}"
-    desk.title = f"{'Unrelated' if remove else 'Related'} the categories {pair}"
-    desk.said("related", pair, ends=remove, of=("category", first_id))
+    copy.title = f"{'Unrelated' if remove else 'Related'} the categories {pair}"
+    copy.add_line("related", *((pair, "") if remove else ("", pair)), subject=("category", first_id))
 
 
 def clean_category_name(name: str) -> str:
-    """A name that a category can have."""
+    """The stored form of a category's name. Raises CurationRefusedError."""
     cleaned = clean_name(name)
     if not cleaned or not slug(cleaned):
         raise CurationRefusedError("A category needs a name.", "name")
@@ -131,34 +131,34 @@ def clean_category_name(name: str) -> str:
     return cleaned
 
 
-def _merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
-    rows = desk.table("category")
+def _merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
+    rows = copy.table("category")
     source, target = rows[source_id], rows[target_id]
-    desk.merged[source_id] = target_id
-    desk.relinks.append(Relink("category", (source_id,), target_id))
+    copy.merged[source_id] = target_id
+    copy.relinks.append(Relink("category", (source_id,), target_id))
     target["aliases"] = joined_aliases(target["name"], target["aliases"], [source["name"], *source["aliases"]])
     target["description"] = target["description"] or source["description"]
-    # Relations that the two had with each other end; `references_follow` sees to those of others.
+    # The relation between the two ends; `replace_merged` updates the relations of others.
     target["related_ids"] = sorted({*target["related_ids"], *source["related_ids"]} - {source_id, target_id})
-    there = {_step(row["path"]): row["id"] for row in _children(desk, target_id)}
-    for child in _children(desk, source_id):
-        same = there.get(_step(child["path"]))
+    target_children = {_step(row["path"]): row["id"] for row in _children(copy, target_id)}
+    for child in _children(copy, source_id):
+        same = target_children.get(_step(child["path"]))
         if same is not None and same != child["id"]:
-            _merge(desk, child["id"], same)
+            _merge(copy, child["id"], same)
         else:
             child["parent_id"] = target_id
 
 
-def _children(desk: WorkingCopy, category_id: int) -> list[Row]:
-    """The children that stay, in the order of their paths."""
-    rows = desk.table("category").values()
-    children = [row for row in rows if row["parent_id"] == category_id and row["id"] not in desk.merged]
+def _children(copy: WorkingCopy, category_id: int) -> list[TableRow]:
+    """The children that are not merged, in the order of their paths."""
+    rows = copy.table("category").values()
+    children = [row for row in rows if row["parent_id"] == category_id and row["id"] not in copy.merged]
     return sorted(children, key=lambda row: str(row["path"]))
 
 
-def _ancestors(desk: WorkingCopy, category_id: int) -> Iterator[int]:
-    """The category and all above it."""
-    rows = desk.table("category")
+def _ancestors(copy: WorkingCopy, category_id: int) -> Iterator[int]:
+    """The id of the category and those of its ancestors."""
+    rows = copy.table("category")
     above: int | None = category_id
     for _ in range(len(rows)):
         if above is None or above not in rows:
@@ -167,8 +167,8 @@ def _ancestors(desk: WorkingCopy, category_id: int) -> Iterator[int]:
         above = rows[above]["parent_id"]
 
 
-def _parent_path(desk: WorkingCopy, row: Row) -> str:
-    return str(desk.table("category")[row["parent_id"]]["path"]) if row["parent_id"] is not None else ""
+def _parent_path(copy: WorkingCopy, row: TableRow) -> str:
+    return str(copy.table("category")[row["parent_id"]]["path"]) if row["parent_id"] is not None else ""
 
 
 def _below(path: str, step: str) -> str:
@@ -179,26 +179,26 @@ def _step(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-def _paths_follow(desk: WorkingCopy) -> None:
-    """Every path says where its category hangs; what a path was before is kept; none stands twice."""
-    rows = desk.table("category")
-    below: dict[int | None, list[Row]] = {}
+def _rebuild_paths(copy: WorkingCopy) -> None:
+    """Compute all paths and depths from the tree, refuse repeated paths, and store previous paths as former paths."""
+    rows = copy.table("category")
+    below: dict[int | None, list[TableRow]] = {}
     for row in rows.values():
         below.setdefault(row["parent_id"], []).append(row)
-    level: list[tuple[str, int, Row]] = [("", 1, row) for row in below.get(None, [])]
-    taken: dict[str, Row] = {}
+    level: list[tuple[str, int, TableRow]] = [("", 1, row) for row in below.get(None, [])]
+    taken: dict[str, TableRow] = {}
     while level:
-        following: list[tuple[str, int, Row]] = []
+        following: list[tuple[str, int, TableRow]] = []
         for parent_path, depth, row in level:
             row["path"], row["depth"] = _below(parent_path, _step(row["path"])), depth
             _refuse_path(row, taken)
             taken[row["path"]] = row
             following += [(row["path"], depth + 1, child) for child in below.get(row["id"], [])]
         level = following
-    _former_paths_follow(desk, taken)
+    _update_former_paths(copy, taken)
 
 
-def _refuse_path(row: Row, taken: dict[str, Row]) -> None:
+def _refuse_path(row: TableRow, taken: dict[str, TableRow]) -> None:
     path = row["path"]
     if path in taken:
         raise CurationRefusedError(f"The category {path} already exists: merge the two instead.", "name")
@@ -210,39 +210,39 @@ def _refuse_path(row: Row, taken: dict[str, Row]) -> None:
         )
 
 
-def refuse_paths(desk: WorkingCopy, category_id: int, aliases: Iterable[str]) -> None:
-    """An alias that is another category's path would never be reached: paths are looked up first."""
-    owners = {row["path"]: row["id"] for row in desk.table("category").values()}
+def refuse_alias_paths(copy: WorkingCopy, category_id: int, aliases: Iterable[str]) -> None:
+    """Refuse aliases that are the path of another category: paths are looked up before aliases."""
+    owners = {row["path"]: row["id"] for row in copy.table("category").values()}
     for alias in aliases:
         if owners.get(slug_path(alias), category_id) != category_id:
             raise CurationRefusedError(f"“{alias}” is already the path of another category.", "add")
 
 
-def _former_paths_follow(desk: WorkingCopy, taken: dict[str, Row]) -> None:
-    former = desk.table("former_path")
+def _update_former_paths(copy: WorkingCopy, taken: dict[str, TableRow]) -> None:
+    former = copy.table("former_path")
     known = {row["path"]: row for row in former.values()}
     for row in former.values():
-        row["category_id"] = _kept(desk, row["category_id"])
+        row["category_id"] = _merge_target(copy, row["category_id"])
     for row_id in [row_id for row_id, row in former.items() if row["path"] in taken]:
         del former[row_id]
-    for category_id, before in desk.originals("category").items():
-        path, owner = before["path"], _kept(desk, category_id)
+    for category_id, before in copy.originals("category").items():
+        path, owner = before["path"], _merge_target(copy, category_id)
         if path in taken:
             continue
         if path in known:
             known[path]["category_id"] = owner
         else:
-            desk.make("former_path", path=path, category_id=owner)
+            copy.add_row("former_path", path=path, category_id=owner)
 
 
-def _kept(desk: WorkingCopy, category_id: int) -> int:
-    while category_id in desk.merged:
-        category_id = desk.merged[category_id]
+def _merge_target(copy: WorkingCopy, category_id: int) -> int:
+    while category_id in copy.merged:
+        category_id = copy.merged[category_id]
     return category_id
 
 
-def _lines_of_paths(desk: WorkingCopy) -> None:
-    for row in sorted(desk.table("category").values(), key=lambda row: str(row["path"])):
-        before = desk.was("category", row["id"])
+def _add_path_lines(copy: WorkingCopy) -> None:
+    for row in sorted(copy.table("category").values(), key=lambda row: str(row["path"])):
+        before = copy.originals("category").get(row["id"])
         if before is not None and before["path"] != row["path"]:
-            desk.line("moves to", before["path"], row["path"], of=("category", row["id"]))
+            copy.add_line("moves to", before["path"], row["path"], subject=("category", row["id"]))

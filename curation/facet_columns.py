@@ -1,6 +1,6 @@
-"""The facet columns of memories, worked out from their links in one statement; and tags, with the terms they are in.
+"""The facet columns of memories, computed from their links in one statement; and tags, with the search terms.
 
-`memories.storage` keeps the columns memory by memory; this is the same rule over sets.
+`memories.storage` writes the same columns memory by memory; these statements work on sets.
 """
 
 import json
@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 from django.db import connection
 
-from curation.tables import LINKS
+from categories.kinds import VOCABULARIES
+from curation.tables import fetch, fetch_column
 from memories.terms import MemoryText, memories_terms
 
-# So many memories are read, analysed and written at once.
+# Memories that are read, analysed and written in one statement.
 BLOCK = 2_000
 
 _LINEAGES = """
@@ -20,89 +21,75 @@ WITH RECURSIVE lineage (id, above) AS (
   UNION SELECT lineage.id, category.parent_id FROM lineage JOIN categories_category category
   ON category.id = lineage.above WHERE category.parent_id IS NOT NULL
 )"""
-# {chosen} gives the ids of the memories; what none is linked to is an empty array.
-_EXPECTED = {
-    "category": (
-        _LINEAGES,
-        "SELECT chosen.id,"
-        " coalesce(array_agg(DISTINCT link.category_id ORDER BY link.category_id)"
-        " FILTER (WHERE link.category_id IS NOT NULL), '{{}}')::integer[] AS own,"
-        " coalesce(array_agg(DISTINCT lineage.above ORDER BY lineage.above)"
-        " FILTER (WHERE lineage.above IS NOT NULL), '{{}}')::integer[] AS path"
-        " FROM {chosen} LEFT JOIN categories_categorylink link ON link.memory_id = chosen.id"
-        " LEFT JOIN lineage ON lineage.id = link.category_id GROUP BY chosen.id",
-    ),
-    **{
-        kind: (
-            "",
-            f"SELECT chosen.id, coalesce(array_agg(link.{LINKS[kind].column} ORDER BY link.{LINKS[kind].column})"
-            f" FILTER (WHERE link.{LINKS[kind].column} IS NOT NULL), '{{{{}}}}')::integer[] AS own"
-            f" FROM {{chosen}} LEFT JOIN {LINKS[kind].table} link ON link.memory_id = chosen.id GROUP BY chosen.id",
-        )
-        for kind in ("concept", "entity")
-    },
-}
-_COLUMNS = {
-    kind: (("own", links.facet),) + ((("path", links.facet_below),) if kind == "category" else ())
-    for kind, links in LINKS.items()
-}
 
 
-def columns_refresh(kind: str, memory_ids: Collection[int]) -> int:
-    """Bring the facet columns of memories up to what their links say; tells how many were not."""
+def refresh_columns(kind: str, memory_ids: Collection[int]) -> int:
+    """Set the facet columns of memories to the ids of their links. Returns the number of memories changed."""
     if not memory_ids:
         return 0
-    lineages, expected = _EXPECTED[kind]
-    assignments = ", ".join(f"{column} = made.{name}" for name, column in _COLUMNS[kind])
+    columns, lineages, expected = _expected(kind, "unnest(%s::bigint[]) AS chosen (id)")
+    assignments = ", ".join(f"{column} = made.{column}" for column in columns)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"{lineages} UPDATE memories_memory memory SET {assignments}"
-            f" FROM ({expected.format(chosen='unnest(%s::bigint[]) AS chosen (id)')}) made"
-            f" WHERE memory.id = made.id AND ({_differs(kind)})",
+            f"{lineages} UPDATE memories_memory memory SET {assignments} FROM ({expected}) made"
+            f" WHERE memory.id = made.id AND ({_differs(columns)})",
             [sorted(memory_ids)],
         )
         return int(cursor.rowcount)
 
 
-def columns_differing(kind: str) -> list[int]:
-    """All memories whose facet columns do not say what their links do."""
-    lineages, expected = _EXPECTED[kind]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"{lineages} SELECT memory.id FROM memories_memory memory"
-            f" JOIN ({expected.format(chosen='memories_memory chosen')}) made ON made.id = memory.id"
-            f" WHERE {_differs(kind)} ORDER BY 1"
-        )
-        return [row[0] for row in cursor.fetchall()]
+def stale_columns(kind: str) -> list[int]:
+    """Ids of all memories whose facet columns differ from their links."""
+    columns, lineages, expected = _expected(kind, "memories_memory chosen")
+    return fetch_column(
+        f"{lineages} SELECT memory.id FROM memories_memory memory JOIN ({expected}) made ON made.id = memory.id"
+        f" WHERE {_differs(columns)} ORDER BY 1"
+    )
 
 
-def _differs(kind: str) -> str:
-    return " OR ".join(f"memory.{column} IS DISTINCT FROM made.{name}" for name, column in _COLUMNS[kind])
+def _expected(kind: str, chosen: str) -> tuple[list[str], str, str]:
+    """The facet columns of a kind, the common table expression they need, and a query for their values by memory."""
+    vocabulary = VOCABULARIES[kind]
+    ids = {vocabulary.memory_column: f"link.{vocabulary.link_column}"}
+    lineages = lineage_join = ""
+    if vocabulary.memory_path_column != vocabulary.memory_column:
+        ids[vocabulary.memory_path_column] = "lineage.above"
+        lineages, lineage_join = _LINEAGES, f" LEFT JOIN lineage ON lineage.id = link.{vocabulary.link_column}"
+    # A memory without links gets an empty array.
+    arrays = ", ".join(
+        f"coalesce(array_agg(DISTINCT {value} ORDER BY {value}) FILTER (WHERE {value} IS NOT NULL), '{{}}')::integer[]"
+        f" AS {column}"
+        for column, value in ids.items()
+    )
+    return (
+        list(ids),
+        lineages,
+        f"SELECT chosen.id, {arrays} FROM {chosen}"
+        f" LEFT JOIN {vocabulary.link_table} link ON link.memory_id = chosen.id{lineage_join} GROUP BY chosen.id",
+    )
+
+
+def _differs(columns: Iterable[str]) -> str:
+    return " OR ".join(f"memory.{column} IS DISTINCT FROM made.{column}" for column in columns)
 
 
 # --- tags -----------------------------------------------------------------------------------------------------------
 
-Tagged = tuple[int, list[str]]
-"""A memory, and its tags in their order."""
 
-
-def tags_read(memory_ids: Collection[int]) -> dict[int, list[str]]:
+def read_tags(memory_ids: Collection[int]) -> dict[int, list[str]]:
     """The tags of memories, which are locked until the transaction ends."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT id, tags FROM memories_memory WHERE id = ANY(%s) ORDER BY id FOR UPDATE", [sorted(memory_ids)]
-        )
-        return dict(cursor.fetchall())
+    statement = "SELECT id, tags FROM memories_memory WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+    return dict(fetch(statement, [sorted(memory_ids)]))
 
 
-def tags_write(changes: Iterable[tuple[int, Sequence[str]]]) -> None:
-    """Give memories other tags, and the terms that they are found by, in blocks."""
-    waiting = [(memory_id, list(tags)) for memory_id, tags in changes]
-    for start in range(0, len(waiting), BLOCK):
-        block = waiting[start : start + BLOCK]
+def write_tags(changes: Iterable[tuple[int, Sequence[str]]]) -> None:
+    """Set the tags of memories, given as pairs of id and tags, and update their search terms."""
+    pending = [(memory_id, list(tags)) for memory_id, tags in changes]
+    for start in range(0, len(pending), BLOCK):
+        block = pending[start : start + BLOCK]
         texts = _texts(block)
         with connection.cursor() as cursor:
-            # Tags as JSON: arrays in an array would all have to be of one length.
+            # Tags as JSON: the rows of an SQL array of arrays must have equal lengths.
             cursor.execute(
                 "UPDATE memories_memory memory SET terms = made.terms::tsvector,"
                 " tags = ARRAY(SELECT tag FROM jsonb_array_elements_text(made.tags::jsonb)"
@@ -117,17 +104,16 @@ def tags_write(changes: Iterable[tuple[int, Sequence[str]]]) -> None:
             )
 
 
-def _texts(block: Sequence[Tagged]) -> list[MemoryText]:
-    """What of the memories is searched for words, with the tags that they get."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT memory.id, memory.title, memory.summary, memory.external_id, memory.content, project.language,"
-            " ARRAY(SELECT target FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal)"
-            " FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id"
-            " WHERE memory.id = ANY(%s)",
-            [[memory_id for memory_id, _ in block]],
-        )
-        found = {row[0]: row[1:] for row in cursor.fetchall()}
+def _texts(block: Sequence[tuple[int, list[str]]]) -> list[MemoryText]:
+    """The searched text of memories, with their new tags."""
+    rows = fetch(
+        "SELECT memory.id, memory.title, memory.summary, memory.external_id, memory.content, project.language,"
+        " ARRAY(SELECT target FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal)"
+        " FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id"
+        " WHERE memory.id = ANY(%s)",
+        [[memory_id for memory_id, _ in block]],
+    )
+    found = {row[0]: row[1:] for row in rows}
     return [
         MemoryText(title, tuple(tags), summary, external_id, tuple(targets), content, language)
         for memory_id, tags in block

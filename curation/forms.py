@@ -1,4 +1,4 @@
-"""The forms of the pages, one a verb. Each ends as the request that the API takes, and is judged by it."""
+"""The forms of the pages, one for each operation. The operation's model, shared with the API, validates them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from access.viewer import Viewer
 from curation.plan import Plan
-from curation.queries import TermNotFoundError, told
-from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import Applied, BusyError, PlanChangedError, curation_apply, curation_plan
-from curation.working_copy import CurationRefusedError
+from curation.queries import TermNotFoundError, not_found_message
+from curation.schemas import Alias, Merge, Move, Operation, Relate, Rename, Retag, Split
+from curation.services import Applied, CurationBusyError, PlanChangedError, curation_apply, curation_plan
+from curation.working_copy import CurationRefusedError, TermRef
 from web.admin import Lines
 from web.validation import reasons
 
@@ -21,95 +21,92 @@ CONCEPT_RELATIONS = (
     ("narrower", "narrower than this"),
     ("related", "related to this"),
 )
-# What a form is sent with besides its fields.
-_BESIDE = {"csrfmiddlewaretoken", "query", "token"}
+# Submitted values that are not fields.
+_NOT_FIELDS = {"csrfmiddlewaretoken", "query", "token"}
 
 
-def _names(label: str, help_text: str = "One per line.") -> Lines:
+def _lines_field(label: str, help_text: str = "One per line.") -> Lines:
     return Lines(required=False, label=label, help_text=help_text, widget=forms.Textarea(attrs={"rows": 2}))
 
 
-def _target(label: str, **more: Any) -> forms.CharField:
-    """A term by name; the browser offers those that are used most."""
+def _term_field(label: str, **more: Any) -> forms.CharField:
+    """A field for the name of a term, with suggestions by the browser."""
     attributes = {"list": "terms", "autocomplete": "off", "spellcheck": "false"}
     return forms.CharField(label=label, max_length=1_600, widget=forms.TextInput(attrs=attributes), **more)
 
 
-class VerbForm(forms.Form):
-    """What is asked for of a term that the page is about. `asked` is the request, once the form is valid."""
+class OperationForm(forms.Form):
+    """An operation on the term of the page. `operation` is set once the form is valid."""
 
-    request: type[Asked]
+    operation_class: type[Operation]
     legend: str
-    asked: Asked
+    operation: Operation
 
     def __init__(self, data: Mapping[str, Any] | None, kind: str, term: str) -> None:
         self.kind, self.term = kind, term
-        super().__init__(data, auto_id=f"{self.request.verb}-%s", prefix=None)
+        super().__init__(data, auto_id=f"{self.operation_class.verb}-%s", prefix=None)
 
     @property
     def verb(self) -> str:
-        return self.request.verb
+        return self.operation_class.verb
 
     def arguments(self) -> dict[str, Any]:
-        """The request's arguments by name."""
+        """The arguments of the operation."""
         return {"kind": self.kind, "term": self.term, **self.cleaned_data}
 
     def clean(self) -> dict[str, Any]:
-        # What would be dropped in silence may have been meant to narrow.
-        if strange := sorted(self.data.keys() - self.fields.keys() - _BESIDE):
-            self.add_error(
-                None,
-                f"Unknown parameter: {', '.join(name[:40] for name in strange)}.",
-            )
+        # An ignored argument could widen the operation.
+        if unknown := sorted(self.data.keys() - self.fields.keys() - _NOT_FIELDS):
+            self.add_error(None, f"Unknown parameter: {', '.join(name[:40] for name in unknown)}.")
         if not self.errors:
             try:
-                self.asked = self.request.model_validate(self.arguments())
+                self.operation = self.operation_class.model_validate(self.arguments())
             except ValidationError as error:
-                for reason in reasons(error, self.request):
-                    self._tell(reason)
+                for reason in reasons(error, self.operation_class):
+                    self._add_reason(reason)
         return self.cleaned_data
 
-    def _tell(self, reason: str) -> None:
-        """A reason that begins with the fields that it is about: the labels stand beside them here."""
+    def _add_reason(self, reason: str) -> None:
+        """Add a reason such as `field: text` to its field; the label replaces the name."""
         where, _, text = reason.partition(": ")
         if not set(where.split(", ")) <= self.fields.keys():
             where, text = "", reason
         self.refuse(where, text[:1].upper() + text[1:])
 
     def refuse(self, field: str, reason: str) -> None:
-        """Show a reason at the field that it is about."""
+        """Add an error to a field, or to the form if it has no such field."""
         self.add_error(field if field in self.fields else None, reason)
 
 
-class RenameForm(VerbForm):
-    request, legend = Rename, "Rename"
+class RenameForm(OperationForm):
+    operation_class, legend = Rename, "Rename"
     name = forms.CharField(max_length=600, label="New name")
 
 
-class MergeForm(VerbForm):
-    request, legend = Merge, "Merge into another"
-    target = _target("Into")
+class MergeForm(OperationForm):
+    operation_class, legend = Merge, "Merge into another"
+    target = _term_field("Into")
 
     def arguments(self) -> dict[str, Any]:
         return {"kind": self.kind, "source": self.term, **self.cleaned_data}
 
 
-class MoveForm(VerbForm):
-    request, legend = Move, "Move"
-    parent = _target("New parent", required=False, help_text="Leave empty for the top level.")
+class MoveForm(OperationForm):
+    operation_class, legend = Move, "Move"
+    parent = _term_field("New parent", required=False, help_text="Leave empty for the top level.")
 
     def arguments(self) -> dict[str, Any]:
         return {"category": self.term, **self.cleaned_data}
 
 
-class AliasForm(VerbForm):
-    request, legend = Alias, "Other names"
-    add = _names("Add")
-    remove = _names("Remove", "One per line; for a category also an earlier path.")
+class AliasForm(OperationForm):
+    operation_class, legend = Alias, "Other names"
+    add = _lines_field("Add")
+    remove = _lines_field("Remove", "One per line; for a category also an earlier path.")
 
 
-class SplitForm(VerbForm):
-    request, legend = Split, "Split"
+class SplitForm(OperationForm):
+    operation_class, legend = Split, "Split"
     name = forms.CharField(max_length=600, label="New name")
     query = forms.CharField(
         required=False,
@@ -127,10 +124,10 @@ class SplitForm(VerbForm):
         return [int(number) for number in numbers]
 
 
-class RelateForm(VerbForm):
-    request, legend = Relate, "Relate"
+class RelateForm(OperationForm):
+    operation_class, legend = Relate, "Relate"
     how = forms.CharField(max_length=100, label="How", help_text="The type of the relationship, such as depends-on.")
-    other = _target("Other")
+    other = _term_field("Other")
     fact = forms.CharField(required=False, max_length=2_000, label="The fact, in a sentence")
     remove = forms.BooleanField(required=False, label="Remove this relation")
 
@@ -144,35 +141,38 @@ class RelateForm(VerbForm):
             self.fields["how"] = forms.CharField(initial="related", widget=forms.HiddenInput())
 
 
-class RetagForm(VerbForm):
-    """About all memories that match a query, in the place of a term."""
+class RetagForm(OperationForm):
+    """An operation on all memories that match a query; `term` is the query."""
 
-    request, legend = Retag, "Retag"
-    add_tags = _names("Add tags")
-    remove_tags = _names("Remove tags")
-    add_categories = _names("Add categories")
-    remove_categories = _names("Remove categories")
-    add_concepts = _names("Add concepts")
-    remove_concepts = _names("Remove concepts")
-    add_entities = _names("Add entities", "One per line, such as person:Ada.")
-    remove_entities = _names("Remove entities")
-    set_category = _target("Set the category", required=False, help_text="Replaces all categories.")
+    operation_class, legend = Retag, "Retag"
+    add_tags = _lines_field("Add tags")
+    remove_tags = _lines_field("Remove tags")
+    add_categories = _lines_field("Add categories")
+    remove_categories = _lines_field("Remove categories")
+    add_concepts = _lines_field("Add concepts")
+    remove_concepts = _lines_field("Remove concepts")
+    add_entities = _lines_field("Add entities", "One per line, such as person:Ada.")
+    remove_entities = _lines_field("Remove entities")
+    set_category = _term_field("Set the category", required=False, help_text="Replaces all categories.")
 
     def arguments(self) -> dict[str, Any]:
         return {"query": self.term, **self.cleaned_data}
 
 
-FORMS: dict[str, type[VerbForm]] = {
-    form.request.verb: form for form in (RenameForm, MergeForm, MoveForm, AliasForm, SplitForm, RelateForm)
+FORMS: dict[str, type[OperationForm]] = {
+    form.operation_class.verb: form for form in (RenameForm, MergeForm, MoveForm, AliasForm, SplitForm, RelateForm)
 }
 
 
-def forms_of(kind: str, term: str, data: Mapping[str, Any] | None = None, verb: str = "") -> list[VerbForm]:
-    """The verbs that make sense for a kind; the one that was asked for with what it was asked with, and first, for
-    what is wrong with it to be seen.
-    """
+def term_name(kind: str, ref: TermRef) -> str:
+    """A term as operations name it: a tag by its name, any other by `#id`."""
+    return str(ref) if kind == "tag" else f"#{ref}"
+
+
+def forms_of(kind: str, ref: TermRef, data: Mapping[str, Any] | None = None, verb: str = "") -> list[OperationForm]:
+    """The forms for a kind. The submitted form comes first, with its data, so that its errors are visible."""
     verbs = sorted((name for name in FORMS if fits(name, kind)), key=lambda name: name != verb)
-    return [FORMS[name](data if name == verb else None, kind, term) for name in verbs]
+    return [FORMS[name](data if name == verb else None, kind, term_name(kind, ref)) for name in verbs]
 
 
 def fits(verb: str, kind: str) -> bool:
@@ -180,32 +180,30 @@ def fits(verb: str, kind: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
-    """A plan to be shown; `changed` where it is another than the one that was agreed to."""
+class Preview:
+    """A plan to confirm. `changed` is true if it differs from the confirmed plan."""
 
     plan: Plan
     changed: bool = False
 
 
-def form_take(form: VerbForm, viewer: Viewer, token: str | None) -> Applied | Proposed | None:
-    """Do what a form asks, as the plan of the token says, or propose it where there is no token. None where it is
-    refused: the form then says why.
-    """
+def submit_form(form: OperationForm, viewer: Viewer, token: str | None) -> Applied | Preview | None:
+    """Apply the operation of a form if there is a token, else preview it. Returns None with errors on the form."""
     if not form.is_valid():
         return None
     try:
         if token is None:
-            plan = curation_plan(asked=form.asked, viewer=viewer)
+            plan = curation_plan(operation=form.operation, viewer=viewer)
             for reason in plan.refusals:
                 form.refuse(plan.field, reason)
-            return None if plan.refusals else Proposed(plan)
-        # An empty token would be that of any plan.
-        return curation_apply(asked=form.asked.model_copy(update={"token": token or "none"}), viewer=viewer)
+            return None if plan.refusals else Preview(plan)
+        # An empty token would accept any plan.
+        return curation_apply(operation=form.operation.model_copy(update={"token": token or "none"}), viewer=viewer)
     except PlanChangedError as error:
-        return Proposed(error.plan, changed=True)
+        return Preview(error.plan, changed=True)
     except TermNotFoundError as error:
-        form.refuse(error.field, told(error, viewer))
+        form.refuse(error.field, not_found_message(error, viewer))
         return None
-    except (CurationRefusedError, BusyError) as error:
+    except (CurationRefusedError, CurationBusyError) as error:
         form.refuse(getattr(error, "field", ""), str(error))
         return None

@@ -1,9 +1,8 @@
-"""What a curation does to the tables, each step written down with what stood before; see `undoing` for the way back.
+"""Executes the changes of a curation, and records each with the previous values; `curation.undo` reverts them.
 
-Links are changed by statements over sets: a term's hundred thousand links cost three of them.
+Links are changed by statements on sets: the hundred thousand links of a term take three statements.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,98 +10,101 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
+from categories.kinds import VOCABULARIES
 from curation.models import CurationChange
 from curation.tables import (
-    DERIVED,
-    LINKS,
     REFERRING,
-    TERMS,
     VECTORS,
-    images_of,
-    new_columns,
-    rows_delete,
-    rows_insert,
-    rows_update,
+    delete_rows,
+    fetch,
+    fetch_column,
+    insert_rows,
+    load_json,
+    read_full_rows,
+    read_rows,
+    update_rows,
 )
-from curation.working_copy import Relink, Row, RowChange
+from curation.working_copy import Relink, RowChange, TableRow
 
 Action = CurationChange.Action
 
-# So many links stand in one row of the journal.
+# Links in one row of the journal.
 BLOCK = 20_000
-# A person's link says more than an import's, and that more than a model's.
+# When two links are combined, the more reliable origin wins.
 _RANKS = "array_position(ARRAY['human', 'import', 'model'], {0}.made_by::text)"
 _LINK_VALUES = "jsonb_build_array(memory_id, {column}, made_by, weight, created_at)"
 
 
 @dataclass
 class Journal:
-    """One curation under way. `made_ids` are the ids that rows of the copy have in the database."""
+    """The changes of one curation. `new_ids` has the database ids of new rows, by table and id in the copy."""
 
     curation_id: int
     made_by: str
-    made_ids: dict[tuple[str, int], int] = field(default_factory=dict)
-    # Memories whose facet columns may no longer say what their links do, by kind.
+    new_ids: dict[tuple[str, int], int] = field(default_factory=dict)
     relinked: dict[str, set[int]] = field(default_factory=dict)
+    """Ids of memories whose links changed, by kind."""
 
     def write(self, changes: Sequence[RowChange], relinks: Iterable[Relink]) -> None:
-        """Everything but tags, in the order that no constraint minds: a path or a key is free before it is taken."""
-        self._rows_remove(changes, REFERRING)
+        """Execute all changes but those of tags, in an order that frees paths and keys before they are used again."""
+        self._delete(changes, REFERRING)
         now = timezone.now().isoformat()
         for change in changes:
             if change.is_new:
-                self._make(change, now)
-        self._rows_update(changes, REFERRING)
-        self._links_write(relinks)
-        self._rows_remove(changes, TERMS)
-        self._rows_update(changes, TERMS)
+                self._insert(change, now)
+        self._update(changes, REFERRING)
+        self._relink(relinks)
+        self._delete(changes, tuple(VOCABULARIES))
+        self._update(changes, tuple(VOCABULARIES))
 
-    def _rows_remove(self, changes: Sequence[RowChange], tables: Sequence[str]) -> None:
-        """Remove rows of the vocabulary, with the vectors that the database removes with them."""
+    def _delete(self, changes: Sequence[RowChange], tables: Sequence[str]) -> None:
+        """Delete rows. The database deletes their vectors with them."""
         for table in tables:
             ids = [change.id for change in changes if change.table == table and change.values is None]
             if not ids:
                 continue
             if vectors := VECTORS.get(table):
-                self._note(vectors, Action.DELETE, before=images_of(vectors, ids, key=f"{table}_id"))
-            self._note(table, Action.DELETE, before=images_of(table, ids, lock=True))
-            rows_delete(table, ids)
+                self._record(vectors, Action.DELETE, before=read_full_rows(vectors, ids, key=f"{table}_id"))
+            self._record(table, Action.DELETE, before=read_full_rows(table, ids, lock=True))
+            delete_rows(table, ids)
 
-    def _make(self, change: RowChange, now: str) -> None:
-        row = {**new_columns(change.table, now), **(change.values or {})}
-        made = rows_insert(change.table, [row])[0]
-        self.made_ids[change.table, change.id] = made
-        self._note(change.table, Action.INSERT, after=without_derived(images_of(change.table, [made])))
+    def _insert(self, change: RowChange, now: str) -> None:
+        imported = {"batch_id": None, "created_at": now} if change.table in (*VOCABULARIES, "relationship") else {}
+        row = {**imported, **(change.values or {})}
+        created = insert_rows(change.table, [row])[0]
+        self.new_ids[change.table, change.id] = created
+        after = read_rows(change.table, "id = %(id)s", {"id": created})
+        self._record(change.table, Action.INSERT, after=list(after.values()))
 
-    def _rows_update(self, changes: Sequence[RowChange], tables: Sequence[str]) -> None:
+    def _update(self, changes: Sequence[RowChange], tables: Sequence[str]) -> None:
         for table in tables:
             after = [
-                {"id": change.id, **self._made(change.values)}
+                {"id": change.id, **self._with_new_ids(change.values)}
                 for change in changes
                 if change.table == table and change.values is not None and not change.is_new
             ]
             if not after:
                 continue
-            images = {row["id"]: row for row in images_of(table, [row["id"] for row in after], lock=True)}
-            before = [{name: images[row["id"]][name] for name in row} for row in after]
-            rows_update(table, after)
-            self._note(table, Action.UPDATE, before=before, after=after)
+            stored = {row["id"]: row for row in read_full_rows(table, [row["id"] for row in after], lock=True)}
+            before = [{name: stored[row["id"]][name] for name in row} for row in after]
+            update_rows(table, after)
+            self._record(table, Action.UPDATE, before=before, after=after)
 
-    def _made(self, values: Mapping[str, Any]) -> Row:
-        """Columns of a row, with the ids that what was made has in the database."""
+    def _with_new_ids(self, values: Mapping[str, Any]) -> TableRow:
+        """Column values, with the database ids of new entities."""
         ends = {name: self._id("entity", values[name]) for name in ("source_id", "target_id") if name in values}
         return {**values, **ends}
 
-    def _note(self, table: str, action: Action, **values: Any) -> None:
+    def _record(self, table: str, action: Action, **values: Any) -> None:
         if any(values.values()):
             CurationChange.objects.create(curation_id=self.curation_id, table=table, action=action, **values)
 
     # --- links ------------------------------------------------------------------------------------------------------
 
-    def _links_write(self, relinks: Iterable[Relink]) -> None:
-        """Move, make and remove links. Tags, which have none, are written with the memories."""
+    def _relink(self, relinks: Iterable[Relink]) -> None:
+        """Move, create and remove links. Tags are columns of the memories, written by the services."""
         for relink in relinks:
-            if relink.kind not in LINKS:
+            if relink.kind not in VOCABULARIES:
                 continue
             sources = [self._id(relink.kind, source) for source in relink.sources]
             target = None if relink.target is None else self._id(relink.kind, relink.target)
@@ -116,118 +118,108 @@ class Journal:
                     self._move(relink.kind, source, target, ids)
 
     def _id(self, kind: str, ref: int | str) -> int:
-        return self.made_ids.get((kind, int(ref)), int(ref))
+        return self.new_ids.get((kind, int(ref)), int(ref))
 
     def _move(self, kind: str, source: int, target: int, ids: list[int] | None) -> None:
-        """Links come to the target; where one is there already, the better of the two stays."""
-        links = LINKS[kind]
-        both = _where("source", links.column, ids)
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"SELECT jsonb_build_array(target.memory_id, target.{links.column}, target.made_by, target.weight,"
-                " target.created_at), jsonb_build_array(target.memory_id,"
-                f" target.{links.column}, CASE WHEN {_RANKS.format('source')} < {_RANKS.format('target')}"
-                " THEN source.made_by ELSE target.made_by END, greatest(source.weight, target.weight),"
-                f" least(source.created_at, target.created_at)) FROM {links.table} source JOIN {links.table} target"
-                f" ON target.memory_id = source.memory_id AND target.{links.column} = %(target)s WHERE {both}",
-                {"sources": [source], "target": target, "ids": ids},
-            )
-            pairs = [(_json(before), _json(after)) for before, after in cursor.fetchall()]
+        """Move links to the target. Two links of a memory are combined, with the better values."""
+        table, column = VOCABULARIES[kind].link_table, VOCABULARIES[kind].link_column
+        chosen = _where("source", column, ids)
+        parameters = {"sources": [source], "target": target, "ids": ids}
+        rows = fetch(
+            f"SELECT jsonb_build_array(target.memory_id, target.{column}, target.made_by, target.weight,"
+            f" target.created_at), jsonb_build_array(target.memory_id, target.{column},"
+            f" CASE WHEN {_RANKS.format('source')} < {_RANKS.format('target')}"
+            " THEN source.made_by ELSE target.made_by END, greatest(source.weight, target.weight),"
+            f" least(source.created_at, target.created_at)) FROM {table} source JOIN {table} target"
+            f" ON target.memory_id = source.memory_id AND target.{column} = %(target)s WHERE {chosen}",
+            parameters,
+        )
+        pairs = [(load_json(before), load_json(after)) for before, after in rows]
         better = [(before, after) for before, after in pairs if before != after]
         for start in range(0, len(better), BLOCK):
             block = better[start : start + BLOCK]
-            self._note(kind, Action.WEIGH, target_id=target, before=[b for b, _ in block], after=[a for _, a in block])
-            links_set(kind, [after for _, after in block])
+            self._record(
+                kind, Action.WEIGH, target_id=target, before=[b for b, _ in block], after=[a for _, a in block]
+            )
+            set_links(kind, [after for _, after in block])
         if pairs:
             self._remove(kind, [source], [before[0] for before, _ in pairs])
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"UPDATE {links.table} source SET {links.column} = %(target)s"
-                f" WHERE {_where('source', links.column, ids)} RETURNING memory_id",
-                {"sources": [source], "target": target, "ids": ids},
+        moved = sorted(
+            fetch_column(
+                f"UPDATE {table} source SET {column} = %(target)s WHERE {chosen} RETURNING memory_id", parameters
             )
-            moved = sorted(row[0] for row in cursor.fetchall())
-        self._note(kind, Action.RELINK, source_id=source, target_id=target, memory_ids=moved)
-        self._relinked(kind, moved)
+        )
+        self._record(kind, Action.RELINK, source_id=source, target_id=target, memory_ids=moved)
+        self._mark_relinked(kind, moved)
 
     def _remove(self, kind: str, sources: list[int], ids: list[int] | None) -> None:
-        links = LINKS[kind]
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"DELETE FROM {links.table} source WHERE {_where('source', links.column, ids)}"
-                f" RETURNING {_LINK_VALUES.format(column=links.column)}",
-                {"sources": sources, "ids": ids},
-            )
-            gone = sorted((_json(row) for (row,) in cursor.fetchall()), key=lambda row: (row[0], row[1]))
-        for start in range(0, len(gone), BLOCK):
-            self._note(kind, Action.UNLINK, before=gone[start : start + BLOCK])
-        self._relinked(kind, (row[0] for row in gone))
+        table, column = VOCABULARIES[kind].link_table, VOCABULARIES[kind].link_column
+        rows = fetch_column(
+            f"DELETE FROM {table} source WHERE {_where('source', column, ids)}"
+            f" RETURNING {_LINK_VALUES.format(column=column)}",
+            {"sources": sources, "ids": ids},
+        )
+        removed = sorted(map(load_json, rows), key=lambda row: (row[0], row[1]))
+        for start in range(0, len(removed), BLOCK):
+            self._record(kind, Action.UNLINK, before=removed[start : start + BLOCK])
+        self._mark_relinked(kind, (row[0] for row in removed))
 
     def _add(self, kind: str, target: int, ids: list[int]) -> None:
-        links = LINKS[kind]
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"INSERT INTO {links.table} (memory_id, {links.column}, made_by, weight, created_at)"
-                " SELECT id, %s, %s, 1, now() FROM unnest(%s::bigint[]) AS chosen (id) ON CONFLICT DO NOTHING"
-                f" RETURNING {_LINK_VALUES.format(column=links.column)}",
-                [target, self.made_by, ids],
-            )
-            made = sorted((_json(row) for (row,) in cursor.fetchall()), key=lambda row: row[0])
-        if made:
-            # All alike, but for their memories.
-            memory_ids = [row[0] for row in made]
-            self._note(kind, Action.LINK, target_id=target, memory_ids=memory_ids, after=made[0][1:])
-            self._relinked(kind, memory_ids)
+        table, column = VOCABULARIES[kind].link_table, VOCABULARIES[kind].link_column
+        rows = fetch_column(
+            f"INSERT INTO {table} (memory_id, {column}, made_by, weight, created_at)"
+            " SELECT id, %s, %s, 1, now() FROM unnest(%s::bigint[]) AS chosen (id) ON CONFLICT DO NOTHING"
+            f" RETURNING {_LINK_VALUES.format(column=column)}",
+            [target, self.made_by, ids],
+        )
+        created = sorted(map(load_json, rows), key=lambda row: row[0])
+        if created:
+            # New links differ only in their memories.
+            memory_ids = [row[0] for row in created]
+            self._record(kind, Action.LINK, target_id=target, memory_ids=memory_ids, after=created[0][1:])
+            self._mark_relinked(kind, memory_ids)
 
-    def _relinked(self, kind: str, memory_ids: Iterable[int]) -> None:
+    def _mark_relinked(self, kind: str, memory_ids: Iterable[int]) -> None:
         self.relinked.setdefault(kind, set()).update(memory_ids)
 
     def entity_ids(self, changes: Sequence[RowChange]) -> set[int]:
-        """The entities that are still there, and whose text or whose relationships' text may be another now."""
-        kept = [(change.table, change.id) for change in changes if change.values is not None]
-        ids = {self.made_ids.get(key, key[1]) for key in kept if key[0] == "entity"}
-        facts = [self.made_ids.get(key, key[1]) for key in kept if key[0] == "relationship"]
-        return ids | {row["source_id"] for row in images_of("relationship", facts)}
+        """Ids of the remaining entities whose text, or whose relationships' text, may have changed."""
+        remaining = [(change.table, change.id) for change in changes if change.values is not None]
+        ids = {self.new_ids.get(key, key[1]) for key in remaining if key[0] == "entity"}
+        facts = [self.new_ids.get(key, key[1]) for key in remaining if key[0] == "relationship"]
+        return ids | {row["source_id"] for row in read_full_rows("relationship", facts)}
 
-    def tags_note(self, before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> None:
-        """Write down the tags that memories had, and have."""
-        self._note("memory", Action.TAG, before=list(before), after=list(after))
+    def record_tags(self, before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> None:
+        """Record the old and the new tags of memories."""
+        self._record("memory", Action.TAG, before=list(before), after=list(after))
 
 
-def links_set(kind: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Set who made some links, with what weight, and when."""
-    links = LINKS[kind]
+def set_links(kind: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Set the origin, the weight and the time of links."""
+    table, column = VOCABULARIES[kind].link_table, VOCABULARIES[kind].link_column
     with connection.cursor() as cursor:
         cursor.execute(
-            f"UPDATE {links.table} own SET made_by = made.made_by, weight = made.weight, created_at = made.created_at"
-            f" FROM {unnested(links.column)} WHERE own.memory_id = made.memory_id"
-            f" AND own.{links.column} = made.{links.column}",
-            unnest_of(rows),
+            f"UPDATE {table} own SET made_by = made.made_by, weight = made.weight, created_at = made.created_at"
+            f" FROM {unnest_links(column)} WHERE own.memory_id = made.memory_id"
+            f" AND own.{column} = made.{column}",
+            unnest_parameters(rows),
         )
 
 
-def unnested(column: str) -> str:
-    """Links as a journal holds them, for a statement; its parameters are those of `unnest_of`."""
+def unnest_links(column: str) -> str:
+    """An SQL table of recorded links; `unnest_parameters` gives its parameters."""
     return (
         "unnest(%(memory_ids)s::bigint[], %(term_ids)s::bigint[], %(makers)s::text[], %(weights)s::float8[],"
         f" %(moments)s::timestamptz[]) AS made (memory_id, {column}, made_by, weight, created_at)"
     )
 
 
-def unnest_of(rows: Sequence[Sequence[Any]]) -> Mapping[str, list[Any]]:
+def unnest_parameters(rows: Sequence[Sequence[Any]]) -> Mapping[str, list[Any]]:
     columns = ("memory_ids", "term_ids", "makers", "weights", "moments")
     return {name: [row[at] for row in rows] for at, name in enumerate(columns)}
 
 
 def _where(alias: str, column: str, ids: list[int] | None) -> str:
-    """The links of the sources, of some memories where any are named."""
+    """The condition for links of the sources, restricted to memories if there are ids."""
     condition = f"{alias}.{column} = ANY(%(sources)s::bigint[])"
     return condition if ids is None else f"{condition} AND {alias}.memory_id = ANY(%(ids)s::bigint[])"
-
-
-def _json(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
-
-
-def without_derived(rows: Sequence[Row]) -> list[Row]:
-    return [{name: value for name, value in row.items() if name not in DERIVED} for row in rows]

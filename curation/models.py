@@ -1,4 +1,4 @@
-"""What curators did to the vocabulary, and suggestions of what they might do."""
+"""The log of curations and their changes; suggestions."""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -12,7 +12,7 @@ __all__ = ["Curation", "CurationChange", "Suggestion", "SuggestionPolicy"]
 
 
 class Curation(models.Model):
-    """A change that a curator made to the vocabulary, or by it to many memories. Its changes tell how to undo it."""
+    """An applied operation. Its changes are what an undo reverts."""
 
     id = models.BigAutoField(primary_key=True)
     verb = models.CharField(max_length=20)
@@ -40,11 +40,20 @@ class Curation(models.Model):
     def __str__(self) -> str:
         return f"curation {self.pk}: {self.title}"
 
+    @property
+    def by(self) -> str:
+        """The person, key or command that made it."""
+        if self.user is not None:
+            return str(self.user)
+        if self.api_key is not None:
+            return f"key {self.api_key.name}"
+        return "a command" if self.door == "command" else "a deleted user"
+
 
 class CurationChange(models.Model):
-    """Rows of one table that one statement of a curation changed, as they stood before and after.
+    """Rows of one table that one statement of a curation changed, with their values before and after.
 
-    Links that only came to another term are no more than the ids of their memories.
+    For links that only moved to another term, the ids of their memories are enough.
     """
 
     class Action(models.TextChoices):

@@ -1,197 +1,189 @@
-"""What each verb comes to on a copy of the vocabulary: terms by name, what stands against it, what changes.
+"""Each operation on a working copy of the vocabulary: names are resolved, permissions checked, changes made.
 
-Whether a term is the viewer's to change is said before anything else: no other refusal may tell of what is not theirs.
+Permissions come first: any other refusal could disclose terms of other projects.
 """
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from django.db import connection
 from django.db.models import QuerySet
 
 from access.viewer import Viewer
-from categories.models import Concept, Entity
+from categories.kinds import VOCABULARIES
 from categories.queries import tags_now
 from curation import category_edits, term_edits, text_edits
 from curation.queries import (
     OTHERS_USE_IT,
-    are_used_by_others,
-    concepts_desk,
-    entities_desk,
-    filed_under,
-    hierarchy,
+    broader_concepts,
+    category_ids_of,
+    find_term,
     linked_ids,
     matching_ids,
-    memories_of,
+    memories_with,
+    parse_query,
     projects_of,
-    query_read,
-    tags_desk,
-    term_named,
-    tree_desk,
+    used_by_others,
+    working_copy_of,
 )
-from curation.schemas import Alias, Asked, Merge, Move, Relate, Rename, Retag, Split
+from curation.schemas import Alias, Merge, Move, Operation, Relate, Rename, Retag, Split
+from curation.tables import fetch
 from curation.term_edits import clean_tag
-from curation.working_copy import CurationRefusedError, Ref, Relink, WorkingCopy
+from curation.working_copy import CurationRefusedError, Relink, TableRow, TermRef, WorkingCopy
 from memories.queries import visible_to
 
 
-def apply_operation(asked: Asked, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    """The kind that a verb is about, and the copy after it. Raises CurationRefusedError and TermNotFoundError."""
-    return _BUILDERS[type(asked)](asked, viewer)
+def apply_operation(operation: Operation, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    """The kind of an operation, and the changed copy. Raises CurationRefusedError and TermNotFoundError."""
+    return _OPERATIONS[type(operation)](operation, viewer)
 
 
-def _own_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref:
-    """The one term that a name means, whose every memory the viewer may write."""
-    term = term_named(kind, name, viewer, field)
-    if are_used_by_others(kind, [term], viewer):
+def _own_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> TermRef:
+    """The term that a name refers to. Raises CurationRefusedError unless the viewer may write all its memories."""
+    term = find_term(kind, name, viewer, field)
+    if used_by_others(kind, [term], viewer):
         raise CurationRefusedError(OTHERS_USE_IT)
     return term
 
 
-def _merge(asked: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    source = _own_term(asked.kind, asked.source, viewer, "source")
-    target = _own_term(asked.kind, asked.target, viewer, "target")
-    desk = _desk(asked.kind, [source, target])
-    match asked.kind:
+def _merge(operation: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    source = _own_term(operation.kind, operation.source, viewer, "source")
+    target = _own_term(operation.kind, operation.target, viewer, "target")
+    copy = working_copy_of(operation.kind, [source, target])
+    match operation.kind:
         case "category":
-            category_edits.category_merge(desk, int(source), int(target))
+            category_edits.category_merge(copy, int(source), int(target))
         case "concept":
-            term_edits.concept_merge(desk, *_pair(source, target), hierarchy())
+            term_edits.concept_merge(copy, *_pair(source, target), broader_concepts())
         case "entity":
-            term_edits.entity_merge(desk, *_pair(source, target))
+            term_edits.entity_merge(copy, *_pair(source, target))
         case "tag":
-            term_edits.tag_merge(desk, str(source), str(target))
-    return asked.kind, desk
+            term_edits.tag_merge(copy, str(source), str(target))
+    return operation.kind, copy
 
 
-def _pair(source: Ref, target: Ref) -> tuple[int, int]:
+def _pair(source: TermRef, target: TermRef) -> tuple[int, int]:
     if source == target:
         raise CurationRefusedError("These two are already the same.", "target")
     return int(source), int(target)
 
 
-def _rename(asked: Rename, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    term = _own_term(asked.kind, asked.term, viewer)
-    match asked.kind:
+def _rename(operation: Rename, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    term = _own_term(operation.kind, operation.term, viewer)
+    refs = [term, clean_tag(operation.name)] if operation.kind == "tag" else [term]
+    copy = working_copy_of(operation.kind, refs)
+    match operation.kind:
         case "category":
-            desk = tree_desk()
-            category_edits.category_rename(desk, int(term), asked.name)
+            category_edits.category_rename(copy, int(term), operation.name)
         case "tag":
-            new = clean_tag(asked.name)
-            desk = tags_desk([str(term), new])
-            _refuse_tag_in_use(new, desk, unless_of=str(term))
-            term_edits.tag_rename(desk, str(term), new)
+            _refuse_tag_in_use(str(refs[1]), copy, unless_of=str(term))
+            term_edits.tag_rename(copy, str(term), str(refs[1]))
         case "concept" | "entity":
-            desk = _desk(asked.kind, [term])
-            _refuse_name_taken(asked.kind, asked.name, desk, int(term))
-            term_edits.term_rename(desk, asked.kind, int(term), asked.name)
-    return asked.kind, desk
+            _refuse_name_taken(operation.kind, operation.name, copy, int(term))
+            term_edits.term_rename(copy, operation.kind, int(term), operation.name)
+    return operation.kind, copy
 
 
-def _move(asked: Move, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    category = _own_term("category", asked.category, viewer, "category")
-    parent = term_named("category", asked.parent, viewer, "parent") if asked.parent.strip() else None
-    desk = tree_desk()
-    category_edits.category_move(desk, int(category), None if parent is None else int(parent))
-    return "category", desk
+def _move(operation: Move, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    category = _own_term("category", operation.category, viewer, "category")
+    parent = find_term("category", operation.parent, viewer, "parent") if operation.parent.strip() else None
+    copy = working_copy_of("category", ())
+    category_edits.category_move(copy, int(category), None if parent is None else int(parent))
+    return "category", copy
 
 
-def _alias(asked: Alias, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    term = _own_term(asked.kind, asked.term, viewer)
-    if asked.kind == "tag":
-        add, remove = ([clean_tag(name, side) for name in dict.fromkeys(names)] for side, names in _sides(asked))
-        desk = tags_desk([str(term), *add, *remove])
+def _alias(operation: Alias, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    term = _own_term(operation.kind, operation.term, viewer)
+    if operation.kind == "tag":
+        add = [clean_tag(name, "add") for name in dict.fromkeys(operation.add)]
+        remove = [clean_tag(name, "remove") for name in dict.fromkeys(operation.remove)]
+        copy = working_copy_of("tag", [str(term), *add, *remove])
         for tag in add:
-            _refuse_tag_in_use(tag, desk, unless_of=str(term), field="add")
-        term_edits.tag_aliases_set(desk, str(term), add, remove)
-        return asked.kind, desk
-    desk = _desk(asked.kind, [term])
-    row = desk.table(asked.kind)[int(term)]
-    kept = _without(asked, desk, int(term))
+            _refuse_tag_in_use(tag, copy, unless_of=str(term), field="add")
+        term_edits.tag_aliases_set(copy, str(term), add, remove)
+        return operation.kind, copy
+    copy = working_copy_of(operation.kind, [term])
+    row = copy.table(operation.kind)[int(term)]
+    before = row["aliases"]
+    remaining = _remaining_aliases(operation, copy, int(term))
     try:
-        row["aliases"] = text_edits.clean_aliases([*kept, *asked.add], row["name"])
-        if asked.kind == "category":
-            category_edits.refuse_paths(desk, int(term), asked.add)
+        row["aliases"] = text_edits.clean_aliases([*remaining, *operation.add], row["name"])
+        if operation.kind == "category":
+            category_edits.refuse_alias_paths(copy, int(term), operation.add)
         else:
-            text_edits.refuse_taken(row["aliases"], _namesakes(asked.kind, row))
+            text_edits.refuse_taken_names(row["aliases"], _namesakes(operation.kind, row))
     except text_edits.EditRefusedError as error:
-        # The reason names what has the name, which others' memories alone may be about.
+        # The reason discloses a term that only memories of others may have.
         reason = str(error) if viewer.project_ids is None else "One of these names belongs to another term."
         raise CurationRefusedError(reason, "add") from error
-    if not desk.changes():
+    if not copy.changes():
         raise CurationRefusedError("It already has these names.", "add")
-    desk.title = f"Changed the aliases of the {asked.kind} {row['path' if asked.kind == 'category' else 'name']}"
-    desk.line("aliases", ", ".join(_was(desk, asked.kind, int(term))["aliases"]), ", ".join(row["aliases"]))
-    return asked.kind, desk
+    label = row[VOCABULARIES[operation.kind].label_column]
+    copy.title = f"Changed the aliases of the {operation.kind} {label}"
+    copy.add_line("aliases", ", ".join(before), ", ".join(row["aliases"]))
+    return operation.kind, copy
 
 
-def _sides(asked: Alias) -> tuple[tuple[str, list[str]], tuple[str, list[str]]]:
-    return ("add", asked.add), ("remove", asked.remove)
-
-
-def _without(asked: Alias, desk: WorkingCopy, term_id: int) -> list[str]:
-    """The aliases that stay. What is to go must be there: a former path of a category is an alias of a kind."""
-    aliases = {alias.lower(): alias for alias in desk.table(asked.kind)[term_id]["aliases"]}
-    former = {row["path"]: row["id"] for row in desk.table("former_path").values() if row["category_id"] == term_id}
-    for name in asked.remove:
+def _remaining_aliases(operation: Alias, copy: WorkingCopy, term_id: int) -> list[str]:
+    """The aliases that are not removed. Former paths of a category can be removed like aliases."""
+    aliases = {alias.lower(): alias for alias in copy.table(operation.kind)[term_id]["aliases"]}
+    former = {row["path"]: row["id"] for row in copy.table("former_path").values() if row["category_id"] == term_id}
+    for name in operation.remove:
         if name.lower() in aliases:
             del aliases[name.lower()]
         elif name.lower() in former:
-            del desk.table("former_path")[former.pop(name.lower())]
-            desk.line("path removed", name)
+            del copy.table("former_path")[former.pop(name.lower())]
+            copy.add_line("path removed", name)
         else:
             raise CurationRefusedError(f"“{name}” is not one of its aliases.", "remove")
     return list(aliases.values())
 
 
-def _was(desk: WorkingCopy, table: str, row_id: int) -> dict[str, Any]:
-    return desk.was(table, row_id) or {}
-
-
-def _split(asked: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    term = _own_term(asked.kind, asked.term, viewer)
-    chosen = sorted(set(asked.memories)) or matching_ids(query_read(asked.query), viewer)
-    memory_ids = tuple(linked_ids(asked.kind, [term], chosen))
+def _split(operation: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    term = _own_term(operation.kind, operation.term, viewer)
+    chosen = sorted(set(operation.memories)) or matching_ids(parse_query(operation.query), viewer)
+    memory_ids = tuple(linked_ids(operation.kind, [term], chosen))
     if not memory_ids:
         raise CurationRefusedError("None of these memories has it directly: choose others.", "query")
-    if len(memory_ids) == len(linked_ids(asked.kind, [term])):
+    if len(memory_ids) == len(linked_ids(operation.kind, [term])):
         raise CurationRefusedError("All of its memories are among these: rename it instead.", "query")
-    desk = _desk(asked.kind, [term])
-    match asked.kind:
+    copy = working_copy_of(operation.kind, [term])
+    match operation.kind:
         case "category":
-            category_edits.category_split(desk, int(term), asked.name, memory_ids)
+            category_edits.category_split(copy, int(term), operation.name, memory_ids)
         case "tag":
-            new = clean_tag(asked.name)
-            desk = tags_desk([str(term), new])
-            _refuse_tag_in_use(new, desk)
-            term_edits.tag_split(desk, str(term), new, memory_ids)
+            new = clean_tag(operation.name)
+            copy = working_copy_of("tag", [str(term), new])
+            _refuse_tag_in_use(new, copy)
+            term_edits.tag_split(copy, str(term), new, memory_ids)
         case "concept" | "entity":
-            _refuse_name_taken(asked.kind, asked.name, desk, int(term))
-            term_edits.term_split(desk, asked.kind, int(term), asked.name, memory_ids)
-    return asked.kind, desk
+            _refuse_name_taken(operation.kind, operation.name, copy, int(term))
+            term_edits.term_split(copy, operation.kind, int(term), operation.name, memory_ids)
+    return operation.kind, copy
 
 
-def _relate(asked: Relate, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    term = int(_own_term(asked.kind, asked.term, viewer))
-    other = int(_own_term(asked.kind, asked.other, viewer, "other"))
-    desk = _desk(asked.kind, [term, other])
-    match asked.kind:
+def _relate(operation: Relate, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    term = int(_own_term(operation.kind, operation.term, viewer))
+    other = int(_own_term(operation.kind, operation.other, viewer, "other"))
+    copy = working_copy_of(operation.kind, [term, other])
+    match operation.kind:
         case "category":
-            category_edits.categories_relate(desk, term, other, remove=asked.remove)
+            category_edits.categories_relate(copy, term, other, remove=operation.remove)
         case "concept":
-            term_edits.concepts_relate(desk, term, asked.how, other, remove=asked.remove, broader=hierarchy())
-        case "entity" if asked.remove:
-            term_edits.relationship_remove(desk, term, asked.how, other)
+            term_edits.concepts_relate(
+                copy, term, operation.how, other, remove=operation.remove, broader=broader_concepts()
+            )
+        case "entity" if operation.remove:
+            term_edits.relationship_remove(copy, term, operation.how, other)
         case "entity":
-            evidence = set(asked.evidence)
+            evidence = set(operation.evidence)
             if visible_to(viewer).filter(pk__in=evidence).count() != len(evidence):
                 raise CurationRefusedError("Some of these are not memories that you can see.", "evidence")
-            term_edits.relationship_add(desk, term, asked.how, other, fact=asked.fact, evidence_ids=evidence)
-    return asked.kind, desk
+            term_edits.relationship_add(copy, term, operation.how, other, fact=operation.fact, evidence_ids=evidence)
+    return operation.kind, copy
 
 
-def _retag(asked: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    query = query_read(asked.query)
+def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    query = parse_query(operation.query)
     ids = tuple(matching_ids(query, viewer))
     if not ids:
         raise CurationRefusedError("No memory matches the query.", "query")
@@ -200,18 +192,20 @@ def _retag(asked: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
             "You can read but not write some of these projects: narrow the query by project=….",
             "query",
         )
-    desk = WorkingCopy({})
-    for kind, sources, target in _retagged(asked, viewer, ids):
-        desk.relinks.append(Relink(kind, sources, target, ids))
+    copy = WorkingCopy({})
+    for kind, sources, target in _retag_links(operation, viewer, ids):
+        copy.relinks.append(Relink(kind, sources, target, ids))
     shown = query.querystring()
-    desk.title = f"Retagged all memories that match {shown}" if shown else "Retagged all memories"
-    return "memory", desk
+    copy.title = f"Retagged all memories that match {shown}" if shown else "Retagged all memories"
+    return "memory", copy
 
 
-def _retagged(asked: Retag, viewer: Viewer, ids: tuple[int, ...]) -> Iterable[tuple[str, tuple[Ref, ...], Ref | None]]:
-    """The links to be made and removed: kind, what goes, what comes."""
-    added = [clean_tag(name, "add_tags") for name in dict.fromkeys(asked.add_tags)]
-    removed = [clean_tag(name, "remove_tags") for name in dict.fromkeys(asked.remove_tags)]
+def _retag_links(
+    operation: Retag, viewer: Viewer, ids: tuple[int, ...]
+) -> Iterable[tuple[str, tuple[TermRef, ...], TermRef | None]]:
+    """The links to remove and to create: kind, sources, target."""
+    added = [clean_tag(name, "add_tags") for name in dict.fromkeys(operation.add_tags)]
+    removed = [clean_tag(name, "remove_tags") for name in dict.fromkeys(operation.remove_tags)]
     now = tags_now([*added, *removed])
     added, removed = ([now.get(tag, tag) for tag in tags] for tags in (added, removed))
     _refuse_both(added, removed, "tags")
@@ -219,31 +213,28 @@ def _retagged(asked: Retag, viewer: Viewer, ids: tuple[int, ...]) -> Iterable[tu
         yield "tag", tuple(removed), None
     for tag in added:
         yield "tag", (), tag
-    for kind, plural, come, go in (
-        ("category", "categories", asked.add_categories, asked.remove_categories),
-        ("concept", "concepts", asked.add_concepts, asked.remove_concepts),
-        ("entity", "entities", asked.add_entities, asked.remove_entities),
-    ):
-        adds = [term_named(kind, name, viewer, f"add_{plural}") for name in come]
-        goes = [term_named(kind, name, viewer, f"remove_{plural}") for name in go]
-        _refuse_both(adds, goes, plural)
-        if goes:
-            yield kind, tuple(goes), None
-        for one in adds:
-            yield kind, (), one
-    if asked.set_category:
-        target = term_named("category", asked.set_category, viewer, "set_category")
-        if others := filed_under(ids) - {int(target)}:
+    for vocabulary in VOCABULARIES.values():
+        kind, add, remove = vocabulary.name, f"add_{vocabulary.plural}", f"remove_{vocabulary.plural}"
+        targets = [find_term(kind, name, viewer, add) for name in getattr(operation, add)]
+        sources = [find_term(kind, name, viewer, remove) for name in getattr(operation, remove)]
+        _refuse_both(targets, sources, vocabulary.plural)
+        if sources:
+            yield kind, tuple(sources), None
+        for target in targets:
+            yield kind, (), target
+    if operation.set_category:
+        category = find_term("category", operation.set_category, viewer, "set_category")
+        if others := category_ids_of(ids) - {int(category)}:
             yield "category", tuple(sorted(others)), None
-        yield "category", (), target
+        yield "category", (), category
 
 
-def _refuse_both(added: Collection[Ref], removed: Collection[Ref], plural: str) -> None:
+def _refuse_both(added: Collection[TermRef], removed: Collection[TermRef], plural: str) -> None:
     if both := set(added) & set(removed):
         raise CurationRefusedError(f"“{sorted(both, key=str)[0]}” is both added and removed.", f"add_{plural}")
 
 
-_BUILDERS: dict[type[Asked], Callable[[Any, Viewer], tuple[str, WorkingCopy]]] = {
+_OPERATIONS: dict[type[Operation], Callable[[Any, Viewer], tuple[str, WorkingCopy]]] = {
     Merge: _merge,
     Rename: _rename,
     Move: _move,
@@ -254,42 +245,29 @@ _BUILDERS: dict[type[Asked], Callable[[Any, Viewer], tuple[str, WorkingCopy]]] =
 }
 
 
-# --- what they share ------------------------------------------------------------------------------------------------
+# --- names ------------------------------------------------------------------------------------------------------
 
 
-def _desk(kind: str, refs: list[Ref]) -> WorkingCopy:
-    if kind == "category":
-        return tree_desk()
-    if kind == "tag":
-        return tags_desk([str(ref) for ref in refs])
-    return (concepts_desk if kind == "concept" else entities_desk)([int(ref) for ref in refs])
+def _namesakes(kind: str, row: TableRow) -> QuerySet[Any]:
+    return text_edits.namesakes(kind, row["id"], row.get("entity_type", ""))
 
 
-def _namesakes(kind: str, row: dict[str, Any]) -> QuerySet[Any]:
-    """The others among which a name must be the only one: for an entity, those of its type."""
-    if kind == "concept":
-        return Concept.objects.exclude(pk=row["id"])
-    return Entity.objects.filter(entity_type=row["entity_type"]).exclude(pk=row["id"])
-
-
-def _refuse_name_taken(kind: str, name: str, desk: WorkingCopy, term_id: int) -> None:
-    """A name that is another's, or another's alias, would lead to two places."""
+def _refuse_name_taken(kind: str, name: str, copy: WorkingCopy, term_id: int) -> None:
+    """Refuse a name that is the name or an alias of another row."""
     cleaned = term_edits.clean_term_name(kind, name)
-    others = _namesakes(kind, desk.table(kind)[term_id])
-    with connection.cursor() as cursor:
-        statement, parameters = others.values("name", "aliases").query.sql_with_params()
-        cursor.execute(
-            f"SELECT EXISTS (SELECT 1 FROM ({statement}) other (name, aliases) WHERE lower(name) = lower(%s)"
-            " OR EXISTS (SELECT 1 FROM unnest(aliases) alias WHERE lower(alias) = lower(%s)))",
-            [*parameters, cleaned, cleaned],
-        )
-        if cursor.fetchone()[0]:
-            raise CurationRefusedError(f"“{cleaned}” is the name of another {kind}: merge the two instead.", "name")
+    others = _namesakes(kind, copy.table(kind)[term_id])
+    statement, parameters = others.values("name", "aliases").query.sql_with_params()
+    if fetch(
+        f"SELECT FROM ({statement}) other (name, aliases) WHERE lower(name) = lower(%s)"
+        " OR EXISTS (SELECT 1 FROM unnest(aliases) alias WHERE lower(alias) = lower(%s)) LIMIT 1",
+        [*parameters, cleaned, cleaned],
+    ):
+        raise CurationRefusedError(f"“{cleaned}” is the name of another {kind}: merge the two instead.", "name")
 
 
-def _refuse_tag_in_use(tag: str, desk: WorkingCopy, *, unless_of: str = "", field: str = "name") -> None:
-    owner = next((row["tag"] for row in desk.table("tag_alias").values() if row["alias"] == tag), "")
+def _refuse_tag_in_use(tag: str, copy: WorkingCopy, *, unless_of: str = "", field: str = "name") -> None:
+    owner = next((row["tag"] for row in copy.table("tag_alias").values() if row["alias"] == tag), "")
     if owner and owner != unless_of:
         raise CurationRefusedError(f"“{tag}” is already an alias of a tag.", field)
-    if tag != unless_of and memories_of("tag", [tag]).exists():
+    if tag != unless_of and memories_with("tag", [tag]).exists():
         raise CurationRefusedError(f"“{tag}” is already a tag: merge the two instead.", field)

@@ -1,4 +1,4 @@
-"""What the pages of curation show: a term with its forms, a plan, the log. No request, no writing."""
+"""The contexts of the pages of curation: a term with its forms, a preview, the log."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,12 +7,20 @@ from typing import Any
 from django.urls import reverse
 
 from access.viewer import Viewer
-from categories.models import Category, Concept, Entity, TagAlias
-from curation.forms import VerbForm, forms_of
+from categories.kinds import TERM_KINDS, VOCABULARIES
+from categories.models import Category, Entity, TagAlias
+from curation.forms import OperationForm, forms_of, term_name
 from curation.models import Curation
 from curation.plan import Plan
-from curation.queries import curations_seen, labels, query_read, relationships_seen, term_named, terms_seen, who
-from curation.working_copy import KINDS, Ref
+from curation.queries import (
+    find_term,
+    labels,
+    parse_query,
+    read_log,
+    visible_relationships,
+    visible_terms,
+)
+from curation.working_copy import TermRef
 from explorer.links import Link, explore_url, filter_url
 from search.facets import FACET
 from search.query import SearchQuery
@@ -21,16 +29,16 @@ from search.run import run
 from text.formatting import memories as memories_label
 from text.formatting import number
 
-ON_PAGE = 50
-# The terms that a browser offers while one is typed; any other can be written out.
-OFFERED = 300
+PAGE_SIZE = 50
+# Terms that the browser suggests while typing.
+MAX_TERM_OPTIONS = 300
 SHOWN_LINES = 60
 SHOWN_RELATIONS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class TermPage:
-    """A term, what is known of it, and what can be done to it."""
+    """A term, its properties, and the forms of its operations."""
 
     kind: str
     ref: str
@@ -38,13 +46,13 @@ class TermPage:
     count: str
     explore_url: str
     facts: tuple[tuple[str, str], ...]
-    forms: tuple[VerbForm, ...]
-    offered: tuple[str, ...]
+    forms: tuple[OperationForm, ...]
+    term_options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPage:
-    """A plan before it is done: what a form sends to do it is in `pairs`."""
+    """The preview of a plan. `pairs` are the hidden fields of the form that applies it."""
 
     title: str
     memories: str
@@ -61,15 +69,15 @@ class PlanPage:
 
 @dataclass(frozen=True, slots=True)
 class RetagPage:
-    """All memories that match a query, and what can be done to them."""
+    """The memories that match a query, and the form that retags them."""
 
     count: str
-    asked: str
-    form: VerbForm
+    search_query: str
+    form: OperationForm
     query: str
     url: str
     back_url: str
-    offered: tuple[str, ...]
+    term_options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +100,16 @@ class LogPage:
     error: str
 
 
-def ref_of(kind: str, value: str, viewer: Viewer) -> Ref:
-    """The term that an address names: by its number, a tag by its name."""
-    return term_named(kind, value if kind == "tag" else f"#{value}", viewer)
+def find_ref(kind: str, value: str, viewer: Viewer) -> TermRef:
+    """The term of a URL: a tag by its name, any other by its id."""
+    return find_term(kind, term_name(kind, value), viewer)
 
 
-def term_url(kind: str, ref: Ref) -> str:
+def term_url(kind: str, ref: TermRef) -> str:
     return reverse("curation:term", args=[kind, str(ref)])
 
 
-def term_page(kind: str, ref: Ref, viewer: Viewer, forms: list[VerbForm] | None = None) -> TermPage:
+def term_page(kind: str, ref: TermRef, viewer: Viewer, forms: list[OperationForm] | None = None) -> TermPage:
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
     count = run(SearchQuery().only(kind, value), viewer, detail=HitDetail.NONE).total
     return TermPage(
@@ -111,51 +119,41 @@ def term_page(kind: str, ref: Ref, viewer: Viewer, forms: list[VerbForm] | None 
         count=memories_label(count),
         explore_url=filter_url(kind, value),
         facts=tuple((name, text) for name, text in _facts(kind, ref, viewer) if text),
-        forms=tuple(forms or forms_of(kind, _named(kind, ref))),
-        offered=offered(kind, viewer),
+        forms=tuple(forms or forms_of(kind, ref)),
+        term_options=term_options(kind, viewer),
     )
 
 
-def _named(kind: str, ref: Ref) -> str:
-    return str(ref) if kind == "tag" else f"#{ref}"
-
-
-def _facts(kind: str, ref: Ref, viewer: Viewer) -> list[tuple[str, str]]:
-    """What is said of a term: of others only those that the viewer sees."""
+def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
     if kind == "tag":
         return [("Other names", ", ".join(TagAlias.objects.filter(tag=ref).values_list("alias", flat=True)))]
-    pk = int(ref)
-    if kind == "category":
-        row = Category.objects.get(pk=pk)
-        former = ", ".join(row.former_paths.order_by("path").values_list("path", flat=True)[:SHOWN_RELATIONS])
-        related = _seen_labels(kind, row.related_ids, viewer)
-        return [*_described(row), ("Earlier paths", former), ("Related", related)]
-    if kind == "concept":
-        concept = Concept.objects.get(pk=pk)
-        relations = [(how.capitalize(), getattr(concept, f"{how}_ids")) for how in ("broader", "narrower", "related")]
-        return [*_described(concept), *((how, _seen_labels(kind, ids, viewer)) for how, ids in relations)]
-    entity = Entity.objects.get(pk=pk)
-    return [*_described(entity), ("Relationships", "; ".join(_relationships(entity, viewer)))]
+    vocabulary = VOCABULARIES[kind]
+    row: Any = vocabulary.model._default_manager.get(pk=ref)
+    facts = [("Description", row.description), ("Other names", ", ".join(row.aliases))]
+    if isinstance(row, Category):
+        paths = row.former_paths.order_by("path").values_list("path", flat=True)
+        facts.append(("Earlier paths", ", ".join(paths[:SHOWN_RELATIONS])))
+    if isinstance(row, Entity):
+        facts.append(("Relationships", "; ".join(_relationship_labels(row, viewer))))
+    for column in sorted(vocabulary.relations):
+        label = column.removesuffix("_ids").capitalize()
+        facts.append((label, _visible_labels(kind, getattr(row, column), viewer)))
+    return facts
 
 
-def _described(row: Category | Concept | Entity) -> list[tuple[str, str]]:
-    return [("Description", row.description), ("Other names", ", ".join(row.aliases))]
+def _visible_labels(kind: str, ids: list[int], viewer: Viewer) -> str:
+    visible = visible_terms(kind, ids[:SHOWN_RELATIONS], viewer)
+    return ", ".join(sorted(labels(kind, visible).values()))
 
 
-def _seen_labels(kind: str, ids: list[int], viewer: Viewer) -> str:
-    seen = terms_seen(kind, ids[:SHOWN_RELATIONS], viewer)
-    return ", ".join(sorted(labels(kind, seen).values()))
-
-
-def _relationships(entity: Entity, viewer: Viewer) -> list[str]:
-    """Those that the viewer may know of."""
-    facts = relationships_seen(viewer).filter(source=entity).select_related("source", "target")
+def _relationship_labels(entity: Entity, viewer: Viewer) -> list[str]:
+    facts = visible_relationships(viewer).filter(source=entity).select_related("source", "target")
     return [f"{fact.relationship_type} {fact.target}" for fact in facts[:SHOWN_RELATIONS]]
 
 
-def offered(kind: str, viewer: Viewer) -> tuple[str, ...]:
-    """The terms of a kind that most of the viewer's memories have."""
-    answer = run(SearchQuery(), viewer, include_facets=True, facet_limit=OFFERED, detail=HitDetail.NONE)
+def term_options(kind: str, viewer: Viewer) -> tuple[str, ...]:
+    """The terms of a kind with the most visible memories."""
+    answer = run(SearchQuery(), viewer, include_facets=True, facet_limit=MAX_TERM_OPTIONS, detail=HitDetail.NONE)
     facet = next((facet for facet in answer.facets or () if facet.key == kind), None)
     return tuple(str(value.value) for value in facet.values if value.value) if facet and kind in FACET else ()
 
@@ -181,22 +179,22 @@ def plan_page(
     )
 
 
-def retag_page(query: str, form: VerbForm, viewer: Viewer) -> RetagPage:
-    """Raises CurationRefusedError where the query cannot be read."""
-    asked = query_read(query)
-    found = run(asked, viewer, detail=HitDetail.NONE)
+def retag_page(query: str, form: OperationForm, viewer: Viewer) -> RetagPage:
+    """Raises CurationRefusedError for an invalid query."""
+    search_query = parse_query(query)
+    found = run(search_query, viewer, detail=HitDetail.NONE)
     return RetagPage(
         count=memories_label(found.total),
-        asked=asked.querystring(),
+        search_query=search_query.querystring(),
         form=form,
         query=query,
         url=reverse("curation:retag"),
-        back_url=explore_url(asked),
-        offered=offered("category", viewer),
+        back_url=explore_url(search_query),
+        term_options=term_options("category", viewer),
     )
 
 
-# What the log says was done, and how the preview of it says what is to be done.
+# First words of titles in the log, and in the preview.
 _TO_DO = {
     "Merged": "Merge",
     "Renamed": "Rename",
@@ -228,12 +226,15 @@ def _figure(figure: Any) -> str:
 
 
 def log_page(viewer: Viewer, *, before: int | None, kind: str = "", name: str = "", error: str = "") -> LogPage:
-    curations = curations_seen(viewer)
-    if before is not None:
-        curations = curations.filter(pk__lt=before)
-    found = list(curations[: ON_PAGE + 1])
-    more = f"{reverse('curation:log')}?before={found[ON_PAGE - 1].pk}" if len(found) > ON_PAGE else ""
-    return LogPage(tuple(_row(one) for one in found[:ON_PAGE]), more, KINDS, name, kind or KINDS[0], error)
+    curations, has_more = read_log(viewer, PAGE_SIZE, before)
+    return LogPage(
+        rows=tuple(_row(curation) for curation in curations),
+        more_url=f"{reverse('curation:log')}?before={curations[-1].pk}" if has_more else "",
+        kinds=TERM_KINDS,
+        name=name,
+        kind=kind or TERM_KINDS[0],
+        error=error,
+    )
 
 
 def _row(curation: Curation) -> LogRow:
@@ -242,7 +243,7 @@ def _row(curation: Curation) -> LogRow:
         id=curation.pk,
         title=curation.title,
         memories=memories_label(curation.memories) if curation.memories else "–",
-        by=who(curation),
+        by=curation.by,
         at=curation.at,
         undone=undone and f"undone by {undone}",
     )

@@ -1,34 +1,23 @@
-"""Reads for curation: terms that were named, the rows that a verb works on, who uses a term, what a query matches.
+"""Reads for curation: terms by name, the rows that an operation works on, the users of a term, matches of a query.
 
-Of what none of a viewer's memories has, not even the name is told.
+Names that none of a viewer's memories has are never disclosed.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import parse_qsl
 
-from django.apps import apps
-from django.db import connection
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from access.viewer import Viewer
+from categories.kinds import TERM_KINDS, VOCABULARIES
 from categories.models import Relationship
-from categories.queries import (
-    Term,
-    category_nodes,
-    concept_terms,
-    entity_terms,
-    resolve_categories,
-    resolve_concepts,
-    resolve_entities,
-    tags_now,
-)
+from categories.queries import tags_now
 from curation.models import Curation
-from curation.tables import LINKS, rows_read
+from curation.tables import fetch, fetch_column, read_rows
 from curation.term_edits import clean_tag
-from curation.working_copy import KINDS, CurationRefusedError, Ref, WorkingCopy
+from curation.working_copy import CurationRefusedError, TermRef, WorkingCopy
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import unstorable
@@ -47,7 +36,7 @@ OTHERS_USE_IT = (
 )
 
 
-# Where the names of each kind are listed.
+# Endpoints that list the names of each kind.
 _LISTED = {
     "category": "/api/categories?filter=…",
     "concept": "/api/concepts?search=…",
@@ -58,7 +47,7 @@ _LISTED = {
 
 
 class TermNotFoundError(Refusal):
-    """There is no such term, or none that the viewer may see: the answer is the same."""
+    """The term does not exist or the viewer may not see it: both give the same error."""
 
     status = 404
     code = "not_found"
@@ -72,51 +61,43 @@ class TermNotFoundError(Refusal):
 # --- terms by name --------------------------------------------------------------------------------------------------
 
 
-def term_named(kind: str, name: str, viewer: Viewer, field: str = "term") -> Ref:
-    """The one term that a name means to a viewer."""
+def find_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> TermRef:
+    """The visible term that a name refers to. Raises TermNotFoundError, or CurationRefusedError for several."""
     if unstorable(name):
         raise TermNotFoundError(kind, name, field)
     if kind == "tag":
-        return tag_named(name, viewer, field)
+        return find_tag(name, viewer, field)
     if name[:1] == "#" and name[1:].isascii() and name[1:].isdecimal() and len(name) < 19:
-        found = [int(name[1:])] if labels(kind, [int(name[1:])]) else []
+        found = list(labels(kind, [int(name[1:])]))
     else:
-        found = _resolved(kind, name)
-    seen = [one for one in found if one in terms_seen(kind, found, viewer)]
-    if not seen:
+        found = [term.id for term in VOCABULARIES[kind].resolve([name]).get(name, ())]
+    allowed = visible_terms(kind, found, viewer) if found else set()
+    visible = [term_id for term_id in found if term_id in allowed]
+    if not visible:
         raise TermNotFoundError(kind, name, field)
-    if len(seen) > 1:
-        shown = labels(kind, seen[:_SEVERAL])
-        named = ", ".join(f"#{one} {shown[one]}" for one in seen[:_SEVERAL])
+    if len(visible) > 1:
+        shown = labels(kind, visible[:_SEVERAL])
+        named = ", ".join(f"#{term_id} {shown[term_id]}" for term_id in visible[:_SEVERAL])
         raise CurationRefusedError(f"“{name}” may be any of several: {named}. Write one of them by its #id.", field)
-    return seen[0]
+    return visible[0]
 
 
-def names_like(error: TermNotFoundError, viewer: Viewer) -> tuple[str, ...]:
-    """What may have been meant by a name that means nothing: of what the viewer sees, as a search by it says."""
-    if error.kind not in KINDS or unstorable(error.name):
+def similar_names(error: TermNotFoundError, viewer: Viewer) -> tuple[str, ...]:
+    """Visible names similar to an unknown name, as a search by it suggests them."""
+    if error.kind not in TERM_KINDS or unstorable(error.name):
         return ()
-    answer = run(SearchQuery().only(error.kind, error.name), viewer, detail=HitDetail.NONE)
-    return next((warning.did_you_mean for warning in answer.warnings if warning.parameter == error.kind), ())
+    result = run(SearchQuery().only(error.kind, error.name), viewer, detail=HitDetail.NONE)
+    return next((warning.did_you_mean for warning in result.warnings if warning.parameter == error.kind), ())
 
 
-def told(error: TermNotFoundError, viewer: Viewer) -> str:
-    """The error in a sentence, with what may have been meant."""
-    near = names_like(error, viewer)
-    return f"{error} Did you mean {' or '.join(near)}?" if near else str(error)
+def not_found_message(error: TermNotFoundError, viewer: Viewer) -> str:
+    """The error as a sentence, with similar names."""
+    names = similar_names(error, viewer)
+    return f"{error} Did you mean {' or '.join(names)}?" if names else str(error)
 
 
-def _resolved(kind: str, name: str) -> list[int]:
-    found: Mapping[str, tuple[Any, ...]]
-    if kind == "category":
-        found = resolve_categories([name])
-    else:
-        found = (resolve_concepts if kind == "concept" else resolve_entities)([name])
-    return [one.id for one in found.get(name, ())]
-
-
-def tag_named(name: str, viewer: Viewer, field: str = "term") -> str:
-    """The tag of a name or an alias, which some memory of the viewer's has."""
+def find_tag(name: str, viewer: Viewer, field: str = "term") -> str:
+    """The tag with a name or an alias, if a visible memory has it. Raises TermNotFoundError."""
     tag = clean_tag(name, field)
     tag = tags_now([tag]).get(tag, tag)
     if not visible_to(viewer).filter(tags__contains=[tag]).exists():
@@ -125,159 +106,140 @@ def tag_named(name: str, viewer: Viewer, field: str = "term") -> str:
 
 
 def labels(kind: str, ids: Collection[int]) -> dict[int, str]:
-    """What terms are called, by id."""
-    if kind == "category":
-        return {pk: node.path for pk, node in category_nodes(ids).items()}
-    terms: dict[int, Term] = (concept_terms if kind == "concept" else entity_terms)(ids)
-    return {pk: term.value for pk, term in terms.items()}
+    """The labels of categories, concepts or entities, by id."""
+    return VOCABULARIES[kind].labels(ids)
 
 
-def terms_seen(kind: str, ids: Collection[int], viewer: Viewer) -> set[int]:
-    """Those of some terms that a memory of the viewer's has; a category also by what is below it."""
+def visible_terms(kind: str, ids: Collection[int], viewer: Viewer) -> set[int]:
+    """The ids of terms that a visible memory has; for a category, a memory in a descendant counts too."""
     if viewer.project_ids is None:
         return set(ids)
-    with connection.cursor() as cursor:
-        # Through the facet's index, once for each term.
-        cursor.execute(
-            "SELECT asked.id FROM unnest(%(ids)s::integer[]) AS asked (id) WHERE EXISTS ("
-            f"SELECT FROM memories_memory WHERE {LINKS[kind].facet_below} @> ARRAY[asked.id]"
+    # Through the facet's index, once for each term.
+    return set(
+        fetch_column(
+            "SELECT wanted.id FROM unnest(%(ids)s::integer[]) AS wanted (id) WHERE EXISTS ("
+            f"SELECT FROM memories_memory WHERE {VOCABULARIES[kind].memory_path_column} @> ARRAY[wanted.id]"
             " AND project_id = ANY(%(projects)s))",
             {"ids": list(ids), "projects": list(viewer.project_ids)},
         )
-        return {row[0] for row in cursor.fetchall()}
+    )
 
 
-def relationships_seen(viewer: Viewer) -> QuerySet[Relationship]:
-    """The relationships that a memory of the viewer's bears out; all of them, for who sees everything."""
-    facts = Relationship.objects.all()
+def visible_relationships(viewer: Viewer) -> QuerySet[Relationship]:
+    """The relationships with a visible memory as evidence; all of them for viewers of every project."""
+    relationships = Relationship.objects.all()
     if viewer.project_ids is None:
-        return facts
-    borne_out = (
+        return relationships
+    evident = (
         "SELECT fact.id FROM categories_relationship fact JOIN memories_memory memory"
         " ON memory.id = ANY(fact.evidence_ids) WHERE memory.project_id = ANY(%s)"
     )
-    return facts.filter(pk__in=RawSQL(borne_out, [list(viewer.project_ids)]))  # noqa: S611 - the text is constant
+    return relationships.filter(pk__in=RawSQL(evident, [list(viewer.project_ids)]))  # noqa: S611 - the text is constant
 
 
-# --- who uses what --------------------------------------------------------------------------------------------------
+# --- users of a term --------------------------------------------------------------------------------------------------
 
 
-def memories_of(kind: str, refs: Collection[Ref]) -> QuerySet[Memory]:
-    """The memories that have any of some terms, in any state; of a category, those below it too."""
-    column = "tags" if kind == "tag" else LINKS[kind].facet_below
+def memories_with(kind: str, refs: Collection[TermRef]) -> QuerySet[Memory]:
+    """The memories that have any of the terms, in any state; for a category also those of its descendants."""
+    column = "tags" if kind == "tag" else VOCABULARIES[kind].memory_path_column
     return Memory.objects.filter(**{f"{column}__overlap": list(refs)})
 
 
-def are_used_by_others(kind: str, refs: Collection[Ref], viewer: Viewer) -> bool:
-    """Whether a memory that the viewer may not write has one of some terms, or bears out a fact about an entity."""
+def used_by_others(kind: str, refs: Collection[TermRef], viewer: Viewer) -> bool:
+    """Whether a memory that the viewer may not write has one of the terms or is evidence of their relationships."""
     writable = viewer.writable_project_ids
     if writable is None:
         return False
-    if memories_of(kind, refs).exclude(project_id__in=writable).exists():
+    if memories_with(kind, refs).exclude(project_id__in=writable).exists():
         return True
     if kind != "entity":
         return False
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT EXISTS (SELECT 1 FROM categories_relationship fact JOIN memories_memory memory"
-            " ON memory.id = ANY(fact.evidence_ids)"
-            " WHERE (fact.source_id = ANY(%(ids)s) OR fact.target_id = ANY(%(ids)s))"
-            " AND NOT memory.project_id = ANY(%(writable)s))",
-            {"ids": list(refs), "writable": list(writable)},
-        )
-        return bool(cursor.fetchone()[0])
+    (used,) = fetch_column(
+        "SELECT EXISTS (SELECT 1 FROM categories_relationship fact JOIN memories_memory memory"
+        " ON memory.id = ANY(fact.evidence_ids)"
+        " WHERE (fact.source_id = ANY(%(ids)s) OR fact.target_id = ANY(%(ids)s))"
+        " AND NOT memory.project_id = ANY(%(writable)s))",
+        {"ids": list(refs), "writable": list(writable)},
+    )
+    return bool(used)
 
 
 def projects_of(memory_ids: Collection[int]) -> list[int]:
-    """The projects that some memories are in."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT DISTINCT project_id FROM memories_memory WHERE id = ANY(%s) ORDER BY 1", [list(memory_ids)]
-        )
-        return [row[0] for row in cursor.fetchall()]
+    """The ids of the projects of memories, in order."""
+    statement = "SELECT DISTINCT project_id FROM memories_memory WHERE id = ANY(%s) ORDER BY 1"
+    return fetch_column(statement, [list(memory_ids)])
 
 
-def linked_ids(kind: str, refs: Collection[Ref], among: Collection[int] | None = None) -> list[int]:
-    """The memories that have one of some terms themselves, in the order of their ids."""
-    column, cast = ("tags", "text[]") if kind == "tag" else (LINKS[kind].facet, "integer[]")
+def linked_ids(kind: str, refs: Collection[TermRef], among: Collection[int] | None = None) -> list[int]:
+    """Ids of the memories linked to one of the terms directly, in order; `among` restricts them to these memories."""
+    column, cast = _own_column(kind)
     among_these = "" if among is None else " AND id = ANY(%(among)s::bigint[])"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT id FROM memories_memory WHERE {column} && %(refs)s::{cast}{among_these} ORDER BY id",
-            {"refs": list(refs), "among": None if among is None else list(among)},
-        )
-        return [row[0] for row in cursor.fetchall()]
-
-
-def counts_among(kind: str, refs: Collection[Ref], among: Collection[int]) -> list[tuple[Ref, int]]:
-    """How many of some memories have each of some terms themselves, the most first; terms without any are left out."""
-    column, cast = ("tags", "text[]") if kind == "tag" else (LINKS[kind].facet, "integer[]")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT term, count(*) FROM memories_memory, unnest({column}) AS term"
-            f" WHERE id = ANY(%s::bigint[]) AND term = ANY(%s::{cast}) GROUP BY 1 ORDER BY 2 DESC, 1",
-            [list(among), list(refs)],
-        )
-        return list(cursor.fetchall())
-
-
-def filed_under(memory_ids: Collection[int]) -> set[int]:
-    """The categories that some memories are filed under themselves."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT DISTINCT category_id FROM categories_categorylink WHERE memory_id = ANY(%s)", [list(memory_ids)]
-        )
-        return {row[0] for row in cursor.fetchall()}
-
-
-# --- the rows that a verb works on ------------------------------------------------------------------------------------
-
-
-def tree_desk() -> WorkingCopy:
-    """The whole tree: a path is only right among all others."""
-    return WorkingCopy({"category": rows_read("category"), "former_path": rows_read("former_path")})
-
-
-def concepts_desk(ids: Iterable[int]) -> WorkingCopy:
-    """Some concepts, and those that name them."""
-    condition = (
-        "id = ANY(%(ids)s) OR broader_ids && %(ids)s::integer[] OR narrower_ids && %(ids)s::integer[]"
-        " OR related_ids && %(ids)s::integer[]"
+    return fetch_column(
+        f"SELECT id FROM memories_memory WHERE {column} && %(refs)s::{cast}{among_these} ORDER BY id",
+        {"refs": list(refs), "among": None if among is None else list(among)},
     )
-    return WorkingCopy({"concept": rows_read("concept", condition, {"ids": list(ids)})})
 
 
-def entities_desk(ids: Iterable[int]) -> WorkingCopy:
-    """Some entities, and the relationships that any of them is in."""
-    parameters = {"ids": list(ids)}
-    facts = rows_read("relationship", "source_id = ANY(%(ids)s) OR target_id = ANY(%(ids)s)", parameters)
-    return WorkingCopy({"entity": rows_read("entity", "id = ANY(%(ids)s)", parameters), "relationship": facts})
+def counts_among(kind: str, refs: Collection[TermRef], among: Collection[int]) -> list[tuple[TermRef, int]]:
+    """The number of given memories linked to each term directly, the largest first, without zeros."""
+    column, cast = _own_column(kind)
+    return fetch(
+        f"SELECT term, count(*) FROM memories_memory, unnest({column}) AS term"
+        f" WHERE id = ANY(%s::bigint[]) AND term = ANY(%s::{cast}) GROUP BY 1 ORDER BY 2 DESC, 1",
+        [list(among), list(refs)],
+    )
 
 
-def tags_desk(tags: Iterable[str]) -> WorkingCopy:
-    """The other names of some tags, and whatever any of them is another name of."""
-    condition = "tag = ANY(%(tags)s) OR alias = ANY(%(tags)s)"
-    return WorkingCopy({"tag_alias": rows_read("tag_alias", condition, {"tags": list(tags)})})
+def _own_column(kind: str) -> tuple[str, str]:
+    """The column of a memory with its own terms of a kind, and the column's type."""
+    return ("tags", "text[]") if kind == "tag" else (VOCABULARIES[kind].memory_column, "integer[]")
 
 
-def hierarchy() -> dict[int, set[int]]:
-    """The concepts right above each concept, whichever of the two says so."""
-    above: dict[int, set[int]] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT id, unnest(broader_ids) FROM categories_concept WHERE broader_ids <> '{}'"
-            " UNION SELECT unnest(narrower_ids), id FROM categories_concept WHERE narrower_ids <> '{}'"
+def category_ids_of(memory_ids: Collection[int]) -> set[int]:
+    """Ids of the categories that memories are linked to directly."""
+    statement = "SELECT DISTINCT category_id FROM categories_categorylink WHERE memory_id = ANY(%s)"
+    return set(fetch_column(statement, [list(memory_ids)]))
+
+
+# --- working copies ---------------------------------------------------------------------------------------------------
+
+
+def working_copy_of(kind: str, refs: Iterable[TermRef]) -> WorkingCopy:
+    """A working copy of terms of a kind, with the rows that refer to them."""
+    if kind == "category":
+        # The whole tree: paths are unique among all categories.
+        return WorkingCopy({"category": read_rows("category"), "former_path": read_rows("former_path")})
+    parameters = {"refs": list(refs)}
+    if kind == "tag":
+        aliases = read_rows("tag_alias", "tag = ANY(%(refs)s) OR alias = ANY(%(refs)s)", parameters)
+        return WorkingCopy({"tag_alias": aliases})
+    if kind == "concept":
+        condition = (
+            "id = ANY(%(refs)s) OR broader_ids && %(refs)s::integer[] OR narrower_ids && %(refs)s::integer[]"
+            " OR related_ids && %(refs)s::integer[]"
         )
-        for below, up in cursor.fetchall():
-            above.setdefault(below, set()).add(up)
+        return WorkingCopy({"concept": read_rows("concept", condition, parameters)})
+    relationships = read_rows("relationship", "source_id = ANY(%(refs)s) OR target_id = ANY(%(refs)s)", parameters)
+    return WorkingCopy({"entity": read_rows("entity", "id = ANY(%(refs)s)", parameters), "relationship": relationships})
+
+
+def broader_concepts() -> dict[int, set[int]]:
+    """The ids of the directly broader concepts of each concept, from either side of the relation."""
+    above: dict[int, set[int]] = {}
+    for narrower, broader in fetch(
+        "SELECT id, unnest(broader_ids) FROM categories_concept WHERE broader_ids <> '{}'"
+        " UNION SELECT unnest(narrower_ids), id FROM categories_concept WHERE narrower_ids <> '{}'"
+    ):
+        above.setdefault(narrower, set()).add(broader)
     return above
 
 
-# --- what a query matches ---------------------------------------------------------------------------------------------
+# --- matches of a query -----------------------------------------------------------------------------------------------
 
 
-def query_read(text: str) -> SearchQuery:
-    """A query string as the explorer reads it; what it cannot read is refused."""
+def parse_query(text: str) -> SearchQuery:
+    """A query string as the explorer reads it. Raises CurationRefusedError."""
     try:
         return SearchQuery.from_pairs(parse_qsl(text.removeprefix("?"), keep_blank_values=True, max_num_fields=1_000))
     except QueryError as error:
@@ -287,7 +249,7 @@ def query_read(text: str) -> SearchQuery:
 
 
 def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
-    """All memories that a query matches, asked of the database itself: what is about to be changed is as it is now."""
+    """Ids of all memories that match a query, from Postgres itself: a derived index may lag behind it."""
     engine = PostgresEngine()
     resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
     if resolved.unknown:
@@ -308,49 +270,56 @@ def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
     return sorted(pk for pk, _ in engine.hits(resolved.plan, Sort.NEWEST, limit=summary.total, offset=0))
 
 
-def curations_seen(viewer: Viewer) -> QuerySet[Curation]:
-    """Curations of the viewer's own, and those that changed memories of theirs alone; all, for who sees everything."""
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def visible_curations(viewer: Viewer) -> QuerySet[Curation]:
+    """The viewer's own curations, and those that changed only memories they may see."""
     curations = Curation.objects.select_related("user", "api_key", "undone_by")
     if viewer.project_ids is None:
         return curations
-    seen = ~Q(project_ids=[]) & Q(project_ids__contained_by=list(viewer.project_ids))
+    visible = ~Q(project_ids=[]) & Q(project_ids__contained_by=list(viewer.project_ids))
     if viewer.user_id is not None:
-        seen |= Q(user_id=viewer.user_id)
+        visible |= Q(user_id=viewer.user_id)
     if viewer.api_key_id is not None:
-        seen |= Q(api_key_id=viewer.api_key_id)
-    return curations.filter(seen)
+        visible |= Q(api_key_id=viewer.api_key_id)
+    return curations.filter(visible)
 
 
-def curation_seen(curation_id: int, viewer: Viewer) -> Curation | None:
-    return curations_seen(viewer).filter(pk=curation_id).first() if curation_id < 2**63 else None
+def read_log(viewer: Viewer, limit: int, before: int | None = None) -> tuple[list[Curation], bool]:
+    """A page of visible curations, the newest first, and whether there are more. `before` is the id to start below."""
+    curations = visible_curations(viewer)
+    if before is not None:
+        curations = curations.filter(pk__lt=before)
+    page = list(curations[: limit + 1])
+    return page[:limit], len(page) > limit
 
 
-def who(curation: Curation) -> str:
-    """Who did it, for people."""
-    if curation.user is not None:
-        return str(curation.user)
-    if curation.api_key is not None:
-        return f"key {curation.api_key.name}"
-    return "a command" if curation.door == "command" else "a deleted user"
+def visible_curation(curation_id: int, viewer: Viewer) -> Curation:
+    """Raises TermNotFoundError."""
+    curation = visible_curations(viewer).filter(pk=curation_id).first() if curation_id < 2**63 else None
+    if curation is None:
+        raise TermNotFoundError("curation", f"#{curation_id}")
+    return curation
 
 
-def ids_now(kind: str, ids: Iterable[int]) -> dict[int, int]:
-    """For each id its own where the term is there, else that of the one it was merged into; 0 where neither is."""
+def merged_ids(kind: str, ids: Iterable[int]) -> dict[int, int]:
+    """Each id with that of the existing term: its own, that of the term it was merged into, or 0."""
     wanted = set(ids)
     if not wanted:
         return {}
-    model = apps.get_model("categories", kind)
-    there = set(model._default_manager.filter(pk__in=wanted).values_list("pk", flat=True))
-    if wanted <= there:
-        return {one: one for one in wanted}
-    taken: dict[int, int] = {}
+    terms = VOCABULARIES[kind].model._default_manager
+    existing = set(terms.filter(pk__in=wanted).values_list("pk", flat=True))
+    if wanted <= existing:
+        return {term_id: term_id for term_id in wanted}
+    targets: dict[int, int] = {}
     for merged in Curation.objects.filter(kind=kind, verb="merge", undone_at=None).values_list("merged", flat=True):
-        taken.update({int(gone): kept for gone, kept in merged.items()})
+        targets.update({int(source): target for source, target in merged.items()})
     found = {}
-    for one in wanted:
-        now = one
-        while now in taken and now not in there:
-            now = taken[now]
-        found[one] = now
-    alive = set(model._default_manager.filter(pk__in=found.values()).values_list("pk", flat=True))
-    return {one: now if now in alive else 0 for one, now in found.items()}
+    for term_id in wanted:
+        now = term_id
+        while now in targets and now not in existing:
+            now = targets[now]
+        found[term_id] = now
+    existing = set(terms.filter(pk__in=found.values()).values_list("pk", flat=True))
+    return {term_id: now if now in existing else 0 for term_id, now in found.items()}

@@ -1,16 +1,17 @@
-"""What curators ask for, one model a verb: read by the API and by the forms of the pages, and kept in the log."""
+"""The operations of curation, one model each, shared by the API, the forms and the log."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from categories.kinds import VOCABULARIES
 from memories.records import unstorable
 from web.validation import refuse
 
 Kind = Literal["category", "concept", "entity", "tag"]
 Linked = Literal["category", "concept", "entity"]
 
-MOST_NAMED = 1_000
+MAX_NAMES = 1_000
 
 
 def _storable(text: str) -> str:
@@ -25,7 +26,7 @@ def _as_text(value: Any) -> Any:
 
 Text = Annotated[str, Field(max_length=2_000), AfterValidator(_storable)]
 Name = Annotated[str, Field(min_length=1, max_length=600), AfterValidator(_storable)]
-Ref = Annotated[
+TermName = Annotated[
     str,
     BeforeValidator(_as_text),
     Field(
@@ -43,8 +44,8 @@ Query = Annotated[
 ]
 
 
-class Asked(BaseModel):
-    """What every verb is asked with."""
+class Operation(BaseModel):
+    """The arguments of every operation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,46 +56,46 @@ class Asked(BaseModel):
     )
 
     def arguments(self) -> dict[str, Any]:
-        """What was asked, for the log."""
+        """The arguments for the log."""
         return self.model_dump(mode="json", exclude={"dry_run", "token"}, exclude_defaults=True)
 
 
-class Merge(Asked):
+class Merge(Operation):
     """Merge one term into another of its kind."""
 
     verb = "merge"
     kind: Kind
-    source: Ref
-    target: Ref
+    source: TermName
+    target: TermName
 
 
-class Rename(Asked):
+class Rename(Operation):
     """Give a term another name."""
 
     verb = "rename"
     kind: Kind
-    term: Ref
+    term: TermName
     name: Name
 
 
-class Move(Asked):
+class Move(Operation):
     """Hang a category under another parent; at the root where none is named."""
 
     verb = "move"
-    category: Ref
+    category: TermName
     parent: Annotated[str, BeforeValidator(_as_text), AfterValidator(_storable), Field(max_length=1_600)] = Field(
         "", description="The new parent; empty for the root."
     )
 
 
-class Alias(Asked):
+class Alias(Operation):
     """Change the other names that a term is known by."""
 
     verb = "alias"
     kind: Kind
-    term: Ref
-    add: Annotated[list[Name], Field(max_length=MOST_NAMED)] = []
-    remove: Annotated[list[Name], Field(max_length=MOST_NAMED)] = Field(
+    term: TermName
+    add: Annotated[list[Name], Field(max_length=MAX_NAMES)] = []
+    remove: Annotated[list[Name], Field(max_length=MAX_NAMES)] = Field(
         [], description="Aliases, or former paths of a category."
     )
 
@@ -105,12 +106,12 @@ class Alias(Asked):
         return self
 
 
-class Split(Asked):
+class Split(Operation):
     """Make a new term, and link some of the memories of another one to it instead."""
 
     verb = "split"
     kind: Kind
-    term: Ref
+    term: TermName
     name: Name
     query: Query = ""
     memories: MemoryIds = []
@@ -122,24 +123,24 @@ class Split(Asked):
         return self
 
 
-class Relate(Asked):
+class Relate(Operation):
     """Say how two terms of a kind are related, or take it back."""
 
     verb = "relate"
     kind: Linked
-    term: Ref
+    term: TermName
     how: Name = Field(
         description="`related` for categories; `broader`, `narrower` or `related` for concepts: the other is broader"
         " than the term; the type of the relationship for entities."
     )
-    other: Ref
+    other: TermName
     remove: bool = False
     fact: Text = Field("", description="For a relationship of entities: the fact, in a sentence.")
     evidence: MemoryIds = Field([], description="For a relationship of entities: the supporting memories.")
 
     @model_validator(mode="after")
     def _fits_the_kind(self) -> "Relate":
-        known = {"category": ("related",), "concept": ("broader", "narrower", "related")}.get(self.kind)
+        known = sorted(column.removesuffix("_ids") for column in VOCABULARIES[self.kind].relations)
         if known and self.how not in known:
             choices = ", ".join(known)
             raise refuse(f"how: “{self.how[:40]}” is not a relation of the kind {self.kind}: write {choices}")
@@ -148,22 +149,22 @@ class Relate(Asked):
         return self
 
 
-class Retag(Asked):
+class Retag(Operation):
     """Change the tags, categories, concepts or entities of all memories that match a query."""
 
     verb = "retag"
     query: Query = Field(description="A query string as on the explore page; empty means all memories.")
-    add_tags: Annotated[list[Name], Field(max_length=MOST_NAMED)] = []
-    remove_tags: Annotated[list[Name], Field(max_length=MOST_NAMED)] = []
+    add_tags: Annotated[list[Name], Field(max_length=MAX_NAMES)] = []
+    remove_tags: Annotated[list[Name], Field(max_length=MAX_NAMES)] = []
     set_category: Annotated[str, Field(max_length=1_600), AfterValidator(_storable)] = Field(
         "", description="Put them in this category only."
     )
-    add_categories: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
-    remove_categories: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
-    add_concepts: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
-    remove_concepts: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
-    add_entities: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
-    remove_entities: Annotated[list[Ref], Field(max_length=MOST_NAMED)] = []
+    add_categories: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
+    remove_categories: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
+    add_concepts: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
+    remove_concepts: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
+    add_entities: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
+    remove_entities: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
 
     @model_validator(mode="after")
     def _changes_something(self) -> "Retag":
@@ -173,6 +174,3 @@ class Retag(Asked):
         if self.set_category and (self.add_categories or self.remove_categories):
             raise refuse("set_category: cannot be combined with adding or removing categories")
         return self
-
-
-VERBS: dict[str, type[Asked]] = {model.verb: model for model in (Merge, Rename, Move, Alias, Split, Relate, Retag)}

@@ -1,4 +1,4 @@
-"""The verbs of curation, for every door: plan, apply, undo. One at a time, atomic, audited, kept to be undone."""
+"""Plan, apply and undo operations. Each is atomic, audited, exclusive, and recorded so that it can be undone."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,35 +11,35 @@ from psycopg.errors import LockNotAvailable
 
 from access.audit import audit
 from access.viewer import Viewer
+from categories.kinds import VOCABULARIES
 from categories.models import MadeBy, Relationship
 from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
 from categories.services import VOCABULARY_LOCK
 from curation.checks import structure_problems
-from curation.facet_columns import columns_refresh, tags_read, tags_write
+from curation.facet_columns import read_tags, refresh_columns, write_tags
 from curation.journal import Journal
 from curation.models import Curation
-from curation.plan import Plan, Prepared, prepare
+from curation.plan import Plan, PreparedOperation, prepare
 from curation.queries import (
     OTHERS_USE_IT,
-    TermNotFoundError,
-    are_used_by_others,
-    curation_seen,
     linked_ids,
     projects_of,
+    used_by_others,
+    visible_curation,
+    visible_curations,
 )
-from curation.schemas import Asked
-from curation.tables import LINKS
-from curation.undo import UndoRefusedError, replay
-from curation.working_copy import CurationRefusedError, Ref, Relink
+from curation.schemas import Operation
+from curation.undo import UndoRefusedError, revert
+from curation.working_copy import CurationRefusedError, Relink, TermRef
 from memories.storage import corpus_bump, outbox_stamp
 from web.errors import Refusal
 
-# How long a curator waits for writers before it is told; an import may take minutes.
-_WAIT = "5s"
+# The longest wait for other writers; an import may take minutes.
+_LOCK_TIMEOUT = "5s"
 
 
 class PlanChangedError(Refusal):
-    """The plan that was previewed is out of date. `plan` is the one that would be carried out now."""
+    """The plan differs from the preview. `plan` is the current plan."""
 
     status = 409
     code = "plan_changed"
@@ -51,8 +51,8 @@ class PlanChangedError(Refusal):
         super().__init__()
 
 
-class BusyError(Refusal):
-    """Another transaction has been writing for longer than the wait."""
+class CurationBusyError(Refusal):
+    """Another writer held the lock for too long."""
 
     status = 503
     code = "busy"
@@ -61,8 +61,8 @@ class BusyError(Refusal):
     headers = {"Retry-After": "5"}
 
 
-class MayNotCurateError(Refusal):
-    """The viewer lacks the scope."""
+class CurationForbiddenError(Refusal):
+    """The viewer lacks the scope curate."""
 
     status = 403
     code = "forbidden"
@@ -72,48 +72,46 @@ class MayNotCurateError(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What was done, and as which curation it is kept."""
+    """An applied plan, with its record."""
 
     curation: Curation
     plan: Plan
 
 
-def curation_plan(*, asked: Asked, viewer: Viewer) -> Plan:
-    """What a verb would do, and what stands against it. Raises TermNotFoundError."""
-    _refuse_others(viewer)
+def curation_plan(*, operation: Operation, viewer: Viewer) -> Plan:
+    """The plan of an operation; a refusal is part of it. Raises TermNotFoundError."""
+    _require_curator(viewer)
     with transaction.atomic():
         try:
-            return prepare(asked, viewer).plan
+            return prepare(operation, viewer).plan
         except CurationRefusedError as error:
-            kind = getattr(asked, "kind", "category" if asked.verb == "move" else "memory")
-            return Plan(asked.verb, kind, "", refusals=(str(error),), field=error.field)
+            kind = getattr(operation, "kind", "category" if operation.verb == "move" else "memory")
+            return Plan(operation.verb, kind, "", refusals=(str(error),), field=error.field)
 
 
-def curation_apply(*, asked: Asked, viewer: Viewer) -> Applied:
-    """Do it. Raises CurationRefusedError, TermNotFoundError; PlanChangedError where the token is of another plan."""
-    _refuse_others(viewer)
-    with _alone():
-        prepared = prepare(asked, viewer)
-        if asked.token and asked.token != prepared.plan.token:
+def curation_apply(*, operation: Operation, viewer: Viewer) -> Applied:
+    """Apply an operation. Raises CurationRefusedError, TermNotFoundError or, for an old token, PlanChangedError."""
+    _require_curator(viewer)
+    with _exclusive():
+        prepared = prepare(operation, viewer)
+        if operation.token and operation.token != prepared.plan.token:
             raise PlanChangedError(prepared.plan)
-        return Applied(_write(asked, prepared, viewer), prepared.plan)
+        return Applied(_write(operation, prepared, viewer), prepared.plan)
 
 
 def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
-    """Put everything back as it was. Raises UndoRefusedError where later changes stand in the way."""
-    _refuse_others(viewer)
-    with _alone():
-        curation = curation_seen(curation_id, viewer)
-        if curation is None:
-            raise TermNotFoundError("curation", f"#{curation_id}")
+    """Restore everything that a curation changed. Raises UndoRefusedError if later changes prevent it."""
+    _require_curator(viewer)
+    with _exclusive():
+        curation = visible_curation(curation_id, viewer)
         _refuse_undo(curation, viewer)
         known = set(structure_problems())
-        touched = replay(curation)
-        for kind, ids in touched.relinked.items():
-            columns_refresh(kind, ids)
+        affected = revert(curation)
+        for kind, ids in affected.relinked.items():
+            refresh_columns(kind, ids)
         if problems := [problem for problem in structure_problems() if problem not in known]:
             raise UndoRefusedError(f"A later change depends on it: {problems[0]}")
-        _terms_follow(touched.entity_ids)
+        _refresh_search_terms(affected.entity_ids)
         curation.undone_at, curation.undone_by_id = timezone.now(), viewer.user_id
         curation.save(update_fields=["undone_at", "undone_by"])
         audit(viewer, "curation_undo", curation, after={"title": curation.title})
@@ -122,38 +120,38 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         return curation
 
 
-def _refuse_others(viewer: Viewer) -> None:
+def _require_curator(viewer: Viewer) -> None:
     if "curate" not in viewer.scopes:
-        raise MayNotCurateError
+        raise CurationForbiddenError
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """One curation at a time, and no memory written meanwhile; or BusyError."""
+def _exclusive() -> Iterator[None]:
+    """A transaction that excludes other curations and writers of memories. Raises CurationBusyError."""
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL lock_timeout = '{_WAIT}'")
+                cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
-                # A term goes before what hangs on it is led elsewhere.
+                # Terms are deleted before the rows that refer to them are updated.
                 cursor.execute("SET CONSTRAINTS ALL DEFERRED")
-                # Entries of GIN indexes gather beside them, and are sorted in with so much memory.
+                # For sorting the pending lists of GIN indexes.
                 cursor.execute("SET LOCAL work_mem = '64MB'")
             yield
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
-            raise BusyError from error
+            raise CurationBusyError from error
         raise
 
 
-def _write(asked: Asked, prepared: Prepared, viewer: Viewer) -> Curation:
-    plan, desk = prepared.plan, prepared.desk
+def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) -> Curation:
+    plan = prepared.plan
     curation = Curation.objects.create(
         verb=plan.verb,
         kind=plan.kind,
         title=plan.title,
-        arguments=asked.arguments(),
-        merged={str(gone): kept for gone, kept in desk.merged.items()},
+        arguments=operation.arguments(),
+        merged={str(source_id): target_id for source_id, target_id in prepared.working_copy.merged.items()},
         project_ids=projects_of(prepared.memory_ids),
         memories=plan.memories,
         door=viewer.door,
@@ -163,13 +161,13 @@ def _write(asked: Asked, prepared: Prepared, viewer: Viewer) -> Curation:
     made_by = MadeBy.IMPORT if viewer.user_id is None else MadeBy.HUMAN
     journal = Journal(curation.pk, made_by.value)
     journal.write(prepared.changes, prepared.relinks)
-    for kind in LINKS:
+    for kind in VOCABULARIES:
         moved = prepared.memory_ids if kind == prepared.kind else journal.relinked.get(kind, ())
-        columns_refresh(kind, moved)
-    _tags_follow(prepared.relinks, journal)
-    curation.terms = sorted(_terms_of(prepared, journal))
+        refresh_columns(kind, moved)
+    _write_tags(prepared.relinks, journal)
+    curation.terms = sorted(_changed_terms(prepared, journal))
     curation.save(update_fields=["terms"])
-    _terms_follow(journal.entity_ids(prepared.changes))
+    _refresh_search_terms(journal.entity_ids(prepared.changes))
     after = {"title": plan.title, "memories": plan.memories, "arguments": curation.arguments}
     audit(viewer, f"curation_{plan.verb}", curation, after=after)
     outbox_stamp()
@@ -177,36 +175,36 @@ def _write(asked: Asked, prepared: Prepared, viewer: Viewer) -> Curation:
     return curation
 
 
-def _terms_of(prepared: Prepared, journal: Journal) -> Iterator[str]:
-    """What a later change of would stand in the way of an undo. Retagged memories tell for themselves."""
-    for kind, ref in prepared.desk.touched:
+def _changed_terms(prepared: PreparedOperation, journal: Journal) -> Iterator[str]:
+    """The terms whose later change prevents an undo, as `kind:id`. The undo checks retagged memories themselves."""
+    for kind, ref in prepared.working_copy.touched:
         yield f"{kind}:{ref}"
     for change in prepared.changes:
-        if change.table in LINKS:
-            yield f"{change.table}:{journal.made_ids.get((change.table, change.id), change.id)}"
+        if change.table in VOCABULARIES:
+            yield f"{change.table}:{journal.new_ids.get((change.table, change.id), change.id)}"
     if prepared.kind == "tag":
         for relink in prepared.relinks:
             yield from (f"tag:{ref}" for ref in (*relink.sources, relink.target) if ref)
 
 
-def _tags_follow(relinks: Sequence[Relink], journal: Journal) -> None:
-    """Work out what tags memories have after all of it, and write each of them once."""
+def _write_tags(relinks: Sequence[Relink], journal: Journal) -> None:
+    """Compute the resulting tags of memories, and write each memory once."""
     steps = [relink for relink in relinks if relink.kind == "tag"]
     if not steps:
         return
     chosen = [set(linked_ids("tag", step.sources) if step.memory_ids is None else step.memory_ids) for step in steps]
-    before = tags_read(set().union(*chosen))
+    before = read_tags(set().union(*chosen))
     after = {
         memory_id: tags_after(tags, [step for step, ids in zip(steps, chosen, strict=True) if memory_id in ids])
         for memory_id, tags in before.items()
     }
     changed = sorted(memory_id for memory_id, tags in after.items() if tags != before[memory_id])
-    tags_write((memory_id, after[memory_id]) for memory_id in changed)
-    journal.tags_note([(one, before[one]) for one in changed], [(one, after[one]) for one in changed])
+    write_tags((memory_id, after[memory_id]) for memory_id in changed)
+    journal.record_tags([(one, before[one]) for one in changed], [(one, after[one]) for one in changed])
 
 
 def tags_after(tags: Sequence[str], steps: Iterable[Relink]) -> list[str]:
-    """A memory's tags once steps were taken: a new tag stands where the old one stood, else at the end. Pure."""
+    """The tags of a memory after the steps: a new tag replaces the old one in its position, or is appended. Pure."""
     result = list(tags)
     for step in steps:
         target = None if step.target is None else str(step.target)
@@ -219,8 +217,8 @@ def tags_after(tags: Sequence[str], steps: Iterable[Relink]) -> list[str]:
     return result
 
 
-def _terms_follow(entity_ids: Collection[int]) -> None:
-    """The terms that entities, and the relationships they are in, are found by."""
+def _refresh_search_terms(entity_ids: Collection[int]) -> None:
+    """Update the search terms of entities and of their relationships."""
     ids = list(entity_ids)
     facts = Relationship.objects.filter(Q(source_id__in=ids) | Q(target_id__in=ids)).values_list("pk", flat=True)
     for searched, of in ((ENTITIES, ids), (RELATIONSHIPS, list(facts) if ids else [])):
@@ -232,15 +230,15 @@ def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if curation.undone_at is not None:
         raise UndoRefusedError(f"It was already undone on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
     writable = viewer.writable_project_ids
-    refs: dict[str, list[Ref]] = {}
+    refs: dict[str, list[TermRef]] = {}
     for kind, _, ref in (key.partition(":") for key in curation.terms):
         refs.setdefault(kind, []).append(ref if kind == "tag" else int(ref))
     if (writable is not None and not set(curation.project_ids) <= writable) or any(
-        are_used_by_others(kind, of_kind, viewer) for kind, of_kind in refs.items()
+        used_by_others(kind, of_kind, viewer) for kind, of_kind in refs.items()
     ):
         raise UndoRefusedError(OTHERS_USE_IT)
     later = Curation.objects.filter(pk__gt=curation.pk, undone_at=None, terms__overlap=curation.terms).order_by("-pk")
     for other in later:
-        is_known = curation_seen(other.pk, viewer) is not None
+        is_known = visible_curations(viewer).filter(pk=other.pk).exists()
         known = f"#{other.pk} ({other.title})" if is_known else "a later change by another user"
         raise UndoRefusedError(f"Part of it was changed again by {known}: undo that first.")

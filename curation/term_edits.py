@@ -1,67 +1,68 @@
-"""The verbs on tags, concepts, entities and what relates them. Pure: they work on a copy of the rows concerned."""
+"""Operations on tags, concepts, entities and their relations. Pure: they change a working copy."""
 
 from collections.abc import Iterable, Mapping
 
 from categories.details import joined_aliases
+from categories.kinds import VOCABULARIES
 from categories.paths import clean_name
-from curation.working_copy import CurationRefusedError, Relink, Row, WorkingCopy, references_follow
+from curation.working_copy import CurationRefusedError, Relink, TableRow, WorkingCopy
 from memories.records import MAX_TAG, normalise_tag, slug_name
 
-CONCEPT_REFERENCES = ("broader_ids", "narrower_ids", "related_ids")
-OPPOSITE = {"broader": "narrower", "narrower": "broader", "related": "related"}
+_CONCEPT_RELATIONS = VOCABULARIES["concept"].relations
 MAX_NAME = {"concept": 300, "entity": 500}
 
 
 # --- concepts and entities ------------------------------------------------------------------------------------------
 
 
-def term_rename(desk: WorkingCopy, kind: str, term_id: int, name: str) -> None:
-    """Give a concept or an entity another name; the old one is an alias."""
-    row = desk.table(kind)[term_id]
+def term_rename(copy: WorkingCopy, kind: str, term_id: int, name: str) -> None:
+    """Rename a concept or an entity. The old name becomes an alias."""
+    row = copy.table(kind)[term_id]
     new = clean_term_name(kind, name)
     if new == row["name"]:
         raise CurationRefusedError(f"Its name is already “{new}”.", "name")
     old = row["name"]
     row["aliases"] = joined_aliases(new, row["aliases"], [old])
     row["name"] = new
-    desk.title = f"Renamed the {kind} {old} to {new}"
-    desk.line("name", old, new, of=(kind, term_id))
+    copy.title = f"Renamed the {kind} {old} to {new}"
+    copy.add_line("name", old, new, subject=(kind, term_id))
 
 
-def term_split(desk: WorkingCopy, kind: str, term_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
-    """Make another concept or entity of the same type, and link some of the memories to it instead. Of an entity come
-    along the relationships that these memories alone bear out.
+def term_split(copy: WorkingCopy, kind: str, term_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
+    """Create a concept or an entity of the same type, and link these memories to it instead.
+
+    Relationships of an entity move along if all their evidence is among these memories.
     """
-    row = desk.table(kind)[term_id]
+    row = copy.table(kind)[term_id]
     new = clean_term_name(kind, name)
     if new.lower() in {known.lower() for known in (row["name"], *row["aliases"])}:
         raise CurationRefusedError(f"“{new}” is already one of its names: choose another for the new one.", "name")
-    values: Row = {"name": new, "aliases": [], "description": "", f"{kind}_type": row[f"{kind}_type"]}
+    values: TableRow = {"name": new, "aliases": [], "description": "", f"{kind}_type": row[f"{kind}_type"]}
     if kind == "concept":
-        values |= {"broader_ids": [], "narrower_ids": [], "related_ids": [], "weight": None}
-    made = desk.make(kind, **values)
-    desk.relinks.append(Relink(kind, (term_id,), made, memory_ids))
-    desk.title = f"Split {new} off the {kind} {row['name']}"
-    desk.touched.add((kind, term_id))
-    desk.line(f"new {kind}", "", new)
+        values |= {"weight": None, **{column: [] for column in _CONCEPT_RELATIONS}}
+    created = copy.add_row(kind, **values)
+    copy.relinks.append(Relink(kind, (term_id,), created, memory_ids))
+    copy.title = f"Split {new} off the {kind} {row['name']}"
+    copy.touched.add((kind, term_id))
+    copy.add_line(f"new {kind}", "", new)
     if kind == "entity":
-        _facts_split(desk, term_id, made, set(memory_ids))
+        _split_relationships(copy, term_id, created, set(memory_ids))
 
 
-def _facts_split(desk: WorkingCopy, entity_id: int, made: int, memory_ids: set[int]) -> None:
-    entities = desk.table("entity")
-    for row in desk.table("relationship").values():
+def _split_relationships(copy: WorkingCopy, entity_id: int, created: int, memory_ids: set[int]) -> None:
+    entities = copy.table("entity")
+    for row in copy.table("relationship").values():
         if not row["evidence_ids"] or not memory_ids.issuperset(row["evidence_ids"]):
             continue
         for side in ("source_id", "target_id"):
             if row[side] == entity_id:
-                row[side] = made
-        told = row["fact"] or row["relationship_type"]
-        desk.line("relationship moves along", told, entities[made]["name"], of=("relationship", row["id"]))
+                row[side] = created
+        label = row["fact"] or row["relationship_type"]
+        copy.add_line("relationship moves along", label, entities[created]["name"], subject=("relationship", row["id"]))
 
 
 def clean_term_name(kind: str, name: str) -> str:
-    """A name that a concept or an entity can have."""
+    """The stored form of a name of a concept or an entity. Raises CurationRefusedError."""
     cleaned = clean_name(name)
     if not cleaned:
         raise CurationRefusedError(f"{'An' if kind == 'entity' else 'A'} {kind} needs a name.", "name")
@@ -70,45 +71,40 @@ def clean_term_name(kind: str, name: str) -> str:
     return cleaned
 
 
-def _absorb(desk: WorkingCopy, kind: str, source_id: int, target_id: int) -> tuple[Row, Row]:
-    """What merging says of the two rows, whatever they are of."""
-    rows = desk.table(kind)
+def _merge_terms(copy: WorkingCopy, kind: str, source_id: int, target_id: int) -> tuple[TableRow, TableRow]:
+    """Merge two concepts or two entities, without their relations. Returns both rows."""
+    rows = copy.table(kind)
     source, target = rows[source_id], rows[target_id]
     if source_id == target_id:
         raise CurationRefusedError(f"{source['name']} cannot be merged into itself.", "target")
     names = [source["name"], *source["aliases"]]
-    kind_of, target_kind = source[f"{kind}_type"], target[f"{kind}_type"]
-    gone, kept = source["name"], target["name"]
-    if kind == "entity" and kind_of != target_kind:
-        gone, kept = f"{kind_of}:{gone}", f"{target_kind}:{kept}"
-        # Names are told apart by type: what comes as `type:name` must go on finding it.
-        names = [*names, *(f"{kind_of}:{name}" for name in names if ":" not in name)]
+    source_type, target_type = source[f"{kind}_type"], target[f"{kind}_type"]
+    source_name, target_name = source["name"], target["name"]
+    if kind == "entity" and source_type != target_type:
+        source_name, target_name = f"{source_type}:{source_name}", f"{target_type}:{target_name}"
+        # An alias has no type, so `type:name` becomes an alias to be found still.
+        names = [*names, *(f"{source_type}:{name}" for name in names if ":" not in name)]
+    before = ", ".join(target["aliases"])
     target["aliases"] = joined_aliases(target["name"], target["aliases"], names)
     target["description"] = target["description"] or source["description"]
-    desk.merged[source_id] = target_id
-    desk.relinks.append(Relink(kind, (source_id,), target_id))
-    desk.title = f"Merged the {kind} {gone} into {kept}"
-    desk.line("merges into", gone, kept, of=(kind, source_id))
-    before = ", ".join(_aliases(desk, kind, target_id))
+    copy.merged[source_id] = target_id
+    copy.relinks.append(Relink(kind, (source_id,), target_id))
+    copy.title = f"Merged the {kind} {source_name} into {target_name}"
+    copy.add_line("merges into", source_name, target_name, subject=(kind, source_id))
     if before != (after := ", ".join(target["aliases"])):
-        desk.line("other names", before, after, of=(kind, target_id))
+        copy.add_line("other names", before, after, subject=(kind, target_id))
     del rows[source_id]
     return source, target
 
 
-def _aliases(desk: WorkingCopy, kind: str, term_id: int) -> list[str]:
-    """As they stood."""
-    return list((desk.was(kind, term_id) or {})["aliases"])
-
-
-def concept_merge(desk: WorkingCopy, source_id: int, target_id: int, broader: Mapping[int, Iterable[int]]) -> None:
-    """Merge a concept into another one. `broader` is the whole hierarchy: id -> the ids right above it."""
-    source, target = _absorb(desk, "concept", source_id, target_id)
+def concept_merge(copy: WorkingCopy, source_id: int, target_id: int, broader: Mapping[int, Iterable[int]]) -> None:
+    """Merge a concept into another concept. `broader` has the ids of the directly broader concepts of every concept."""
+    source, target = _merge_terms(copy, "concept", source_id, target_id)
     target["concept_type"] = target["concept_type"] or source["concept_type"]
     target["weight"] = source["weight"] if target["weight"] is None else target["weight"]
-    for column in CONCEPT_REFERENCES:
+    for column in _CONCEPT_RELATIONS:
         target[column] = sorted({*target[column], *source[column]} - {source_id, target_id})
-    references_follow(desk, "concept", CONCEPT_REFERENCES)
+    copy.replace_merged("concept", _CONCEPT_RELATIONS)
     contracted = _contracted(broader, source_id, target_id)
     if _reaches(contracted, target_id, target_id):
         raise CurationRefusedError(
@@ -118,16 +114,16 @@ def concept_merge(desk: WorkingCopy, source_id: int, target_id: int, broader: Ma
         )
 
 
-def entity_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
-    """Merge an entity into another one. Its relationships follow; one with itself ends, and repeats become one."""
-    source, target = _absorb(desk, "entity", source_id, target_id)
-    rows = desk.table("relationship")
-    known: dict[tuple[int, str, int], Row] = {}
+def entity_merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
+    """Merge an entity into another entity, with its relationships. Self-relationships end and repeats are combined."""
+    source, target = _merge_terms(copy, "entity", source_id, target_id)
+    rows = copy.table("relationship")
+    known: dict[tuple[int, str, int], TableRow] = {}
     for row in sorted(rows.values(), key=lambda row: (source_id in (row["source_id"], row["target_id"]), row["id"])):
         ends = [target_id if row[side] == source_id else row[side] for side in ("source_id", "target_id")]
         moved = ends != [row["source_id"], row["target_id"]]
         if moved and ends[0] == ends[1]:
-            desk.line("relationship removed", _fact(row, source, target), of=("relationship", row["id"]))
+            copy.add_line("relationship removed", _fact(row, source, target), subject=("relationship", row["id"]))
             del rows[row["id"]]
             continue
         key = (ends[0], row["relationship_type"], ends[1])
@@ -135,52 +131,53 @@ def entity_merge(desk: WorkingCopy, source_id: int, target_id: int) -> None:
         if (same := known.get(key)) is None:
             known[key] = row
         else:
-            _fact_join(same, row)
-            desk.line("relationships merged", _fact(row, source, target), of=("relationship", row["id"]))
+            _combine_relationships(same, row)
+            copy.add_line("relationships merged", _fact(row, source, target), subject=("relationship", row["id"]))
             del rows[row["id"]]
 
 
-def _fact(row: Row, source: Row, target: Row) -> str:
+def _fact(row: TableRow, source: TableRow, target: TableRow) -> str:
     return str(row["fact"] or f"{source['name']} {row['relationship_type']} {target['name']}")
 
 
-def _fact_join(kept: Row, gone: Row) -> None:
-    """What one fact says and the other does not; evidence of both, and the surer of the two."""
-    kept["fact"] = kept["fact"] or gone["fact"]
-    kept["evidence_ids"] = sorted({*kept["evidence_ids"], *gone["evidence_ids"]})
-    if gone["confidence"] is not None:
-        kept["confidence"] = max(gone["confidence"], kept["confidence"] or 0)
+def _combine_relationships(row: TableRow, repeated: TableRow) -> None:
+    """Add the evidence of a repeated relationship, its values where there are none, and the higher confidence."""
+    row["fact"] = row["fact"] or repeated["fact"]
+    row["evidence_ids"] = sorted({*row["evidence_ids"], *repeated["evidence_ids"]})
+    if repeated["confidence"] is not None:
+        row["confidence"] = max(repeated["confidence"], row["confidence"] or 0)
     for column in ("valid_from", "valid_to"):
-        kept[column] = kept[column] or gone[column]
+        row[column] = row[column] or repeated[column]
 
 
 # --- relations ------------------------------------------------------------------------------------------------------
 
 
 def concepts_relate(
-    desk: WorkingCopy, first_id: int, how: str, other_id: int, *, remove: bool, broader: Mapping[int, Iterable[int]]
+    copy: WorkingCopy, first_id: int, how: str, other_id: int, *, remove: bool, broader: Mapping[int, Iterable[int]]
 ) -> None:
-    """Say that another concept is broader or narrower than one, or related to it; or no longer."""
-    rows = desk.table("concept")
+    """Add or remove the relation that the other concept is broader, narrower or related, with its inverse."""
+    rows = copy.table("concept")
     first, other = rows[first_id], rows[other_id]
     if first_id == other_id:
         raise CurationRefusedError(f"{first['name']} cannot be related to itself.", "other")
-    column, back = f"{how}_ids", f"{OPPOSITE[how]}_ids"
-    said, said_back = other_id in first[column], first_id in other[back]
-    if remove and not (said or said_back):
+    column = f"{how}_ids"
+    inverse = _CONCEPT_RELATIONS[column]
+    stated, inverse_stated = other_id in first[column], first_id in other[inverse]
+    if remove and not (stated or inverse_stated):
         raise CurationRefusedError(f"{other['name']} is not {how} to {first['name']}.", "other")
-    if not remove and said and said_back:
+    if not remove and stated and inverse_stated:
         raise CurationRefusedError(f"{other['name']} is already {how} to {first['name']}.", "other")
     if not remove:
-        _refuse_ring(first, how, other, broader)
-    for row, name, one in ((first, column, other_id), (other, back, first_id)):
-        row[name] = sorted(set(row[name]) - {one} if remove else {*row[name], one})
+        _refuse_cycle(first, how, other, broader)
+    for row, name, related_id in ((first, column, other_id), (other, inverse, first_id)):
+        row[name] = sorted(set(row[name]) - {related_id} if remove else {*row[name], related_id})
     sentence = f"{other['name']} is {'related to' if how == 'related' else f'{how} than'} {first['name']}"
-    desk.title = f"{'Removed' if remove else 'Added'}: {sentence}"
-    desk.said("relation", sentence, ends=remove, of=("concept", first_id))
+    copy.title = f"{'Removed' if remove else 'Added'}: {sentence}"
+    copy.add_line("relation", *((sentence, "") if remove else ("", sentence)), subject=("concept", first_id))
 
 
-def _refuse_ring(first: Row, how: str, other: Row, broader: Mapping[int, Iterable[int]]) -> None:
+def _refuse_cycle(first: TableRow, how: str, other: TableRow, broader: Mapping[int, Iterable[int]]) -> None:
     if how == "related":
         return
     above, below = (other, first) if how == "broader" else (first, other)
@@ -192,33 +189,33 @@ def _refuse_ring(first: Row, how: str, other: Row, broader: Mapping[int, Iterabl
 
 
 def _reaches(broader: Mapping[int, Iterable[int]], start: int, end: int) -> bool:
-    """Whether going up from one concept, by one step at least, comes to another."""
-    seen: set[int] = set()
-    waiting = list(broader.get(start, ()))
-    while waiting:
-        one = waiting.pop()
-        if one == end:
+    """Whether `end` is directly or indirectly broader than `start`."""
+    visited: set[int] = set()
+    pending = list(broader.get(start, ()))
+    while pending:
+        current = pending.pop()
+        if current == end:
             return True
-        if one not in seen:
-            seen.add(one)
-            waiting += broader.get(one, ())
+        if current not in visited:
+            visited.add(current)
+            pending += broader.get(current, ())
     return False
 
 
 def _contracted(broader: Mapping[int, Iterable[int]], source_id: int, target_id: int) -> dict[int, set[int]]:
-    """The hierarchy with one concept in the place of two, which no longer stand above one another."""
-    made: dict[int, set[int]] = {}
-    for one, above in broader.items():
-        own = target_id if one == source_id else one
-        made.setdefault(own, set()).update({target_id if up == source_id else up for up in above} - {own})
-    return made
+    """The hierarchy with both concepts as the target, without relations between the two."""
+    merged: dict[int, set[int]] = {}
+    for concept_id, above in broader.items():
+        own = target_id if concept_id == source_id else concept_id
+        merged.setdefault(own, set()).update({target_id if up == source_id else up for up in above} - {own})
+    return merged
 
 
 def relationship_add(
-    desk: WorkingCopy, source_id: int, relationship_type: str, target_id: int, *, fact: str, evidence_ids: Iterable[int]
+    copy: WorkingCopy, source_id: int, relationship_type: str, target_id: int, *, fact: str, evidence_ids: Iterable[int]
 ) -> None:
-    """State a fact between two entities, which is not stated yet."""
-    entities, rows = desk.table("entity"), desk.table("relationship")
+    """Add a relationship between two entities."""
+    entities, rows = copy.table("entity"), copy.table("relationship")
     kind = slug_name(relationship_type)
     source, target = entities[source_id]["name"], entities[target_id]["name"]
     if not kind or len(kind) > 100:
@@ -227,7 +224,7 @@ def relationship_add(
         raise CurationRefusedError(f"{source} cannot be related to itself.", "other")
     if any(_key(row) == (source_id, kind, target_id) for row in rows.values()):
         raise CurationRefusedError(f"{source} {kind} {target}: already stated.", "other")
-    desk.make(
+    copy.add_row(
         "relationship",
         source_id=source_id,
         relationship_type=kind,
@@ -238,86 +235,85 @@ def relationship_add(
         valid_to=None,
         evidence_ids=sorted(set(evidence_ids)),
     )
-    _stated(desk, "Stated", source_id, kind, target_id)
+    _describe_relationship(copy, "Stated", source_id, kind, target_id)
 
 
-def relationship_remove(desk: WorkingCopy, source_id: int, relationship_type: str, target_id: int) -> None:
-    """Take a fact between two entities back."""
-    rows = desk.table("relationship")
+def relationship_remove(copy: WorkingCopy, source_id: int, relationship_type: str, target_id: int) -> None:
+    """Remove a relationship between two entities."""
+    rows = copy.table("relationship")
     kind = slug_name(relationship_type)
-    key = (source_id, kind, target_id)
-    stated = [row for row in rows.values() if _key(row) == key]
+    stated = [row for row in rows.values() if _key(row) == (source_id, kind, target_id)]
     if not stated:
-        names = [desk.table("entity")[one]["name"] for one in (source_id, target_id)]
+        names = [copy.table("entity")[entity_id]["name"] for entity_id in (source_id, target_id)]
         raise CurationRefusedError(f"{names[0]} {kind} {names[1]}: not stated.", "other")
     del rows[stated[0]["id"]]
-    _stated(desk, "Removed", source_id, kind, target_id)
+    _describe_relationship(copy, "Removed", source_id, kind, target_id)
 
 
-def _key(row: Row) -> tuple[int, str, int]:
+def _key(row: TableRow) -> tuple[int, str, int]:
     return row["source_id"], row["relationship_type"], row["target_id"]
 
 
-def _stated(desk: WorkingCopy, verb: str, source_id: int, kind: str, target_id: int) -> None:
-    entities = desk.table("entity")
+def _describe_relationship(copy: WorkingCopy, verb: str, source_id: int, kind: str, target_id: int) -> None:
+    entities = copy.table("entity")
     sentence = f"{entities[source_id]['name']} {kind} {entities[target_id]['name']}"
-    desk.title = f"{verb}: {sentence}"
-    desk.touched |= {("entity", source_id), ("entity", target_id)}
-    desk.said("relationship", sentence, ends=verb != "Stated")
+    copy.title = f"{verb}: {sentence}"
+    copy.touched |= {("entity", source_id), ("entity", target_id)}
+    copy.add_line("relationship", *(("", sentence) if verb == "Stated" else (sentence, "")))
 
 
 # --- tags -----------------------------------------------------------------------------------------------------------
 
 
-def tag_merge(desk: WorkingCopy, source: str, target: str) -> None:
-    """Give all memories with a tag another one instead; the tag is an alias of it from now on."""
+def tag_merge(copy: WorkingCopy, source: str, target: str) -> None:
+    """Replace a tag by another tag on all memories. The tag becomes an alias."""
     if source == target:
         raise CurationRefusedError(f"{source} cannot be merged into itself.", "target")
-    _tag_follow(desk, source, target)
-    desk.title = f"Merged the tag {source} into {target}"
-    desk.line("merges into", source, target, of=("tag", source))
+    _replace_tag(copy, source, target)
+    copy.title = f"Merged the tag {source} into {target}"
+    copy.add_line("merges into", source, target, subject=("tag", source))
 
 
-def tag_rename(desk: WorkingCopy, old: str, new: str) -> None:
-    """Give a tag another name, which nothing else is called by."""
+def tag_rename(copy: WorkingCopy, old: str, new: str) -> None:
+    """Rename a tag to an unused name. The old name becomes an alias."""
     if old == new:
         raise CurationRefusedError(f"Its name is already “{new}”.", "name")
-    _tag_follow(desk, old, new)
-    desk.title = f"Renamed the tag {old} to {new}"
-    desk.touched.add(("tag", new))
-    desk.line("name", old, new, of=("tag", old))
+    _replace_tag(copy, old, new)
+    copy.title = f"Renamed the tag {old} to {new}"
+    copy.touched.add(("tag", new))
+    copy.add_line("name", old, new, subject=("tag", old))
 
 
-def tag_split(desk: WorkingCopy, tag: str, name: str, memory_ids: tuple[int, ...]) -> None:
-    """Give some of a tag's memories a new tag instead."""
-    desk.relinks.append(Relink("tag", (tag,), name, memory_ids))
-    desk.title = f"Split {name} off the tag {tag}"
-    desk.touched |= {("tag", tag), ("tag", name)}
-    desk.line("new tag", "", name)
+def tag_split(copy: WorkingCopy, tag: str, name: str, memory_ids: tuple[int, ...]) -> None:
+    """Replace a tag by a new tag on these memories."""
+    copy.relinks.append(Relink("tag", (tag,), name, memory_ids))
+    copy.title = f"Split {name} off the tag {tag}"
+    copy.touched |= {("tag", tag), ("tag", name)}
+    copy.add_line("new tag", "", name)
 
 
-def tag_aliases_set(desk: WorkingCopy, tag: str, add: Iterable[str], remove: Iterable[str]) -> None:
-    """Say by what other names a tag is known, or no longer."""
-    rows = desk.table("tag_alias")
+def tag_aliases_set(copy: WorkingCopy, tag: str, add: Iterable[str], remove: Iterable[str]) -> None:
+    """Add and remove aliases of a tag."""
+    rows = copy.table("tag_alias")
     known = {row["alias"]: row for row in rows.values()}
     for alias in remove:
         if alias not in known or known[alias]["tag"] != tag:
             raise CurationRefusedError(f"“{alias}” is not an alias of {tag}.", "remove")
         del rows[known[alias]["id"]]
-        desk.said("alias", alias, ends=True, of=("tag", tag))
+        copy.add_line("alias", alias, subject=("tag", tag))
     for alias in add:
         if alias == tag:
             raise CurationRefusedError(f"“{alias}” is the tag itself.", "add")
         if alias in known:
             raise CurationRefusedError(f"“{alias}” is already an alias of {known[alias]['tag']}.", "add")
-        desk.make("tag_alias", alias=alias, tag=tag)
-        desk.said("alias", alias, of=("tag", tag))
-    desk.title = f"Changed the aliases of the tag {tag}"
-    desk.touched |= {("tag", tag)}
+        copy.add_row("tag_alias", alias=alias, tag=tag)
+        copy.add_line("alias", "", alias, subject=("tag", tag))
+    copy.title = f"Changed the aliases of the tag {tag}"
+    copy.touched |= {("tag", tag)}
 
 
 def clean_tag(text: str, field: str = "name") -> str:
-    """A tag as it is stored."""
+    """The stored form of a tag. Raises CurationRefusedError."""
     tag = normalise_tag(text)
     if not tag:
         raise CurationRefusedError("A tag needs a name.", field)
@@ -326,13 +322,13 @@ def clean_tag(text: str, field: str = "name") -> str:
     return tag
 
 
-def _tag_follow(desk: WorkingCopy, old: str, new: str) -> None:
-    """Memories, and whatever was another name of the old tag, come to the new one."""
-    rows = desk.table("tag_alias")
+def _replace_tag(copy: WorkingCopy, old: str, new: str) -> None:
+    """Move the memories and the aliases of a tag to another tag."""
+    rows = copy.table("tag_alias")
     for row in list(rows.values()):
         if row["alias"] in (old, new):
             del rows[row["id"]]
         elif row["tag"] == old:
             row["tag"] = new
-    desk.make("tag_alias", alias=old, tag=new)
-    desk.relinks.append(Relink("tag", (old,), new))
+    copy.add_row("tag_alias", alias=old, tag=new)
+    copy.relinks.append(Relink("tag", (old,), new))

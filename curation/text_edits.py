@@ -1,6 +1,6 @@
-"""What curators say about the vocabulary: descriptions, aliases, the text of a fact. Names and places stay.
+"""Edits of the texts of the vocabulary: descriptions, aliases, facts. Names and paths do not change.
 
-What is said here takes the place of what stood; imports only add to it, by the `enrich` services.
+An edit replaces the previous text; imports only add to it, by the `enrich` services.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +16,7 @@ from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import clean_name
 from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
 from categories.services import vocabulary_lock_shared
-from curation.queries import OTHERS_USE_IT, are_used_by_others
+from curation.queries import OTHERS_USE_IT, used_by_others
 from memories.records import unstorable
 from memories.storage import corpus_bump
 
@@ -25,7 +25,7 @@ MAX_ALIASES = 1_000
 
 
 class EditRefusedError(ValueError):
-    """An edit that cannot be made. `field` is what it is about."""
+    """The edit is not possible. `field` is the field at fault."""
 
     def __init__(self, message: str, field: str = "") -> None:
         self.field = field
@@ -33,59 +33,40 @@ class EditRefusedError(ValueError):
 
 
 @transaction.atomic
-def category_describe(*, category: Category, description: str, aliases: Iterable[str], viewer: Viewer) -> Category:
-    """Say what a category is, and by what other names it is known. Several may share one: paths tell them apart."""
-    _refuse_others(viewer, "category", [category.pk])
-    names = clean_aliases(aliases, category.name)
-    _edit(category, {"description": _text(description, "description"), "aliases": names}, viewer)
-    return category
+def term_describe(
+    *, term: Category | Concept | Entity, description: str, aliases: Iterable[str], viewer: Viewer
+) -> None:
+    """Set the description and the aliases of a category, concept or entity. Raises EditRefusedError."""
+    kind = str(term._meta.model_name)
+    _require_curator(viewer, kind, [term.pk])
+    names = clean_aliases(aliases, term.name)
+    refuse_taken_names(names, namesakes(kind, term.pk, getattr(term, "entity_type", "")))
+    _edit(term, {"description": _text(description, "description"), "aliases": names}, viewer)
+    if isinstance(term, Entity):
+        terms_refresh(ENTITIES, [term.pk])
 
 
 @transaction.atomic
-def concept_describe(*, concept: Concept, description: str, aliases: Iterable[str], viewer: Viewer) -> Concept:
-    """Say what a concept is, and by what other names it is known."""
-    _refuse_others(viewer, "concept", [concept.pk])
-    names = clean_aliases(aliases, concept.name)
-    refuse_taken(names, Concept.objects.exclude(pk=concept.pk))
-    _edit(concept, {"description": _text(description, "description"), "aliases": names}, viewer)
-    return concept
-
-
-@transaction.atomic
-def entity_describe(*, entity: Entity, description: str, aliases: Iterable[str], viewer: Viewer) -> Entity:
-    """Say what an entity is, and by what other names it is known. The same name may stand for another type of thing."""
-    _refuse_others(viewer, "entity", [entity.pk])
-    names = clean_aliases(aliases, entity.name)
-    refuse_taken(names, Entity.objects.filter(entity_type=entity.entity_type).exclude(pk=entity.pk))
-    _edit(entity, {"description": _text(description, "description"), "aliases": names}, viewer)
-    terms_refresh(ENTITIES, [entity.pk])
-    return entity
-
-
-@transaction.atomic
-def relationship_describe(
-    *, relationship: Relationship, fact: str, confidence: float | None, viewer: Viewer
-) -> Relationship:
-    """Say in words what holds between two entities, and how sure that is."""
-    _refuse_others(viewer, "entity", [relationship.source_id, relationship.target_id])
+def relationship_describe(*, relationship: Relationship, fact: str, confidence: float | None, viewer: Viewer) -> None:
+    """Set the sentence and the confidence (0 to 1, or none) of a relationship. Raises EditRefusedError."""
+    _require_curator(viewer, "entity", [relationship.source_id, relationship.target_id])
     if confidence is not None and not 0 <= confidence <= 1:
         raise EditRefusedError("Confidence is a number from 0 to 1.", "confidence")
     _edit(relationship, {"fact": _text(fact, "fact"), "confidence": confidence}, viewer)
     terms_refresh(RELATIONSHIPS, [relationship.pk])
-    return relationship
 
 
-def _refuse_others(viewer: Viewer, kind: str, ids: Collection[int]) -> None:
-    """Whoever may not curate the terms. From here on, no curation that is under way changes them."""
+def _require_curator(viewer: Viewer, kind: str, ids: Collection[int]) -> None:
+    """Refuse viewers who may not curate the terms, and block curations until the transaction ends."""
     if "curate" not in viewer.scopes:
         raise EditRefusedError("Only curators can edit the vocabulary.")
     vocabulary_lock_shared()
-    if are_used_by_others(kind, ids, viewer):
+    if used_by_others(kind, ids, viewer):
         raise EditRefusedError(OTHERS_USE_IT)
 
 
 def _edit(row: Model, values: dict[str, Any], viewer: Viewer) -> None:
-    # By its id alone, which is the only way a distributed Postgres locks a row.
+    # A distributed Postgres locks rows only by their id.
     stored = type(row)._default_manager.select_for_update().get(pk=row.pk)
     before = {name: getattr(stored, name) for name in values}
     for name, value in values.items():
@@ -104,22 +85,29 @@ def _text(text: str, field: str) -> str:
 
 
 def clean_aliases(aliases: Iterable[str], name: str) -> list[str]:
-    """Aliases as they are stored: one line each, each once whatever its case, and never the name itself."""
-    kept: dict[str, str] = {}
+    """Aliases in their stored form: single lines, without the name itself and without repeats in another case."""
+    cleaned: dict[str, str] = {}
     for alias in aliases:
         line = clean_name(_text(alias, "aliases"))
         if len(line) > MAX_ALIAS:
             reason = f"An alias has up to {MAX_ALIAS} characters; “{line[:40]}…” has {len(line)}."
             raise EditRefusedError(reason, "aliases")
         if line and line.lower() != name.lower():
-            kept.setdefault(line.lower(), line)
-    if len(kept) > MAX_ALIASES:
+            cleaned.setdefault(line.lower(), line)
+    if len(cleaned) > MAX_ALIASES:
         raise EditRefusedError(f"Give at most {MAX_ALIASES:,} aliases.", "aliases")
-    return list(kept.values())
+    return list(cleaned.values())
 
 
-def refuse_taken(aliases: list[str], others: QuerySet[Any]) -> None:
-    """An alias that is another's name would never be reached: names are looked up first."""
+def namesakes(kind: str, term_id: int, entity_type: str = "") -> QuerySet[Any]:
+    """The other rows among which a name must be unique: concepts, or entities of a type. Paths identify categories."""
+    if kind == "entity":
+        return Entity.objects.filter(entity_type=entity_type).exclude(pk=term_id)
+    return Concept.objects.exclude(pk=term_id) if kind == "concept" else Category.objects.none()
+
+
+def refuse_taken_names(aliases: list[str], others: QuerySet[Any]) -> None:
+    """Refuse aliases that are the name of another row: names are looked up before aliases."""
     lowered = [alias.lower() for alias in aliases]
     named = others.annotate(lower=Lower("name")).filter(Q(lower__in=lowered)).first() if lowered else None
     if named is not None:

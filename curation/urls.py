@@ -1,12 +1,12 @@
-"""The addresses of curation. A tag may hold slashes, so what names a term comes last."""
+"""The URLs of curation. The name of a term comes last, because a tag may contain slashes."""
 
 from django.urls import path, re_path
 
+from categories.kinds import TERM_KINDS
 from curation import views
-from curation.working_copy import KINDS
 
 app_name = "curation"
-_TERM = rf"(?P<kind>{'|'.join(KINDS)})/(?P<ref>.+)/$"
+_TERM = rf"(?P<kind>{'|'.join(TERM_KINDS)})/(?P<ref>.+)/$"
 urlpatterns = [
     path("curate/", views.log, name="log"),
     path("curate/retag/", views.retag, name="retag"),

@@ -1,4 +1,4 @@
-"""The pages of curation: the log, a term with its forms, a preview that is then applied. They decide nothing."""
+"""The pages of curation: the log, a term with its forms, and the preview of an operation."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,20 +12,21 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from access.viewer import Viewer
-from curation.forms import RetagForm, VerbForm, fits, form_take, forms_of
-from curation.pages import log_page, plan_page, ref_of, retag_page, term_page, term_url
-from curation.queries import TermNotFoundError, term_named, told
-from curation.services import Applied, BusyError, curation_undo
+from categories.kinds import TERM_KINDS
+from curation.forms import OperationForm, RetagForm, fits, forms_of, submit_form
+from curation.pages import find_ref, log_page, plan_page, retag_page, term_page, term_url
+from curation.queries import TermNotFoundError, find_term, not_found_message
+from curation.services import Applied, CurationBusyError, curation_undo
 from curation.undo import UndoRefusedError
-from curation.working_copy import KINDS, CurationRefusedError
+from curation.working_copy import CurationRefusedError
 from explorer.http import page_viewer, private
 
 View = Callable[..., HttpResponse]
-Shown = Callable[[], HttpResponse]
+Render = Callable[[], HttpResponse]
 
 
 def curators_only(view: View) -> View:
-    """For whoever is signed in and may curate something."""
+    """Require a signed-in curator, and pass the viewer to the view."""
 
     @wraps(view)
     @login_required
@@ -49,22 +50,22 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     kind, name = request.GET.get("kind", ""), request.GET.get("name", "").strip()
     before = request.GET.get("before", "")
     error = ""
-    if kind in KINDS and name:
+    if kind in TERM_KINDS and name:
         try:
-            return HttpResponseRedirect(term_url(kind, term_named(kind, name, viewer)))
+            return HttpResponseRedirect(term_url(kind, find_term(kind, name, viewer)))
         except TermNotFoundError as missing:
-            error = told(missing, viewer)
+            error = not_found_message(missing, viewer)
         except CurationRefusedError as refused:
             error = str(refused)
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
-    page = log_page(viewer, before=number, kind=kind if kind in KINDS else "", name=name, error=error)
+    page = log_page(viewer, before=number, kind=kind if kind in TERM_KINDS else "", name=name, error=error)
     return render(request, "curation/log.html", {"log": page})
 
 
 @require_safe
 @curators_only
 def term(request: HttpRequest, viewer: Viewer, kind: str, ref: str) -> HttpResponse:
-    page = term_page(kind, ref_of(kind, ref, viewer), viewer)
+    page = term_page(kind, find_ref(kind, ref, viewer), viewer)
     return render(request, "curation/term.html", {"term": page})
 
 
@@ -72,16 +73,16 @@ def term(request: HttpRequest, viewer: Viewer, kind: str, ref: str) -> HttpRespo
 def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -> HttpResponse:
     if not fits(verb, kind):
         raise Http404(f"A {kind} has no operation {verb}.")
-    found = ref_of(kind, ref, viewer)
+    found = find_ref(kind, ref, viewer)
     data = _data(request)
-    forms = forms_of(kind, ref if kind == "tag" else f"#{ref}", data, verb)
+    forms = forms_of(kind, ref, data, verb)
     form = next(form for form in forms if form.verb == verb)
     here = reverse("curation:verb", args=[verb, kind, ref])
 
-    def shown() -> HttpResponse:
+    def render_form() -> HttpResponse:
         return render(request, "curation/term.html", {"term": term_page(kind, found, viewer, forms)}, status=422)
 
-    return _taken(request, viewer, form, here, (term_url(kind, found), "Back"), shown)
+    return _respond(request, viewer, form, here, (term_url(kind, found), "Back"), render_form)
 
 
 @curators_only
@@ -91,25 +92,25 @@ def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     form = RetagForm(data if data.keys() - {"query"} else None, "memory", query)
     here = reverse("curation:retag")
 
-    def shown() -> HttpResponse:
+    def render_form() -> HttpResponse:
         page = retag_page(query, form, viewer)
         return render(request, "curation/retag.html", {"retag": page}, status=422 if form.is_bound else 200)
 
     back = (f"{reverse('explorer:explore')}?{query}", "Back to results")
-    return _taken(request, viewer, form, here, back, shown) if form.is_bound else shown()
+    return _respond(request, viewer, form, here, back, render_form) if form.is_bound else render_form()
 
 
 def _data(request: HttpRequest) -> QueryDict:
     return request.POST if request.method == "POST" else request.GET
 
 
-def _taken(
-    request: HttpRequest, viewer: Viewer, form: VerbForm, here: str, back: tuple[str, str], shown: Shown
+def _respond(
+    request: HttpRequest, viewer: Viewer, form: OperationForm, here: str, back: tuple[str, str], render_form: Render
 ) -> HttpResponse:
-    """A form that is sent shows what it would do; the preview, sent on with its token, does it."""
-    outcome = form_take(form, viewer, request.POST.get("token", "") if request.method == "POST" else None)
+    """Answer a submitted form with its preview, and a confirmed preview by applying it."""
+    outcome = submit_form(form, viewer, request.POST.get("token", "") if request.method == "POST" else None)
     if outcome is None:
-        return shown()
+        return render_form()
     if isinstance(outcome, Applied):
         messages.success(request, f"{outcome.curation.title}. It can be undone here.")
         return HttpResponseRedirect(reverse("curation:log"))
@@ -124,6 +125,6 @@ def undo(request: HttpRequest, viewer: Viewer, curation_id: int) -> HttpResponse
     try:
         curation = curation_undo(curation_id=curation_id, viewer=viewer)
         messages.success(request, f"Undone: {curation.title}.")
-    except (UndoRefusedError, BusyError) as error:
+    except (UndoRefusedError, CurationBusyError) as error:
         messages.error(request, f"#{curation_id} cannot be undone. {error}")
     return HttpResponseRedirect(reverse("curation:log"))

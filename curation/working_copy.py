@@ -1,7 +1,7 @@
-"""A working copy of the part of the vocabulary that a verb is about. Pure: verbs change the copy, and what differs
-from the rows that it was made of is what would be written.
+"""A working copy of the part of the vocabulary that an operation changes. Pure: the difference between the copy and the
+original rows is what will be written.
 
-Rows are as `to_jsonb` gives them. A row that is yet to be made has an id below zero.
+Rows are as `to_jsonb` gives them. A new row has a negative id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,15 +11,13 @@ from typing import Any
 
 from web.errors import Refusal
 
-Row = dict[str, Any]
-Ref = int | str
-"""The id of a category, concept or entity; a tag is its own name."""
-
-KINDS = ("category", "concept", "entity", "tag")
+TableRow = dict[str, Any]
+TermRef = int | str
+"""The id of a category, concept or entity, or the name of a tag."""
 
 
 class CurationRefusedError(Refusal):
-    """An operation that is refused. The message says why and what can be done; `field` is the argument at fault."""
+    """The operation is not possible. The message gives the reason and a remedy; `field` is the argument at fault."""
 
     status = 409
     code = "curation_refused"
@@ -35,7 +33,7 @@ class CurationRefusedError(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row to be made, changed or removed: the columns that it gets, or None where it goes."""
+    """A row to insert, update or delete: its new column values, or None to delete it."""
 
     table: str
     id: int
@@ -48,91 +46,81 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class Relink:
-    """Links of memories from the sources to the target: without sources links to make, without a target to remove.
+    """Links of memories to move from the sources to the target: without sources to create, without target to remove.
 
-    Without memory ids it is about all links of the sources; an empty tuple is about none.
+    `memory_ids` restricts it to these memories; None means all memories of the sources.
     """
 
     kind: str
-    sources: tuple[Ref, ...]
-    target: Ref | None
+    sources: tuple[TermRef, ...]
+    target: TermRef | None
     memory_ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One thing that happens, for people: to what, what stood, what comes. `subject` is what it tells about."""
+class PlanLine:
+    """A change for people to read. `subject` is the kind and the id of the row that it discloses."""
 
-    label: str
+    what: str
     before: str
     after: str = ""
-    subject: tuple[str, Ref] | None = None
+    subject: tuple[str, TermRef] | None = None
 
 
 @dataclass
 class WorkingCopy:
-    """The copy, and what a verb has decided on top of what the rows say."""
+    """Rows by table and id, and the decisions of an operation about them."""
 
-    rows: dict[str, dict[int, Row]]
+    rows: dict[str, dict[int, TableRow]]
     title: str = ""
     relinks: list[Relink] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[PlanLine] = field(default_factory=list)
     merged: dict[int, int] = field(default_factory=dict)
-    # What it takes into account, besides the rows that it changes: a later change of it stands in the way of an undo.
-    touched: set[tuple[str, Ref]] = field(default_factory=set)
+    """Ids of terms that were merged, with the ids of their targets."""
+    touched: set[tuple[str, TermRef]] = field(default_factory=set)
+    """Unchanged terms that the operation depends on: a later change of them prevents its undo."""
 
     def __post_init__(self) -> None:
         self._before = deepcopy(self.rows)
 
-    def table(self, name: str) -> dict[int, Row]:
+    def table(self, name: str) -> dict[int, TableRow]:
         return self.rows.setdefault(name, {})
 
-    def originals(self, table: str) -> Mapping[int, Row]:
-        """The rows as they stood."""
+    def originals(self, table: str) -> Mapping[int, TableRow]:
+        """The rows before the operation."""
         return self._before.get(table, {})
 
-    def was(self, table: str, row_id: int) -> Row | None:
-        """A row as it stood."""
-        return self.originals(table).get(row_id)
-
-    def make(self, table: str, **values: Any) -> int:
-        """Put a new row in, under an id that only this copy knows."""
+    def add_row(self, table: str, **values: Any) -> int:
+        """Add a new row. Returns its negative id."""
         rows = self.table(table)
         row_id = min([0, *rows]) - 1
         rows[row_id] = {"id": row_id, **values}
         return row_id
 
-    def line(self, label: str, before: str, after: str = "", *, of: tuple[str, Ref] | None = None) -> None:
-        self.lines.append(Line(label, before, after, of))
-
-    def said(self, label: str, text: str, *, ends: bool = False, of: tuple[str, Ref] | None = None) -> None:
-        """Something that is said from now on, or no longer."""
-        self.line(label, *((text, "") if ends else ("", text)), of=of)
+    def add_line(self, what: str, before: str, after: str = "", *, subject: tuple[str, TermRef] | None = None) -> None:
+        self.lines.append(PlanLine(what, before, after, subject))
 
     def changes(self) -> list[RowChange]:
-        """What differs: rows that go first, then those that change, then new ones."""
-        gone, changed, new = [], [], []
+        """The differences to the original rows: deleted, then changed, then new rows."""
+        deleted, changed, new = [], [], []
         for table, rows in self.rows.items():
-            before = self._before.get(table, {})
-            gone += [RowChange(table, row_id, None) for row_id in before if row_id not in rows]
+            before = self.originals(table)
+            deleted += [RowChange(table, row_id, None) for row_id in before if row_id not in rows]
             for row_id, row in rows.items():
                 old = before.get(row_id)
                 if old is None:
                     new.append(RowChange(table, row_id, {k: v for k, v in row.items() if k != "id"}))
                 elif values := {name: value for name, value in row.items() if old.get(name) != value}:
                     changed.append(RowChange(table, row_id, values))
-        return [*gone, *changed, *new]
+        return [*deleted, *changed, *new]
 
+    def replace_merged(self, table: str, columns: Iterable[str]) -> None:
+        """Replace references to merged rows by references to their targets, without repeats or self-references.
 
-def replaced_ids(ids: Iterable[int], gone: Mapping[int, int], own_id: int) -> list[int]:
-    """Ids with those that went replaced by what took their place, each once, and never the row's own."""
-    return sorted({gone.get(one, one) for one in ids} - {own_id})
-
-
-def references_follow(desk: WorkingCopy, table: str, columns: Iterable[str]) -> None:
-    """Rows that named what went name what took its place. What nothing happened to stays as it was written."""
-    for row in desk.table(table).values():
-        for column in columns:
-            ids = row[column]
-            if any(one in desk.merged for one in ids) or row["id"] in ids:
-                row[column] = replaced_ids(ids, desk.merged, row["id"])
+        Other arrays keep their order.
+        """
+        for row in self.table(table).values():
+            for column in columns:
+                ids = row[column]
+                if any(row_id in self.merged for row_id in ids) or row["id"] in ids:
+                    row[column] = sorted({self.merged.get(row_id, row_id) for row_id in ids} - {row["id"]})

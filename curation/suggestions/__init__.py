@@ -1,1 +1,1 @@
-"""What might be tidied, proposed to people: made from the data, decided in a queue, applied by the services alone."""
+"""Suggestions for tidying the vocabulary and the memories: generated from the data, decided in a review queue."""

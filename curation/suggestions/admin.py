@@ -1,4 +1,4 @@
-"""Suggestions as rows, to look at, and what projects let be applied without a person."""
+"""The admin of suggestions, which is read-only, and of the policies of projects."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from curation.suggestions.models import Suggestion, SuggestionPolicy
-from curation.suggestions.queries import suggestions_visible
+from curation.suggestions.queries import visible_suggestions
 from curation.suggestions.services import policy_set
 from memories.services import ChangeRefusedError, NotAllowedError
 from web.admin import ShownOnlyAdmin
@@ -19,7 +19,7 @@ from web.admin import ShownOnlyAdmin
 
 @admin.register(Suggestion)
 class SuggestionAdmin(ShownOnlyAdmin):
-    """Decided at /review/, not here: this shows what became of them."""
+    """Suggestions and their decisions, which are made at /review/."""
 
     list_display = (
         "id",
@@ -38,7 +38,7 @@ class SuggestionAdmin(ShownOnlyAdmin):
     readonly_fields = ("shown_page",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return suggestions_visible(admin_viewer(request), super().get_queryset(request))
+        return visible_suggestions(admin_viewer(request), super().get_queryset(request))
 
     @admin.display(description="review")
     def shown_page(self, row: Suggestion) -> SafeString:
@@ -53,9 +53,13 @@ class PolicyForm(ServiceForm):
 
     def write(self) -> Refused:
         row = self.instance
-        said = {"category_from": row.category_from, "concept_from": row.concept_from, "viewer": self.viewer}
         try:
-            self.instance = policy_set(project=row.project, **said)
+            self.instance = policy_set(
+                project=row.project,
+                category_from=row.category_from,
+                concept_from=row.concept_from,
+                viewer=self.viewer,
+            )
         except ChangeRefusedError as error:
             yield error.field, str(error).removeprefix(f"{error.field}: ")
         except NotAllowedError as error:
@@ -70,19 +74,19 @@ class SuggestionPolicyAdmin(ServiceAdmin):
     search_fields = ("project__slug", "project__name")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        seen = admin_viewer(request).project_ids
+        visible = admin_viewer(request).project_ids
         policies = super().get_queryset(request)
-        return policies if seen is None else policies.filter(project_id__in=seen)
+        return policies if visible is None else policies.filter(project_id__in=visible)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         return ("project",) if obj else ()
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        seen = admin_viewer(request).project_ids
-        if db_field.name == "project" and seen is not None:
-            kwargs["queryset"] = db_field.related_model.objects.filter(pk__in=seen)
+        visible = admin_viewer(request).project_ids
+        if db_field.name == "project" and visible is not None:
+            kwargs["queryset"] = db_field.related_model.objects.filter(pk__in=visible)
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        # To let nothing be applied is a policy too, and audited.
+        # An empty policy takes the place of deletion, so that the change is audited.
         return False

@@ -1,22 +1,22 @@
-"""Suggestions as JSON: the queue, and the three things that can be done with each."""
+"""The JSON API of suggestions: the queue, and the three decisions about each."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Router
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from access.keys import ApiRequest, allowed
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import KindName, StateName, SuggestionsRequest, SwapRequest
 from curation.suggestions.queries import (
-    Named,
     ShownSuggestion,
     counts_by_kind,
-    suggestion_shown,
     suggestions_matching,
+    visible_suggestion,
     with_names,
 )
 from curation.suggestions.services import SuggestionNotFoundError, suggestion_accept, suggestion_reject, suggestion_undo
@@ -27,15 +27,10 @@ from web.params import Params, pairs_of
 router = Router()
 
 
-def _storable(suggestion_id: int) -> int:
-    """An id that a suggestion can have."""
-    if suggestion_id >= 2**63:
-        raise SuggestionNotFoundError(suggestion_id)
-    return suggestion_id
-
-
 class NamedReply(BaseModel):
     """What is named. `id` is null for a tag, and for a concept that accepting would make."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     kind: str = Field(description="memory, category, concept, entity or tag.")
     id: int | None
@@ -73,6 +68,9 @@ class SuggestionsReply(BaseModel):
     has_more: bool
 
 
+_DECISION = {200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)}
+
+
 @router.get(
     "/suggestions",
     response={200: SuggestionsReply, **errors(*GUARDED, 422)},
@@ -88,7 +86,7 @@ def suggestions(request: ApiRequest) -> SuggestionsReply:
     start = (query.page - 1) * query.page_size
     rows = suggestions_matching(viewer, query)[start : start + query.page_size]
     return SuggestionsReply(
-        suggestions=[_reply(one, request) for one in with_names(rows)],
+        suggestions=[_reply(shown, request) for shown in with_names(rows)],
         counts=counts,
         total=total,
         page=query.page,
@@ -99,67 +97,56 @@ def suggestions(request: ApiRequest) -> SuggestionsReply:
 
 @router.post(
     "/suggestions/{int:suggestion_id}/accept",
-    response={200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)},
+    response=_DECISION,
     operation_id="suggestion_accept",
     openapi_extra={"parameters": SwapRequest.openapi_parameters()},
 )
-def accept(
-    request: ApiRequest,
-    suggestion_id: int,
-) -> SuggestionReply:
+def accept(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
     """Do what is proposed. It takes the scopes curate and write in the projects concerned."""
-    viewer = allowed(request, "curate")
-    swap = SwapRequest.from_pairs(pairs_of(request.GET)).swap
-    suggestion_accept(suggestion_id=_storable(suggestion_id), viewer=viewer, swap=swap)
-    return _one(request, suggestion_id)
+    return _decide(request, suggestion_accept, suggestion_id, SwapRequest)
 
 
 @router.post(
     "/suggestions/{int:suggestion_id}/reject",
-    response={200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)},
+    response=_DECISION,
     operation_id="suggestion_reject",
     openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
-def reject(
-    request: ApiRequest,
-    suggestion_id: int,
-) -> SuggestionReply:
+def reject(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
     """Say no. It is remembered: the same is never proposed again."""
-    viewer = allowed(request, "curate")
-    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
-    suggestion_reject(suggestion_id=_storable(suggestion_id), viewer=viewer, reason=reason)
-    return _one(request, suggestion_id)
+    return _decide(request, suggestion_reject, suggestion_id, ReasonRequest)
 
 
-@router.post(
-    "/suggestions/{int:suggestion_id}/undo",
-    response={200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)},
-    operation_id="suggestion_undo",
-)
+@router.post("/suggestions/{int:suggestion_id}/undo", response=_DECISION, operation_id="suggestion_undo")
 def undo(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
     """Take a decision back, with all that accepting did. The suggestion is open again."""
+    return _decide(request, suggestion_undo, suggestion_id, Params)
+
+
+def _decide(
+    request: ApiRequest, decide: Callable[..., Suggestion], suggestion_id: int, params: type[Params]
+) -> SuggestionReply:
+    """Decide as the parameters of the request say."""
     viewer = allowed(request, "curate")
-    Params.from_pairs(pairs_of(request.GET))
-    suggestion_undo(suggestion_id=_storable(suggestion_id), viewer=viewer)
-    return _one(request, suggestion_id)
-
-
-def _one(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
-    found = suggestion_shown(request.viewer, suggestion_id)
+    options = params.from_pairs(pairs_of(request.GET)).model_dump()
+    if suggestion_id >= 2**63:
+        raise SuggestionNotFoundError(suggestion_id)
+    decide(suggestion_id=suggestion_id, viewer=viewer, **options)
+    found = visible_suggestion(viewer, suggestion_id)
     if found is None:
         raise SuggestionNotFoundError(suggestion_id)
     return _reply(found, request)
 
 
-def _reply(one: ShownSuggestion, request: HttpRequest) -> SuggestionReply:
-    row: Suggestion = one.row
+def _reply(shown: ShownSuggestion, request: HttpRequest) -> SuggestionReply:
+    row = shown.row
     return SuggestionReply(
         id=row.pk,
         kind=row.kind,
         state=row.state,
         project=row.project.slug if row.project else None,
-        subject=_named(one.subject),
-        target=_named(one.target),
+        subject=NamedReply.model_validate(shown.subject),
+        target=NamedReply.model_validate(shown.target),
         confidence=row.confidence,
         reason=row.reason,
         evidence=row.evidence,
@@ -169,7 +156,3 @@ def _reply(one: ShownSuggestion, request: HttpRequest) -> SuggestionReply:
         is_automatic=row.is_automatic,
         url=request.build_absolute_uri(f"{reverse('suggestions:review')}?kind={row.kind}&item={row.pk}"),
     )
-
-
-def _named(named: Named) -> NamedReply:
-    return NamedReply(kind=named.kind, id=named.id, name=named.label, type=named.type)

@@ -1,12 +1,12 @@
-"""Categories for a memory: by votes of the nearest memories that have some, and by how near it is to each category.
+"""Predicts categories for a memory from the nearest memories and from its similarity to each category.
 
-Three measures, each from 0 to 1 for a category:
+Three scores for a category, each from 0 to 1:
 
-- neighbours: its share of the votes of the nearest memories, the nearer ones counting more;
-- centroid: how near the memory is to the mean of the category's members, the memory itself left out;
-- text: how near it is to what the category is called and said to be, as the model reads it.
+- neighbours: its share of the votes of the nearest memories, weighted by similarity;
+- centroid: the similarity of the memory to the mean of the category's other members;
+- text: the similarity of the memory to the path and the description of the category.
 
-`docs/suggestions.md` has what each comes to alone, and why they are weighed as they are.
+`docs/suggestions.md` has measurements of each, and the reasons for their weights.
 """
 
 from collections import defaultdict
@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from django.db import connection
 
 from categories.models import Category
+from curation.suggestions.proposals import STATES
+from curation.tables import fetch
 from memories.embedding.models import Embedder
 from memories.embedding.query import ServingModel
 from memories.models import Memory
@@ -25,17 +26,15 @@ from search.engines.base import Ids, VectorQuery
 from search.engines.knn import nearest_candidates
 from search.relevance import Vector, chunks_of
 
-# Of the nearest memories, so many vote; of a long memory, so many chunks look for them.
+# Memories that vote, and chunks of a memory that search for them.
 NEIGHBOURS = 15
 _MOST_CHUNKS = 3
 # A neighbour of similarity s votes with s to this power.
 _SHARPNESS = 4
-# With fewer neighbours it is less sure, in proportion.
+# With fewer neighbours, the confidence decreases in proportion.
 _ENOUGH = 5
 
-States = (Memory.State.ACTIVE, Memory.State.PROPOSED)
-
-# A row for each category with members: how many, and the mean of their vectors, as floats, since halves would not do.
+# The number of members of each category and the mean of their vectors. The precision of halfvec is too low.
 _CENTROIDS = """
 SELECT linked.category_id, count(*), avg(chunk.embedding::vector)::text
 FROM memories_memory memory CROSS JOIN LATERAL unnest(memory.category_ids) AS linked (category_id)
@@ -44,45 +43,45 @@ WHERE memory.id = ANY(%(ids)s) GROUP BY 1"""
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """What each measure counts; a share of their sum."""
+class ScoreWeights:
+    """The weights of the scores, relative to their sum."""
 
     neighbours: float = 1.0
     centroid: float = 0.0
     text: float = 0.0
 
 
-CHOSEN = Weights(neighbours=0.7, centroid=0.3)
+CHOSEN = ScoreWeights(neighbours=0.7, centroid=0.3)
 METHODS = {
-    "neighbours": Weights(1, 0, 0),
-    "centroids": Weights(0, 1, 0),
-    "texts": Weights(0, 0, 1),
+    "neighbours": ScoreWeights(1, 0, 0),
+    "centroids": ScoreWeights(0, 1, 0),
+    "texts": ScoreWeights(0, 0, 1),
     "neighbours and centroids": CHOSEN,
-    "all three": Weights(0.6, 0.25, 0.15),
+    "all three": ScoreWeights(0.6, 0.25, 0.15),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A memory that speaks for a category, and how near it is."""
+class Voter:
+    """A memory that votes for a category, with its similarity."""
 
     memory_id: int
     similarity: float
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A category, how sure, and what speaks for it."""
+class CategoryChoice:
+    """A predicted category with its confidence and its evidence."""
 
     category_id: int
     confidence: float
-    neighbours: tuple[Neighbour, ...]
-    asked: int
+    neighbours: tuple[Voter, ...]
+    neighbours_in_all: int
     near_centroid: float
 
 
-class _OneOf:
-    """The memories that may vote, to the search for the nearest."""
+class _Allowed:
+    """A filter of the nearest-neighbour search: the memories that may vote."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
@@ -91,7 +90,7 @@ class _OneOf:
         at = np.searchsorted(self._ids, ids).clip(max=max(0, len(self._ids) - 1))
         return self._ids[at] == ids if len(self._ids) else np.zeros(len(ids), np.bool_)
 
-    def count(self, most: int | None = None) -> int | None:
+    def count(self, limit: int | None = None) -> int | None:
         return len(self._ids)
 
     def ids(self) -> Ids:
@@ -99,69 +98,68 @@ class _OneOf:
 
 
 class Classifier:
-    """What one set of memories with categories says of others. Reads their names and centroids once."""
+    """Predicts from one set of memories with categories, whose centroids and texts it reads once."""
 
     def __init__(
         self, serving: ServingModel, members: Mapping[int, Sequence[int]], embedder: Embedder | None = None
     ) -> None:
         self._serving = serving
         self._members = members
-        self._passing = _OneOf(np.array(sorted(members), np.int64))
+        self._passing = _Allowed(np.array(sorted(members), np.int64))
         self._categories, self._counts, self._means = _centroids(members, serving.id)
         self._lengths = np.maximum(np.linalg.norm(self._means, axis=1), 1e-6)
         self._places = {category_id: at for at, category_id in enumerate(self._categories)}
         self._texts = _texts(self._categories, embedder) if embedder else None
 
-    def choices(self, memory_ids: Collection[int], weights: Weights = CHOSEN, most: int = 3) -> dict[int, list[Choice]]:
-        """The best categories of each memory that has been embedded, the best first."""
+    def choices(
+        self, memory_ids: Collection[int], weights: ScoreWeights = CHOSEN, limit: int = 3
+    ) -> dict[int, list[CategoryChoice]]:
+        """The best categories of each embedded memory, the best first."""
         return {
-            memory_id: self._chosen(memory_id, chunks, weights)[:most]
+            memory_id: self.weighted(self.scores(memory_id, chunks), weights)[:limit]
             for memory_id, chunks in chunks_of(memory_ids, self._serving.id).items()
         }
 
-    def measured(self, memory_id: int, chunks: Sequence[Vector]) -> "_Measured":
-        return _Measured(
+    def scores(self, memory_id: int, chunks: Sequence[Vector]) -> "_Scores":
+        return _Scores(
             self._neighbours(memory_id, chunks), self._to_centroids(memory_id, chunks[0]), self._to_texts(chunks[0])
         )
 
-    def _chosen(self, memory_id: int, chunks: Sequence[Vector], weights: Weights) -> list[Choice]:
-        return self.weighed(self.measured(memory_id, chunks), weights)
-
-    def weighed(self, measured: "_Measured", weights: Weights) -> list[Choice]:
-        """All categories that anything speaks for, by what the weights come to."""
+    def weighted(self, found: "_Scores", weights: ScoreWeights) -> list[CategoryChoice]:
+        """The categories with a positive score, by descending confidence."""
         votes: dict[int, float] = defaultdict(float)
-        voters: dict[int, list[Neighbour]] = defaultdict(list)
-        for neighbour in measured.neighbours:
+        voters: dict[int, list[Voter]] = defaultdict(list)
+        for neighbour in found.neighbours:
             for category_id in self._members[neighbour.memory_id]:
                 votes[category_id] += neighbour.similarity**_SHARPNESS
                 voters[category_id].append(neighbour)
-        whole = sum(one.similarity**_SHARPNESS for one in measured.neighbours) or 1.0
+        all_votes = sum(neighbour.similarity**_SHARPNESS for neighbour in found.neighbours) or 1.0
         scores = np.zeros(len(self._categories))
         for category_id, vote in votes.items():
-            scores[self._places[category_id]] += weights.neighbours * vote / whole
-        scores += weights.centroid * measured.to_centroids
-        if measured.to_texts is not None:
-            scores += weights.text * measured.to_texts
+            scores[self._places[category_id]] += weights.neighbours * vote / all_votes
+        scores += weights.centroid * found.to_centroids
+        if found.to_texts is not None:
+            scores += weights.text * found.to_texts
         scores /= weights.neighbours + weights.centroid + weights.text
-        # That two of two agree says less than that twelve of fifteen do.
-        scores *= min(1.0, len(measured.neighbours) / _ENOUGH) if weights.neighbours else 1.0
+        # Two votes of two are weaker evidence than twelve of fifteen.
+        scores *= min(1.0, len(found.neighbours) / _ENOUGH) if weights.neighbours else 1.0
         order = np.argsort(-scores, kind="stable")[:20]
         return [
-            Choice(
+            CategoryChoice(
                 category_id=self._categories[at],
                 confidence=round(float(scores[at].clip(0, 1)), 3),
                 neighbours=tuple(voters.get(self._categories[at], ())),
-                asked=len(measured.neighbours),
-                near_centroid=round(float(measured.to_centroids[at]), 3),
+                neighbours_in_all=len(found.neighbours),
+                near_centroid=round(float(found.to_centroids[at]), 3),
             )
             for at in order
             if scores[at] > 0
         ]
 
-    def _neighbours(self, memory_id: int, chunks: Sequence[Vector]) -> list[Neighbour]:
+    def _neighbours(self, memory_id: int, chunks: Sequence[Vector]) -> list[Voter]:
         near: dict[int, float] = {}
         for chunk in chunks[:_MOST_CHUNKS]:
-            # One more: the memory itself may be among them.
+            # The memory itself may be among them.
             meaning = VectorQuery(
                 self._serving.id, chunk.tobytes(), self._serving.min_similarity, NEIGHBOURS + 1, semantic_only=True
             )
@@ -170,10 +168,10 @@ class Classifier:
                 near[pk] = max(similarity, near.get(pk, 0.0))
         near.pop(memory_id, None)
         best = sorted(near.items(), key=lambda one: (-one[1], one[0]))[:NEIGHBOURS]
-        return [Neighbour(pk, round(min(1.0, similarity), 4)) for pk, similarity in best]
+        return [Voter(pk, round(min(1.0, similarity), 4)) for pk, similarity in best]
 
     def _to_centroids(self, memory_id: int, own: Vector) -> npt.NDArray[np.float64]:
-        """How near to the mean of each category's members, of which the memory itself is none."""
+        """The similarity to the mean of each category's other members."""
         if not self._categories:
             return np.zeros(0)
         near = self._means @ own / self._lengths
@@ -188,17 +186,17 @@ class Classifier:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Measured:
-    """What the three measures say of one memory."""
+class _Scores:
+    """The unweighted scores of one memory."""
 
-    neighbours: list[Neighbour]
+    neighbours: list[Voter]
     to_centroids: npt.NDArray[np.float64]
     to_texts: npt.NDArray[np.float64] | None
 
 
 def members_of(project_id: int | None) -> dict[int, list[int]]:
-    """The memories of a project, or of all, that have categories, with these."""
-    memories = Memory.objects.filter(state__in=States).exclude(category_ids=[])
+    """Memories with categories and the ids of these; of one project, or of all."""
+    memories = Memory.objects.filter(state__in=STATES).exclude(category_ids=[])
     if project_id is not None:
         memories = memories.filter(project_id=project_id)
     return dict(memories.values_list("id", "category_ids"))
@@ -207,11 +205,9 @@ def members_of(project_id: int | None) -> dict[int, list[int]]:
 def _centroids(
     members: Mapping[int, Sequence[int]], model_id: int
 ) -> tuple[list[int], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    with connection.cursor() as cursor:
-        cursor.execute(_CENTROIDS, {"model": model_id, "ids": list(members)})
-        rows = sorted(cursor.fetchall())
+    rows = sorted(fetch(_CENTROIDS, {"model": model_id, "ids": list(members)}))
     found = [row[0] for row in rows]
-    # A category whose members are yet to be embedded has no mean, but may be voted for all the same.
+    # A category without embedded members has no mean, but may still get votes.
     missing = sorted({pk for ids in members.values() for pk in ids} - set(found))
     means = [np.fromstring(row[2].strip("[]"), sep=",") for row in rows]
     width = len(means[0]) if means else 1
@@ -220,7 +216,9 @@ def _centroids(
 
 
 def _texts(category_ids: Sequence[int], embedder: Embedder) -> npt.NDArray[np.float32]:
-    """What the categories are called along their paths, and said to be, as the model reads it."""
+    """The vectors of the paths and the descriptions of categories."""
     rows = Category.objects.filter(pk__in=category_ids).values_list("pk", "path", "description")
-    texts = {pk: f"{path.replace('/', ', ').replace('-', ' ')}\n{said}".strip() for pk, path, said in rows}
+    texts = {
+        pk: f"{path.replace('/', ', ').replace('-', ' ')}\n{description}".strip() for pk, path, description in rows
+    }
     return embedder.encode([texts.get(pk, "") for pk in category_ids])

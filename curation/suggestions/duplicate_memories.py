@@ -1,4 +1,4 @@
-"""Memories that say nearly the same, and memories whose place a newer one may have taken; each within its project."""
+"""Finds near-duplicate memories, and memories that a newer memory may supersede, within each project."""
 
 import re
 from collections import Counter
@@ -8,29 +8,29 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 
 from curation.suggestions.proposals import Kind, Proposal
+from curation.tables import fetch
 from memories.models import MemoryLink
 from search.engines.vectors.pgvector import hnsw_scan
 from search.relevance import chunks_of, mean_vector
 from text.analysis import STOPWORDS
 
-# Of the nearest chunks of all memories so many are looked at; those of other projects are left out then.
+# Nearest chunks of a memory, in all projects, and `ef_search` of the index.
 _NEAREST = 12
-_LOOKED_AT = 40
-# Below, two memories are of one subject at most.
-_LEAST_SIMILARITY = 0.75
-# Of all their terms, so many must be in both.
+_EF_SEARCH = 40
+# Below this similarity, a pair is not compared.
+_MIN_SIMILARITY = 0.75
+# Minimum shares of common terms.
 _DUPLICATE_TERMS = 0.6
 _SUBJECT_TERMS = 0.3
-# Words such as “remove” are in every other text: they only say something where two are very near.
+# Words such as “remove” are frequent: such cues count only for very similar pairs.
 _STRONG_CUE = 0.2
-_LEAST_FOR_WEAK_CUE = 0.85
+_MIN_FOR_WEAK_CUE = 0.85
 _SAME_FRAME_TERMS = 0.7
 _NAMED_TERMS = 8
-# Off the confidence of a duplicate, where the two name different things.
-_OWN_CODE = 0.3
+# Subtracted from the confidence of a duplicate if the two name different things.
+_DISTINCT_PENALTY = 0.3
 _CODE = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+|_\w+)\w*")
 _LONG_WORDS = re.compile(r"\w[\w./-]{3,}\w")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
@@ -44,7 +44,7 @@ FROM memories_chunk own CROSS JOIN LATERAL (
 WHERE own.memory_id = ANY(%(ids)s) AND own.model_id = %(model)s AND own.ordinal = 0"""
 # chunk_embedding_hnsw, once for each memory.
 _BY_INDEX = _PAIRS.format(distance="other.embedding <=> own.embedding")
-# Every vector, once for each memory: no index is ordered by a sum. What is no number comes last.
+# Every vector, once for each memory: an index cannot serve an expression. NaN sorts last.
 _BY_ALL = _PAIRS.format(distance="(other.embedding <=> own.embedding) + 0")
 # By the primary key.
 _TEXTS = """
@@ -55,7 +55,7 @@ FROM memories_memory WHERE id = ANY(%s) AND state IN ('active', 'proposed')"""
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """What of a memory is compared."""
+    """The compared values of a memory."""
 
     id: int
     project_id: int
@@ -69,18 +69,18 @@ class _Text:
     terms: frozenset[str]
 
     @property
-    def said(self) -> str:
+    def full_text(self) -> str:
         return f"{self.title}\n{self.content}"
 
     @property
-    def worth(self) -> tuple[Any, ...]:
-        """Which of two to keep: pinned, then saying more, then better described, then there first."""
+    def retention_key(self) -> tuple[Any, ...]:
+        """The order of retention: pinned, longer, better linked, more important, older."""
         return (self.pinned, len(self.content), self.linked, self.importance or 0.0, -self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two memories of a project that are near each other, the older one first."""
+    """Two similar memories of a project."""
 
     older: _Text
     newer: _Text
@@ -88,27 +88,27 @@ class _Pair:
 
     @property
     def shared(self) -> list[str]:
-        """Words of both, as they are written, the longest first: they say most."""
-        both = set(_LONG_WORDS.findall(self.older.said)) & set(_LONG_WORDS.findall(self.newer.said))
+        """Common words, the longest first."""
+        both = set(_LONG_WORDS.findall(self.older.full_text)) & set(_LONG_WORDS.findall(self.newer.full_text))
         return sorted(both - STOPWORDS["english"], key=lambda word: (-len(word), word))
 
     @property
     def overlap(self) -> float:
-        """Of all their terms, the share of those that both have."""
+        """The share of common terms."""
         return len(self.older.terms & self.newer.terms) / max(1, len(self.older.terms | self.newer.terms))
 
     @property
     def distinct_identifiers(self) -> list[str]:
-        """Names from code that only one of the two has: texts made from one mould tell of different things by them."""
-        return sorted(set(_CODE.findall(self.older.said)) ^ set(_CODE.findall(self.newer.said)))
+        """Identifiers in only one of the two texts: they distinguish texts made from one template."""
+        return sorted(set(_CODE.findall(self.older.full_text)) ^ set(_CODE.findall(self.newer.full_text)))
 
     @property
     def same_numbers(self) -> bool:
-        return _NUMBERS.findall(self.older.said) == _NUMBERS.findall(self.newer.said)
+        return _NUMBERS.findall(self.older.full_text) == _NUMBERS.findall(self.newer.full_text)
 
 
-def likeness_proposals(memory_ids: Sequence[int], model_id: int, kinds: Collection[Kind]) -> Iterator[Proposal]:
-    """What is to be asked of these memories and those near to them."""
+def memory_pair_proposals(memory_ids: Sequence[int], model_id: int, kinds: Collection[Kind]) -> Iterator[Proposal]:
+    """Duplicates and superseded memories among these memories and their nearest neighbours."""
     near = _near_pairs(memory_ids, model_id)
     texts = _read({pk for pair in near for pk in pair})
     pairs = []
@@ -120,49 +120,43 @@ def likeness_proposals(memory_ids: Sequence[int], model_id: int, kinds: Collecti
     if Kind.MEMORY_DUPLICATE in kinds:
         yield from duplicates.values()
     if Kind.SUPERSEDED in kinds:
-        linked = _linked(memory_ids)
+        linked = _linked_pairs(memory_ids)
         yield from linked
-        said = {(one.subject_id, one.target_id) for one in linked}
+        stated = {(proposal.subject_id, proposal.target_id) for proposal in linked}
         for pair in pairs:
-            asked = (pair.older.id, pair.newer.id)
-            if asked not in duplicates and asked not in said and (proposal := _superseded(pair)):
+            key = (pair.older.id, pair.newer.id)
+            if key not in duplicates and key not in stated and (proposal := _superseded(pair)):
                 yield proposal
 
 
 def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int], float]:
-    # Of so few the planner may think that reading all chunks for each of them is cheaper.
-    with hnsw_scan(_LOOKED_AT):
+    # With few memories, the planner may prefer to read all chunks.
+    with hnsw_scan(_EF_SEARCH):
         rows = _nearest(_BY_INDEX, memory_ids, model_id)
-    # Where many rows of one vector were deleted and not yet vacuumed, the index does not get past them: that there are
-    # so few is not to be learnt from it.
+    # The index may miss neighbours behind many deleted rows that are not vacuumed yet.
     given = Counter(one for one, _, _ in rows)
     if few := [pk for pk in memory_ids if given[pk] < _NEAREST]:
         rows += _nearest(_BY_ALL, few, model_id)
     found: dict[tuple[int, int], float] = {}
     for one, other, similarity in rows:
-        if one != other and similarity >= _LEAST_SIMILARITY:
+        if one != other and similarity >= _MIN_SIMILARITY:
             pair = (min(one, other), max(one, other))
             found[pair] = max(min(1.0, similarity), found.get(pair, 0.0))
     return found
 
 
 def _nearest(statement: str, memory_ids: Sequence[int], model_id: int) -> list[tuple[int, int, float]]:
-    """Memory, the one of a chunk near its first, and how near."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, {"model": model_id, "ids": list(memory_ids), "limit": _NEAREST})
-        rows: list[tuple[int, int, float]] = cursor.fetchall()
-    return rows
+    """Rows of a memory, the memory of a chunk near its first chunk, and their similarity."""
+    return fetch(statement, {"model": model_id, "ids": list(memory_ids), "limit": _NEAREST})
 
 
 def _read(ids: Collection[int]) -> dict[int, _Text]:
-    with connection.cursor() as cursor:
-        cursor.execute(_TEXTS, [list(ids)])
-        rows = cursor.fetchall()
+    rows = fetch(_TEXTS, [list(ids)])
     return {row[0]: _Text(*[*row[:9], frozenset(row[9] or ()) - STOPWORDS["english"]]) for row in rows}
 
 
 def _duplicates(pairs: Sequence[_Pair], model_id: int) -> dict[tuple[int, int], Proposal]:
-    """Texts whose wholes are as near as a fold of results asks, with the same terms and the same numbers."""
+    """Pairs with common terms and equal numbers that are similar enough for search results to be deduplicated."""
     suspects = [pair for pair in pairs if pair.overlap >= _DUPLICATE_TERMS and pair.same_numbers]
     chunks = chunks_of({text.id for pair in suspects for text in (pair.older, pair.newer)}, model_id)
     found = {}
@@ -175,32 +169,32 @@ def _duplicates(pairs: Sequence[_Pair], model_id: int) -> dict[tuple[int, int], 
 
 def _duplicate(pair: _Pair, whole: float) -> Proposal:
     same = pair.older.content_hash == pair.newer.content_hash
-    kept, other = sorted((pair.older, pair.newer), key=lambda text: text.worth, reverse=True)
-    least = settings.SEARCH_DEDUP_SIMILARITY
+    retained, other = sorted((pair.older, pair.newer), key=lambda text: text.retention_key, reverse=True)
+    threshold = settings.SEARCH_DEDUP_SIMILARITY
     evidence = {"similarity": round(whole, 3), "terms": pair.shared[:_NAMED_TERMS], "overlap": round(pair.overlap, 3)}
-    confidence = 0.99 if same else 0.5 + 0.25 * (whole - least) / max(1e-6, 1 - least) + 0.25 * pair.overlap
+    confidence = 0.99 if same else 0.5 + 0.25 * (whole - threshold) / max(1e-6, 1 - threshold) + 0.25 * pair.overlap
     reason = (
         "Title and text are the same."
         if same
         else f"The texts have a similarity of {whole:.2f} and share {pair.overlap:.0%} of their words."
     )
     if named := pair.distinct_identifiers:
-        confidence -= _OWN_CODE
+        confidence -= _DISTINCT_PENALTY
         reason += f" But only one of them mentions {', '.join(named[:2])}{' and more' if len(named) > 2 else ''}."
     return Proposal(
         kind=Kind.MEMORY_DUPLICATE,
-        key=(min(kept.id, other.id), max(kept.id, other.id)),
+        key=(min(retained.id, other.id), max(retained.id, other.id)),
         confidence=round(min(confidence, 0.99), 3),
         reason=reason,
         evidence=evidence,
-        project_id=kept.project_id,
+        project_id=retained.project_id,
         subject_id=other.id,
-        target_id=kept.id,
+        target_id=retained.id,
     )
 
 
 def _superseded(pair: _Pair) -> Proposal | None:
-    """By the same subject, a later date, and a word for replacing; or by the same sentence with other numbers."""
+    """A proposal if the newer text has a cue of replacement, or the same words with other numbers."""
     if pair.newer.created_at <= pair.older.created_at or pair.overlap < _SUBJECT_TERMS:
         return None
     evidence = {
@@ -208,14 +202,14 @@ def _superseded(pair: _Pair) -> Proposal | None:
         "terms": pair.shared[:_NAMED_TERMS],
         "overlap": round(pair.overlap, 3),
     }
-    closeness = (pair.similarity - _LEAST_SIMILARITY) / (1 - _LEAST_SIMILARITY)
+    closeness = (pair.similarity - _MIN_SIMILARITY) / (1 - _MIN_SIMILARITY)
     if pair.overlap >= _SAME_FRAME_TERMS and not pair.same_numbers:
         reason = f"The newer one says the same with other numbers: they share {pair.overlap:.0%} of their words."
         return _superseded_by(pair, 0.35 + 0.25 * closeness, reason, {**evidence, "numbers": True})
-    cue = find_cue(pair.newer.said)
-    if cue is None or cue == find_cue(pair.older.said):
+    cue = find_cue(pair.newer.full_text)
+    if cue is None or cue == find_cue(pair.older.full_text):
         return None
-    if cue.strength < _STRONG_CUE and pair.similarity < _LEAST_FOR_WEAK_CUE:
+    if cue.strength < _STRONG_CUE and pair.similarity < _MIN_FOR_WEAK_CUE:
         return None
     reason = (
         f"Both have the same subject (similarity {pair.similarity:.2f}), and the newer one {cue.what} something: "
@@ -226,8 +220,8 @@ def _superseded(pair: _Pair) -> Proposal | None:
 
 
 def _quotes(pair: _Pair) -> bool:
-    """Whether the newer one gives the title of the older one: it speaks of it then."""
-    return len(pair.older.title) > 15 and pair.older.title.lower() in pair.newer.said.lower()
+    """Whether the newer text quotes the title of the older text."""
+    return len(pair.older.title) > 15 and pair.older.title.lower() in pair.newer.full_text.lower()
 
 
 def _superseded_by(pair: _Pair, confidence: float, reason: str, evidence: dict[str, Any]) -> Proposal:
@@ -243,8 +237,8 @@ def _superseded_by(pair: _Pair, confidence: float, reason: str, evidence: dict[s
     )
 
 
-def _linked(memory_ids: Collection[int]) -> list[Proposal]:
-    """What a link of a record says outright, though the older memory is not marked so."""
+def _linked_pairs(memory_ids: Collection[int]) -> list[Proposal]:
+    """Proposals from links that state a replacement, for memories that are not marked as superseded."""
     links = MemoryLink.objects.filter(
         memory_id__in=memory_ids, target_memory__isnull=False, rel__in=REPLACING_RELS | REPLACED_RELS
     )
@@ -283,16 +277,16 @@ _CUES = tuple(
         ("drops", r"deprecat(?:e|es|ed)|remov(?:e|es|ed)|drop(?:s|ped)?|abandon(?:s|ed)?"),
     )
 )
-# What was said of the other memory outright, by a link of a record.
+# Types of links that state a replacement.
 REPLACING_RELS = frozenset({"supersedes", "replaces", "obsoletes", "reverts"})
 REPLACED_RELS = frozenset({"superseded-by", "superseded_by", "replaced-by", "replaced_by", "obsoleted-by"})
-# In order of the above: how much a cue counts.
+# The share of a cue in the confidence.
 _STRENGTHS = {"reverts": 0.25, "replaces": 0.25, "ends": 0.2, "changes": 0.15, "drops": 0.1}
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A word that says so, and the sentence that it stands in."""
+    """A word for replacing, with its sentence."""
 
     what: str
     word: str
@@ -301,7 +295,7 @@ class Cue:
 
 
 def find_cue(text: str) -> Cue | None:
-    """The strongest cue of a text; of equals the first."""
+    """The strongest cue of a text; the first of equally strong cues."""
     for what, pattern in _CUES:
         if match := pattern.search(text):
             sentences = _SENTENCE.finditer(text)

@@ -1,7 +1,7 @@
-"""How often the right category is proposed: memories that have some are asked about as if they had none.
+"""Measures how often the right category is suggested, on memories that have categories. Nothing is changed.
 
-Nothing is changed. A memory is left out of its own neighbours and of the means of its categories, and the trivial guess
-stands beside: what most memories of the project have. Right is any category that the memory has.
+A memory is excluded from its own neighbours and from the means of its categories. Any category of the memory is right.
+The baseline is the most common category of the project.
 """
 
 import random
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from categories.queries import category_nodes
-from curation.suggestions.classifier import CHOSEN, METHODS, Choice, Classifier, members_of
+from curation.suggestions.classifier import CHOSEN, METHODS, CategoryChoice, Classifier, members_of
 from curation.suggestions.generate import NothingEmbeddedError
 from memories.embedding.models import Embedder
 from memories.embedding.query import serving_model
@@ -19,7 +19,7 @@ from search.relevance import chunks_of
 
 MAJORITY = "the most common"
 ALL_PROJECTS = "all"
-# A category so deep in the tree is deep.
+# The depth from which a category counts as deep.
 _DEEP = 4
 _BANDS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.25, 0.0)
 _THREE = 3
@@ -28,20 +28,20 @@ _BLOCK = 100
 
 @dataclass(slots=True)
 class Score:
-    """Of so many memories, how many were answered rightly, and in what sense."""
+    """The number of evaluated memories, and of right answers in several senses."""
 
     asked: int = 0
     first: int = 0
     in_three: int = 0
     parent: int = 0
-    """The first one is right, or beside a right one, or right above or below it."""
+    """The first category is right, or a sibling, the parent or a child of a right category."""
     top: int = 0
-    """The first one is in the same tree as a right one."""
+    """The first category has the same root as a right category."""
     nothing: int = 0
-    """Nothing was proposed."""
+    """There was no suggestion."""
     deep_asked: int = 0
     deep_in_three: int = 0
-    """Of the memories in a category four or five deep: one of these is among the first three."""
+    """Of the memories in a deep category: the first three suggestions include a right deep category."""
 
     def add(self, other: "Score") -> None:
         for name, value in asdict(other).items():
@@ -50,7 +50,7 @@ class Score:
 
 @dataclass(slots=True)
 class Band:
-    """Of the first proposals of a confidence, how many were right."""
+    """The first suggestions in a range of confidence, and the number of right suggestions."""
 
     least: float
     asked: int = 0
@@ -58,8 +58,8 @@ class Band:
 
 
 @dataclass(slots=True)
-class Judgement:
-    """By method and project, and of the method that is used by confidence."""
+class Evaluation:
+    """Scores by method and project, and for the method in use by confidence."""
 
     memories: int
     seed: int
@@ -73,59 +73,59 @@ class Judgement:
         return asdict(self)
 
 
-def judge(
-    memories: int, seed: int, embedder: Embedder | None, tell: Callable[[str], None] = lambda said: None
-) -> Judgement:
-    """Judge the suggestions of categories on so many memories, as many of each project as there are."""
+def evaluate(
+    memories: int, seed: int, embedder: Embedder | None, report: Callable[[str], None] = lambda line: None
+) -> Evaluation:
+    """Evaluate the suggestions of categories on a sample of memories, evenly from all projects."""
     serving = serving_model()
     if serving is None:
         raise NothingEmbeddedError
-    judgement = Judgement(memories, seed)
+    evaluation = Evaluation(memories, seed)
     methods = {name: weights for name, weights in METHODS.items() if embedder is not None or not weights.text}
-    for project, ids, members in _drawn(memories, seed, serving.id):
-        tell(f"{project.slug}: {len(ids):,} of {len(members):,} memories that have a category")
+    for project, ids, members in _sample(memories, seed, serving.id):
+        report(f"{project.slug}: {len(ids):,} of {len(members):,} memories that have a category")
         classifier = Classifier(serving, members, embedder)
         paths = {pk: node.path for pk, node in category_nodes({c for own in members.values() for c in own}).items()}
         common = Counter(category_id for own in members.values() for category_id in own)
         for at in range(0, len(ids), _BLOCK):
             for memory_id, chunks in chunks_of(ids[at : at + _BLOCK], serving.id).items():
                 right = {paths[category_id] for category_id in members[memory_id]}
-                judgement.score(MAJORITY, project.slug).add(
+                evaluation.score(MAJORITY, project.slug).add(
                     _scored(_most_common(common, members[memory_id], paths), right)
                 )
-                measured = classifier.measured(memory_id, chunks)
+                scores = classifier.scores(memory_id, chunks)
                 for name, weights in methods.items():
-                    choices = classifier.weighed(measured, weights)[:_THREE]
+                    choices = classifier.weighted(scores, weights)[:_THREE]
                     guesses = [paths[choice.category_id] for choice in choices]
-                    judgement.score(name, project.slug).add(_scored(guesses, right))
+                    evaluation.score(name, project.slug).add(_scored(guesses, right))
                     if weights is CHOSEN:
-                        _band(judgement.bands, choices, guesses, right)
-    for by_project in judgement.scores.values():
+                        _band(evaluation.bands, choices, guesses, right)
+    for by_project in evaluation.scores.values():
         total = Score()
         for score in by_project.values():
             total.add(score)
         by_project[ALL_PROJECTS] = total
-    return judgement
+    return evaluation
 
 
-def _drawn(memories: int, seed: int, model_id: int) -> list[tuple[Project, list[int], dict[int, list[int]]]]:
-    """Of each project the memories to ask about, and all that have categories. Small ones give what they have."""
+def _sample(memories: int, seed: int, model_id: int) -> list[tuple[Project, list[int], dict[int, list[int]]]]:
+    """For each project the sampled memories, and all memories with categories. Small projects count whole."""
     embedded = set(Chunk.objects.filter(model_id=model_id, ordinal=0).values_list("memory_id", flat=True))
     found = []
-    left = memories
+    remaining = memories
     every = [(project, members_of(project.pk)) for project in Project.objects.order_by("id")]
     every = sorted([one for one in every if len(one[1]) > 1], key=lambda one: len(one[1]))
     for at, (project, members) in enumerate(every):
-        there = sorted(pk for pk in members if pk in embedded)
-        share = min(len(there), left // (len(every) - at))
-        left -= share
-        drawn = random.Random(f"{seed} {project.slug}").sample(there, share)  # noqa: S311 - seeded, to be repeatable
+        candidates = sorted(pk for pk in members if pk in embedded)
+        share = min(len(candidates), remaining // (len(every) - at))
+        remaining -= share
+        drawn = random.Random(f"{seed} {project.slug}").sample(candidates, share)  # noqa: S311 - seeded, to be repeatable
         found.append((project, sorted(drawn), members))
     return sorted(found, key=lambda one: one[0].slug)
 
 
 def _most_common(common: Mapping[int, int], own: Sequence[int], paths: Mapping[int, str]) -> list[str]:
-    """The trivial guess: it does not count the memory itself either."""
+    """The baseline, which does not count the memory itself either."""
     counts = {pk: count - (pk in own) for pk, count in common.items()}
     return [paths[pk] for pk in sorted(counts, key=lambda pk: (-counts[pk], pk))[:_THREE]]
 
@@ -137,40 +137,36 @@ def _scored(guesses: Sequence[str], right: set[str]) -> Score:
         first = guesses[0]
         score.first = first in right
         score.in_three = bool(right & set(guesses))
-        score.parent = first in right or any(_kin(first, path) for path in right)
+        score.parent = first in right or any(_are_near(first, path) for path in right)
         score.top = _root(first) in {_root(path) for path in right}
     return score
 
 
-def _kin(one: str, other: str) -> bool:
-    above = _above(one), _above(other)
-    return above[0] == above[1] != "" or one == above[1] or other == above[0]
-
-
-def _above(path: str) -> str:
-    return path.rpartition("/")[0]
+def _are_near(one: str, other: str) -> bool:
+    parent, other_parent = one.rpartition("/")[0], other.rpartition("/")[0]
+    return parent == other_parent != "" or one == other_parent or other == parent
 
 
 def _root(path: str) -> str:
     return path.partition("/")[0]
 
 
-def _band(bands: Sequence[Band], choices: Sequence[Choice], guesses: Sequence[str], right: set[str]) -> None:
+def _band(bands: Sequence[Band], choices: Sequence[CategoryChoice], guesses: Sequence[str], right: set[str]) -> None:
     if choices:
         band = next(band for band in bands if choices[0].confidence >= band.least)
         band.asked += 1
         band.right += guesses[0] in right
 
 
-def judgement_lines(judgement: Judgement) -> list[str]:
-    """The judgement as tables in Markdown."""
+def evaluation_lines(evaluation: Evaluation) -> list[str]:
+    """The evaluation as tables in Markdown."""
     lines = [
         "| project | method | memories | first | in three | parent | tree | deep in three | none |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    projects = list(judgement.scores.get(MAJORITY, {}))
+    projects = list(evaluation.scores.get(MAJORITY, {}))
     for project in projects:
-        for method, by_project in judgement.scores.items():
+        for method, by_project in evaluation.scores.items():
             one = by_project[project]
             name = f"**{method}**" if METHODS.get(method) is CHOSEN else method
             cells = [one.first, one.in_three, one.parent, one.top]
@@ -178,7 +174,7 @@ def judgement_lines(judgement: Judgement) -> list[str]:
             deep = f"{_share(one.deep_in_three, one.deep_asked)} of {one.deep_asked:,}" if one.deep_asked else "–"
             lines.append(f"| {project} | {name} | {one.asked:,} | {shares} | {deep} | {one.nothing:,} |")
     lines += ["", "| confidence of the first | memories | right |", "|---|---|---|"]
-    for band in judgement.bands:
+    for band in evaluation.bands:
         lines.append(f"| {band.least:.2f} and more | {band.asked:,} | {_share(band.right, band.asked)} |")
     return lines
 

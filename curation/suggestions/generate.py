@@ -1,6 +1,6 @@
-"""Suggestions made and written down: each proposal once, whatever became of it, and however many runs are at it.
+"""Generates and stores suggestions, each proposal once, even with concurrent runs.
 
-What is open is brought up to date by the next run, what was decided stays as it was, and what applies no more goes.
+A run updates open suggestions, leaves decided suggestions unchanged, and deletes open suggestions that no longer apply.
 """
 
 import json
@@ -14,13 +14,14 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from access.viewer import Viewer
-from curation.suggestions.classifier import CHOSEN, Choice, Classifier, members_of
-from curation.suggestions.duplicate_memories import likeness_proposals
+from curation.suggestions.classifier import CHOSEN, CategoryChoice, Classifier, members_of
+from curation.suggestions.duplicate_memories import memory_pair_proposals
 from curation.suggestions.duplicate_names import concept_duplicate_proposals, entity_proposals, tag_proposals
-from curation.suggestions.key_concepts import STATES, concept_proposals
+from curation.suggestions.key_concepts import concept_proposals
 from curation.suggestions.models import Suggestion, SuggestionPolicy
-from curation.suggestions.proposals import Kind, Proposal
+from curation.suggestions.proposals import STATES, Kind, Proposal
 from curation.suggestions.services import REFUSALS, suggestion_accept
+from curation.tables import fetch_column
 from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import Memory, Project
@@ -28,13 +29,13 @@ from memories.models import Memory, Project
 Item = TypeVar("Item")
 
 _BLOCK = 500
-# A memory is asked about so many categories at most, each at least as sure as that.
-_MOST_CATEGORIES = 3
-LEAST_CONFIDENCE = 0.25
-# A project with fewer memories that have a category is helped out by all of them.
+# Categories that are suggested for a memory at most, and the minimum confidence of each.
+_MAX_CATEGORIES = 3
+MIN_CONFIDENCE = 0.25
+# With fewer memories in categories, a project gets suggestions from the memories of all projects.
 _FEW_MEMBERS = 10
 
-# What one run finds for another one's, or its own of before: the same row, brought up to date while it is open.
+# A proposal that is stored already is updated while it is open.
 _WRITE = """
 INSERT INTO curation_suggestion
     (kind, project_id, fingerprint, subject_id, target_id, proposal, confidence, reason, evidence, state, is_automatic)
@@ -48,8 +49,8 @@ ON CONFLICT (fingerprint) DO UPDATE SET subject_id = EXCLUDED.subject_id, target
 WHERE curation_suggestion.state = 'open'
 RETURNING xmax = 0"""
 
-# What an open suggestion is about is gone, or has been done by hand. By the primary keys of what is named.
-_OVER = """
+# Open suggestions whose rows are gone or whose change was made by hand. By primary keys.
+_OBSOLETE = """
 DELETE FROM curation_suggestion one WHERE state = 'open' AND (
     (kind IN ('category', 'concept', 'memory_duplicate', 'superseded') AND NOT EXISTS (
         SELECT FROM memories_memory WHERE id = one.subject_id AND state IN ('active', 'proposed')))
@@ -73,25 +74,25 @@ DELETE FROM curation_suggestion one WHERE state = 'open' AND (
 
 
 class NothingEmbeddedError(Exception):
-    """Suggestions of this kind are made from vectors, and there are none. The message says what to do."""
+    """Suggestions of this kind need embeddings, and there are none. The message has the remedy."""
 
     def __init__(self) -> None:
         super().__init__("No memory has been embedded yet: run `python manage.py worker --once` first.")
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a run did about one kind."""
+class KindCounts:
+    """The numbers of suggestions of one kind in a run."""
 
     new: int = 0
     known: int = 0
-    """Open already, and brought up to date."""
+    """Open already, and updated."""
     decided: int = 0
-    """Accepted or rejected before: never asked again."""
-    gone: int = 0
-    """Open before, and proposed no more."""
+    """Accepted or rejected before, and not proposed again."""
+    withdrawn: int = 0
+    """Open before, and no longer proposed."""
     accepted: int = 0
-    """By what a project allows."""
+    """Accepted automatically by a policy."""
 
 
 def suggest(
@@ -100,29 +101,32 @@ def suggest(
     viewer: Viewer,
     project: Project | None = None,
     limit: int | None = None,
-    tell: Callable[[Kind, Tally], None] = lambda kind, tally: None,
-) -> dict[Kind, Tally]:
-    """Make suggestions of some kinds, for one project or for all. With a limit so many new ones, the surest first."""
-    tallies: dict[Kind, Tally] = {}
-    withdraw()
+    report: Callable[[Kind, KindCounts], None] = lambda kind, counts: None,
+) -> dict[Kind, KindCounts]:
+    """Generate suggestions of the kinds, for one project or for all.
+
+    `limit` is the maximum of new suggestions of each kind, by confidence.
+    """
+    by_kind: dict[Kind, KindCounts] = {}
+    withdraw_obsolete()
     for kind in kinds:
         begun, found = timezone.now(), set[str]()
-        tallies[kind] = _written(_proposals(kind, project), limit, found)
-        tallies[kind].gone = _leave_out(kind, project, found, begun)
+        by_kind[kind] = _store(_proposals(kind, project), limit, found)
+        by_kind[kind].withdrawn = _delete_unconfirmed(kind, project, found, begun)
         if kind in (Kind.CATEGORY, Kind.CONCEPT):
-            tallies[kind].accepted = _accept_allowed(kind, project, viewer)
-        tell(kind, tallies[kind])
-    return tallies
+            by_kind[kind].accepted = _accept_by_policy(kind, project, viewer)
+        report(kind, by_kind[kind])
+    return by_kind
 
 
-def withdraw() -> int:
-    """Take away what is open and applies no more; tells how many that were."""
+def withdraw_obsolete() -> int:
+    """Delete open suggestions that no longer apply. Returns their number."""
     with connection.cursor() as cursor:
-        cursor.execute(_OVER)
+        cursor.execute(_OBSOLETE)
         return int(cursor.rowcount)
 
 
-# --- what is proposed ------------------------------------------------------------------------------------------------
+# --- proposals -------------------------------------------------------------------------------------------------------
 
 
 def _proposals(kind: Kind, project: Project | None) -> Iterator[Proposal]:
@@ -135,35 +139,35 @@ def _proposals(kind: Kind, project: Project | None) -> Iterator[Proposal]:
         serving = serving_model()
         return entity_proposals(serving.id if serving else None)
     if kind is Kind.CONCEPT_DUPLICATE:
-        return concept_duplicate_proposals(_embedder_at_hand())
+        return concept_duplicate_proposals(_available_embedder())
     if kind is Kind.TAG_DUPLICATE:
         return tag_proposals()
-    return _likeness(kind, project)
+    return _pair_proposals(kind, project)
 
 
 def category_proposals(project: Project) -> Iterator[Proposal]:
-    """Categories for the memories of a project that have none: of its own, unless it has hardly any."""
+    """Categories for uncategorised memories of a project, from its own memories or, if it has few, from all."""
     serving = _serving()
     memories = Memory.objects.filter(project=project, state__in=STATES, category_ids=[]).order_by("id")
-    waiting = list(memories.values_list("id", flat=True))
-    members = members_of(project.pk) if waiting else {}
-    # What memories of other projects say is for the eyes of who sees them all.
-    elsewhere = bool(waiting) and len(members) < _FEW_MEMBERS
+    pending = list(memories.values_list("id", flat=True))
+    members = members_of(project.pk) if pending else {}
+    # Suggestions from other projects are visible only to viewers of all projects.
+    elsewhere = bool(pending) and len(members) < _FEW_MEMBERS
     if elsewhere:
         members = members_of(None)
     if not members:
         return
     classifier = Classifier(serving, members)
-    for ids in _blocks(waiting):
-        for memory_id, choices in classifier.choices(ids, CHOSEN, _MOST_CATEGORIES).items():
-            sure = [choice for choice in choices if choice.confidence >= LEAST_CONFIDENCE]
+    for ids in _blocks(pending):
+        for memory_id, choices in classifier.choices(ids, CHOSEN, _MAX_CATEGORIES).items():
+            sure = [choice for choice in choices if choice.confidence >= MIN_CONFIDENCE]
             yield from (_category(project.pk, memory_id, choice, elsewhere) for choice in sure)
 
 
-def _category(project_id: int, memory_id: int, choice: Choice, elsewhere: bool) -> Proposal:
+def _category(project_id: int, memory_id: int, choice: CategoryChoice, elsewhere: bool) -> Proposal:
     if choice.neighbours:
         reason = (
-            f"{len(choice.neighbours)} of the {choice.asked} closest memories are in it, "
+            f"{len(choice.neighbours)} of the {choice.neighbours_in_all} closest memories are in it, "
             f"the closest with a similarity of {choice.neighbours[0].similarity:.2f}."
         )
     else:
@@ -184,13 +188,11 @@ def _category(project_id: int, memory_id: int, choice: Choice, elsewhere: bool) 
     )
 
 
-def _likeness(kind: Kind, project: Project | None) -> Iterator[Proposal]:
+def _pair_proposals(kind: Kind, project: Project | None) -> Iterator[Proposal]:
     serving = _serving()
-    memories = Memory.objects.filter(state__in=STATES).order_by("id")
-    if project:
-        memories = memories.filter(project=project)
+    memories = Memory.objects.filter(state__in=STATES, **({"project": project} if project else {})).order_by("id")
     for ids in _blocks(list(memories.values_list("id", flat=True))):
-        yield from likeness_proposals(ids, serving.id, {kind})
+        yield from memory_pair_proposals(ids, serving.id, {kind})
 
 
 def _serving() -> ServingModel:
@@ -200,8 +202,8 @@ def _serving() -> ServingModel:
     return serving
 
 
-def _embedder_at_hand() -> Embedder | None:
-    """The model that serves, where it can be loaded: names are compared by spelling without it."""
+def _available_embedder() -> Embedder | None:
+    """The serving model if it can be loaded. Without it, names are compared by spelling only."""
     serving = serving_model()
     try:
         return load_embedder(serving.source) if serving else None
@@ -209,44 +211,44 @@ def _embedder_at_hand() -> Embedder | None:
         return None
 
 
-# --- writing it down -------------------------------------------------------------------------------------------------
+# --- storing ---------------------------------------------------------------------------------------------------------
 
 
-def _written(proposals: Iterable[Proposal], limit: int | None, found: set[str]) -> Tally:
-    """Write proposals down, of new ones the surest where there is a limit. `found` gets the fingerprints of all."""
-    tally = Tally()
-    kept: list[Proposal] = []
+def _store(proposals: Iterable[Proposal], limit: int | None, found: set[str]) -> KindCounts:
+    """Store proposals, at most `limit` new proposals. Adds the fingerprints of all to `found`."""
+    counts = KindCounts()
+    best: list[Proposal] = []
     for block in _blocks(proposals):
         found.update(one.fingerprint for one in block)
         known = _states(block)
-        tally.decided += sum(state != Suggestion.State.OPEN for state in known.values())
+        counts.decided += sum(state != Suggestion.State.OPEN for state in known.values())
         again = [one for one in block if known.get(one.fingerprint) == Suggestion.State.OPEN]
         new = [one for one in block if one.fingerprint not in known]
-        _write(again, tally)
+        _write(again, counts)
         if limit is None:
-            _write(new, tally)
+            _write(new, counts)
         else:
-            # The same may come up twice, from either side of a pair.
-            kept = list({one.fingerprint: one for one in (*kept, *new)}.values())
-            kept = sorted(kept, key=lambda one: (-one.confidence, one.fingerprint))[:limit]
-    _write(kept, tally)
-    return tally
+            # A pair may come up twice, once from either side.
+            best = list({one.fingerprint: one for one in (*best, *new)}.values())
+            best = sorted(best, key=lambda one: (-one.confidence, one.fingerprint))[:limit]
+    _write(best, counts)
+    return counts
 
 
-def _leave_out(kind: Kind, project: Project | None, found: Collection[str], begun: datetime) -> int:
-    """Take away what was open before a run, and what the run did not propose again: the texts are others by now."""
-    # What another run has made meanwhile it may have seen more for; what a person has had in hand stays with people.
+def _delete_unconfirmed(kind: Kind, project: Project | None, found: Collection[str], begun: datetime) -> int:
+    """Delete suggestions that were open before a run and that it did not propose again. Returns their number."""
+    # Suggestions of a concurrent run, and those that a person reopened, remain.
     rows = Suggestion.objects.filter(kind=kind, state=Suggestion.State.OPEN, made_at__lt=begun, decided_at=None)
     if kind in (Kind.CATEGORY, Kind.CONCEPT):
-        # Of a memory that somebody is at, the others are still to be decided, though it has one now.
+        # Where one suggestion for a memory was accepted, the others remain to be decided.
         accepted = Suggestion.objects.filter(kind=kind, state=Suggestion.State.ACCEPTED)
         rows = rows.exclude(subject_id__in=accepted.values("subject_id"))
     if project:
         rows = rows.filter(project=project)
-    gone = [pk for pk, known in rows.values_list("pk", "fingerprint").iterator(_BLOCK) if known not in found]
-    for block in _blocks(gone):
+    withdrawn = [pk for pk, known in rows.values_list("pk", "fingerprint").iterator(_BLOCK) if known not in found]
+    for block in _blocks(withdrawn):
         Suggestion.objects.filter(pk__in=block, state=Suggestion.State.OPEN).delete()
-    return len(gone)
+    return len(withdrawn)
 
 
 def _states(proposals: Sequence[Proposal]) -> dict[str, str]:
@@ -255,55 +257,61 @@ def _states(proposals: Sequence[Proposal]) -> dict[str, str]:
 
 
 @transaction.atomic
-def _write(proposals: Sequence[Proposal], tally: Tally) -> None:
-    # Two runs that write the same ones wait for each other in one order, never in a ring.
+def _write(proposals: Sequence[Proposal], counts: KindCounts) -> None:
+    # One order for all runs, so that concurrent runs cannot deadlock.
     rows = sorted({one.fingerprint: one for one in proposals}.values(), key=lambda one: one.fingerprint)
     if not rows:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _WRITE,
-            [
-                [one.kind.value for one in rows],
-                [one.project_id for one in rows],
-                [one.fingerprint for one in rows],
-                [one.subject_id for one in rows],
-                [one.target_id for one in rows],
-                [json.dumps(one.proposal, ensure_ascii=False) for one in rows],
-                [one.confidence for one in rows],
-                [one.reason for one in rows],
-                [json.dumps(one.evidence, ensure_ascii=False) for one in rows],
-            ],
-        )
-        made = [is_new for (is_new,) in cursor.fetchall()]
-    tally.new += sum(made)
-    tally.known += len(made) - sum(made)
+    columns = zip(
+        *(
+            (
+                row.kind.value,
+                row.project_id,
+                row.fingerprint,
+                row.subject_id,
+                row.target_id,
+                json.dumps(row.proposal, ensure_ascii=False),
+                row.confidence,
+                row.reason,
+                json.dumps(row.evidence, ensure_ascii=False),
+            )
+            for row in rows
+        ),
+        strict=True,
+    )
+    inserted = fetch_column(_WRITE, [list(column) for column in columns])
+    counts.new += sum(inserted)
+    counts.known += len(inserted) - sum(inserted)
 
 
-def _accept_allowed(kind: Kind, project: Project | None, viewer: Viewer) -> int:
-    """Accept what projects allow. What a person has had in hand before, and taken back, is left to people."""
+def _accept_by_policy(kind: Kind, project: Project | None, viewer: Viewer) -> int:
+    """Accept suggestions as policies allow, except reopened suggestions. Returns their number."""
     field = "category_from" if kind is Kind.CATEGORY else "concept_from"
     policies = SuggestionPolicy.objects.filter(**{f"{field}__isnull": False})
     if project:
         policies = policies.filter(project=project)
     accepted = 0
-    for project_id, least in policies.values_list("project_id", field):
-        waiting = Suggestion.objects.filter(
-            kind=kind, project_id=project_id, state=Suggestion.State.OPEN, confidence__gte=least, decided_at=None
+    for project_id, min_confidence in policies.values_list("project_id", field):
+        pending = Suggestion.objects.filter(
+            kind=kind,
+            project_id=project_id,
+            state=Suggestion.State.OPEN,
+            confidence__gte=min_confidence,
+            decided_at=None,
         )
-        for pk in waiting.order_by("-confidence", "id").values_list("id", flat=True):
+        for pk in pending.order_by("-confidence", "id").values_list("id", flat=True):
             try:
                 suggestion_accept(suggestion_id=pk, viewer=viewer, automatic=True)
             except REFUSALS:
-                # Somebody was faster, or what it is about has changed: the next run takes it away.
+                # Decided or outdated meanwhile; the next run deletes it.
                 continue
             accepted += 1
     return accepted
 
 
 def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    them = iter(items)
-    while block := list(islice(them, _BLOCK)):
+    iterator = iter(items)
+    while block := list(islice(iterator, _BLOCK)):
         yield block
 
 

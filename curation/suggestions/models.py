@@ -1,4 +1,4 @@
-"""Suggestions and what became of them, and what a project lets be applied without asking.
+"""Suggestions with their decisions, and the policies of projects that accept suggestions automatically.
 
 Projects and users are referenced without a database constraint, as in `access.models`.
 """
@@ -9,10 +9,10 @@ from django.db.models.functions import Now
 
 
 class Suggestion(models.Model):
-    """Something that might be done, with what speaks for it, and what was decided.
+    """A proposed change with its evidence and its decision.
 
-    `fingerprint` says what is proposed of what, and is unique: what was decided once is never proposed again. Subject
-    and target are rows of the tables that the kind names; tags have none, and stand in the proposal by name.
+    `fingerprint` identifies the proposal and is unique, so a decided suggestion is never proposed again.
+    `subject_id` and `target_id` refer to rows of the kind's tables; tags are in `proposal` by name.
     """
 
     class Kind(models.TextChoices):
@@ -31,7 +31,7 @@ class Suggestion(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=20, choices=Kind)
-    # Of what is proposed about memories, theirs; the vocabulary belongs to no project.
+    # The project of the memory; null for suggestions about the vocabulary.
     project = models.ForeignKey(
         "memories.Project", models.CASCADE, null=True, blank=True, related_name="+", db_constraint=False
     )
@@ -61,7 +61,7 @@ class Suggestion(models.Model):
             models.CheckConstraint(condition=models.Q(confidence__range=(0, 1)), name="suggestion_confidence_range"),
         ]
         indexes = [
-            # The queue: one kind, what is open, the surest first.
+            # The queue: open suggestions of a kind by confidence.
             models.Index(fields=["kind", "state", "-confidence", "id"], name="suggestion_queue_idx"),
             models.Index(fields=["subject_id", "kind"], name="suggestion_subject_idx"),
         ]
@@ -71,7 +71,7 @@ class Suggestion(models.Model):
 
 
 class SuggestionPolicy(models.Model):
-    """What a project lets be applied without a person. Where there is none, nothing is."""
+    """The confidences from which a project accepts suggestions automatically. Without a policy, it accepts none."""
 
     id = models.BigAutoField(primary_key=True)
     project = models.OneToOneField(

@@ -1,39 +1,39 @@
-"""ReviewContext: all that the pages of the queue may read. No database and no request."""
+"""The contexts of the pages of the review queue. No database and no request."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from difflib import SequenceMatcher
+from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from curation.suggestions.evidence import Evidence, ShownMemory, Side
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery, kind_labels
 from curation.suggestions.proposals import Kind
-from curation.suggestions.queries import PAGE, Named, Queue, ShownSuggestion
+from curation.suggestions.queries import PAGE, Evidence, Named, Queue, ShownMemory, ShownSuggestion, Side
 from explorer.http import Pager, build_pager
 from explorer.links import filter_url, memory_url
 from memories.models import Project
 from text.formatting import day_label, memories, number, plural, type_family
 
-# A comparison takes the square of its words.
+# The time of a comparison grows with the square of its words.
 _COMPARED_WORDS = 1_500
 _WORDS = re.compile(r"\s*\S+|\s+$")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of text, and whether it is marked."""
+    """A part of a text, highlighted or not."""
 
     text: str
     is_marked: bool = False
 
 
 def with_marked(text: str, phrases: Iterable[str]) -> tuple[Piece, ...]:
-    """The text with every place marked where one of the phrases stands, however it breaks its lines."""
+    """A text with all occurrences of the phrases marked, even across line breaks."""
     patterns = [r"\s+".join(map(re.escape, phrase.split())) for phrase in phrases if phrase.strip()]
     if not patterns:
         return (Piece(text),)
@@ -47,7 +47,7 @@ def with_marked(text: str, phrases: Iterable[str]) -> tuple[Piece, ...]:
 
 
 def with_differences(one: str, other: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Both texts, in each what the other has not. Only their beginnings are compared where they are long."""
+    """Both texts with their differences marked. Of long texts, only the beginnings are compared."""
     first, second = _WORDS.findall(one), _WORDS.findall(other)
     heads = [word.strip() for word in first[:_COMPARED_WORDS]], [word.strip() for word in second[:_COMPARED_WORDS]]
     blocks = SequenceMatcher(None, *heads, autojunk=False).get_matching_blocks()
@@ -69,7 +69,7 @@ def _pieces(words: Sequence[str], same: Iterable[tuple[int, int]]) -> Iterable[P
 
 
 _CONFIDENCES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)
-# A text is shown so far; its own page has the rest.
+# Characters of a text that are shown; the memory's page has the rest.
 _SHOWN_TEXT = 6_000
 _QUESTIONS = {
     Kind.CATEGORY: "Does this memory belong in",
@@ -83,8 +83,8 @@ _QUESTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Something that can be chosen: a tab, a project, a state."""
+class FilterOption:
+    """A value of a filter: a tab, a project, a state."""
 
     label: str
     value: str
@@ -108,8 +108,8 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
-    """A memory that is named."""
+class MemorySummary:
+    """A memory in a list."""
 
     title: str
     url: str
@@ -126,7 +126,7 @@ class Mention:
 class ShownText:
     """A memory with its text."""
 
-    mention: Mention
+    mention: MemorySummary
     role: str
     pieces: tuple[Piece, ...]
     tags: tuple[str, ...]
@@ -144,13 +144,13 @@ class ShownSide:
     since: str
     description: str
     aliases: tuple[str, ...]
-    memories: tuple[Mention, ...]
+    memories: tuple[MemorySummary, ...]
     explore_url: str
 
 
 @dataclass(frozen=True, slots=True)
-class DetailContext:
-    """The suggestion that is looked at, with all that speaks for it."""
+class SuggestionDetail:
+    """The current suggestion with its evidence."""
 
     id: int
     kind: str
@@ -167,8 +167,8 @@ class DetailContext:
     texts: tuple[ShownText, ...]
     sides: tuple[ShownSide, ...]
     shared: tuple[str, ...]
-    speakers: tuple[Mention, ...]
-    speaking: str
+    supporting: tuple[MemorySummary, ...]
+    supporting_label: str
     alternatives: tuple[QueueRow, ...]
     may_decide: bool
     accept_url: str
@@ -177,10 +177,10 @@ class DetailContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What was decided last, and can be taken back."""
+class LastDecision:
+    """The last decision, which can be undone."""
 
-    said: str
+    message: str
     undo_url: str
 
 
@@ -189,13 +189,13 @@ class ReviewContext:
     """The page of the queue."""
 
     title: str
-    tabs: tuple[Choice, ...]
-    projects: tuple[Choice, ...]
-    states: tuple[Choice, ...]
-    confidences: tuple[Choice, ...]
+    tabs: tuple[FilterOption, ...]
+    projects: tuple[FilterOption, ...]
+    states: tuple[FilterOption, ...]
+    confidences: tuple[FilterOption, ...]
     kind: str
     rows: tuple[QueueRow, ...]
-    detail: DetailContext | None
+    detail: SuggestionDetail | None
     pager: Pager | None
     previous_url: str
     next_url: str
@@ -203,7 +203,7 @@ class ReviewContext:
     querystring: str
     many_url: str
     notices: tuple[str, ...]
-    done: Done | None
+    done: LastDecision | None
     empty: str
 
 
@@ -232,32 +232,16 @@ def build_review(
     pages = max(1, -(-total // PAGE))
     pager = build_pager(query.page, pages, PAGE, total, lambda page: review_url(query.with_(page=page)))
     labels = kind_labels()
+    confidences = {
+        confidence: f"{confidence:.0%} or more" if confidence else "Any confidence"
+        for confidence in sorted({*_CONFIDENCES, query.confidence})
+    }
     return ReviewContext(
         title=f"{number(sum(counts.values()))} {query.state}",
-        tabs=tuple(
-            Choice(label, kind, review_url(query.with_(kind=kind)), number(counts.get(kind, 0)), kind == query.kind)
-            for kind, label in labels.items()
-        ),
-        projects=(
-            Choice("All projects", "", review_url(query.with_(project="")), current=not query.project),
-            *(
-                Choice(one.name, one.slug, review_url(query.with_(project=one.slug)), current=one.slug == query.project)
-                for one in projects
-            ),
-        ),
-        states=tuple(
-            Choice(label, value, review_url(query.with_(state=value)), current=value == query.state)
-            for value, label in (("open", "Open"), ("accepted", "Accepted"), ("rejected", "Rejected"))
-        ),
-        confidences=tuple(
-            Choice(
-                f"{least:.0%} or more" if least else "Any confidence",
-                f"{least}",
-                review_url(query.with_(confidence=least)),
-                current=least == query.confidence,
-            )
-            for least in sorted({*_CONFIDENCES, query.confidence})
-        ),
+        tabs=_options(query, "kind", labels, counts),
+        projects=_options(query, "project", {"": "All projects", **{one.slug: one.name for one in projects}}),
+        states=_options(query, "state", {"open": "Open", "accepted": "Accepted", "rejected": "Rejected"}),
+        confidences=_options(query, "confidence", confidences),
         kind=labels[query.kind],
         rows=tuple(queue_row(one, query, is_current=bool(current and one.row.pk == current.row.pk)) for one in shown),
         detail=_detail(current, evidence, query, may_decide, zone) if current and evidence else None,
@@ -275,20 +259,36 @@ def build_review(
     )
 
 
+def _options(
+    query: ReviewQuery, name: str, labels: Mapping[Any, str], counts: Mapping[str, int] | None = None
+) -> tuple[FilterOption, ...]:
+    """The options of a filter, from labels by value."""
+    return tuple(
+        FilterOption(
+            label,
+            f"{value}",
+            review_url(query.with_(**{name: value})),
+            number(counts.get(value, 0)) if counts is not None else "",
+            value == getattr(query, name),
+        )
+        for value, label in labels.items()
+    )
+
+
 def proposal_text(one: ShownSuggestion) -> str:
-    """What is proposed, in a line."""
+    """The proposed change in a line."""
     if one.target.kind == "category":
-        return " / ".join(one.target.names) or one.target.label
+        return " / ".join(one.target.names) or one.target.name
     if one.row.kind in (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE):
-        return f"{one.subject.label} → {one.target.label}"
-    return one.target.label
+        return f"{one.subject.name} → {one.target.name}"
+    return one.target.name
 
 
 def queue_row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = False) -> QueueRow:
     return QueueRow(
         id=one.row.pk,
         url=review_url(query.with_(page=query.page), one.row.pk),
-        title=one.subject.label if one.subject.kind == "memory" and one.subject.label != proposal_text(one) else "",
+        title=one.subject.name if one.subject.kind == "memory" and one.subject.name != proposal_text(one) else "",
         proposal=proposal_text(one),
         note=_note(one),
         confidence=f"{one.row.confidence:.0%}",
@@ -312,27 +312,27 @@ def _empty(query: ReviewQuery) -> str:
     return "Nothing to review. The command “manage.py suggest” finds more suggestions."
 
 
-def _done(one: ShownSuggestion) -> Done | None:
+def _done(one: ShownSuggestion) -> LastDecision | None:
     if one.row.state == Suggestion.State.OPEN:
-        return Done(f"Reopened: {proposal_text(one)}.", "")
-    said = f"{one.row.get_state_display()}: {proposal_text(one)}."
-    return Done(said, reverse("suggestions:undo", args=[one.row.pk]))
+        return LastDecision(f"Reopened: {proposal_text(one)}.", "")
+    message = f"{one.row.get_state_display()}: {proposal_text(one)}."
+    return LastDecision(message, reverse("suggestions:undo", args=[one.row.pk]))
 
 
-# --- the one that is looked at ---------------------------------------------------------------------------------------
+# --- the current suggestion ------------------------------------------------------------------------------------------
 
 
 def _detail(
     one: ShownSuggestion, evidence: Evidence, query: ReviewQuery, may_decide: bool, zone: tzinfo
-) -> DetailContext:
+) -> SuggestionDetail:
     row = one.row
     kind = Kind(row.kind)
     accept, swap = _verbs(one)
-    return DetailContext(
+    return SuggestionDetail(
         id=row.pk,
         kind=row.kind,
         question=_QUESTIONS[kind],
-        steps=(one.target.names or (one.target.label,)) if kind in (Kind.CATEGORY, Kind.CONCEPT) else (),
+        steps=(one.target.names or (one.target.name,)) if kind in (Kind.CATEGORY, Kind.CONCEPT) else (),
         badge=_note(one) if kind is Kind.CONCEPT else "",
         reason=row.reason,
         confidence=f"{row.confidence:.0%}",
@@ -347,8 +347,8 @@ def _detail(
             for side, role in zip(evidence.sides, ("will be merged away", "will be kept"), strict=False)
         ),
         shared=tuple(row.evidence.get("terms", ())),
-        speakers=tuple(_mention(memory, zone) for memory in evidence.speakers),
-        speaking=_speaking(one, evidence),
+        supporting=tuple(_memory_summary(memory, zone) for memory in evidence.supporting),
+        supporting_label=_supporting_label(one, evidence),
         alternatives=tuple(queue_row(other, query) for other in evidence.alternatives),
         may_decide=may_decide,
         accept_url=reverse("suggestions:accept", args=[row.pk]),
@@ -358,7 +358,7 @@ def _detail(
 
 
 def _verbs(one: ShownSuggestion) -> tuple[str, str]:
-    """What accepting is called, and what the other way round is, where there is one."""
+    """The labels of accepting and of swapping, which may be empty."""
     kind = Kind(one.row.kind)
     if kind in (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE):
         return f"Keep “{_short(one.target)}”", f"Keep “{_short(one.subject)}”"
@@ -368,29 +368,29 @@ def _verbs(one: ShownSuggestion) -> tuple[str, str]:
 
 
 def _short(named: Named) -> str:
-    return named.label if len(named.label) <= 30 else f"{named.label[:29]}…"
+    return named.name if len(named.name) <= 30 else f"{named.name[:29]}…"
 
 
 def _decided(row: Suggestion, zone: tzinfo) -> str:
     if row.state == Suggestion.State.OPEN or row.decided_at is None:
         return ""
-    who = "automatically" if row.is_automatic else f"by {row.decided_by}" if row.decided_by else ""
-    return f"{row.get_state_display()} {day_label(row.decided_at, zone)} {who}".strip()
+    by = "automatically" if row.is_automatic else f"by {row.decided_by}" if row.decided_by else ""
+    return f"{row.get_state_display()} {day_label(row.decided_at, zone)} {by}".strip()
 
 
 def _texts(one: ShownSuggestion, evidence: Evidence, zone: tzinfo) -> tuple[ShownText, ...]:
-    said = one.row.evidence
+    details = one.row.evidence
     if evidence.memory and evidence.other:
         if one.row.kind == Kind.MEMORY_DUPLICATE:
             pieces = with_differences(_cut(evidence.memory), _cut(evidence.other))
             roles = ("will be superseded", "will be kept")
         else:
-            pieces = ((Piece(_cut(evidence.memory)),), with_marked(_cut(evidence.other), [said.get("sentence", "")]))
+            pieces = ((Piece(_cut(evidence.memory)),), with_marked(_cut(evidence.other), [details.get("sentence", "")]))
             roles = ("older", "newer")
         both = zip((evidence.memory, evidence.other), roles, pieces, strict=True)
         return tuple(_text(memory, role, shown, zone) for memory, role, shown in both)
     if evidence.memory:
-        return (_text(evidence.memory, "", with_marked(_cut(evidence.memory), [said.get("phrase", "")]), zone),)
+        return (_text(evidence.memory, "", with_marked(_cut(evidence.memory), [details.get("phrase", "")]), zone),)
     return ()
 
 
@@ -399,11 +399,11 @@ def _cut(memory: ShownMemory) -> str:
 
 
 def _text(memory: ShownMemory, role: str, pieces: tuple[Piece, ...], zone: tzinfo) -> ShownText:
-    return ShownText(_mention(memory, zone), role, pieces, memory.tags[:8], len(memory.content) > _SHOWN_TEXT)
+    return ShownText(_memory_summary(memory, zone), role, pieces, memory.tags[:8], len(memory.content) > _SHOWN_TEXT)
 
 
-def _mention(memory: ShownMemory, zone: tzinfo) -> Mention:
-    return Mention(
+def _memory_summary(memory: ShownMemory, zone: tzinfo) -> MemorySummary:
+    return MemorySummary(
         title=memory.title,
         url=memory_url(memory.id),
         type=memory.memory_type,
@@ -418,57 +418,57 @@ def _mention(memory: ShownMemory, zone: tzinfo) -> Mention:
 
 def _side(side: Side, role: str, zone: tzinfo) -> ShownSide:
     named = side.named
-    value = f"{named.type}:{named.label}" if named.kind == "entity" else named.label
+    value = f"{named.type}:{named.name}" if named.kind == "entity" else named.name
     return ShownSide(
-        name=named.label,
+        name=named.name,
         type=named.type,
         role=role,
         count=memories(side.count),
         since=f"newest {day_label(side.newest, zone)}" if side.newest else "",
         description=side.description,
         aliases=side.aliases[:8],
-        memories=tuple(_mention(memory, zone) for memory in side.memories),
+        memories=tuple(_memory_summary(memory, zone) for memory in side.memories),
         explore_url=filter_url(named.kind, value),
     )
 
 
-def _speaking(one: ShownSuggestion, evidence: Evidence) -> str:
-    if not evidence.speakers:
+def _supporting_label(one: ShownSuggestion, evidence: Evidence) -> str:
+    if not evidence.supporting:
         return ""
     if one.row.kind == Kind.CATEGORY:
-        return f"{plural(evidence.speaking, 'memory', 'memories')} close to this one that are in it"
+        return f"{plural(evidence.supporting_count, 'memory', 'memories')} close to this one that are in it"
     if one.target.id is None:
-        return f"Proposed for {memories(evidence.speaking)} more"
-    return f"{memories(evidence.speaking)} of the project with it"
+        return f"Proposed for {memories(evidence.supporting_count)} more"
+    return f"{memories(evidence.supporting_count)} of the project with it"
 
 
 @dataclass(frozen=True, slots=True)
 class ManyContext:
-    """What accepting many would do, before it does."""
+    """The preview of accepting many suggestions."""
 
     kind: str
     count: int
     shown: str
-    least: str
+    min_confidence: str
     sample: tuple[QueueRow, ...]
     is_too_many: bool
-    most: str
+    limit: str
     querystring: str
     back_url: str
     notices: tuple[str, ...]
 
 
 def build_many(
-    query: ReviewQuery, count: int, most: int, sample: Sequence[ShownSuggestion], notices: Sequence[str] = ()
+    query: ReviewQuery, count: int, limit: int, sample: Sequence[ShownSuggestion], notices: Sequence[str] = ()
 ) -> ManyContext:
     return ManyContext(
         kind=kind_labels()[query.kind],
         count=count,
         shown=plural(count, "suggestion"),
-        least=f"{query.confidence:.0%}",
+        min_confidence=f"{query.confidence:.0%}",
         sample=tuple(queue_row(one, query) for one in sample),
-        is_too_many=count > most,
-        most=number(most),
+        is_too_many=count > limit,
+        limit=number(limit),
         querystring=query.querystring(),
         back_url=review_url(query),
         notices=tuple(notices),

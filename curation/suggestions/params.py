@@ -1,4 +1,4 @@
-"""The parameters of the review queue's page and API."""
+"""The parameters of the review queue, for the page and the API."""
 
 from typing import Literal
 

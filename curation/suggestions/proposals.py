@@ -1,4 +1,4 @@
-"""A proposal before it is written down: what, about what, how sure, why. Pure."""
+"""A proposal before it is stored as a suggestion."""
 
 import hashlib
 import json
@@ -6,18 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curation.suggestions.models import Suggestion
+from memories.models import Memory
 
 Kind = Suggestion.Kind
 
+STATES = (Memory.State.ACTIVE, Memory.State.PROPOSED)
+"""States of the memories that suggestions are about."""
+
 MEMORY_KINDS = (Kind.CATEGORY, Kind.CONCEPT, Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED)
-"""What is proposed about memories, each within one project."""
+"""Kinds of suggestions about memories, which belong to a project."""
 NAME_KINDS = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE)
-"""What is proposed about names, which belong to no project."""
+"""Kinds of suggestions about names, which belong to no project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What might be done. `key` is what makes it the same proposal as another one of its kind."""
+    """A proposed change. `key` identifies it among those of its kind."""
 
     kind: Kind
     key: tuple[int | str, ...]
@@ -31,5 +35,5 @@ class Proposal:
 
     @property
     def fingerprint(self) -> str:
-        said = json.dumps([self.kind.value, *self.key], ensure_ascii=False)
-        return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:32]
+        identity = json.dumps([self.kind.value, *self.key], ensure_ascii=False)
+        return hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32]

@@ -1,68 +1,82 @@
-"""Reads of suggestions: those that a viewer may see, a page of them, and their names.
+"""Reads of suggestions: visibility, a page of the queue, names, and evidence.
 
-A suggestion about memories is seen by who sees their project; one about names by who sees memories of both.
+A suggestion about memories is visible to viewers of their project; a suggestion about names, to viewers of memories
+with both.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import cast
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Max, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 
 from access.viewer import Viewer
+from categories.kinds import VOCABULARIES
+from categories.models import Concept, Entity
 from categories.queries import category_nodes, concept_terms, entity_terms
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
-from curation.suggestions.proposals import MEMORY_KINDS, NAME_KINDS, Kind
+from curation.suggestions.proposals import NAME_KINDS, Kind
 from memories.models import Memory, Project
+from memories.queries import visible_to
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Value
 
 PAGE = 25
 
 _FROM, _INTO = KeyTextTransform("from", "proposal"), KeyTextTransform("into", "proposal")
-# What a suggestion names that its viewer may not know of, by the facet that it is a value of.
-_FACETS = {
-    Kind.CATEGORY: "category",
-    Kind.CONCEPT: "concept",
-    Kind.ENTITY_DUPLICATE: "entity",
-    Kind.CONCEPT_DUPLICATE: "concept",
-    Kind.TAG_DUPLICATE: "tag",
+# The kinds of the subject and the target of a suggestion.
+_KINDS_NAMED = {
+    Kind.CATEGORY: ("memory", "category"),
+    Kind.CONCEPT: ("memory", "concept"),
+    Kind.ENTITY_DUPLICATE: ("entity", "entity"),
+    Kind.CONCEPT_DUPLICATE: ("concept", "concept"),
+    Kind.TAG_DUPLICATE: ("tag", "tag"),
+    Kind.MEMORY_DUPLICATE: ("memory", "memory"),
+    Kind.SUPERSEDED: ("memory", "memory"),
 }
+# Facets of their terms, whose values may be invisible to a viewer.
+_FACETS = {kind: target for kind, (_, target) in _KINDS_NAMED.items() if target != "memory"}
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a suggestion is about, or what it proposes. `id` is None for a tag, and for what is yet to be made."""
+    """The subject or the target of a suggestion. `id` is None for tags and new concepts."""
 
     kind: str
     id: int | None
-    label: str
+    name: str
     type: str = ""
     names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ShownSuggestion:
-    """A suggestion with its names."""
+    """A suggestion with the current names of its subject and target."""
 
     row: Suggestion
     subject: Named
     target: Named
 
 
-def suggestions_visible(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet[Suggestion]:
-    """Those of some suggestions that a viewer may see: the one place that decides it."""
+def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet[Suggestion]:
+    """The visible suggestions: the only definition of their visibility."""
     if viewer.project_ids is None:
         return among
-    seen = _seen(viewer, among)
-    tags, concepts, entities = seen[Kind.TAG_DUPLICATE], seen[Kind.CONCEPT_DUPLICATE], seen[Kind.ENTITY_DUPLICATE]
+    visible = _visible_values(viewer, among)
+    tags, concepts, entities = (
+        visible[Kind.TAG_DUPLICATE],
+        visible[Kind.CONCEPT_DUPLICATE],
+        visible[Kind.ENTITY_DUPLICATE],
+    )
     return among.alias(from_tag=_FROM, into_tag=_INTO).filter(
-        # What was proposed may have come from other projects, or be in none of the viewer's any more.
+        # A target may come from other projects, or have left those of the viewer.
         Q(
             Q(kind__in=[Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED])
-            | Q(kind=Kind.CATEGORY, evidence__elsewhere=False, target_id__in=seen[Kind.CATEGORY])
-            | Q(Q(target_id=None) | Q(target_id__in=seen[Kind.CONCEPT]), kind=Kind.CONCEPT),
+            | Q(kind=Kind.CATEGORY, evidence__elsewhere=False, target_id__in=visible[Kind.CATEGORY])
+            | Q(Q(target_id=None) | Q(target_id__in=visible[Kind.CONCEPT]), kind=Kind.CONCEPT),
             project_id__in=viewer.project_ids,
         )
         | Q(kind=Kind.ENTITY_DUPLICATE, subject_id__in=entities, target_id__in=entities)
@@ -71,16 +85,16 @@ def suggestions_visible(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
     )
 
 
-def _seen(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, set[Value]]:
-    """Of all that some suggestions name, by their kind, what memories of the viewer have: the engine has it at hand."""
+def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, set[Value]]:
+    """The terms of suggestions that visible memories have, by kind. The engine answers this from its columns."""
     projects = tuple(sorted(viewer.project_ids or ()))
     named: dict[Kind, set[Value]] = {kind: set() for kind in _FACETS}
     about = among.filter(kind__in=[Kind.CATEGORY, Kind.CONCEPT], project_id__in=projects, target_id__isnull=False)
     for kind, target_id in about.order_by().values_list("kind", "target_id").distinct():
         named[Kind(kind)].add(target_id or 0)
     names = among.filter(kind__in=NAME_KINDS).order_by().values_list("kind", "subject_id", "target_id", _FROM, _INTO)
-    for kind, subject_id, target_id, gone, into in names:
-        named[Kind(kind)] |= {gone, into} if kind == Kind.TAG_DUPLICATE else {subject_id, target_id}
+    for kind, subject_id, target_id, source, target in names:
+        named[Kind(kind)] |= {source, target} if kind == Kind.TAG_DUPLICATE else {subject_id, target_id}
 
     def present(engine: Engine) -> dict[Kind, set[Value]]:
         plan = EngineQuery(project_ids=projects)
@@ -93,24 +107,24 @@ def _seen(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, set[Value]]
 
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:
-    """Those of a kind, a project, a state and from a confidence on; the surest first."""
+    """The visible suggestions that match the filters, by descending confidence."""
     rows = Suggestion.objects.filter(confidence__gte=query.confidence, state=query.state)
     if query.kind:
         rows = rows.filter(kind=query.kind)
     if query.project:
         rows = rows.filter(project__slug=query.project)
-    return suggestions_visible(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
+    return visible_suggestions(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
 
 
 def counts_by_kind(viewer: Viewer, query: ReviewQuery) -> dict[str, int]:
-    """Maximum number of each kind match."""
+    """The number of matching suggestions by kind."""
     rows = suggestions_matching(viewer, query.with_(kind=""))
     return dict(rows.order_by().values_list("kind").annotate(n=Count("id")))
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A page of suggestions of one kind, how many there are of each, and the one that is looked at."""
+    """A page of suggestions of one kind, the counts by kind, and the current suggestion."""
 
     query: ReviewQuery
     rows: tuple[ShownSuggestion, ...]
@@ -119,7 +133,7 @@ class Queue:
 
 
 def queue_of(viewer: Viewer, query: ReviewQuery, item: int | None) -> Queue:
-    """The page that was asked for; of no kind in particular, that of the first which there are any of."""
+    """The page of a query. Without a kind, it is the first kind that has suggestions."""
     counts = counts_by_kind(viewer, query)
     if not query.kind:
         query = query.model_copy(
@@ -129,55 +143,181 @@ def queue_of(viewer: Viewer, query: ReviewQuery, item: int | None) -> Queue:
     rows = with_names(suggestions_matching(viewer, query)[start : start + PAGE])
     current = next((one for one in rows if one.row.pk == item), None)
     if current is None and item is not None:
-        # One that was decided meanwhile is still shown where it is asked for.
-        current = suggestion_shown(viewer, item)
+        # A suggestion that was decided since is still shown.
+        current = visible_suggestion(viewer, item)
         current = current if current and current.row.kind == query.kind else None
     return Queue(query, tuple(rows), counts, current or next(iter(rows), None))
 
 
 def projects_of(viewer: Viewer) -> list[Project]:
-    """The projects that the viewer may see, by name."""
+    """The visible projects, by name."""
     projects = Project.objects.order_by("name")
     return list(projects if viewer.project_ids is None else projects.filter(pk__in=viewer.project_ids))
 
 
-def suggestion_shown(viewer: Viewer, suggestion_id: int) -> ShownSuggestion | None:
-    """A suggestion with its names, or None where there is none that the viewer may see."""
-    rows = suggestions_visible(viewer, Suggestion.objects.filter(pk=suggestion_id))
+def visible_suggestion(viewer: Viewer, suggestion_id: int) -> ShownSuggestion | None:
+    """A visible suggestion with its names, or None."""
+    rows = visible_suggestions(viewer, Suggestion.objects.filter(pk=suggestion_id))
     return next(iter(with_names(rows.select_related("project", "decided_by"))), None)
 
 
 def with_names(rows: Iterable[Suggestion]) -> list[ShownSuggestion]:
-    """Suggestions with the names that their rows have now, in a fixed number of statements."""
-    them = list(rows)
-    ids = {kind: {pk for one in them if one.kind == kind for pk in (one.subject_id, one.target_id)} for kind in Kind}
-    memory_ids = {one.subject_id for one in them if one.kind in MEMORY_KINDS}
-    memory_ids |= ids[Kind.MEMORY_DUPLICATE] | ids[Kind.SUPERSEDED]
-    titles = dict(Memory.objects.filter(pk__in=[pk for pk in memory_ids if pk is not None]).values_list("pk", "title"))
-    categories = category_nodes([one.target_id for one in them if one.kind == Kind.CATEGORY and one.target_id])
-    concepts = concept_terms([pk for pk in ids[Kind.CONCEPT] | ids[Kind.CONCEPT_DUPLICATE] if pk is not None])
-    entities = entity_terms([pk for pk in ids[Kind.ENTITY_DUPLICATE] if pk is not None])
+    """Suggestions with their current names, in a fixed number of statements."""
+    suggestions = list(rows)
+    ids: dict[str, set[int]] = {"memory": set(), "category": set(), "concept": set(), "entity": set()}
+    for row in suggestions:
+        for kind, pk in zip(_KINDS_NAMED[Kind(row.kind)], (row.subject_id, row.target_id), strict=True):
+            if pk is not None and kind != "tag":
+                ids[kind].add(pk)
+    titles = dict(Memory.objects.filter(pk__in=ids["memory"]).values_list("pk", "title"))
+    categories = category_nodes(ids["category"])
+    terms = {"concept": concept_terms(ids["concept"]), "entity": entity_terms(ids["entity"])}
 
-    def named(row: Suggestion, pk: int | None, said: str) -> Named:
-        if row.kind == Kind.TAG_DUPLICATE:
-            return Named("tag", None, said)
-        if row.kind in (Kind.CONCEPT_DUPLICATE, Kind.ENTITY_DUPLICATE):
-            terms = concepts if row.kind == Kind.CONCEPT_DUPLICATE else entities
-            kind = "concept" if row.kind == Kind.CONCEPT_DUPLICATE else "entity"
-            term = terms.get(pk or 0)
-            return Named(kind, pk, term.label if term else said, term.type if term else "")
-        return Named("memory", pk, titles.get(pk or 0) or f"Memory {pk}")
+    def named(kind: str, pk: int | None, name: str, term_type: str = "") -> Named:
+        if kind == "tag":
+            return Named(kind, None, name)
+        if kind == "memory":
+            return Named(kind, pk, titles.get(pk or 0) or f"Memory {pk}")
+        if kind == "category":
+            node = categories.get(pk or 0)
+            return Named(kind, pk, node.path if node else "", names=node.names if node else ())
+        term = terms[kind].get(pk or 0)
+        return Named(kind, pk, term.label if term else name, term.type if term else term_type)
 
-    def target(row: Suggestion) -> Named:
-        if row.kind == Kind.CATEGORY:
-            node = categories.get(row.target_id or 0)
-            return Named("category", row.target_id, node.path if node else "", names=node.names if node else ())
-        if row.kind == Kind.CONCEPT:
-            term = concepts.get(row.target_id or 0)
-            label = term.label if term else str(row.proposal.get("concept", ""))
-            return Named("concept", row.target_id, label, term.type if term else row.proposal.get("concept_type", ""))
-        return named(row, row.target_id, str(row.proposal.get("into", "")))
+    shown = []
+    for row in suggestions:
+        subject_kind, target_kind = _KINDS_NAMED[Kind(row.kind)]
+        proposal = row.proposal
+        # Names as they were proposed, for rows that are gone or new.
+        subject = named(subject_kind, row.subject_id, str(proposal.get("from", "")))
+        target_name = str(proposal.get("concept" if row.kind == Kind.CONCEPT else "into", ""))
+        target = named(target_kind, row.target_id, target_name, proposal.get("concept_type", ""))
+        shown.append(ShownSuggestion(row, subject, target))
+    return shown
 
-    return [
-        ShownSuggestion(row, named(row, row.subject_id, str(row.proposal.get("from", ""))), target(row)) for row in them
-    ]
+
+# --- evidence -------------------------------------------------------------------------------------------------------
+
+# The number of supporting memories that are shown.
+_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMemory:
+    """The memory of a suggestion, or a memory that supports it."""
+
+    id: int
+    title: str
+    memory_type: str
+    state: str
+    project: str
+    created_at: datetime
+    content: str = ""
+    tags: tuple[str, ...] = ()
+    similarity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two names, with the number of visible memories that have it and the newest of these."""
+
+    named: Named
+    description: str
+    aliases: tuple[str, ...]
+    count: int
+    newest: datetime | None
+    memories: tuple[ShownMemory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The details of a suggestion."""
+
+    memory: ShownMemory | None = None
+    other: ShownMemory | None = None
+    supporting: tuple[ShownMemory, ...] = ()
+    supporting_count: int = 0
+    sides: tuple[Side, Side] | tuple[()] = ()
+    alternatives: tuple[ShownSuggestion, ...] = ()
+
+
+def evidence_of(viewer: Viewer, shown: ShownSuggestion) -> Evidence:
+    """The visible details of a suggestion."""
+    row = shown.row
+    if row.kind in (Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED):
+        memories = _memories(viewer, [row.subject_id, row.target_id], content=True)
+        return Evidence(memory=memories.get(row.subject_id or 0), other=memories.get(row.target_id or 0))
+    if row.kind == Kind.CATEGORY:
+        memory = _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0)
+        near = dict(row.evidence.get("neighbours", []))
+        found = _memories(viewer, list(near)[:_SHOWN])
+        supporting = [replace(found[pk], similarity=near[pk]) for pk in list(near)[:_SHOWN] if pk in found]
+        supporting_count = visible_to(viewer).filter(pk__in=list(near)).count()
+        return Evidence(
+            memory=memory,
+            supporting=tuple(supporting),
+            supporting_count=supporting_count,
+            alternatives=_alternatives(viewer, row),
+        )
+    if row.kind == Kind.CONCEPT:
+        memory = _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0)
+        others = _with_concept(viewer, row)
+        having = others.exclude(pk=row.subject_id or 0).order_by("-created_at", "-id")
+        return Evidence(
+            memory=memory,
+            supporting=tuple(_memories(viewer, list(having.values_list("pk", flat=True)[:_SHOWN])).values()),
+            supporting_count=having.count(),
+            alternatives=_alternatives(viewer, row),
+        )
+    return Evidence(sides=(_side(viewer, row, shown.subject), _side(viewer, row, shown.target)))
+
+
+def _with_concept(viewer: Viewer, row: Suggestion) -> QuerySet[Memory]:
+    """Memories of the project with the concept; for a new concept, those it is proposed for too."""
+    memories = visible_to(viewer).filter(project_id=row.project_id or 0)
+    if row.target_id is not None:
+        return memories.filter(concept_ids__contains=[row.target_id])
+    same = Suggestion.objects.filter(
+        kind=Kind.CONCEPT, project_id=row.project_id or 0, proposal__concept=row.proposal.get("concept")
+    )
+    return memories.filter(pk__in=visible_suggestions(viewer, same).values("subject_id"))
+
+
+def _alternatives(viewer: Viewer, row: Suggestion) -> tuple[ShownSuggestion, ...]:
+    """Other open suggestions of the kind for the same memory."""
+    others = Suggestion.objects.filter(kind=row.kind, subject_id=row.subject_id, state=Suggestion.State.OPEN)
+    visible = visible_suggestions(viewer, others.exclude(pk=row.pk))
+    return tuple(with_names(visible.order_by("-confidence", "id")[:_SHOWN]))
+
+
+def _memories(viewer: Viewer, ids: Collection[int | None], *, content: bool = False) -> dict[int, ShownMemory]:
+    """Visible memories, in the order of the ids."""
+    columns = ["pk", "title", "memory_type", "state", "project__slug", "created_at"]
+    columns += ["content", "tags"] if content else []
+    rows = visible_to(viewer).filter(pk__in=[pk for pk in ids if pk is not None]).values_list(*columns)
+    found = {}
+    for pk, title, *rest in rows:
+        more = {"content": rest[4], "tags": tuple(rest[5])} if content else {}
+        found[pk] = ShownMemory(pk, title or f"Memory {pk}", *rest[:4], **more)
+    return {pk: found[pk] for pk in ids if pk is not None and pk in found}
+
+
+def _side(viewer: Viewer, row: Suggestion, named: Named) -> Side:
+    """The use of one of two names by visible memories."""
+    described: Concept | Entity | None = None
+    if row.kind == Kind.TAG_DUPLICATE:
+        memories = visible_to(viewer).filter(tags__contains=[named.name])
+    else:
+        vocabulary = VOCABULARIES[named.kind]
+        memories = visible_to(viewer).filter(**{f"{vocabulary.memory_column}__contains": [named.id]})
+        described = cast("Concept | Entity | None", vocabulary.model._default_manager.filter(pk=named.id or 0).first())
+    totals = memories.aggregate(n=Count("pk"), newest=Max("created_at"))
+    newest = list(memories.order_by("-created_at", "-pk").values_list("pk", flat=True)[:_SHOWN])
+    return Side(
+        named=named,
+        description=described.description if described else "",
+        aliases=tuple(described.aliases) if described else (),
+        count=totals["n"],
+        newest=totals["newest"],
+        memories=tuple(_memories(viewer, newest).values()),
+    )

@@ -1,4 +1,4 @@
-"""The addresses of the queue."""
+"""The URLs of the review queue."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""The pages of the queue. They read what was asked, decide through the services, and choose the frame."""
+"""The pages of the review queue."""
 
 from collections.abc import Callable, Iterable
 from urllib.parse import parse_qsl
@@ -10,12 +10,19 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from curation.suggestions.evidence import evidence_of
+from curation.suggestions.models import Suggestion
 from curation.suggestions.pages import build_many, build_review, review_url
 from curation.suggestions.params import ReviewQuery
-from curation.suggestions.queries import projects_of, queue_of, suggestion_shown, suggestions_matching, with_names
+from curation.suggestions.queries import (
+    evidence_of,
+    projects_of,
+    queue_of,
+    suggestions_matching,
+    visible_suggestion,
+    with_names,
+)
 from curation.suggestions.services import (
-    MOST_AT_ONCE,
+    MAX_AT_ONCE,
     REFUSALS,
     CountChangedError,
     SuggestionNotFoundError,
@@ -48,7 +55,7 @@ def review(request: HttpRequest) -> HttpResponse:
         may_decide_many="curate" in viewer.scopes,
         zone=viewer.timezone,
         notices=_notices(problems),
-        done=suggestion_shown(viewer, done) if done else None,
+        done=visible_suggestion(viewer, done) if done else None,
     )
     return private(render(request, "review/queue.html", {"review": page}))
 
@@ -56,23 +63,19 @@ def review(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def accept(request: HttpRequest, suggestion_id: int) -> HttpResponse:
-    swap = request.POST.get("swap") == "1"
-    viewer = page_viewer(request)
-    return _decided(request, suggestion_id, lambda pk: suggestion_accept(suggestion_id=pk, viewer=viewer, swap=swap))
+    return _decide(request, suggestion_id, suggestion_accept, swap=request.POST.get("swap") == "1")
 
 
 @require_POST
 @login_required
 def reject(request: HttpRequest, suggestion_id: int) -> HttpResponse:
-    viewer = page_viewer(request)
-    return _decided(request, suggestion_id, lambda pk: suggestion_reject(suggestion_id=pk, viewer=viewer))
+    return _decide(request, suggestion_id, suggestion_reject)
 
 
 @require_POST
 @login_required
 def undo(request: HttpRequest, suggestion_id: int) -> HttpResponse:
-    viewer = page_viewer(request)
-    return _decided(request, suggestion_id, lambda pk: suggestion_undo(suggestion_id=pk, viewer=viewer))
+    return _decide(request, suggestion_id, suggestion_undo)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -90,18 +93,20 @@ def accept_many(request: HttpRequest) -> HttpResponse:
         except (CountChangedError, *REFUSALS) as error:
             notices = [str(error)]
         else:
-            messages.success(request, done.said)
+            messages.success(request, done.message)
             return HttpResponseRedirect(review_url(query))
     rows = suggestions_matching(viewer, query)
-    page = build_many(query, rows.count(), MOST_AT_ONCE, with_names(rows[:_SAMPLE]), notices)
+    page = build_many(query, rows.count(), MAX_AT_ONCE, with_names(rows[:_SAMPLE]), notices)
     return private(render(request, "review/accept_many.html", {"many": page}))
 
 
-def _decided(request: HttpRequest, suggestion_id: int, verb: Callable[[int], object]) -> HttpResponse:
-    """Decide, and go on with the next one. Only what reads as a queue is followed, so this can lead nowhere else."""
+def _decide(
+    request: HttpRequest, suggestion_id: int, decide: Callable[..., Suggestion], **options: bool
+) -> HttpResponse:
+    """Decide, and redirect to the next suggestion. Only valid parameters of the queue end up in the URL."""
     query, _ = ReviewQuery.read(parse_qsl(request.POST.get("query", "")))
     try:
-        verb(suggestion_id)
+        decide(suggestion_id=suggestion_id, viewer=page_viewer(request), **options)
     except SuggestionNotFoundError as error:
         raise Http404(str(error)) from error
     except REFUSALS as error:
@@ -115,6 +120,6 @@ def _notices(problems: Iterable[Problem]) -> list[str]:
 
 
 def _number(request: HttpRequest, name: str) -> int | None:
-    """An id or a count that a page of ours wrote; anything else is nothing."""
+    """A number that our pages wrote, else None."""
     text = (request.POST if request.method == "POST" else request.GET).get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None

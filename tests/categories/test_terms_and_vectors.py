@@ -9,7 +9,7 @@ from categories.details import EntityDetails, RelationshipDetails, entity_merge_
 from categories.models import Entity, EntityVector, Relationship, RelationshipVector
 from categories.searched_terms import ENTITIES, terms_refresh, terms_refresh_all
 from categories.services import Vocabulary
-from curation.text_edits import entity_describe, relationship_describe
+from curation.text_edits import relationship_describe, term_describe
 from memories.embedding.models import HASHED, HashedWords
 from memories.embedding.pending import Refused
 from memories.embedding.vocabulary import claim, columns_resize, pending_rows, vocabulary_pending
@@ -64,7 +64,7 @@ def test_an_entity_that_a_memory_brings_is_found_at_once():
 def test_what_is_said_of_an_entity_is_found_at_once():
     kettle = entity(description="Boils quickly", aliases=("pot",))
     assert terms(kettle) == {"kettl", "tool", "boil", "quick", "pot"}
-    entity_describe(entity=kettle, description="Leaks", aliases=["urn"], viewer=command_viewer())
+    term_describe(term=kettle, description="Leaks", aliases=["urn"], viewer=command_viewer())
     assert terms(kettle) == {"kettl", "tool", "leak", "urn"}
 
 

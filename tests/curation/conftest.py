@@ -1,4 +1,4 @@
-"""A small vocabulary with everything that a verb has to follow, and the database as it stands, to compare."""
+"""A small vocabulary with everything that operations update, and snapshots of the database to compare."""
 
 import json
 
@@ -19,7 +19,7 @@ MORE = [
     {"record": "relationship", "source": "person:Ada", "type": "knows", "target": "person:Mio", "evidence": ["b1"]},
     {"record": "relationship", "source": "person:Mio", "type": "knows", "target": "person:Ada", "evidence": ["t2"]},
 ]
-# All that a curation may touch; not the audit trail, what it keeps of itself, the outbox and the revision.
+# Tables that a curation may change, without the audit trail, its own log, the outbox and the revision.
 TABLES = (
     "memories_memory",
     "memories_project",
@@ -47,13 +47,13 @@ def corpus(db, tmp_path):
 
 @pytest.fixture
 def curator():
-    """Somebody who may do everything."""
+    """A curator of all projects."""
     return command_viewer()
 
 
 @pytest.fixture
 def tea_curator(corpus):
-    """A curator of the tea house, who sees nothing else."""
+    """A curator of the tea house, who sees no other project."""
     tea = frozenset([Project.objects.get(slug="tea").pk])
     return Viewer(tea, frozenset(["read", "write", "curate"]), tea)
 

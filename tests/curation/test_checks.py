@@ -1,4 +1,4 @@
-"""What does not agree is told, and mended where that takes no decision."""
+"""Disagreements are reported, and repaired if that needs no decision."""
 
 import pytest
 from django.core.management import CommandError, call_command

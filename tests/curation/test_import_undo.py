@@ -1,4 +1,4 @@
-"""Imports taken back: what they brought goes, what they changed is as it was, and what others use stays."""
+"""Undo of imports: created rows are removed, changed rows restored, and rows in use remain."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_undo_puts_back_what_the_batch_changed(jsonl):
         rows = []
         for model in CONTENT_TABLES:
             names = [field.attname for field in model._meta.concrete_fields if field.attname != "updated_at"]
-            # Links are made anew: what they are counts, not when they were made.
+            # Links are created again: their times differ.
             names = [name for name in names if not (name == "created_at" and model.__name__.endswith("Link"))]
             rows.append(sorted(map(repr, model.objects.values_list(*names))))
         return rows

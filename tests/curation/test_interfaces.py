@@ -1,4 +1,4 @@
-"""The pages, the API and the admin: the same verbs through each."""
+"""The same operations through the pages, the API and the admin."""
 
 import re
 

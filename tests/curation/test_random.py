@@ -1,6 +1,6 @@
-"""Sequences of verbs drawn from seeds: whatever was done, undone the last first, leaves the database as it was.
+"""Random sequences of operations: undone in reverse order, they leave the database unchanged.
 
-`CURATION_SEEDS=30` asks for so many sequences, `CURATION_VERBS` for so many verbs in each.
+`CURATION_SEEDS` is the number of sequences, `CURATION_VERBS` the number of operations in each.
 """
 
 import os
@@ -51,7 +51,7 @@ def some_query(rng):
 
 
 def some_verb(rng):
-    """A verb of any kind, with arguments of which many make no sense."""
+    """A random operation, often with invalid arguments."""
     kind = rng.choice(["category", "category", "concept", "entity", "tag"])
     related = rng.choice(["category", "concept", "entity"])
     hows = {"category": ["related"], "concept": ["broader", "narrower", "related"], "entity": ["owns", "knows"]}
@@ -90,11 +90,11 @@ def some_verb(rng):
 
 
 def do_some(rng, viewer, wanted):
-    """Verbs until so many were done; gives back the curations."""
+    """Apply operations until enough succeeded. Returns their curations."""
     done = []
     while len(done) < wanted:
         try:
-            done.append(curation_apply(asked=some_verb(rng), viewer=viewer).curation.pk)
+            done.append(curation_apply(operation=some_verb(rng), viewer=viewer).curation.pk)
         except CurationRefusedError:
             continue
         yield done[-1]

@@ -1,4 +1,4 @@
-"""What each verb does, what it refuses, and that what it tells beforehand is what it does."""
+"""The effects and the refusals of each operation, and that its preview agrees with them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from categories.queries import resolve_categories
 from curation.checks import findings, vocabulary_mend
 from curation.queries import TermNotFoundError
 from curation.schemas import Alias, Merge, Move, Relate, Rename, Retag, Split
-from curation.services import MayNotCurateError, PlanChangedError, curation_apply, curation_plan, curation_undo
+from curation.services import CurationForbiddenError, PlanChangedError, curation_apply, curation_plan, curation_undo
 from curation.working_copy import CurationRefusedError
 from explorer.category_reads import category_overview
 from explorer.category_requests import CategoryRequest
@@ -33,10 +33,10 @@ def paths():
 
 
 def apply(viewer, asked):
-    """Do it as a page does: what was previewed."""
-    plan = curation_plan(asked=asked, viewer=viewer)
+    """Apply an operation with the token of its preview, as a page does."""
+    plan = curation_plan(operation=asked, viewer=viewer)
     assert plan.refusals == ()
-    applied = curation_apply(asked=asked.model_copy(update={"token": plan.token}), viewer=viewer)
+    applied = curation_apply(operation=asked.model_copy(update={"token": plan.token}), viewer=viewer)
     assert applied.plan == plan
     assert findings() == []
     return applied
@@ -44,7 +44,7 @@ def apply(viewer, asked):
 
 def test_a_plan_changes_nothing(corpus, curator):
     before = dump()
-    plan = curation_plan(asked=Merge(kind="category", source="Kitchen", target="Yard"), viewer=curator)
+    plan = curation_plan(operation=Merge(kind="category", source="Kitchen", target="Yard"), viewer=curator)
     assert (plan.title, plan.memories) == ("Merged the category kitchen into yard", 3)
     assert dump() == before
     assert not AuditEvent.objects.filter(verb__startswith="curation").exists()
@@ -58,7 +58,7 @@ def test_merged_categories_are_one(corpus, curator):
     assert "kitchen/oven" not in paths()
     merged = Category.objects.get(path="kitchen/brewing")
     assert merged.aliases == ["Oven", "stove"]
-    # t2 was in both: it is in one, once.
+    # t2 was in both.
     assert CategoryLink.objects.filter(memory_id=number("t2")).count() == 1
     assert total(curator, category="kitchen/brewing") == total(curator, category="kitchen/oven") == 2
     assert [node.path for node in resolve_categories(["stove"])["stove"]] == ["kitchen/brewing"]
@@ -178,7 +178,7 @@ def test_of_a_split_entity_come_along_the_relationships_that_its_memories_alone_
     facts = Relationship.objects.filter(target__entity_type="tool").order_by("id")
     assert [str(fact) for fact in facts] == ["person:Mio owns tool:teapot", "person:Ada owns tool:kettle"]
     assert ("relationship moves along", "owns", "teapot") in [
-        (line.label, line.before, line.after) for line in applied.plan.lines
+        (line.what, line.before, line.after) for line in applied.plan.lines
     ]
     curation_undo(curation_id=applied.curation.pk, viewer=curator)
     assert dump() == before
@@ -246,8 +246,8 @@ def test_a_relationship_is_stated_and_taken_back(corpus, curator):
     ],
 )
 def test_a_preview_tells_what_stands_now_from_what_would_stand_then(corpus, curator, asked, line):
-    (told,) = curation_plan(asked=asked, viewer=curator).lines
-    assert (told.label, told.before, told.after) == line
+    (told,) = curation_plan(operation=asked, viewer=curator).lines
+    assert (told.what, told.before, told.after) == line
 
 
 def test_all_that_match_a_query_are_retagged(corpus, curator):
@@ -273,10 +273,10 @@ def test_all_that_match_a_query_are_retagged(corpus, curator):
 
 def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
     asked = Retag(query="tag=kettle&mode=faceted", add_tags=["boiler"])
-    token = curation_plan(asked=asked, viewer=curator).token
+    token = curation_plan(operation=asked, viewer=curator).token
     memory_create(record=MemoryRecord(project="tea", content="Another.", tags=("kettle",)), viewer=curator)
     with pytest.raises(PlanChangedError) as caught:
-        curation_apply(asked=asked.model_copy(update={"token": token}), viewer=curator)
+        curation_apply(operation=asked.model_copy(update={"token": token}), viewer=curator)
     assert caught.value.plan.memories == 3
     assert total(curator, tag="boiler") == 0
 
@@ -334,23 +334,23 @@ def test_a_set_that_has_changed_is_asked_about_again(corpus, curator):
 )
 def test_what_makes_no_sense_is_refused_with_a_reason(corpus, curator, asked, reason):
     before = dump()
-    plan = curation_plan(asked=asked, viewer=curator)
+    plan = curation_plan(operation=asked, viewer=curator)
     assert reason in " ".join(plan.refusals)
     with pytest.raises(CurationRefusedError, match=reason[:12]):
-        curation_apply(asked=asked, viewer=curator)
+        curation_apply(operation=asked, viewer=curator)
     assert dump() == before
 
 
 def test_a_concept_between_two_keeps_them_from_becoming_one(corpus, curator):
     apply(curator, Relate(kind="concept", term="temperature", how="narrower", other="safety"))
-    plan = curation_plan(asked=Merge(kind="concept", source="heat", target="safety"), viewer=curator)
+    plan = curation_plan(operation=Merge(kind="concept", source="heat", target="safety"), viewer=curator)
     assert "would be broader than itself" in plan.refusals[0]
 
 
 def test_a_tree_has_at_most_twelve_levels(corpus, curator):
     deep = MemoryRecord(project="tea", content="x", categories=("a/b/c/d/e/f/g/h/i/j/k",))
     memory_create(record=deep, viewer=curator)
-    plan = curation_plan(asked=Move(category="yard", parent="a/b/c/d/e/f/g/h/i/j/k"), viewer=curator)
+    plan = curation_plan(operation=Move(category="yard", parent="a/b/c/d/e/f/g/h/i/j/k"), viewer=curator)
     assert "13 levels deep" in plan.refusals[0]
 
 
@@ -370,7 +370,7 @@ def test_a_tree_has_at_most_twelve_levels(corpus, curator):
 )
 def test_what_others_use_is_not_for_a_curator_of_one_project_and_no_number_is_told(tea_curator, curator, asked):
     memory_create(record=MemoryRecord(project="boat", content="Another.", tags=("boat",)), viewer=curator)
-    plan = curation_plan(asked=asked, viewer=tea_curator)
+    plan = curation_plan(operation=asked, viewer=tea_curator)
     assert plan.refusals == (
         "Memories that you cannot write also use it, and all projects share the vocabulary. Ask a curator of all"
         " projects.",
@@ -381,7 +381,7 @@ def test_what_others_use_is_not_for_a_curator_of_one_project_and_no_number_is_to
 def test_what_a_curator_does_not_see_is_not_there(tea_curator):
     for kind, name in (("tag", "crane"), ("concept", "safety"), ("entity", "person:Ada"), ("category", "yard/dock")):
         with pytest.raises(TermNotFoundError):
-            curation_plan(asked=Rename(kind=kind, term=name, name="x"), viewer=tea_curator)
+            curation_plan(operation=Rename(kind=kind, term=name, name="x"), viewer=tea_curator)
 
 
 def test_a_relationship_that_a_curator_does_not_see_is_not_told_though_it_follows(tea_curator, curator):
@@ -390,9 +390,9 @@ def test_a_relationship_that_a_curator_does_not_see_is_not_told_though_it_follow
     ada, kettle = Entity.objects.get(name="Ada"), Entity.objects.get(name="pot")
     Relationship.objects.create(source=ada, relationship_type="owns", target=kettle, fact="Ada's pot")
     asked = Merge(kind="entity", source="tool:pot", target="tool:kettle")
-    told = [line.label for line in curation_plan(asked=asked, viewer=curator).lines]
+    told = [line.what for line in curation_plan(operation=asked, viewer=curator).lines]
     assert told == ["merges into", "other names", "relationships merged"]
-    assert [line.label for line in curation_plan(asked=asked, viewer=tea_curator).lines] == told[:2]
+    assert [line.what for line in curation_plan(operation=asked, viewer=tea_curator).lines] == told[:2]
 
 
 def test_a_curator_of_one_project_curates_what_is_its_own(tea_curator):
@@ -403,8 +403,8 @@ def test_a_curator_of_one_project_curates_what_is_its_own(tea_curator):
 
 def test_a_reader_curates_nothing(tea_curator):
     reader = Viewer(tea_curator.project_ids, frozenset(["read"]))
-    with pytest.raises(MayNotCurateError):
-        curation_plan(asked=Rename(kind="tag", term="tea", name="chai"), viewer=reader)
+    with pytest.raises(CurationForbiddenError):
+        curation_plan(operation=Rename(kind="tag", term="tea", name="chai"), viewer=reader)
 
 
 # --- what is kept of it ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What stands in the way of an undo is named, and nothing is undone then."""
+"""A refused undo names its reason and changes nothing."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from access.viewer import Viewer
 from categories.models import Category, Concept
 from curation.import_undo import batch_undo
 from curation.models import Curation
-from curation.queries import TermNotFoundError, curations_seen
+from curation.queries import TermNotFoundError, visible_curations
 from curation.schemas import Alias, Merge, Move, Rename, Retag, Split
 from curation.services import curation_apply, curation_undo
-from curation.text_edits import concept_describe
+from curation.text_edits import term_describe
 from curation.undo import UndoRefusedError
 from memories.models import ImportBatch, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 def done(viewer, asked):
-    return curation_apply(asked=asked, viewer=viewer).curation
+    return curation_apply(operation=asked, viewer=viewer).curation
 
 
 def refusal(viewer, curation):
@@ -43,9 +43,7 @@ def test_an_undo_is_seen_audited_and_happens_once(corpus, curator):
 
 def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
     curation = done(curator, Rename(kind="concept", term="heat", name="warm"))
-    concept_describe(
-        concept=Concept.objects.get(name="warm"), description="How it feels.", aliases=["heat"], viewer=curator
-    )
+    term_describe(term=Concept.objects.get(name="warm"), description="How it feels.", aliases=["heat"], viewer=curator)
     curation_undo(curation_id=curation.pk, viewer=curator)
     heat = Concept.objects.get(name="heat")
     assert (heat.aliases, heat.description) == ([], "How it feels.")
@@ -121,13 +119,13 @@ def test_later_changes_stand_in_the_way(corpus, curator, asked, meanwhile, reaso
 def test_whoever_may_not_write_all_of_it_may_not_undo_it_and_others_do_not_see_it(corpus, curator, tea_curator):
     of_both = done(curator, Retag(query="tag=boat&mode=faceted", add_tags=["ship"]))
     of_tea = done(curator, Merge(kind="category", source="kitchen/oven", target="kitchen/brewing"))
-    assert [curation.pk for curation in curations_seen(tea_curator)] == [of_tea.pk]
+    assert [curation.pk for curation in visible_curations(tea_curator)] == [of_tea.pk]
     with pytest.raises(TermNotFoundError):
         curation_undo(curation_id=of_both.pk, viewer=tea_curator)
     memory_create(record=MemoryRecord(project="boat", content="x", categories=("Kitchen/Brewing",)), viewer=curator)
     assert "Memories that you cannot write" in refusal(tea_curator, of_tea)
     boat = frozenset([Project.objects.get(slug="boat").pk])
-    assert not curations_seen(Viewer(boat, frozenset(["read"]))).exists()
+    assert not visible_curations(Viewer(boat, frozenset(["read"]))).exists()
 
 
 def test_undoing_an_import_puts_its_memories_back_under_what_took_the_place_of_their_categories(

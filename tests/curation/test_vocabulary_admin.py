@@ -1,4 +1,4 @@
-"""Curating the vocabulary: texts and aliases go through the services; names and places stay."""
+"""The admin of the vocabulary: texts and aliases are edited through services; names and paths are not."""
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -8,7 +8,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from categories.models import Category, CategoryLink, Concept, Entity, Relationship
 from categories.queries import resolve_categories
-from curation.text_edits import EditRefusedError, category_describe, concept_describe, entity_describe
+from curation.text_edits import EditRefusedError, term_describe
 from memories.models import Corpus, Memory, Project
 
 pytestmark = pytest.mark.django_db
@@ -70,8 +70,8 @@ def test_name_and_place_are_not_edited(curator, kitchen):
 
 def test_aliases_are_cleaned_and_kept_once():
     concept = Concept.objects.create(name="Backoff")
-    concept_describe(
-        concept=concept,
+    term_describe(
+        term=concept,
         description="",
         aliases=["  retry   delay ", "Retry Delay", "BACKOFF", ""],
         viewer=command_viewer(),
@@ -93,7 +93,7 @@ def test_alias_that_is_the_name_of_another_is_an_error_of_the_form(curator):
 def test_alias_may_be_the_name_of_another_type_of_thing():
     Entity.objects.create(name="Mio", entity_type="boat")
     person = Entity.objects.create(name="Mio Tanaka", entity_type="person")
-    entity_describe(entity=person, description="", aliases=["Mio"], viewer=command_viewer())
+    term_describe(term=person, description="", aliases=["Mio"], viewer=command_viewer())
     assert person.aliases == ["Mio"]
 
 
@@ -108,13 +108,13 @@ def test_alias_may_be_the_name_of_another_type_of_thing():
 )
 def test_what_cannot_be_stored_is_refused_in_words(kitchen, changes, message):
     with pytest.raises(EditRefusedError, match=message):
-        category_describe(category=kitchen, **{"description": "", "aliases": [], **changes}, viewer=command_viewer())
+        term_describe(term=kitchen, **{"description": "", "aliases": [], **changes}, viewer=command_viewer())
 
 
 def test_editing_needs_the_scope_to_curate(kitchen):
     reader = Viewer(None, frozenset({"read", "write"}), None)
     with pytest.raises(EditRefusedError, match="Only curators"):
-        category_describe(category=kitchen, description="x", aliases=[], viewer=reader)
+        term_describe(term=kitchen, description="x", aliases=[], viewer=reader)
 
 
 def test_fact_of_a_relationship_is_edited_and_its_ends_are_not(curator):
@@ -156,7 +156,7 @@ def test_page_shows_the_memories_that_the_visitor_may_see(client, kitchen):
 
 @pytest.fixture
 def member(client):
-    """A curator of one project, who may open the pages of the vocabulary."""
+    """A curator of one project, with permission for the pages of the vocabulary."""
     member = User.objects.create_user("member", is_staff=True)
     member.user_permissions.set(_vocabulary_permissions())
     mine, theirs = (Project.objects.create(slug=slug, name=slug) for slug in ("mine", "theirs"))

@@ -1,4 +1,4 @@
-"""Whether categories, concepts, entities, tags and memories agree; with --fix, what does not is mended."""
+"""`manage.py check_vocabulary`: checks that the vocabulary and the memories agree; --fix repairs them."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         found = findings()
-        self._tell(found, options["limit"])
+        self._report(found, options["limit"])
         if found and options["fix"]:
             left = vocabulary_mend(viewer=command_viewer())
             self.stdout.write(f"Repaired {len(found) - len(left):,} of {len(found):,}.")
-            self._tell(left, options["limit"])
+            self._report(left, options["limit"])
             found = left
         if found:
             by_hand = sum(finding.by_hand for finding in found)
@@ -30,7 +30,7 @@ class Command(BaseCommand):
             raise CommandError(f"{len(found):,} inconsistencies found.{hint}{more}", returncode=1)
         self.stdout.write("The vocabulary and the memories agree.")
 
-    def _tell(self, found: list[Finding], limit: int) -> None:
+    def _report(self, found: list[Finding], limit: int) -> None:
         for finding in found[:limit]:
             self.stdout.write(finding.text[:1].upper() + finding.text[1:])
         if len(found) > limit:

@@ -1,4 +1,4 @@
-"""`manage.py evaluate_suggestions`: how often the right category would be proposed, on memories that have one."""
+"""`manage.py evaluate_suggestions`: measures how often the right category would be suggested."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from curation.suggestions.evaluation import judge, judgement_lines
+from curation.suggestions.evaluation import evaluate, evaluation_lines
 from curation.suggestions.generate import NothingEmbeddedError
 from memories.embedding.models import EmbedderUnavailableError, load_embedder
 from memories.embedding.query import serving_model
@@ -36,12 +36,12 @@ class Command(BaseCommand):
             embedder = None
             self.stderr.write(f"Category names are not used, because the model cannot be loaded: {error}")
         try:
-            judgement = judge(memories, options["seed"], embedder, self.stderr.write)
+            evaluation = evaluate(memories, options["seed"], embedder, self.stderr.write)
         except NothingEmbeddedError as error:
             raise CommandError(str(error)) from None
-        if not judgement.scores:
+        if not evaluation.scores:
             raise CommandError("No project has two memories with a category: there is nothing to evaluate.")
-        for line in judgement_lines(judgement):
+        for line in evaluation_lines(evaluation):
             self.stdout.write(line)
         if out:
-            out.write_text(json.dumps(judgement.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            out.write_text(json.dumps(evaluation.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`manage.py import_memories PATH…`: memories from files, folders and repositories; and the undoing of it."""
+"""`manage.py import_memories PATH…`: imports files, folders and repositories, and undoes imports."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from access.viewer import command_viewer
-from curation.import_undo import Undone, UndoRefusedError, batch_undo
+from curation.import_undo import BatchUndoRefusedError, Undone, batch_undo
 from memories.importers.base import Importer, ImportFailedError, RefusedRecord
 from memories.importers.batches import ImportChoices, Outcome, import_path
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
@@ -61,7 +61,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         file = cast(IO[str], self.stdout)
-        # In a file or a pipe there is no width to keep to.
+        # A file or a pipe has no width.
         self.console = Console(file=file, soft_wrap=True, highlight=False, width=None if file.isatty() else 200)
         try:
             if options["list"]:
@@ -113,7 +113,7 @@ class Command(BaseCommand):
 
     @contextmanager
     def _progress(self, path: Path) -> Iterator[ProgressCall]:
-        """A bar on a terminal; elsewhere a line every few seconds."""
+        """A progress bar on a terminal; elsewhere a line every few seconds."""
         started = time.monotonic()
         if not self.console.is_terminal:
             last = started
@@ -203,7 +203,7 @@ class Command(BaseCommand):
     def _undo(self, batch_id: int, force: bool) -> None:
         try:
             undone = batch_undo(batch_id=batch_id, viewer=command_viewer(), force=force)
-        except UndoRefusedError as error:
+        except BatchUndoRefusedError as error:
             raise CommandError(str(error)) from None
         self.console.print(_undone_text(undone))
 
@@ -213,8 +213,8 @@ def _undone_text(undone: Undone) -> str:
     text = f"Batch {undone.batch_id} is undone: {', '.join(removed)} removed"
     if undone.restored:
         text += f", {memories(undone.restored)} restored"
-    if undone.kept:
-        text += f"; not removed, because other memories use them: {', '.join(_counted(undone.kept))}"
+    if undone.still_used:
+        text += f"; not removed, because other memories use them: {', '.join(_counted(undone.still_used))}"
     return text + "."
 
 
@@ -232,7 +232,7 @@ def _report_file(name: str | None) -> Iterator["IO[str] | None"]:
 
 
 def _counted(kinds: dict[str, int]) -> list[str]:
-    """Counts by the plural of what is counted."""
+    """Counts with their nouns, from counts by plural."""
     return [
         plural(count, kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s"), kind)
         for kind, count in sorted(kinds.items())

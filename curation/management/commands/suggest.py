@@ -1,11 +1,11 @@
-"""`manage.py suggest`: looks for what might be tidied, and puts it into the queue at /review/."""
+"""`manage.py suggest`: generates suggestions for the queue at /review/."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from access.viewer import command_viewer
-from curation.suggestions.generate import ALL_KINDS, NothingEmbeddedError, Tally, suggest
+from curation.suggestions.generate import ALL_KINDS, KindCounts, NothingEmbeddedError, suggest
 from curation.suggestions.proposals import MEMORY_KINDS, Kind
 from memories.models import Project
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             raise CommandError(f"--project: names belong to no project; omit {', '.join(other)} or the project.")
         chosen = kinds or (MEMORY_KINDS if project else ALL_KINDS)
         try:
-            suggest(kinds=chosen, project=project, limit=limit, viewer=command_viewer(), tell=self._tell)
+            suggest(kinds=chosen, project=project, limit=limit, viewer=command_viewer(), report=self._report)
         except NothingEmbeddedError as error:
             raise CommandError(str(error)) from None
 
@@ -52,9 +52,9 @@ class Command(BaseCommand):
             raise CommandError(f"--project {slug}: there is no such project. The projects are: {known}.")
         return project
 
-    def _tell(self, kind: Kind, tally: Tally) -> None:
-        said = f"{tally.new:,} new, {tally.known:,} already open, {tally.decided:,} already decided"
-        if tally.gone:
-            said += f", {tally.gone:,} no longer proposed"
-        automatic = f", {tally.accepted:,} accepted automatically" if tally.accepted else ""
-        self.stdout.write(f"{kind.label}: {said}{automatic}.")
+    def _report(self, kind: Kind, counts: KindCounts) -> None:
+        text = f"{counts.new:,} new, {counts.known:,} already open, {counts.decided:,} already decided"
+        if counts.withdrawn:
+            text += f", {counts.withdrawn:,} no longer proposed"
+        automatic = f", {counts.accepted:,} accepted automatically" if counts.accepted else ""
+        self.stdout.write(f"{kind.label}: {text}{automatic}.")

@@ -1,4 +1,4 @@
-"""A garden and a mill: small memories whose nearest can be told by eye, embedded by the model that counts words."""
+"""A garden and a mill: small memories with obvious neighbours, embedded by a model that counts words."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def embedded():
 
 @pytest.fixture
 def garden(db):
-    """A dozen memories in two categories, and one of each that has none yet."""
+    """A dozen memories in two categories, and one for each category without any."""
     for title, content in BEDS:
         remember("garden", title, content, categories=["Beds/Carrots"])
     for title, content in TREES:

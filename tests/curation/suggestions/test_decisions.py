@@ -1,4 +1,4 @@
-"""Deciding: what accepting does, what is remembered, and how either is taken back."""
+"""Decisions about suggestions: their effects, their memory, and their undo."""
 
 import threading
 
@@ -81,7 +81,7 @@ def test_undoing_a_category_leaves_the_memory_as_it_was(garden):
 
 def test_a_link_that_came_to_another_category_is_not_taken_back_in_silence(garden):
     row = accepted(carrots(garden))
-    curation_apply(asked=Merge(kind="category", source="beds/carrots", target="trees"), viewer=EVERYTHING)
+    curation_apply(operation=Merge(kind="category", source="beds/carrots", target="trees"), viewer=EVERYTHING)
     with pytest.raises(SuggestionRefusedError, match="has since been merged into another"):
         undone(row)
 
@@ -223,7 +223,7 @@ def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):
     remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
     row = made(Kind.CONCEPT_DUPLICATE)
     by_hand = Merge(kind="concept", source=f"#{row.subject_id}", target=f"#{row.target_id}")
-    curation_apply(asked=by_hand, viewer=EVERYTHING)
+    curation_apply(operation=by_hand, viewer=EVERYTHING)
     with pytest.raises(SuggestionRefusedError, match="One of the two no longer exists"):
         accepted(row)
 
@@ -312,4 +312,4 @@ def test_what_is_refused_among_many_stays_open_and_is_told(garden):
     count = Suggestion.objects.count()
     done = suggestions_accept(query=ReviewQuery(kind="category"), shown=count, viewer=EVERYTHING)
     assert done.accepted == count - 1
-    assert done.said.endswith("Not accepted: The category no longer exists.")
+    assert done.message.endswith("Not accepted: The category no longer exists.")

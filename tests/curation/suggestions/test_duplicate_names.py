@@ -2,7 +2,7 @@
 
 import pytest
 
-from curation.suggestions.duplicate_names import alike, alike_by_meaning, normal_form
+from curation.suggestions.duplicate_names import compare_by_meaning, compare_names, normal_form
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ from curation.suggestions.duplicate_names import alike, alike_by_meaning, normal
     ],
 )
 def test_names_that_are_the_same_but_for_their_form(one, other, trigram, confidence):
-    found = alike(one, other, trigram)
+    found = compare_names(one, other, trigram)
     assert (found.confidence, found.rule) == (confidence, "exact")
 
 
 def test_names_that_are_spelt_alike_are_less_sure():
-    found = alike("Victor Stinner", "Viktor Stinner", 0.64)
+    found = compare_names("Victor Stinner", "Viktor Stinner", 0.64)
     assert found.rule == "spelling"
     assert 0.4 < found.confidence < 0.6
 
@@ -43,11 +43,11 @@ def test_names_that_are_spelt_alike_are_less_sure():
     ],
 )
 def test_names_that_are_alike_and_not_the_same(one, other):
-    assert alike(one, other, 0.9) is None
+    assert compare_names(one, other, 0.9) is None
 
 
 def test_an_initial_more_is_no_other_person():
-    assert alike("Guido van Rossum", "Guido M. van Rossum", 0.8) is not None
+    assert compare_names("Guido van Rossum", "Guido M. van Rossum", 0.8) is not None
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_normal_form(name, form):
 
 
 def test_meaning_speaks_for_words_and_never_for_code_or_numbers():
-    assert alike_by_meaning("garbage collection", "garbage collector", 0.95).rule == "meaning"
-    assert alike_by_meaning("Terry Reedy", "Terry Jan Reedy", 0.9) is not None
-    assert alike_by_meaning("Ryan Gonzalez", "David Gonzalez", 0.95) is None
-    assert alike_by_meaning("socket", "socketserver", 0.95) is None
-    assert alike_by_meaning("asyncio.run", "asyncio.start", 0.99) is None
-    assert alike_by_meaning("phase one 1", "phase one 2", 0.99) is None
+    assert compare_by_meaning("garbage collection", "garbage collector", 0.95).rule == "meaning"
+    assert compare_by_meaning("Terry Reedy", "Terry Jan Reedy", 0.9) is not None
+    assert compare_by_meaning("Ryan Gonzalez", "David Gonzalez", 0.95) is None
+    assert compare_by_meaning("socket", "socketserver", 0.95) is None
+    assert compare_by_meaning("asyncio.run", "asyncio.start", 0.99) is None
+    assert compare_by_meaning("phase one 1", "phase one 2", 0.99) is None

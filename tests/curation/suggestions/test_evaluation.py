@@ -1,4 +1,4 @@
-"""Suggestions judged on memories whose categories are known: hidden from the guess, and nowhere else."""
+"""The evaluation of suggestions on memories whose known categories are hidden."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from categories.models import CategoryLink
-from curation.suggestions.evaluation import MAJORITY, judge
+from curation.suggestions.evaluation import MAJORITY, evaluate
 from memories.embedding.models import HashedWords
 from tests.curation.suggestions.conftest import embedded, remember
 
@@ -15,29 +15,29 @@ USED = "neighbours and centroids"
 
 
 def test_the_right_category_is_the_first_where_two_subjects_are_apart(garden):
-    judgement = judge(100, 7, HashedWords())
+    judgement = evaluate(100, 7, HashedWords())
     used, trivial = judgement.scores[USED]["garden"], judgement.scores[MAJORITY]["garden"]
     assert (used.asked, used.first, used.nothing) == (12, 12, 0)
-    # Without the memory itself the other category has one more, so the most common one is always the wrong one.
+    # Without the memory itself, the other category is larger, so the most common one is always wrong.
     assert (trivial.first, trivial.in_three) == (0, 12)
 
 
 def test_a_memory_does_not_vote_for_itself(garden):
     remember("garden", "Slugs", "Slugs ate everything.", categories=["Pests/Slugs"])
     embedded()
-    score = judge(100, 7, None).scores["neighbours"]["garden"]
+    score = evaluate(100, 7, None).scores["neighbours"]["garden"]
     assert (score.asked, score.first, score.in_three) == (13, 12, 12)
 
 
 def test_the_same_seed_draws_the_same(garden):
-    first, second = judge(5, 3, None), judge(5, 3, None)
+    first, second = evaluate(5, 3, None), evaluate(5, 3, None)
     assert first.as_json() == second.as_json()
     assert first.scores[USED]["garden"].asked == 5
 
 
 def test_nothing_is_changed(garden):
     before = list(CategoryLink.objects.order_by("memory_id").values())
-    judge(100, 7, None)
+    evaluate(100, 7, None)
     assert list(CategoryLink.objects.order_by("memory_id").values()) == before
 
 

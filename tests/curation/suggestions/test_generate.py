@@ -1,4 +1,4 @@
-"""Suggestions made: what is proposed, once, whatever became of it, and for whose eyes."""
+"""Generated suggestions: their content, their uniqueness and their visibility."""
 
 import threading
 
@@ -118,7 +118,7 @@ def test_of_many_memories_a_phrase_needs_one_in_a_thousand():
             recurring.add([Phrase(key, key, 0)])
     for _ in range(4_991):
         recurring.add([])
-    assert [recurring.is_worth_it(key) for key in ("rare phrase", "known phrase")] == [False, True]
+    assert [recurring.is_specific(key) for key in ("rare phrase", "known phrase")] == [False, True]
 
 
 def test_what_a_memory_is_linked_to_as_an_entity_is_no_concept_of_it(db):
@@ -175,7 +175,7 @@ def test_rows_that_are_gone_hide_none_that_are_there(db):
     remember("mill", "Fire the oven", f"{FIRE} Sweep.", id="other")
     embedded()
     with connection.cursor() as cursor:
-        # Of a transaction that came to nothing the index keeps its entries, as of what was deleted, until a vacuum.
+        # Until a vacuum, the index keeps the entries of a rolled-back transaction, like those of deleted rows.
         with transaction.atomic():
             cursor.execute(
                 """INSERT INTO memories_chunk (memory_id, model_id, ordinal, "start", "end", embedding)
@@ -201,7 +201,7 @@ def test_memories_that_say_the_same_are_near_duplicates(db):
     embedded()
     made(Kind.MEMORY_DUPLICATE)
     row = Suggestion.objects.get()
-    # The one that says more stays.
+    # The longer one remains.
     assert (row.subject_id, row.target_id) == (one.pk, other.pk)
     assert row.confidence > 0.7
 

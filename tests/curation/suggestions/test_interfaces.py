@@ -1,4 +1,4 @@
-"""The queue through its doors, the page and the API: the same suggestions, and never another project's."""
+"""The queue as page and as API: the same suggestions, and none of other projects."""
 
 import re
 
@@ -32,7 +32,7 @@ class Caller(Client):
 
 @pytest.fixture
 def proposals(garden):
-    """Some of every kind, in two projects."""
+    """Suggestions of every kind, in two projects."""
     fire = (
         "Fire the oven with beech wood for two hours before the first loaves go in, and keep the door shut meanwhile."
     )
@@ -47,7 +47,7 @@ def proposals(garden):
 
 @pytest.fixture
 def curator(proposals):
-    """Somebody signed in who curates the garden alone."""
+    """A signed-in curator of the garden only."""
     user = User.objects.create_user("curator")
     Membership.objects.create(user=user, project=Project.objects.get(slug="garden"), role=Membership.Role.CURATOR)
     client = Client()

@@ -1,4 +1,4 @@
-"""What is found in texts: key phrases and their types, words for replacing, and what is marked."""
+"""Key phrases and their types, cues of replacement, and marked texts."""
 
 import pytest
 

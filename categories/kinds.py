@@ -1,0 +1,107 @@
+"""The registry of the vocabularies: the tables and columns of categories, concepts and entities, declared once."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink
+from categories.queries import (
+    CategoryNode,
+    Term,
+    category_nodes,
+    concept_terms,
+    entity_terms,
+    resolve_categories,
+    resolve_concepts,
+    resolve_entities,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyKind:
+    """A vocabulary: its model, its links to memories, and the columns of a memory that repeat these links."""
+
+    name: str
+    plural: str
+    model: type[Category | Concept | Entity]
+    link: type[CategoryLink | ConceptLink | EntityLink]
+    label_column: str
+    """The column that identifies a row to people."""
+    memory_column: str
+    """The array of linked ids on a memory."""
+    memory_path_column: str
+    """The array of linked ids with their ancestors; `memory_column` where there is no hierarchy."""
+    labels: Callable[[Collection[int]], dict[int, str]]
+    """Labels by id, as filters and addresses have them."""
+    resolve: Callable[[Collection[str]], Mapping[str, tuple[CategoryNode, ...] | tuple[Term, ...]]]
+    """The rows that each name refers to."""
+    relations: Mapping[str, str] = field(default_factory=dict)
+    """Columns with the ids of related rows, each with the column of the inverse relation."""
+
+    @property
+    def table(self) -> str:
+        return self.model._meta.db_table
+
+    @property
+    def link_table(self) -> str:
+        return self.link._meta.db_table
+
+    @property
+    def link_column(self) -> str:
+        """The column of the link table that refers to a row of this vocabulary."""
+        return f"{self.name}_id"
+
+
+def _category_labels(ids: Collection[int]) -> dict[int, str]:
+    return {pk: node.path for pk, node in category_nodes(ids).items()}
+
+
+def _concept_labels(ids: Collection[int]) -> dict[int, str]:
+    return {pk: term.value for pk, term in concept_terms(ids).items()}
+
+
+def _entity_labels(ids: Collection[int]) -> dict[int, str]:
+    return {pk: term.value for pk, term in entity_terms(ids).items()}
+
+
+VOCABULARIES = {
+    kind.name: kind
+    for kind in (
+        VocabularyKind(
+            name="category",
+            plural="categories",
+            model=Category,
+            link=CategoryLink,
+            label_column="path",
+            memory_column="category_ids",
+            memory_path_column="category_path_ids",
+            labels=_category_labels,
+            resolve=resolve_categories,
+            relations={"related_ids": "related_ids"},
+        ),
+        VocabularyKind(
+            name="concept",
+            plural="concepts",
+            model=Concept,
+            link=ConceptLink,
+            label_column="name",
+            memory_column="concept_ids",
+            memory_path_column="concept_ids",
+            labels=_concept_labels,
+            resolve=resolve_concepts,
+            relations={"related_ids": "related_ids", "broader_ids": "narrower_ids", "narrower_ids": "broader_ids"},
+        ),
+        VocabularyKind(
+            name="entity",
+            plural="entities",
+            model=Entity,
+            link=EntityLink,
+            label_column="name",
+            memory_column="entity_ids",
+            memory_path_column="entity_ids",
+            labels=_entity_labels,
+            resolve=resolve_entities,
+        ),
+    )
+}
+TERM_KINDS = (*VOCABULARIES, "tag")
+"""Everything that curation can rename or merge: the vocabularies, and tags, which have no table of their own."""
