@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The stock Django entry point, except that a wrong setting or a database that is down is told in words."""
+"""The stock Django entry point, except that a wrong setting or a database that is down is reported in a sentence."""
 
 import os
 import sys

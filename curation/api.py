@@ -37,7 +37,7 @@ class LineReply(Reply):
 
 
 class FigureReply(Reply):
-    """What happens to links of one term; a source that is empty makes links, a target that is empty removes them."""
+    """The changes to the links of one term; a source that is empty makes links, a target that is empty removes them."""
 
     kind: str
     source: str
@@ -52,7 +52,7 @@ class ExampleReply(Reply):
 
 
 class PlanReply(Reply):
-    """What a verb would do, or did."""
+    """The effect of an operation, planned or applied."""
 
     verb: str
     kind: str
@@ -130,7 +130,7 @@ for _model, _description in _OPERATIONS.items():
     openapi_extra={"parameters": LogRequest.openapi_parameters()},
 )
 def log(request: ApiRequest) -> Log:
-    """What curators did, the newest first, as far as it is about what the key may see."""
+    """The operations of curators that the key can see, newest first."""
     viewer = allowed(request, "read")
     query = LogRequest.from_pairs(pairs_of(request.GET))
     curations, more = read_log(viewer, query.limit, query.before)

@@ -1,4 +1,4 @@
-"""What every test stands on. The database is set up in tests/settings.py, the sockets in pyproject.toml."""
+"""Fixtures of every test. The database is set up in tests/settings.py, the sockets in pyproject.toml."""
 
 import json
 
@@ -30,7 +30,7 @@ def jsonl(tmp_path):
     return write_lines
 
 
-# What the migrations write and no test changes.
+# Tables that the migrations fill and no test changes.
 LASTING = ("django_content_type", "auth_permission")
 # Among deleted rows their indexes find less, until a vacuum.
 OF_VECTORS = ("memories_chunk", "categories_entityvector", "categories_relationshipvector")
@@ -39,7 +39,7 @@ OF_VECTORS = ("memories_chunk", "categories_entityvector", "categories_relations
 @pytest.fixture(scope="session", autouse=True)
 def _quickly_emptied():
     """The tables after a test that commits. Django truncates all of them, most of which are empty, and makes new files
-    for several hundred tables and indexes; then it writes down all permissions again.
+    for several hundred tables and indexes; then it creates all permissions again.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", _empty)
@@ -54,7 +54,7 @@ def _empty(test_case):
         filled = [table for (table,) in cursor.fetchall()]
         # The triggers of the outbox fire all the same, unless the row that switches them on is gone.
         filled.sort(key=lambda table: table != "memories_corpus")
-        # Neither the order of foreign keys nor what writes down changes.
+        # Skip foreign keys and the triggers that record changes.
         cursor.execute("SET LOCAL session_replication_role = replica")
         for table in filled:
             cursor.execute(f"TRUNCATE {table}" if table in OF_VECTORS else f"DELETE FROM {table}")

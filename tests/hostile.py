@@ -1,4 +1,4 @@
-"""What somebody, or some program, may send where words are expected: hundreds of texts that must break nothing."""
+"""Hundreds of texts that a person or a program may send as a query, and that must break nothing."""
 
 import itertools
 

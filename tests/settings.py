@@ -6,7 +6,7 @@ from pathlib import Path
 # Set before the real settings are read. A server that somebody runs from var/ is left alone.
 TEST_HOME = Path(__file__).resolve().parent.parent / "var" / "test"
 os.environ["MNEMOSCOPE_HOME"] = str(TEST_HOME)
-# What somebody has set for his own server is none of the tests' business.
+# The environment of a developer's own server does not apply to tests.
 OF_A_SERVER = (
     "API_REQUESTS_PER_MINUTE",
     "ALLOWED_HOSTS",

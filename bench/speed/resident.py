@@ -32,7 +32,7 @@ def main() -> None:
         if result.engine != settings.SEARCH_ENGINE:
             raise RuntimeError(f"The {result.engine} engine answered instead of {settings.SEARCH_ENGINE}.")
     memory = psutil.Process().memory_full_info()
-    # What is mapped or shared counts in the first number only.
+    # Mapped and shared memory counts in the first number only.
     print(json.dumps({"resident_mb": memory.rss / 1e6, "resident_private_mb": memory.uss / 1e6}))
 
 

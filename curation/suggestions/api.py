@@ -28,7 +28,7 @@ router = Router()
 
 
 class NamedReply(BaseModel):
-    """What is named. `id` is null for a tag, and for a concept that accepting would make."""
+    """A memory or a term. `id` is null for a tag, and for a concept that accepting would create."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -78,7 +78,7 @@ _DECISION = {200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)}
     openapi_extra={"parameters": SuggestionsRequest.openapi_parameters()},
 )
 def suggestions(request: ApiRequest) -> SuggestionsReply:
-    """What might be tidied, of what the key may see, with how sure it is and why."""
+    """Suggested changes to memories and terms that the key can see, each with its confidence and its evidence."""
     viewer = allowed(request, "read")
     query = SuggestionsRequest.from_pairs(pairs_of(request.GET))
     counts = counts_by_kind(viewer, query)

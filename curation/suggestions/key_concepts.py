@@ -146,7 +146,7 @@ _MAX_KNOWN = 4
 _MAX_NEW = 3
 # Key phrases after these ranks count only if they are in the title.
 _TOP_RANKS = 3
-# A phrase becomes a concept if enough memories have it, but not so many that it distinguishes nothing.
+# A phrase becomes a concept if enough memories have it, but too many distinguish nothing.
 MIN_MEMORIES = 3
 _MIN_SHARE = 0.001
 _MAX_SHARE = 0.05
@@ -299,7 +299,7 @@ def _known_proposals(
 def _new_proposals(project_id: int, memory_id: int, phrases: list[Phrase], recurring: _Recurring) -> Iterator[Proposal]:
     specific = [phrase for phrase in phrases if recurring.is_specific(phrase.key)]
     chosen: list[Phrase] = []
-    # Of phrases that share words, the best term; then in the order of the text.
+    # The best term among phrases that share words; then in the order of the text.
     for phrase in sorted(specific, key=lambda one: (-recurring.termhood(one.key), one.rank)):
         words = set(phrase.key.split())
         if not any(words & set(one.key.split()) for one in chosen):

@@ -67,7 +67,7 @@ def _read() -> ColumnSnapshot:
     for name, lengths, values in zip(_MULTIPLE, multiple[::2], multiple[1::2], strict=True):
         arrays |= _column(name, _numbers(lengths, ">i4"), values, dictionary)
     segment = Segment(0, arrays)
-    # Docs and codes are assigned anew by each pass.
+    # Docs and codes are assigned again by each pass.
     series = f"pass {next(_series_numbers)}"
     return ColumnSnapshot(series, 0, (segment,), np.ones(segment.size, np.bool_), dictionary, dictionary.sizes())
 

@@ -34,7 +34,7 @@ class NotReadableError(Exception):
 class StoredSegment(Protocol):
     @property
     def name(self) -> str:
-        """Of its file; "" until it is written."""
+        """The name of its file; "" until it is written."""
 
     @property
     def size(self) -> int:

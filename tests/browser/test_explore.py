@@ -27,7 +27,7 @@ def unfold(page, name):
 
 @contextmanager
 def staying(page):
-    """What happens inside leaves the document in place: nothing is loaded anew."""
+    """Actions within the page leave the document in place: nothing is loaded again."""
     page.evaluate("window.stayed = true")
     yield
     page.wait_for_function(SETTLED)

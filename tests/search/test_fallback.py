@@ -132,7 +132,7 @@ DAMAGE = {
     "segment is empty": lambda: segment("pos").write_bytes(b""),
     "segment is gone": lambda: segment("store").unlink(),
 }
-# What only shows once somebody looks for a word. Over some of it the library panics.
+# Damage that only shows when a word is searched. The library panics on some of it.
 HIDDEN = {
     "postings are garbled": lambda: garble(segment("idx")),
     "positions are gone": lambda: segment("pos").unlink(),
@@ -175,7 +175,7 @@ def test_damage_that_shows_at_once_is_told(indexed, damage):
 
 
 def test_damage_under_a_reader_is_found_when_there_is_something_newer(indexed):
-    """What is mapped stays what it was; a reader looks again once the writer has written."""
+    """Mapped data stays unchanged; a reader opens the files again after the writer has written."""
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     follower.catch_up()
     (generation() / "words" / "meta.json").write_text("{")
@@ -224,7 +224,7 @@ def test_reader_overtaken_by_a_new_generation_starts_over(indexed, monkeypatch):
     assert not store.rebuild_reason()
 
 
-# --- what is said -------------------------------------------------------------------------------------------------
+# --- The text -------------------------------------------------------------------------------------------------
 
 
 def test_every_door_says_that_the_database_answers(memories, browser, caller):

@@ -1,4 +1,4 @@
-"""What readers of the index must not be shown, and must not be misled by."""
+"""Readers of the index see no partial writes, and are not misled by leftovers."""
 
 import dataclasses
 import json

@@ -62,7 +62,7 @@ def _blocks(found: Iterable[tuple[IndexRow, str]]) -> Iterator[list[tuple[IndexR
 
 
 class TruncatedError(Exception):
-    """All memories were deleted at once, so the index is built anew."""
+    """All memories were deleted at once, so the index is rebuilt."""
 
 
 class BatchPendingError(Exception):

@@ -383,7 +383,7 @@ def stream_digests(version: int) -> Iterator[tuple[int, int, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """What only the database knows of a memory that has just been stored."""
+    """The columns of a newly stored memory that only the database knows."""
 
     id: int
     digest: int

@@ -31,9 +31,9 @@ from search.engines.vectors.files import HalfVectors, ReplicaManifest, VectorSeg
 
 logger = logging.getLogger(__name__)
 
-# Of vectors. Two or three times this much is in memory at once.
+# The number of bytes of vectors in a block. Two or three times this much is in memory at once.
 _SEGMENT_BYTES = 64 << 20
-# Memories to apply at once at most, and pending changes to read; beyond either, building anew is faster.
+# Memories to apply at once at most, and pending changes to read; beyond either, rebuilding is faster.
 _MAX_MEMORIES = 100_000
 MAX_PENDING = 2_000
 

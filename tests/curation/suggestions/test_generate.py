@@ -188,7 +188,7 @@ def test_rows_that_are_gone_hide_none_that_are_there(db):
             SELECT memory_id, model_id, n, 0, 1, array_fill(0, ARRAY[384])::halfvec
             FROM memories_chunk, generate_series(1, 20) n"""
         )
-        # Of so few memories it would not read the index.
+        # With this few memories Postgres would not read the index.
         cursor.execute("SET LOCAL enable_sort = off")
     made(Kind.MEMORY_DUPLICATE)
     assert Suggestion.objects.filter(kind=Kind.MEMORY_DUPLICATE).count() == 1
