@@ -204,9 +204,9 @@ def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
 def test_scores_are_kept_within_a_limit(use, settings, monkeypatch):
     monkeypatch.setattr(cross_encoder, "_MAX_SCORES", 3)
     reader = use(Longest())
-    assert cross_encoder.reread("tea", {n: "x" * n for n in range(1, 6)}) == {n: float(n) for n in range(1, 6)}
-    assert len(cross_encoder._rereading._scores) == 3
-    assert cross_encoder.reread("tea", {5: "xxxxx"}) == {5: 5.0}
+    assert cross_encoder.cross_encode("tea", {n: "x" * n for n in range(1, 6)}) == {n: float(n) for n in range(1, 6)}
+    assert len(cross_encoder._cross_encoder._scores) == 3
+    assert cross_encoder.cross_encode("tea", {5: "xxxxx"}) == {5: 5.0}
     assert len(reader.read) == 5
 
 
