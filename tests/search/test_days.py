@@ -26,7 +26,7 @@ def counted(count, moments, zone):
 def test_hours_of_a_clock_that_is_put_back_are_counted_apart(zone, first, expected):
     start = datetime(*first, tzinfo=UTC)
     hours = counted(count_hours, [start + timedelta(minutes=30 * n) for n in range(4)], zone)
-    assert [(f"{hour.moment:%H:%M}{hour.moment.isoformat()[-6:]}", hour.all) for hour in hours] == expected
+    assert [(f"{hour.instant:%H:%M}{hour.instant.isoformat()[-6:]}", hour.all) for hour in hours] == expected
 
 
 def test_days_of_a_zone_that_is_off_by_less_than_a_quarter_are_local_days():
