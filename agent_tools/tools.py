@@ -378,7 +378,7 @@ def _all_facets(result: SearchResult) -> dict[str, Any]:
 
 
 def _counted_facets(result: SearchResult) -> dict[str, Any]:
-    """The three facets of the specification: tags, types, time spans."""
+    """The counts that the specification asks for: tags, memory types and time spans."""
     return _counts([facet for facet in result.facets or () if facet.spec.api_name in _COUNTED_FACETS], result)
 
 

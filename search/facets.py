@@ -29,7 +29,7 @@ class FacetSpec:
     shows_zeros: bool = False
     """Whether the sidebar shows values without matches."""
     exclusive: bool = False
-    """Whether every memory has exactly one value, so that the counts add up to the total."""
+    """Whether a memory has at most one value, so that the counts and `no_value` add up to the total."""
 
 
 FACETS: tuple[FacetSpec, ...] = (
