@@ -101,7 +101,7 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
         raise Http404(f"{key} is not a facet")
     listing, query, problems = read_with_query(FacetListing, request_pairs(request))
     viewer = page_viewer(request)
-    page = facet_page(query, key, listing, viewer)
+    page = facet_page(query, key, listing, viewer, with_corpus=True)
     values = build_values_context(query, page, problem_notices(problems))
     # Unfolding a branch of the tree loads the rows below it; other fragments replace `main`.
     is_level = (request.htmx.target or "").startswith("below-")

@@ -88,7 +88,7 @@ def _run(
             with watch.stage("facets"):
                 counted = count_facets(engine, query, resolved, facet_limit)
         with watch.stage("search"):
-            summary = counted.summary if counted else engine.match([resolved.plan])[0]
+            summary = counted.summary if counted else engine.match([resolved.plan], reuse=True)[0]
             total = summary.total
             ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total)
             matched_by = describe_match_set(engine, resolved, total)
@@ -122,12 +122,14 @@ def _run(
     )
 
 
-def facet_page(query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer) -> FacetPage:
+def facet_page(
+    query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer, *, with_corpus: bool = False
+) -> FacetPage:
     """A page of the values of a facet under a query."""
 
     def answer(engine: Engine) -> FacetPage:
         page = _facet_page(engine, query, FACET[key], listing, viewer)
-        return replace(page, corpus=corpus_counts(engine, viewer))
+        return replace(page, corpus=corpus_counts(engine, viewer)) if with_corpus else page
 
     return with_engine(answer, viewer)
 
@@ -138,7 +140,7 @@ def _facet_page(
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("facets"):
         resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
-        summary = engine.match([resolved.plan], no_values=True)[0]
+        summary = engine.match([resolved.plan], no_values=True, reuse=True)[0]
         warnings = [*resolved.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == FacetKind.TREE:

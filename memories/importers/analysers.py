@@ -11,6 +11,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 
+import django
+
 from memories.terms import MemoryText, memories_terms
 
 _WORTH_A_PROCESS = 500
@@ -52,6 +54,12 @@ def exit_with_parent() -> None:
     atexit.register(os._exit, 0)
     if parent := multiprocessing.parent_process():
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def begin_with_django() -> None:
+    """Initialize a process whose tasks need models."""
+    exit_with_parent()
+    django.setup()
 
 
 def _exit_after(sentinel: int) -> None:

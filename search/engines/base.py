@@ -199,8 +199,11 @@ class Engine(Protocol):
     def revision(self) -> str:
         """Changes whenever an answer may; a key for caches of answers."""
 
-    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False) -> list[MatchSet]:
-        """The sizes of the match sets of queries and, with `no_values`, their memories without a value by facet."""
+    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False, reuse: bool = False) -> list[MatchSet]:
+        """The sizes of the match sets of queries and, with `no_values`, their memories without a value by facet.
+
+        `reuse` announces that hits or counts of the same queries follow, so that the sets are worth caching.
+        """
 
     def knn(self, plan: EngineQuery) -> Neighbours:
         """The memories that match by vector, the nearest first."""

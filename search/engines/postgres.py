@@ -179,7 +179,7 @@ class PostgresEngine:
         rows = self._rows(f"SELECT m.id, {score} FROM memories_memory m WHERE m.id = ANY({bound}::bigint[])", sql)
         return {memory_id: float(score) for memory_id, score in rows if score}
 
-    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False) -> list[MatchSet]:
+    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False, reuse: bool = False) -> list[MatchSet]:
         if no_values:
             return [self._match_set_with_no_values(plan) for plan in plans]
         if not plans:

@@ -116,13 +116,13 @@ class IndexEngine:
         with reporting_failures(self._view):
             return word_scores(self._view, plan, np.array(ids, np.int64))
 
-    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False) -> list[MatchSet]:
+    def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False, reuse: bool = False) -> list[MatchSet]:
         with reporting_failures(self._view):
-            return [self._match_set(plan, no_values, cached=len(plans) == 1) for plan in plans]
+            return [self._match_set(plan, no_values, reuse) for plan in plans]
 
-    def _match_set(self, plan: EngineQuery, no_values: bool, cached: bool) -> MatchSet:
+    def _match_set(self, plan: EngineQuery, no_values: bool, reuse: bool) -> MatchSet:
         # The masks of many queries would take too much memory.
-        total = len(self._matches.docs(self._matches.of(plan))) if cached else self._matches.total(plan)
+        total = len(self._matches.docs(self._matches.of(plan))) if reuse else self._matches.total(plan)
         empty = {spec.key: self._counter.no_value(plan, spec.key) for spec in FACETS} if no_values else {}
         return MatchSet(total, empty, self._matches.knn(plan).truncated)
 
@@ -157,7 +157,7 @@ class IndexEngine:
             if not days:
                 return Counts(MatchSet(0), facets, NO_DAYS, (), ())
             # After the facets, which also count what has no value.
-            summary = self._match_set(plan, no_values=True, cached=True)
+            summary = self._match_set(plan, no_values=True, reuse=True)
             dateless = replace(plan, start=None, end=None)
             inside = matches.of(plan) if plan.start is not None or plan.end is not None else None
             without, truncated = matches.of(dateless), matches.knn(dateless).truncated

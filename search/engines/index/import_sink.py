@@ -12,10 +12,8 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import django
-
 from memories.bulk_copy import InsertBlock
-from memories.importers.analysers import exit_with_parent
+from memories.importers.analysers import begin_with_django
 from memories.snapshot import MemorySnapshot
 from memories.terms import MemoryText, memory_placed_terms
 from search.engines import crash_points
@@ -55,7 +53,7 @@ class ImportSink:
             self._refused = stage is None
             if stage is not None:
                 # Django is set up before the process imports this module, and with it models.
-                self._pool = ProcessPoolExecutor(1, PROCESSES, initializer=django.setup)
+                self._pool = ProcessPoolExecutor(1, PROCESSES, initializer=begin_with_django)
                 self._pool.submit(_begin, stage)
         return self._pool is not None
 
@@ -120,7 +118,6 @@ _writer: StageWriter | None = None
 
 
 def _begin(stage: Path) -> None:
-    exit_with_parent()
     global _writer
     try:
         _writer = StageWriter(stage)

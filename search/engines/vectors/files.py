@@ -16,9 +16,6 @@ from search.engines.base import Ids
 from search.engines.index import store
 from search.engines.segment_store import NotReadableError
 
-# Raised whenever files of an older version cannot be read any more, or would mean something else.
-SCHEMA = 2
-
 HalfVectors = npt.NDArray[np.float16]
 
 
@@ -26,6 +23,7 @@ HalfVectors = npt.NDArray[np.float16]
 class ReplicaManifest(segment_store.Manifest):
     """The segments of one replica; its `name` begins the names of their files."""
 
+    # Increased whenever files of an older version cannot be read, or would mean something else.
     VERSION: ClassVar[int] = 2
 
     name: str
