@@ -174,7 +174,7 @@ def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
 
 def category_roots() -> list[TreeNode]:
     """The upper two levels of the tree."""
-    rows = Category.objects.filter(depth__lte=2).order_by().values_list("id", "path", "name", "parent_id", "depth")
+    rows = Category.objects.filter(depth__lte=2).order_by("id").values_list("id", "path", "name", "parent_id", "depth")
     return [TreeNode(*row) for row in rows]
 
 
