@@ -41,7 +41,7 @@ class Score:
     """There was no suggestion."""
     deep_asked: int = 0
     deep_in_three: int = 0
-    """Of the memories in a deep category: the first three suggestions include a right deep category."""
+    """Share of the memories in a deep category whose first three suggestions include a right deep category."""
 
     def add(self, other: "Score") -> None:
         for name, value in asdict(other).items():

@@ -125,7 +125,7 @@ def relationship(request: ApiRequest, relationship_id: int) -> tuple[Timings, Fa
     Params.from_pairs(pairs_of(request.GET))
     found = relationship_detail(relationship_id, viewer)
     if found is None:
-        raise ApiError(404, "not_found", f"There is no relationship {relationship_id}, or none that you may know of.")
+        raise ApiError(404, "not_found", f"There is no relationship {relationship_id} that you can see.")
     record = found.record
     return found.timings, FactReply(
         id=record.id,
