@@ -43,7 +43,7 @@ MODE_LABELS = {
     Mode.HYBRID: "Words + meaning",
     Mode.KEYWORD: "Words only",
     Mode.SEMANTIC: "Meaning only",
-    Mode.FACETED: "Filters, then words",
+    Mode.FACETED: "Filters, then words + meaning",
     Mode.TAG: "Tags only",
     Mode.UNIFIED: "Memories, entities, relationships",
 }

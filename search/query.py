@@ -62,7 +62,7 @@ class Mode(StrEnum):
 
     @property
     def looks_by_meaning(self) -> bool:
-        return self in {Mode.HYBRID, Mode.SEMANTIC, Mode.UNIFIED}
+        return self not in {Mode.KEYWORD, Mode.TAG}
 
 
 class Sort(StrEnum):
@@ -118,8 +118,8 @@ class SearchQuery(Params):
     )
     mode: Mode = Field(
         Mode.HYBRID,
-        description="How to match: words and meaning, either of them only, tags only, filters, or as hybrid does"
-        " for memories, entities and relationships together.",
+        description="How to match: words and meaning (hybrid, faceted), either of them only, tags only, or as hybrid"
+        " does for memories, entities and relationships together.",
     )
     min_similarity: float | None = Field(
         None, ge=0, le=1, description="Minimum similarity for a match by meaning; by default that of the model."
@@ -190,7 +190,9 @@ class SearchQuery(Params):
                     )
         if self.min_similarity is not None and not self.mode.looks_by_meaning:
             yield Problem(
-                "min_similarity", f"mode {self.mode} does not look by meaning", "use mode=hybrid, semantic or unified"
+                "min_similarity",
+                f"mode {self.mode} does not look by meaning",
+                "use mode=hybrid, semantic, faceted or unified",
             )
         if self.mode == Mode.UNIFIED and self.text and self.order != Sort.RELEVANCE:
             yield Problem("sort", "mode unified puts what fits best first", "leave sort out, or use mode=hybrid")

@@ -100,7 +100,7 @@ def _passes(document, query, *, skip="", now=None):
 
 def _matches_by_meaning(document, query, words):
     said = plain_text_of(query.text)
-    if document.vectors is None or query.mode not in {"hybrid", "semantic"} or not said:
+    if document.vectors is None or query.mode not in {"hybrid", "faceted", "semantic"} or not said:
         return False
     least = min_similarity(HASHED) if query.min_similarity is None else query.min_similarity
     if similarity(document.vectors, said) < least:

@@ -165,7 +165,7 @@ def test_ways_to_look_for_a_text_are_offered_and_the_default_is_not_sent():
 
 def test_mode_of_a_link_is_offered_where_it_is_another():
     assert [(o.value, o.label) for o in context_of("mode=faceted").modes if o.selected] == [
-        ("faceted", "Filters, then words")
+        ("faceted", "Filters, then words + meaning")
     ]
 
 

@@ -60,6 +60,21 @@ def test_semantic_looks_by_meaning_alone(embedded, everyone):
     assert all(similar is not None and similar >= 0.2 for similar in shown)
 
 
+def test_faceted_is_hybrid_within_the_filters_with_a_text_and_newest_first_without(embedded, everyone):
+    with_text = ask("q=green tea&mode=faceted&project=tea&include_facets=1", everyone)
+    hybrid = ask("q=green tea&project=tea&include_facets=1", everyone)
+    assert ids(with_text) == ids(hybrid)
+    assert with_text.facets == hybrid.facets
+    assert with_text.total > ask("q=green tea&mode=keyword&project=tea", everyone).total
+    assert ask("q=green tea&mode=faceted", everyone).matched_by == ask("q=green tea", everyone).matched_by
+    assert all(0 <= hit.score <= 1 for hit in with_text.hits)
+    assert ids(ask("q=green tea&mode=faceted&min_similarity=1", everyone)) == ids(
+        ask("q=green tea&min_similarity=1", everyone)
+    )
+    dates = [hit.created_at for hit in ask("mode=faceted&project=tea", everyone).hits]
+    assert dates == sorted(dates, reverse=True)
+
+
 def test_least_similarity_narrows(embedded, everyone):
     wide = ask("q=green tea&mode=semantic&min_similarity=0.05", everyone)
     narrow = ask("q=green tea&mode=semantic&min_similarity=0.5", everyone)
