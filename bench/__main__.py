@@ -66,10 +66,16 @@ def parse_arguments() -> argparse.Namespace:
     # In the order of PEERS: the derived index and the other peers are loaded after the database.
     chosen = {"postgres", *(parsed.peer or PEERS)}
     parsed.peer = tuple(name for name in PEERS if name in chosen)
+    for option in BENCHMARKS:
+        setattr(parsed, option, list(dict.fromkeys(getattr(parsed, option) or ())))
+    _check_arguments(parser, parsed)
+    return parsed
+
+
+def _check_arguments(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
+    """End the program with a message for the first argument that is not allowed."""
     for option, benchmark in BENCHMARKS.items():
-        values = list(dict.fromkeys(getattr(parsed, option) or ()))
-        setattr(parsed, option, values)
-        for value in values:
+        for value in getattr(parsed, option):
             if benchmark.limits is None:
                 if not value.exists():
                     parser.error(f"--{option} {value}: there is no such file")
@@ -81,7 +87,6 @@ def parse_arguments() -> argparse.Namespace:
         parser.error(f"--budget {parsed.budget:g}: give more than 0 seconds")
     if parsed.json and not parsed.json.resolve().parent.is_dir():
         parser.error(f"--json {parsed.json}: there is no folder {parsed.json.parent}")
-    return parsed
 
 
 def report_lines(report: Row) -> list[str]:

@@ -1,6 +1,6 @@
 """Checks that the vocabulary and the memories agree, and repairs what needs no decision. See `check_vocabulary`."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from django.db import connection, transaction
@@ -182,13 +182,17 @@ def _concept_cycles() -> Iterator[str]:
     while free := [concept_id for concept_id, ups in left.items() if not any(up in left for up in ups)]:
         for concept_id in free:
             del left[concept_id]
-    for concept_id in left:
-        visited, pending = set[int](), [up for up in above[concept_id] if up in left]
-        while pending:
-            current = pending.pop()
-            if current == concept_id:
-                yield f"the concept {names[concept_id]} (#{concept_id}) is broader than itself"
-                break
-            if current not in visited:
-                visited.add(current)
-                pending += [up for up in above.get(current, []) if up in left]
+    cyclic = {concept_id: [up for up in ups if up in left] for concept_id, ups in left.items()}
+    for concept_id in cyclic:
+        if concept_id in _reachable(concept_id, cyclic):
+            yield f"the concept {names[concept_id]} (#{concept_id}) is broader than itself"
+
+
+def _reachable(start: int, above: Mapping[int, Collection[int]]) -> set[int]:
+    """The nodes reached from a node in one or more steps."""
+    visited, pending = set[int](), list(above[start])
+    while pending:
+        if (current := pending.pop()) not in visited:
+            visited.add(current)
+            pending += above[current]
+    return visited

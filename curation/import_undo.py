@@ -1,6 +1,6 @@
 """Undo of an import: what its batch created is removed, what it changed is restored."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -184,20 +184,24 @@ def _vocabulary_restore(events: models.QuerySet[AuditEvent]) -> None:
         row = _RESTORED[event.subject_type]._default_manager.filter(pk=event.subject_id).first()
         if row is None:
             continue
-        values: dict[str, Any] = {}
-        for name, before in (event.before or {}).items():
-            now, after = getattr(row, name), (event.after or {}).get(name)
-            if isinstance(now, list) and isinstance(after, list):
-                # Others may have added items since, which stay.
-                added = [item for item in after if item not in before]
-                values[name] = [item for item in now if item not in added]
-            elif (now.isoformat() if isinstance(now, datetime) else now) == after:
-                values[name] = before
+        values = dict(_unchanged_since(event, row))
         for name, value in values.items():
             field = row._meta.get_field(name)
             setattr(row, name, field.to_python(value) if isinstance(field, models.DateTimeField) else value)
         if values:
             row.save(update_fields=list(values))
+
+
+def _unchanged_since(event: AuditEvent, row: models.Model) -> Iterator[tuple[str, Any]]:
+    """The fields of a changed row that still have the values of the change, with the values to restore."""
+    for name, before in (event.before or {}).items():
+        now, after = getattr(row, name), (event.after or {}).get(name)
+        if isinstance(now, list) and isinstance(after, list):
+            # Others may have added items since, which stay.
+            added = [item for item in after if item not in before]
+            yield name, [item for item in now if item not in added]
+        elif (now.isoformat() if isinstance(now, datetime) else now) == after:
+            yield name, before
 
 
 def _vocabulary_remove(batch: ImportBatch, undone: Undone) -> None:

@@ -6,7 +6,7 @@ give an exact term, at the position of their first part.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise, takewhile
@@ -136,15 +136,7 @@ def analyse_token(raw: str, language: str) -> RawToken:
     words = [word for part in _PARTS.findall(plain) if (word := _analyse_word(part, language))[1]]
     if not words:
         return RawToken((), 1, (), "", False)
-    # `MatTooltip` has to match `mattooltip`: a word in mixed case is also a single word.
-    parts: list[str] = []
-    terms: dict[tuple[str, int], None] = {}
-    for _, stem, humps in words:
-        if len(humps) > 1:
-            terms[stem, len(parts)] = None
-        for hump in humps:
-            terms[hump, len(parts)] = None
-            parts.append(hump)
+    parts, terms = _placed_parts(words)
     folded = fold(plain)
     symbols = folded != "".join(word[0] for word in words)
     hyphenated = symbols and is_hyphenated(plain)
@@ -157,6 +149,20 @@ def analyse_token(raw: str, language: str) -> RawToken:
     elif len(words) == 1 and len(parts) > 1:
         whole = _stem(fold(raw)[:MAX_TERM_LENGTH], language)
     return RawToken(tuple(terms), max(len(parts), 1), tuple(parts), whole, hyphenated)
+
+
+def _placed_parts(words: Iterable[tuple[str, str, tuple[str, ...]]]) -> tuple[list[str], dict[tuple[str, int], None]]:
+    """The stems of the camel-case parts of words, and the terms with their positions, as an ordered set."""
+    # `MatTooltip` has to match `mattooltip`: a word in mixed case is also a single word.
+    parts: list[str] = []
+    terms: dict[tuple[str, int], None] = {}
+    for _, stem, humps in words:
+        if len(humps) > 1:
+            terms[stem, len(parts)] = None
+        for hump in humps:
+            terms[hump, len(parts)] = None
+            parts.append(hump)
+    return parts, terms
 
 
 def _subpaths(name: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ Ids, queries and judgements are held in memory; the texts of documents are read 
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -81,13 +81,18 @@ def read_collection(folder: Path) -> Collection:
     if unknown := [name for name in judgements if name not in texts]:
         notes.append(f"{_counted(unknown, 'judged query', 'judged queries')} not in {QUERIES}: left out")
     judged = {name: judgements[name] for name in asked}
-    missing = [name for grades in judged.values() for name in grades if name not in known and name not in left_out]
+    notes += _judgement_notes(judged, {*known, *left_out})
+    return Collection(folder, list(known), asked, judged, digest, notes)
+
+
+def _judgement_notes(judged: Mapping[str, Mapping[str, int]], documents: Set[str]) -> Iterator[str]:
+    """Notes about judgements that no search can meet."""
+    missing = [name for grades in judged.values() for name in grades if name not in documents]
     if missing:
         where = f"{_counted(missing, 'judgement', 'judgements')} of documents that are not in {CORPUS}"
-        notes.append(f"{where}: they count as relevant documents that nobody finds")
+        yield f"{where}: they count as relevant documents that nobody finds"
     if unanswerable := [name for name, grades in judged.items() if max(grades.values()) <= 0]:
-        notes.append(f"{_counted(unanswerable, 'query', 'queries')} without a relevant document: they count as 0")
-    return Collection(folder, list(known), asked, judged, digest, notes)
+        yield f"{_counted(unanswerable, 'query', 'queries')} without a relevant document: they count as 0"
 
 
 def _corpus_ids(path: Path, notes: list[str]) -> tuple[dict[str, int], set[str], str]:

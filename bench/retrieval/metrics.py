@@ -77,19 +77,23 @@ def _table(rows: Sequence[Row]) -> list[str]:
     headings += ["p50 ms", "p95 ms", *(["Δ nDCG@10"] if has_variations else [])]
     lines: list[list[Cell]] = []
     for row in rows:
-        line: list[Cell] = [row["name"], *(f"{row['scores'][name]:.4f}" for name in LABELS)]
-        line.append(" / ".join(map(str, compare(row, bm25))) if bm25 and row is not bm25 else "")
-        line.append(sum(1 for ids in row["ids"].values() if not ids))
-        messages = (row["warnings"], row["errors"]) if row["mode"] else ()
-        line += [len({query for queries in of.values() for query in queries}) for of in messages] or ["", ""]
-        line += cells(row["latency"], ("p50", "p95"))
+        better_worse = " / ".join(map(str, compare(row, bm25))) if bm25 and row is not bm25 else ""
+        line = [*_scores_and_failures(row, better_worse), *cells(row["latency"], ("p50", "p95"))]
         if has_variations:
-            change = (
-                row["scores"]["ndcg_10"] - unchanged[row["mode"]]["scores"]["ndcg_10"] if row["variation"] else None
-            )
-            line.append("" if change is None else f"{change:+.4f}")
+            of = unchanged.get(row["mode"], row) if row["variation"] else row
+            change = row["scores"]["ndcg_10"] - of["scores"]["ndcg_10"]
+            line.append(f"{change:+.4f}" if row["variation"] else "")
         lines.append(line)
     return table(headings, lines)
+
+
+def _scores_and_failures(row: Row, better_worse: str) -> list[Cell]:
+    """The cells of a row up to its times: its scores, and how many queries found nothing, were warned or refused."""
+    messages = (row["warnings"], row["errors"]) if row["mode"] else ()
+    line: list[Cell] = [row["name"], *(f"{row['scores'][name]:.4f}" for name in LABELS), better_worse]
+    line.append(sum(1 for ids in row["ids"].values() if not ids))
+    line += [len({query for queries in of.values() for query in queries}) for of in messages] or ["", ""]
+    return line
 
 
 def compare(row: Row, other: Row) -> tuple[int, int]:

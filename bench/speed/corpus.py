@@ -131,18 +131,9 @@ class Corpus:
             above = _ranked(levels[-1], 0.6) if levels else None
             for _ in range(width):
                 parent = above.choose(rng) if above else None
-                name = next(next_names).capitalize()
+                level.append(self._node(rng, next(next_names).capitalize(), depth, parent))
                 if parent is not None:
                     parents.add(parent.path)
-                level.append(
-                    Node(
-                        path=f"{parent.path}/{name}" if parent else name,
-                        depth=depth,
-                        project=parent.project if parent else self.projects.choose(rng),
-                        tags=tuple(self.tags.draw(rng, 6)),
-                        concepts=tuple(self.concepts.draw(rng, 4)),
-                    )
-                )
             rng.shuffle(level)
             levels.append(level)
         self.categories = [node for level in levels for node in level]
@@ -150,6 +141,15 @@ class Corpus:
         rng.shuffle(leaves)
         self.parents = [node for node in self.categories if node.path in parents]
         self._leaves, self._inner = _ranked(leaves, 0.9), _ranked(self.parents or leaves, 0.9)
+
+    def _node(self, rng: random.Random, name: str, depth: int, parent: Node | None) -> Node:
+        return Node(
+            path=f"{parent.path}/{name}" if parent else name,
+            depth=depth,
+            project=parent.project if parent else self.projects.choose(rng),
+            tags=tuple(self.tags.draw(rng, 6)),
+            concepts=tuple(self.concepts.draw(rng, 4)),
+        )
 
     def named_words(self) -> NamedWords:
         """The words that a query log may ask for, by how many memories contain them."""

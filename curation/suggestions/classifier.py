@@ -103,7 +103,7 @@ class Classifier:
     def __init__(
         self, serving: ServingModel, members: Mapping[int, Sequence[int]], embedder: Embedder | None = None
     ) -> None:
-        self._serving = serving
+        self.serving = serving
         self._members = members
         self._passing = _Allowed(np.array(sorted(members), np.int64))
         self._categories, self._counts, self._means = _centroids(members, serving.id)
@@ -117,7 +117,7 @@ class Classifier:
         """The best categories of each embedded memory, the best first."""
         return {
             memory_id: self.weighted(self.scores(memory_id, chunks), weights)[:limit]
-            for memory_id, chunks in chunks_of(memory_ids, self._serving.id).items()
+            for memory_id, chunks in chunks_of(memory_ids, self.serving.id).items()
         }
 
     def scores(self, memory_id: int, chunks: Sequence[Vector]) -> "_Scores":
@@ -161,7 +161,7 @@ class Classifier:
         for chunk in chunks[:_MOST_CHUNKS]:
             # The memory itself may be among them.
             meaning = VectorQuery(
-                self._serving.id, chunk.tobytes(), self._serving.min_similarity, NEIGHBOURS + 1, semantic_only=True
+                self.serving.id, chunk.tobytes(), self.serving.min_similarity, NEIGHBOURS + 1, semantic_only=True
             )
             found = nearest_candidates(meaning, self._passing)
             for pk, similarity in zip(found.ids.tolist(), found.similarities.tolist(), strict=True):

@@ -66,21 +66,21 @@ def numbers_differ(one: str, other: str) -> bool:
 
 def compare_names(one: str, other: str, trigram: float) -> NameSimilarity | None:
     """Compare the spelling of two names of one type. `trigram` is their trigram similarity, 0 to 1."""
+    code = is_code(one) or is_code(other)
     if one.casefold() == other.casefold():
         return NameSimilarity(0.99, "The names differ only in case.", "exact")
-    if normal_form(one) == normal_form(other) and (is_code(one) or is_code(other)):
-        return NameSimilarity(0.6, "The names differ only in case and separators, which may matter in code.", "exact")
     if normal_form(one) == normal_form(other):
+        if code:
+            reason = "The names differ only in case and separators, which may matter in code."
+            return NameSimilarity(0.6, reason, "exact")
         return NameSimilarity(0.95, "The names differ only in case, accents and separators.", "exact")
-    if numbers_differ(one, other):
+    if code or numbers_differ(one, other):
         return None
-    if _sorted_words(one) == _sorted_words(other) and not (is_code(one) or is_code(other)):
+    if _sorted_words(one) == _sorted_words(other):
         return NameSimilarity(0.9, "The names have the same words in another order.", "exact")
     if _is_plural(one, other):
         return NameSimilarity(0.85, "One name is the plural of the other.", "exact")
-    if is_code(one) or is_code(other) or min(len(one), len(other)) < _SHORTEST or trigram < MIN_TRIGRAM:
-        return None
-    if not _words_pair_up(one, other):
+    if min(len(one), len(other)) < _SHORTEST or trigram < MIN_TRIGRAM or not _words_pair_up(one, other):
         return None
     confidence = round(0.4 + 0.5 * (trigram - MIN_TRIGRAM) / (1 - MIN_TRIGRAM), 3)
     reason = f"The names are spelled similarly: they share {trigram:.0%} of their trigrams."

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from categories.queries import category_nodes
-from curation.suggestions.classifier import CHOSEN, METHODS, CategoryChoice, Classifier, members_of
+from curation.suggestions.classifier import CHOSEN, METHODS, CategoryChoice, Classifier, ScoreWeights, members_of
 from curation.suggestions.generate import NothingEmbeddedError
 from memories.embedding.models import Embedder
 from memories.embedding.query import serving_model
@@ -69,6 +69,14 @@ class Evaluation:
     def score(self, method: str, project: str) -> Score:
         return self.scores.setdefault(method, {}).setdefault(project, Score())
 
+    def add_totals(self) -> None:
+        """Add the scores over all projects to those of each project."""
+        for by_project in self.scores.values():
+            total = Score()
+            for score in by_project.values():
+                total.add(score)
+            by_project[ALL_PROJECTS] = total
+
     def as_json(self) -> dict[str, object]:
         return asdict(self)
 
@@ -84,28 +92,33 @@ def evaluate(
     methods = {name: weights for name, weights in METHODS.items() if embedder is not None or not weights.text}
     for project, ids, members in _sample(memories, seed, serving.id):
         report(f"{project.slug}: {len(ids):,} of {len(members):,} memories that have a category")
-        classifier = Classifier(serving, members, embedder)
-        paths = {pk: node.path for pk, node in category_nodes({c for own in members.values() for c in own}).items()}
-        common = Counter(category_id for own in members.values() for category_id in own)
-        for at in range(0, len(ids), _BLOCK):
-            for memory_id, chunks in chunks_of(ids[at : at + _BLOCK], serving.id).items():
-                right = {paths[category_id] for category_id in members[memory_id]}
-                evaluation.score(MAJORITY, project.slug).add(
-                    _scored(_most_common(common, members[memory_id], paths), right)
-                )
-                scores = classifier.scores(memory_id, chunks)
-                for name, weights in methods.items():
-                    choices = classifier.weighted(scores, weights)[:_THREE]
-                    guesses = [paths[choice.category_id] for choice in choices]
-                    evaluation.score(name, project.slug).add(_scored(guesses, right))
-                    if weights is CHOSEN:
-                        _band(evaluation.bands, choices, guesses, right)
-    for by_project in evaluation.scores.values():
-        total = Score()
-        for score in by_project.values():
-            total.add(score)
-        by_project[ALL_PROJECTS] = total
+        _evaluate_project(evaluation, methods, project.slug, ids, Classifier(serving, members, embedder), members)
+    evaluation.add_totals()
     return evaluation
+
+
+def _evaluate_project(
+    evaluation: Evaluation,
+    methods: Mapping[str, ScoreWeights],
+    project: str,
+    ids: Sequence[int],
+    classifier: Classifier,
+    members: Mapping[int, Sequence[int]],
+) -> None:
+    paths = {pk: node.path for pk, node in category_nodes({c for own in members.values() for c in own}).items()}
+    common = Counter(category_id for own in members.values() for category_id in own)
+    blocks = (ids[at : at + _BLOCK] for at in range(0, len(ids), _BLOCK))
+    for memory_id, chunks in (one for block in blocks for one in chunks_of(block, classifier.serving.id).items()):
+        right = {paths[category_id] for category_id in members[memory_id]}
+        guesses = _most_common(common, members[memory_id], paths)
+        evaluation.score(MAJORITY, project).add(_scored(guesses, right))
+        scores = classifier.scores(memory_id, chunks)
+        for name, weights in methods.items():
+            choices = classifier.weighted(scores, weights)[:_THREE]
+            guesses = [paths[choice.category_id] for choice in choices]
+            evaluation.score(name, project).add(_scored(guesses, right))
+            if weights is CHOSEN:
+                _band(evaluation.bands, choices, guesses, right)
 
 
 def _sample(memories: int, seed: int, model_id: int) -> list[tuple[Project, list[int], dict[int, list[int]]]]:

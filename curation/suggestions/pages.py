@@ -225,9 +225,8 @@ def build_review(
     done: ShownSuggestion | None = None,
 ) -> ReviewContext:
     query, shown, counts, current = queue.query, queue.rows, queue.counts, queue.current
-    at = next((n for n, one in enumerate(shown) if current and one.row.pk == current.row.pk), -1)
-    before = shown[at - 1] if at > 0 else None
-    after = shown[at + 1] if 0 <= at < len(shown) - 1 else None
+    current_id = current.row.pk if current else None
+    before, after = _neighbours(shown, current_id)
     total = counts.get(query.kind, 0)
     pages = max(1, -(-total // PAGE))
     pager = build_pager(query.page, pages, PAGE, total, lambda page: review_url(query.with_(page=page)))
@@ -243,7 +242,7 @@ def build_review(
         states=_options(query, "state", {"open": "Open", "accepted": "Accepted", "rejected": "Rejected"}),
         confidences=_options(query, "confidence", confidences),
         kind=labels[query.kind],
-        rows=tuple(queue_row(one, query, is_current=bool(current and one.row.pk == current.row.pk)) for one in shown),
+        rows=tuple(queue_row(one, query, is_current=one.row.pk == current_id) for one in shown),
         detail=_detail(current, evidence, query, may_decide, zone) if current and evidence else None,
         pager=pager if pages > 1 else None,
         previous_url=review_url(query.with_(page=query.page), before.row.pk) if before else pager.previous_url,
@@ -257,6 +256,14 @@ def build_review(
         done=_done(done) if done else None,
         empty=_empty(query),
     )
+
+
+def _neighbours(
+    shown: Sequence[ShownSuggestion], current_id: int | None
+) -> tuple[ShownSuggestion | None, ShownSuggestion | None]:
+    """The suggestions of a page before and after the current one."""
+    at = next((n for n, one in enumerate(shown) if one.row.pk == current_id), -1)
+    return shown[at - 1] if at > 0 else None, shown[at + 1] if 0 <= at < len(shown) - 1 else None
 
 
 def _options(

@@ -275,15 +275,9 @@ def build_node(
         groups=(*_groups(kind, around), *_further(kind, around)),
         more=_more(kind, around),
         unlisted=f"and {around.unlisted:,} more with fewer memories" if around.unlisted else "",
-        depths=tuple(
-            Link(label, term_url(kind, term, around.params.replace(depth=depth)), current=around.params.depth == depth)
-            for depth, label in ((1, "Neighbours"), (2, "Two steps"))
-        ),
+        depths=tuple(_depths(kind, around)),
         rels=_rels(kind, around),
-        minimums=tuple(
-            Option(str(least) if least else "", "0" if not least else f"{least}", around.params.least == least)
-            for least in sorted({*_MIN_OFFERED, around.params.least})
-        ),
+        minimums=tuple(_minimums(around.params.least)),
         hidden=tuple(pair for pair in around.params.parameters() if pair[0] != "min"),
         notices=(*notices, *warning_notices(around.warnings)),
     )
@@ -291,14 +285,13 @@ def build_node(
 
 def _depths(kind: NodeKind, around: Neighbourhood) -> Iterable[Link]:
     for depth, label in ((1, "Neighbours"), (2, "Two steps")):
-        url = term_url(kind, around.center, around.params.with_(depth=depth))
+        url = term_url(kind, around.center, around.params.replace(depth=depth))
         yield Link(label, url, current=around.params.depth == depth)
 
 
 def _minimums(selected: int) -> Iterable[Option]:
     for minimum in sorted({*_MIN_OFFERED, selected}):
-        label = f"at least {minimum}" if minimum else "any number of"
-        yield Option(str(minimum) if minimum else "", label, minimum == selected)
+        yield Option(str(minimum) if minimum else "", str(minimum), minimum == selected)
 
 
 def _facts(node: NodeDetail, query: SearchQuery) -> Iterable[Link]:

@@ -1,7 +1,7 @@
 """Finds the path between two entities; contexts of the pages of paths, relationships and unknown names."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
 from itertools import pairwise
@@ -147,13 +147,17 @@ def _steps(context: GraphContext, chain: Sequence[int], params: PathRequest) -> 
     if not params.together:
         links = {pair: Edge(0, edge.ties) for pair, edge in links.items()}
     records = records_of(context, (tie for edge in links.values() for tie in edge.ties))
-    stated = {pair: tuple(records[tie.id] for tie in edge.ties if tie.id is not None) for pair, edge in links.items()}
+    stated = {pair: _stated(edge, records) for pair, edge in links.items()}
     shown = {pair: _evidence(context, pair, stated[pair]) for pair in links}
     titles = memory_titles(context.viewer, [pk for ids in shown.values() for pk in ids])
     return tuple(
         PathStep(terms[a], terms[b], edge, stated[a, b], tuple(titles[pk] for pk in shown[a, b] if pk in titles))
         for (a, b), edge in links.items()
     )
+
+
+def _stated(edge: Edge, records: Mapping[int, StoredRelationship]) -> tuple[StoredRelationship, ...]:
+    return tuple(records[tie.id] for tie in edge.ties if tie.id is not None)
 
 
 def _evidence(context: GraphContext, pair: tuple[int, int], stated: Sequence[StoredRelationship]) -> list[int]:

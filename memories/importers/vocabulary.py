@@ -70,41 +70,43 @@ def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
             run.deferred.append((found.location, record))
 
 
-def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> None:
+# The fields of a project that a record may fill in.
+_ENRICHED = ("name", "description", "language")
+
+
+def _project_to_enrich(run: ImportRun, record: ProjectRecord) -> Project | str:
+    """The project that a record describes, or the reason why it is refused."""
     if record.language and record.language not in languages():
-        run.tally.vocabulary -= 1
-        run.refused(location, f"language: {record.language!r} is not known: write one of {', '.join(languages())}")
-        return
+        return f"language: {record.language!r} is not known: write one of {', '.join(languages())}"
     projects_ensure(run, [record.slug])
     project = Project.objects.filter(slug=record.slug).first()
     if project is None or not run.viewer.may_write(project.pk):
+        return f"project: you cannot write to {record.slug!r}"
+    return project
+
+
+def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> None:
+    project = _project_to_enrich(run, record)
+    if isinstance(project, str):
         run.tally.vocabulary -= 1
-        run.refused(location, f"project: you cannot write to {record.slug!r}")
+        run.refused(location, project)
         return
-    before = {"name": project.name, "description": project.description, "language": project.language}
+    before = {name: getattr(project, name) for name in _ENRICHED}
     if project.name == project.slug and record.name:
         project.name = record.name
     project.description = project.description or record.description
-    if record.language and record.language != project.language:
-        # Existing memories are stemmed in the old language.
-        if project.pk in run.used or project.memories.exists():
-            run.tally.notes.append(
-                (location, f"language: {record.slug} has memories already and stays {project.language}")
-            )
-        else:
-            project.language = record.language
-    after = {"name": project.name, "description": project.description, "language": project.language}
-    if before != after:
-        project.save(update_fields=list(after))
-        if project.batch_id != run.batch_id:
-            audit(
-                run.viewer,
-                "project_enrich",
-                project,
-                before={name: value for name, value in before.items() if after[name] != value},
-                after={name: value for name, value in after.items() if before[name] != value},
-                batch_id=run.batch_id,
-            )
+    language = record.language or project.language
+    # Existing memories are stemmed in the old language.
+    if language != project.language and (project.pk in run.used or project.memories.exists()):
+        run.tally.notes.append((location, f"language: {record.slug} has memories already and stays {project.language}"))
+    else:
+        project.language = language
+    changed = {name: value for name in _ENRICHED if (value := getattr(project, name)) != before[name]}
+    if changed:
+        project.save(update_fields=list(changed))
+    if changed and project.batch_id != run.batch_id:
+        old = {name: before[name] for name in changed}
+        audit(run.viewer, "project_enrich", project, before=old, after=changed, batch_id=run.batch_id)
     run.projects[record.slug] = KnownProject(project.pk, project.language)
 
 

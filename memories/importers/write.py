@@ -32,7 +32,7 @@ from memories.models import Memory
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, unstorable
 from memories.resolve import RecordNames, names_ensure, names_of, record_snapshot, sessions_ensure
 from memories.services import DEFAULT_PROJECT
-from memories.snapshot import MemorySnapshot, content_hash_of
+from memories.snapshot import MemorySnapshot, NamedLink, content_hash_of
 from memories.storage import (
     memory_event,
     memory_ids_draw,
@@ -450,15 +450,17 @@ def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
     )
 
 
+def _successors(snapshot: MemorySnapshot) -> set[NamedLink]:
+    return {link for link in snapshot.links if link.rel == SUPERSEDED_BY_REL}
+
+
 def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None:
     before = snapshots_read(memory_id for _, memory_id in changed)
     changes: list[tuple[MemorySnapshot, MemorySnapshot]] = []
     for one, memory_id in changed:
         old = before[memory_id]
         new = _image(run, one, memory_id)
-        names_same_successor = {link for link in old.links if link.rel == SUPERSEDED_BY_REL} == {
-            link for link in new.links if link.rel == SUPERSEDED_BY_REL
-        }
+        names_same_successor = _successors(old) == _successors(new)
         given = one.record.created_at or one.record.happened_at
         new = replace(
             new,
