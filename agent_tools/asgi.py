@@ -6,6 +6,7 @@ Django's, and loads the MCP server on first use.
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -177,12 +178,23 @@ def _check_origin(origin: str, host: str) -> None:
     )
 
 
+# JSON-RPC reserves a range for the errors of servers, and gives the numbers no meaning.
+_SERVER_ERROR = -32_000
+
+
 def _refusal(error: Exception, scope: Scope) -> HttpResponse:
+    """The error of the API as an error of JSON-RPC, whose message clients show to the model."""
     request = HttpRequest()
     # Errors take the shape of the API, which is chosen by the path.
     request.path = request.path_info = "/api/mcp"
     request.method = scope["method"]
-    return answer(request, error)
+    response = answer(request, error)
+    known = json.loads(response.content)
+    message = f"{known['detail']} {known['suggestion']}".strip()
+    # The request has not been read, so its id is unknown.
+    reply = {"jsonrpc": "2.0", "id": None, "error": {"code": _SERVER_ERROR, "message": message, "data": known}}
+    response.content = json.dumps(reply).encode()
+    return response
 
 
 async def _send(response: HttpResponse, send: Send) -> None:

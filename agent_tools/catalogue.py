@@ -5,8 +5,17 @@ from typing import Any
 from agent_tools import category_tools, tools
 from agent_tools.rendering import DEFAULT_TOKENS
 from agent_tools.tools import Tool
-from explorer.category_requests import CATEGORY_SORTS, CONCEPT_SORTS
-from search.query import Mode
+from explorer.batch_api import Batch
+from explorer.category_requests import (
+    CATEGORY_SORTS,
+    CONCEPT_SORTS,
+    CategoryListRequest,
+    CategoryRequest,
+    ConceptListRequest,
+)
+from memories.records import MemoryChanges, StrictMemoryRecord
+from search.query import Mode, SearchQuery
+from search.timeline import TimelineRequest
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "integer"}
@@ -61,7 +70,7 @@ TOOLS = (
             **_PAGE,
             **_OUTPUT,
         },
-        takes_filters=True,
+        inputs=(SearchQuery,),
     ),
     Tool(
         "timeline",
@@ -76,7 +85,7 @@ TOOLS = (
             "project": _LIST,
             **_OUTPUT_SHORT,
         },
-        takes_filters=True,
+        inputs=(SearchQuery, TimelineRequest),
     ),
     Tool(
         "get_observations",
@@ -89,6 +98,7 @@ TOOLS = (
             "project": _LIST,
             **_OUTPUT_SHORT,
         },
+        inputs=(Batch,),
         required=("ids",),
     ),
     Tool(
@@ -97,7 +107,7 @@ TOOLS = (
         " counted over all matches. Takes search's filters.",
         tools.retrieve_memory,
         {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, **_PAGE, **_OUTPUT_SHORT},
-        takes_filters=True,
+        inputs=(SearchQuery,),
     ),
     Tool(
         "list_categories",
@@ -110,6 +120,7 @@ TOOLS = (
             "limit": _NUMBER,
             **_OUTPUT_SHORT,
         },
+        inputs=(CategoryListRequest,),
     ),
     Tool(
         "category_search",
@@ -122,6 +133,7 @@ TOOLS = (
             "limit": _NUMBER,
             **_OUTPUT_SHORT,
         },
+        inputs=(CategoryRequest,),
         required=("category",),
     ),
     Tool(
@@ -135,6 +147,7 @@ TOOLS = (
             "limit": _NUMBER,
             **_OUTPUT_SHORT,
         },
+        inputs=(ConceptListRequest,),
         required=("category",),
     ),
     Tool(
@@ -142,6 +155,7 @@ TOOLS = (
         "Remember something lasting. Search first: what is there is better updated.",
         tools.store_memory,
         {"content": {"type": "string", "description": "Markdown"}, "project": _TEXT, **_RECORD},
+        inputs=(StrictMemoryRecord,),
         required=("content",),
         scope="write",
         idempotent=False,
@@ -158,6 +172,7 @@ TOOLS = (
             "superseded_by": {"type": "string", "description": "#id"},
             "reason": _TEXT,
         },
+        inputs=(MemoryChanges,),
         required=("id",),
         scope="write",
         destructive=True,

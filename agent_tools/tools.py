@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -33,7 +33,7 @@ from memories.services import (
     memory_link,
     memory_update,
 )
-from search.facets import FACET, Facet
+from search.facets import FACET, FACETS, Facet
 from search.query import SearchQuery
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
@@ -42,9 +42,9 @@ from search.unified.service import unified
 from text.formatting import legible
 from web.errors import ApiError
 from web.middleware import is_outage
-from web.params import QueryError
+from web.params import Params, QueryError, unknown_parameter
 from web.responses import error_of, error_of_input
-from web.validation import Problem
+from web.validation import Problem, field_names
 
 Arguments = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -118,15 +118,15 @@ with relate."""
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool. With `takes_filters` it also accepts every filter of a search, checked by the server."""
+    """A tool. `properties` are the arguments of its schema; it also accepts the other names of its `inputs`."""
 
     name: str
     description: str
     run: Callable[[Arguments, Viewer], str]
     properties: Mapping[str, Any]
+    inputs: tuple[type[BaseModel], ...] = ()
     required: tuple[str, ...] = ()
     scope: str = "read"
-    takes_filters: bool = False
     destructive: bool = False
     idempotent: bool = True
 
@@ -138,6 +138,29 @@ class Tool:
         if not self.takes_filters:
             schema["additionalProperties"] = False
         return schema
+
+    @property
+    def takes_filters(self) -> bool:
+        """Whether it accepts every filter of a search."""
+        return SearchQuery in self.inputs
+
+    @property
+    def usage(self) -> str:
+        """The arguments, as an error lists them."""
+        names = [*self.properties]
+        if self.takes_filters:
+            names += [spec.key for spec in FACETS if spec.key not in names]
+            names += [name for name in ("since", "has", "no", "match_all") if name not in names]
+        return f"{self.name} takes: {', '.join(names)}." if names else f"{self.name} takes no arguments."
+
+    def check_names(self, given: Iterable[str]) -> None:
+        """Raise QueryError, naming every argument that the tool does not accept."""
+        accepted = {*self.properties, *(name for model in self.inputs for name in _names_of(model))}
+        # Spellings in camel case are only for programs that send them.
+        known = [name for name in accepted if name in self.properties or name.islower()]
+        unknown = [unknown_parameter(name, known) for name in given if name not in accepted]
+        if unknown:
+            raise QueryError([replace(problem, suggestion=self.usage) for problem in unknown])
 
     @property
     def reads_only(self) -> bool:
@@ -156,6 +179,7 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
             raise ScopeMissingError(
                 f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."
             )
+        tool.check_names(arguments)
         return tool.run(arguments, viewer)
     except Exception as error:
         raise ToolRefusedError(_explained(error, tool)) from error
@@ -176,10 +200,16 @@ def _explained(error: Exception, tool: Tool) -> str:
         case ScopeMissingError() | NotAllowedError():
             suggestion = "Tell the user that this key lacks permission; another key may have it."
         case ApiError() | ChangeRefusedError():
-            suggestion = f"{tool.name} takes: {', '.join(tool.properties)}."
+            suggestion = tool.usage
     near = f" Did you mean {' or '.join(failure.did_you_mean)}?" if failure.did_you_mean else ""
     detail = failure.detail if failure.detail.endswith(".") else f"{failure.detail}."
     return f"{detail}{near} {suggestion}".strip()
+
+
+def _names_of(model: type[BaseModel]) -> frozenset[str]:
+    if issubclass(model, Params):
+        return model.names()
+    return frozenset((*field_names(model), *(field.alias for field in model.model_fields.values() if field.alias)))
 
 
 # --- reading arguments -------------------------------------------------------------------------------------------
@@ -196,7 +226,6 @@ def _query(arguments: Arguments, size: int) -> SearchQuery:
 
 
 def important(arguments: Arguments, viewer: Viewer) -> str:
-    read_model(_Nothing, arguments)
     return WORKFLOW
 
 
@@ -259,7 +288,7 @@ def store_memory(arguments: Arguments, viewer: Viewer) -> str:
 
 def update_memory(arguments: Arguments, viewer: Viewer) -> str:
     given = _given(arguments)
-    named = read_model(_Named, {"id": given.pop("id", None), "reason": given.pop("reason", "")})
+    named = read_model(MemoryRef, {"id": given.pop("id", None), "reason": given.pop("reason", "")})
     if not given:
         raise QueryError(
             [Problem("", "nothing to change is given", "name the fields to change, such as tags or content")]
@@ -270,7 +299,7 @@ def update_memory(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def relate(arguments: Arguments, viewer: Viewer) -> str:
-    link = read_model(_Link, _given(arguments))
+    link = read_model(MemoryLinkRequest, _given(arguments))
     memory = memory_link(memory_id=link.id, target_id=link.target, rel=link.rel, viewer=viewer)
     return _written(memory, f"{link.rel} #{link.target}")
 
@@ -278,18 +307,14 @@ def relate(arguments: Arguments, viewer: Viewer) -> str:
 # --- from results to rows ----------------------------------------------------------------------------------------
 
 
-class _Nothing(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Named(BaseModel):
+class MemoryRef(BaseModel):
     """The memory to change, and the reason."""
 
     id: MemoryId
     reason: Annotated[str, Field(max_length=1_000)] = ""
 
 
-class _Link(BaseModel):
+class MemoryLinkRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: MemoryId

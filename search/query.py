@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from search.facets import DATE_KEY, FACET, FACETS
 from text.dates import check_date, check_since, check_zone, instant, since_span
 from text.formatting import date_text, legible
-from web.params import MAX_PAGE, Pair, Params, QueryError, Text, Values
+from web.params import MAX_PAGE, Pair, Params, QueryError, Text, Values, unknown_parameter
 from web.validation import Problem
 
 MAX_TEXT_LENGTH = 1_000
@@ -178,6 +178,10 @@ class SearchQuery(Params):
         known = {"has": tuple(k for k in query.has if k in FACET), "no": tuple(k for k in query.no if k in FACET)}
         return query.replace(**known), (*misplaced, *problems)
 
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        return super().names() | {"offset"}
+
     def conflicts(self) -> Iterator[Problem]:
         for parameter, keys in (("has", self.has), ("no", self.no)):
             for key in keys:
@@ -318,13 +322,24 @@ class ExtraParams(Params):
     def with_query(cls, pairs: Iterable[Pair]) -> tuple[Self, SearchQuery]:
         """Read these parameters and the search query among the pairs. Raises QueryError, naming all that is wrong."""
         own, rest = cls.split(pairs)
-        refused = [key for key, _ in rest if ALIASES.get(key, key) in cls.ineffective]
-        problems = [Problem(key, cls.ineffective_message, cls.ineffective_suggestion) for key in refused]
-        query, unread = SearchQuery.read((key, value) for key, value in rest if key not in refused)
+        refused = {key: cls._refused(key) for key, _ in rest}
+        problems = [problem for problem in refused.values() if problem]
+        query, unread = SearchQuery.read((key, value) for key, value in rest if not refused[key])
         extra, misread = cls.read(own)
         if problems := [*problems, *unread, *misread] or [*extra.missing(), *extra.conflicts_with(query)]:
             raise QueryError(problems)
         return extra, query
+
+    @classmethod
+    def _refused(cls, key: str) -> Problem | None:
+        """Why the operation takes no parameter of this name, of those that are not its own; None if it does."""
+        if ALIASES.get(key, key) in cls.ineffective:
+            return Problem(key, cls.ineffective_message, cls.ineffective_suggestion)
+        if key in SearchQuery.names():
+            return None
+        taken = [parameter["name"] for parameter in cls.openapi_with_query()]
+        other = [alias for alias, meant in ALIASES.items() if meant in taken and alias.islower()]
+        return unknown_parameter(key, taken, [*other, *cls._shown_aliases(taken)])
 
     def conflicts_with(self, query: SearchQuery) -> Iterable[Problem]:
         """Problems of these parameters and a query that are valid by themselves and not together."""

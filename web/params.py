@@ -127,6 +127,11 @@ class Params(BaseModel):
             (own if cls.aliases.get(key, key) in known else rest).append((key, value))
         return own, rest
 
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """Every name that is accepted: the parameters and their other spellings."""
+        return frozenset((*(field.key for field in _fields_of(cls)), *cls.aliases))
+
     def conflicts(self) -> Iterable[Problem]:
         """Problems of parameters that are valid by themselves and not together."""
         return ()
@@ -152,7 +157,7 @@ class Params(BaseModel):
         for given, raw in pairs:
             key = cls.aliases.get(given, given)
             if key not in known:
-                problems.append(_unknown(given, [*known], cls._shown_aliases(known)))
+                problems.append(unknown_parameter(given, known, cls._shown_aliases(known)))
             elif known[key].is_multiple:
                 data.setdefault(key, []).append(raw)
             elif (value := raw.strip()) and data.setdefault(key, value) != value:
@@ -268,7 +273,8 @@ def _openapi_schema(field: _Field, model: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in schema.items() if key not in left_out}
 
 
-def _unknown(given: str, names: list[str], aliases: list[str]) -> Problem:
+def unknown_parameter(given: str, names: Collection[str], aliases: Iterable[str] = ()) -> Problem:
+    """The problem of a name that is none of `names`, and none of the other spellings in `aliases`."""
     return Problem(
         legible(given),
         "is not a parameter",

@@ -10,7 +10,7 @@ import pytest
 import toon_format
 from django.conf import settings
 from django.db import connections
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
@@ -141,6 +141,25 @@ def test_error_reaches_the_model_with_what_to_do(shared_ids, site):
     assert "Did you mean tags" in result.content[0].text
 
 
+def test_agent_reads_how_long_to_wait_after_too_many_requests(shared_ids, site):
+    raw = key_for()
+    ApiKey.objects.update(requests_per_minute=3)
+
+    async def many(client):
+        for _ in range(5):
+            await client.call_tool("search", {"query": "tea"})
+
+    async def refused(client):
+        with pytest.raises(MCPError) as error:
+            await many(client)
+        return str(error.value), error.value.error.data
+
+    message, data = asyncio.run(over_http(site, raw, refused))
+    assert "has made the 3 requests per minute that it may make. Wait " in message
+    assert " seconds" in message
+    assert data["error"] == "too_many_requests"
+
+
 def test_client_of_an_older_protocol_is_answered(shared_ids, site):
     headers = {"Authorization": f"Bearer {key_for()}", "Accept": "application/json, text/event-stream"}
     with httpx2.Client(base_url=site, headers=headers, timeout=120) as http:
@@ -166,8 +185,10 @@ def test_stranger_is_refused_at_the_door(shared_ids, site, headers, status, erro
     good = {"Authorization": f"Bearer {key_for()}"} if "Authorization" not in headers and headers else {}
     with httpx2.Client(base_url=site, timeout=120) as http:
         response = http.post("/mcp", json=INITIALIZE, headers={**good, **headers})
-        assert (response.status_code, response.json()["error"]) == (status, error)
-        assert response.json()["suggestion"] or error == "malformed_request"
+        reply = response.json()["error"]
+        assert (response.status_code, reply["data"]["error"]) == (status, error)
+        assert reply["data"]["suggestion"] in reply["message"]
+        assert reply["data"]["suggestion"] or error == "malformed_request"
         assert (response.headers.get("WWW-Authenticate") == "Bearer") == (status == 401)
         own = http.post("/mcp", json=INITIALIZE, headers={"X-API-Key": key_for(), "Origin": site})
         assert own.status_code in {200, 406}

@@ -173,25 +173,42 @@ def test_stored_memory_is_found_changed_and_connected(ids):
         pytest.param(
             "get_observations",
             {"ids": [1], "project_id": 3},
-            "project_id: is not a field; did you mean project?",
+            "project_id: is not a parameter. Did you mean project",
             id="unknown argument",
         ),
         pytest.param("get_observations", {"ids": ["x"]}, "get_observations takes: ids, orderBy", id="not an id"),
         pytest.param("store_memory", {}, "content: is missing", id="nothing to store"),
-        pytest.param("store_memory", {"content": "x", "taggs": []}, "did you mean tags?", id="unknown field"),
+        pytest.param("store_memory", {"content": "x", "taggs": []}, "Did you mean tags", id="unknown field"),
         pytest.param(
             "store_memory", {"content": "tea tea tea tea", "project": "tea"}, "update_memory(id=", id="there already"
         ),
         pytest.param("update_memory", {"id": 1}, "nothing to change is given", id="no change"),
         pytest.param("update_memory", {"tags": []}, "id: ", id="no memory"),
         pytest.param(
-            "relate", {"id": 1, "target": 999_998, "kind": "x"}, "kind: is not a field", id="unknown of a link"
+            "relate",
+            {"id": 1, "target": 999_998, "kind": "x"},
+            "relate takes: id, target, rel.",
+            id="unknown of a link",
         ),
-        pytest.param("__IMPORTANT", {"a": 1}, "a: is not a field", id="of nothing"),
+        pytest.param("__IMPORTANT", {"a": 1}, "__IMPORTANT takes no arguments.", id="of nothing"),
     ],
 )
 def test_mistake_is_named_with_what_to_do(ids, name, arguments, said):
     assert said in refused(name, **arguments)
+
+
+@pytest.mark.parametrize("name", ["fromat", "output_format"])
+def test_misspelt_argument_of_the_output_is_answered_with_the_arguments_of_this_tool(ids, name):
+    message = refused("search", query="tea", **{name: "json"})
+    assert message.startswith(f"{name}: is not a parameter. Did you mean format")
+    assert all(word in message for word in (" query,", " limit,", " format,", " max_tokens,", " concept,", " since,"))
+
+
+def test_timeline_names_its_own_arguments_and_not_those_that_it_refuses(ids):
+    message = refused("timeline", anchor=ids["t1"], foo=1)
+    assert "timeline takes: anchor, query, depth_before, depth_after, project, format, max_tokens" in message
+    assert not any(word in message for word in ("page", "sort", "include_facets"))
+    assert "page: does nothing in a timeline" in refused("timeline", anchor=ids["t1"], page=2)
 
 
 def test_key_is_held_to_its_scope_and_projects(ids):

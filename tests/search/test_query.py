@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from explorer.timeline_api import ViewRequest
 from search.facets import FACETS
 from search.query import ALIASES, Mode, SearchQuery, Sort
+from search.timeline import TimelineRequest
 from web.params import QueryError
 
 
@@ -165,3 +167,20 @@ def test_what_is_given_twice_is_left_out():
     query, found = SearchQuery.read([("q", "tea"), ("q", "milk"), ("tag", "a")])
     assert (query.text, query.tag) == ("", ("a",))
     assert [problem.parameter for problem in found] == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("request_class", "taken", "refused"),
+    [
+        pytest.param(ViewRequest, {"view", "page", "sort"}, {"anchor"}, id="search"),
+        pytest.param(TimelineRequest, {"anchor", "depth_before", "tag"}, {"page", "sort"}, id="timeline"),
+    ],
+)
+def test_unknown_name_is_answered_with_the_parameters_of_this_operation(request_class, taken, refused):
+    with pytest.raises(QueryError) as error:
+        request_class.with_query([("q", "tea"), ("vieww", "index")])
+    (problem,) = error.value.problems
+    listed = set(problem.suggestion.removeprefix("the parameters are ").split(", "))
+    assert taken <= listed
+    assert not refused & listed
+    assert problem.did_you_mean[:1] == (("view",) if request_class is ViewRequest else ())
