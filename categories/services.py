@@ -4,7 +4,7 @@ Names are compared by the database's own rules of case, and inserted with ON CON
 so that two writers who add the same name at the same time end up with one row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import connection
@@ -80,32 +80,39 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
 
     A single name that is no path but an alias resolves to its category, and a former path to its current category.
     """
-    wanted: dict[str, CategoryPath] = {}
-    for text in paths:
-        if (parsed := parse_path(text)) and parsed.path not in vocabulary.categories:
-            wanted[parsed.path] = parsed
+    parsed = filter(None, map(parse_path, paths))
+    wanted = {path.path: path for path in parsed if path.path not in vocabulary.categories}
     if not wanted:
         return
-    known = _category_ids(path for parsed in wanted.values() for path in parsed.paths)
-    for path, now in _former_paths([parsed for path, parsed in wanted.items() if path not in known]).items():
+    known = _category_ids(path for one in wanted.values() for path in one.paths)
+    for path, now in _former_paths([one for path, one in wanted.items() if path not in known]).items():
         categories_ensure(paths=[now], vocabulary=vocabulary)
         vocabulary.add_category(path, vocabulary.categories[slug_of(now)])
         del wanted[path]
-    names: dict[str, tuple[str, str]] = {}
-    for parsed in wanted.values():
-        for depth, path in enumerate(parsed.paths):
-            names.setdefault(path, (parsed.paths[depth - 1] if depth else "", parsed.names[depth]))
-    for path, category_id in _category_aliases(
-        [(parsed.names[0], path) for path, parsed in wanted.items() if len(parsed.names) == 1 and path not in known]
-    ).items():
+    names = _names_along(wanted.values())
+    for path, category_id in _category_aliases(_single_names(wanted, known)).items():
         vocabulary.add_category(path, category_lineages([category_id])[category_id])
+        del wanted[path]
         # The alias is not a node; paths that continue it are.
         if not any(other.startswith(f"{path}/") for other in names):
-            names.pop(path)
-        del wanted[path]
+            del names[path]
     _categories_make(names, known, vocabulary)
-    for parsed in wanted.values():
-        vocabulary.add_category(parsed.path, tuple(known[path] for path in parsed.paths))
+    for one in wanted.values():
+        vocabulary.add_category(one.path, tuple(known[path] for path in one.paths))
+
+
+def _single_names(wanted: Mapping[str, CategoryPath], known: Collection[str]) -> list[tuple[str, str]]:
+    """The name and slug path of each wanted root that does not exist: it may be an alias."""
+    return [(one.names[0], path) for path, one in wanted.items() if len(one.names) == 1 and path not in known]
+
+
+def _names_along(paths: Iterable[CategoryPath]) -> dict[str, tuple[str, str]]:
+    """The parent's path and the name of each category along the paths, by its path, parents first."""
+    names: dict[str, tuple[str, str]] = {}
+    for parsed in paths:
+        for parent, path, name in zip(("", *parsed.paths), parsed.paths, parsed.names, strict=False):
+            names.setdefault(path, (parent, name))
+    return names
 
 
 def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], vocabulary: Vocabulary) -> None:

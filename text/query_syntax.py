@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import lru_cache
 from itertools import groupby
 
@@ -161,60 +162,89 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
 
     A single dash before one or two characters is a command-line flag (`rm -rf`), not an exclusion; `-"rf"` excludes.
     """
-    required: dict[Pattern, None] = {}
-    excluded: dict[Pattern, None] = {}
-    ignored: dict[str, None] = {}
-    flags: dict[str, None] = {}
-    short: dict[str, None] = {}
-    groups: list[tuple[dict[Pattern, None], dict[Pattern, None], dict[Pattern, str]]] = [({}, {}, {})]
+    parsed = _ParsedText(language)
     chunks = list(_CHUNK.finditer(text))
     for place, chunk in enumerate(chunks):
         sign, field, quoted, bare = chunk.groups()
-        if bare is not None:
-            if bare.lower() in {"or", "|", "||"} and 0 < place < len(chunks) - 1:
-                groups.append(({}, {}, {}))
-                continue
-            sign, bare = _split_sign(bare, flags)
+        if bare is None:
+            parsed.add(sign, field, quoted, is_quoted=True)
+        elif bare.lower() in {"or", "|", "||"} and 0 < place < len(chunks) - 1:
+            parsed.groups.append(_ParsedAlternative())
+        else:
+            sign, bare = _split_sign(bare, parsed.flags)
             field, bare = _split_field(bare)
-        written = quoted if bare is None else bare
-        raws = list(raw_tokens(written, language))
+            parsed.add(sign, field, bare, is_quoted=False)
+    return parsed.query()
+
+
+@dataclass(slots=True)
+class _ParsedAlternative:
+    """The parts of an alternative as ordered sets; `weak` are stop words with their spellings."""
+
+    phrases: dict[Pattern, None] = dataclass_field(default_factory=dict)
+    words: dict[Pattern, None] = dataclass_field(default_factory=dict)
+    weak: dict[Pattern, str] = dataclass_field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _ParsedText:
+    """The parts of a query that were read so far."""
+
+    language: str
+    required: dict[Pattern, None] = dataclass_field(default_factory=dict)
+    excluded: dict[Pattern, None] = dataclass_field(default_factory=dict)
+    flags: dict[str, None] = dataclass_field(default_factory=dict)
+    short: dict[str, None] = dataclass_field(default_factory=dict)
+    groups: list[_ParsedAlternative] = dataclass_field(default_factory=lambda: [_ParsedAlternative()])
+
+    def add(self, sign: str, field: str | None, written: str, *, is_quoted: bool) -> None:
+        """Add a phrase, or a run of characters without spaces."""
+        raws = list(raw_tokens(written, self.language))
         if not raws:
-            continue
-        prefix = _prefix(written, raws[-1], language, short)
+            return
+        prefix = _prefix(written, raws[-1], self.language, self.short)
         field = (field or "").lower()
         if sign:
-            (required if sign == "+" else excluded)[_pattern(raws, prefix, field)] = None
-            continue
-        phrases, words, weak = groups[-1]
-        if bare is None:
-            phrases[_pattern(raws, prefix, field)] = None
-            continue
+            (self.required if sign == "+" else self.excluded)[_pattern(raws, prefix, field)] = None
+        elif is_quoted:
+            self.groups[-1].phrases[_pattern(raws, prefix, field)] = None
+        else:
+            self._add_words(raws, prefix, field, written)
+
+    def _add_words(self, raws: list[RawToken], prefix: str, field: str, written: str) -> None:
+        group = self.groups[-1]
         # Punctuation is stripped, so that the last word of “what is it?” is a stop word too; symbols, as in `a++`, make
         # a name.
-        word = fold(_AROUND.sub("", bare))
-        if len(raws) == 1 and not raws[0].whole and not prefix and is_stopword(word, language):
-            weak[_pattern(raws, "", field)] = word
-            continue
+        word = fold(_AROUND.sub("", written))
+        if len(raws) == 1 and not raws[0].whole and not prefix and is_stopword(word, self.language):
+            group.weak[_pattern(raws, "", field)] = word
+            return
         # A run of characters written without spaces is a single word.
         runs: list[list[RawToken]] = []
         for unspaced, run in groupby(raws, is_unspaced):
             together = list(run)
             runs.extend([together] if unspaced else [[raw] for raw in together])
-        words.update(dict.fromkeys(_pattern(run, "", field) for run in runs[:-1]))
-        words[_pattern(runs[-1], prefix, field)] = None
-    for phrases, words, weak in groups:
-        if words or phrases or (len(groups) == 1 and (required or excluded)):
-            ignored.update(dict.fromkeys(weak.values()))
-        else:
-            words.update(dict.fromkeys(weak))
-    return TextQuery(
-        groups=tuple(Alternative(tuple(phrases), tuple(words)) for phrases, words, _ in groups if phrases or words),
-        required=tuple(required),
-        excluded=tuple(excluded),
-        ignored=tuple(ignored),
-        flags=tuple(flags),
-        short_prefixes=tuple(short),
-    )
+        group.words.update(dict.fromkeys(_pattern(run, "", field) for run in runs[:-1]))
+        group.words[_pattern(runs[-1], prefix, field)] = None
+
+    def query(self) -> TextQuery:
+        """The whole query. Stop words are ignored, except in an alternative that has nothing else."""
+        ignored: dict[str, None] = {}
+        is_signed_only = len(self.groups) == 1 and bool(self.required or self.excluded)
+        for group in self.groups:
+            if group.words or group.phrases or is_signed_only:
+                ignored.update(dict.fromkeys(group.weak.values()))
+            else:
+                group.words.update(dict.fromkeys(group.weak))
+        used = [group for group in self.groups if group.phrases or group.words]
+        return TextQuery(
+            groups=tuple(Alternative(tuple(group.phrases), tuple(group.words)) for group in used),
+            required=tuple(self.required),
+            excluded=tuple(self.excluded),
+            ignored=tuple(ignored),
+            flags=tuple(self.flags),
+            short_prefixes=tuple(self.short),
+        )
 
 
 def spellings(text: str, language: str = "english") -> dict[Pattern, str]:

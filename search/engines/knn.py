@@ -143,25 +143,40 @@ def nearest_candidates(meaning: VectorQuery, passing: Candidates, *, replicated:
             return _read_passing(meaning, vectors, passing)
         chunks = _depth(meaning.limit, count / max(size, count))
     # If fewer candidates pass than the limit, HNSW would scan to the end and still miss some.
-    fills = _share_of_all(meaning, vectors) * (size if count is None else count) >= meaning.limit
-    for _ in range(_MAX_READINGS if fills else 0):
+    if _share_of_all(meaning, vectors) * (size if count is None else count) >= meaning.limit:
+        near, count = _read_deeper(meaning, vectors, passing, chunks, count)
+        if near is not None:
+            return near
+    count = passing.count() or 0 if count is None else count
+    if count * vectors.by_id_cost <= every:
+        return _read_passing(meaning, vectors, passing)
+    return _passing_of(meaning, _read_every(meaning, vectors), passing)
+
+
+def _read_deeper(
+    meaning: VectorQuery, vectors: _Vectors, passing: Candidates, chunks: int, count: int | None
+) -> tuple[Neighbours | None, int | None]:
+    """Read ever more of the HNSW index until enough of the nearest pass; None if another way is cheaper.
+
+    `chunks` is the number to read first. `count` is the number of candidates, if known; it is returned too.
+    """
+    size = vectors.chunks
+    every = size * vectors.scan_cost
+    for _ in range(_MAX_READINGS):
         if _index_cost(chunks) >= min(math.inf if count is None else count * vectors.by_id_cost, every):
             break
         reading = _read_first(meaning, chunks, vectors)
         near = _passing_of(meaning, reading, passing)
         # The HNSW index is approximate, so a set that is not full may be incomplete.
         if near.truncated:
-            return near
+            return near, count
         count = passing.count() or 0 if count is None else count
         if reading.reached_min_similarity:
             break
         # Estimate the share of candidates among the next nearest from those read so far and from all.
         share = (len(near.ids) + _PRIOR_WEIGHT * count / max(size, count, 1)) / (len(reading.ids) + _PRIOR_WEIGHT)
         chunks = max(_DEEPER * chunks, _depth(meaning.limit, share))
-    count = passing.count() or 0 if count is None else count
-    if count * vectors.by_id_cost <= every:
-        return _read_passing(meaning, vectors, passing)
-    return _passing_of(meaning, _read_every(meaning, vectors), passing)
+    return None, count
 
 
 def similarities_of(meaning: VectorQuery, ids: Sequence[int], *, replicated: bool = False) -> dict[int, float]:

@@ -145,8 +145,10 @@ def _is_gapless(placed: Sequence[tuple[int, str]]) -> bool:
 def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
     """The terms of a field whose positions have no gaps, in order."""
     first, last = (placed[0][0], placed[-1][0]) if placed else (0, -1)
-    in_a_row = [one for one in placed if "-" not in one[1] or not is_hyphenated(one[1])]
-    joined = [one for one in placed if "-" in one[1] and is_hyphenated(one[1])]
+    in_a_row: list[tuple[int, str]] = []
+    joined: list[tuple[int, str]] = []
+    for one in placed:
+        (joined if "-" in one[1] and is_hyphenated(one[1]) else in_a_row).append(one)
     words = [term for _, term in in_a_row]
     each_once = len(words) == last - first + 1 == len({at for at, _ in in_a_row})
     are_words = each_once and (not words or "".join(words).isalnum())
