@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from access.keys import ApiRequest, allowed
 from curation.queries import TermNotFoundError, read_log, similar_names, visible_curation
-from curation.schemas import Alias, Merge, Move, Operation, Relate, Rename, Retag, Split
+from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.services import curation_apply, curation_plan, curation_undo
 from web.errors import GUARDED, ApiError, errors
 from web.params import Params, pairs_of
@@ -78,11 +78,19 @@ class CurationReply(Reply):
     undone_at: datetime | None
 
 
+class MadeReply(Reply):
+    """A new row of the vocabulary."""
+
+    kind: str = Field(description="`category`, `concept`, `entity` or `relationship`.")
+    id: int
+
+
 class Answer(Reply):
     """The plan; and with it, unless it was a dry run, the curation that was made of it."""
 
     plan: PlanReply
     curation: CurationReply | None
+    made: list[MadeReply] = Field(description="The rows that it created.")
 
 
 class Log(BaseModel):
@@ -93,12 +101,14 @@ class Log(BaseModel):
 
 
 _OPERATIONS: dict[type[Operation], str] = {
+    Create: "Make a category, concept or entity, with its aliases and relations, and link memories to it.",
+    Edit: "Correct the description of a term, the type of a concept or an entity, the weight of a concept.",
     Merge: "Merge a tag, concept, entity or category into another one: links, names, relations and children follow.",
     Rename: "Rename a term. The old name, and old paths of a category and all below it, go on finding it.",
     Move: "Hang a category, with all that is below it, under another parent.",
     Alias: "Add and remove other names of a term.",
     Split: "Make a new term of some of the memories of another one, chosen by a query or by their ids.",
-    Relate: "Relate two categories, concepts or entities, or end that.",
+    Relate: "Relate two categories, concepts or entities, correct a relationship of entities, or end either.",
     Retag: "Change tags, categories, concepts or entities of all memories that match. It needs the token of a dry run.",
 }
 
@@ -171,7 +181,8 @@ def _apply(request: ApiRequest, operation: Operation) -> Answer:
     Params.from_pairs(pairs_of(request.GET))
     try:
         if operation.dry_run:
-            return Answer.model_validate({"plan": curation_plan(operation=operation, viewer=viewer), "curation": None})
+            plan = curation_plan(operation=operation, viewer=viewer)
+            return Answer.model_validate({"plan": plan, "curation": None, "made": []})
         applied = curation_apply(operation=operation, viewer=viewer)
     except TermNotFoundError as error:
         error.did_you_mean = similar_names(error, viewer)

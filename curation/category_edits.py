@@ -6,7 +6,15 @@ The old path of a category becomes a former path, which still resolves to the ca
 from collections.abc import Iterable, Iterator
 
 from categories.details import joined_aliases
-from categories.paths import MAX_DEPTH, MAX_NAME_LENGTH, MAX_PATH_LENGTH, clean_name, slug, slug_path
+from categories.paths import (
+    MAX_DEPTH,
+    MAX_NAME_LENGTH,
+    MAX_PATH_LENGTH,
+    CategoryPath,
+    clean_name,
+    slug,
+    slug_path,
+)
 from curation.working_copy import CurationRefusedError, Relink, TableRow, WorkingCopy
 
 
@@ -74,6 +82,28 @@ def category_merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
     if names != (after := ", ".join(target["aliases"])):
         copy.add_line("other names", names, after, subject=("category", target_id))
     _add_path_lines(copy)
+
+
+def category_create(copy: WorkingCopy, path: CategoryPath, *, description: str, aliases: list[str]) -> int:
+    """Create a category with its missing parents. Returns its negative id."""
+    rows = copy.table("category")
+    # A path may lead through a former path.
+    known: dict[str, int] = {row["path"]: row["category_id"] for row in copy.table("former_path").values()}
+    known |= {row["path"]: row["id"] for row in rows.values()}
+    if path.path in known:
+        raise CurationRefusedError(f"The path {path.path} is taken: edit that category, or choose another.", "name")
+    parent: int | None = None
+    for depth, (step, name) in enumerate(zip(path.paths, path.names, strict=True), start=1):
+        if step not in known:
+            row: TableRow = {"parent_id": parent, "name": name, "depth": depth, "related_ids": []}
+            row["path"] = _below("" if parent is None else rows[parent]["path"], slug(name))
+            is_last = step == path.path
+            row |= {"description": description if is_last else "", "aliases": aliases if is_last else []}
+            known[step] = copy.add_row("category", **row)
+            copy.add_line("new category", "", row["path"])
+        parent = known[step]
+    _rebuild_paths(copy)
+    return known[path.path]
 
 
 def category_split(copy: WorkingCopy, category_id: int, name: str, memory_ids: tuple[int, ...]) -> None:

@@ -32,6 +32,8 @@ Action = CurationChange.Action
 BLOCK = 20_000
 # When two links are combined, the more reliable origin wins.
 _RANKS = "array_position(ARRAY['human', 'import', 'model'], {0}.made_by::text)"
+# Columns that refer to a row of a vocabulary.
+_REFERENCES = {"source_id": "entity", "target_id": "entity", "parent_id": "category"}
 _LINK_VALUES = "jsonb_build_array(memory_id, {column}, made_by, weight, created_at)"
 
 
@@ -70,7 +72,7 @@ class Journal:
 
     def _insert(self, change: RowChange, now: str) -> None:
         imported = {"batch_id": None, "created_at": now} if change.table in (*VOCABULARIES, "relationship") else {}
-        row = {**imported, **(change.values or {})}
+        row = {**imported, **self._with_new_ids(change.table, change.values or {})}
         created = insert_rows(change.table, [row])[0]
         self.new_ids[change.table, change.id] = created
         after = read_rows(change.table, "id = %(id)s", {"id": created})
@@ -79,7 +81,7 @@ class Journal:
     def _update(self, changes: Sequence[RowChange], tables: Sequence[str]) -> None:
         for table in tables:
             after = [
-                {"id": change.id, **self._with_new_ids(change.values)}
+                {"id": change.id, **self._with_new_ids(table, change.values)}
                 for change in changes
                 if change.table == table and change.values is not None and not change.is_new
             ]
@@ -90,10 +92,16 @@ class Journal:
             update_rows(table, after)
             self._record(table, Action.UPDATE, before=before, after=after)
 
-    def _with_new_ids(self, values: Mapping[str, Any]) -> TableRow:
-        """Column values, with the database ids of new entities."""
-        ends = {name: self._id("entity", values[name]) for name in ("source_id", "target_id") if name in values}
-        return {**values, **ends}
+    def _with_new_ids(self, table: str, values: Mapping[str, Any]) -> TableRow:
+        """Column values, with the database ids of new rows."""
+        row = dict(values)
+        for name, kind in _REFERENCES.items():
+            if row.get(name) is not None:
+                row[name] = self._id(kind, row[name])
+        for name in VOCABULARIES[table].relations if table in VOCABULARIES else ():
+            if any(related < 0 for related in row.get(name, ())):
+                row[name] = sorted(self._id(table, related) for related in row[name])
+        return row
 
     def _record(self, table: str, action: Action, **values: Any) -> None:
         if any(values.values()):

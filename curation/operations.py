@@ -3,13 +3,14 @@
 Permissions come first: any other refusal could disclose terms of other projects.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from django.db.models import QuerySet
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
+from categories.paths import PathError, parse_path
 from categories.queries import tags_now
 from curation import category_edits, term_edits, text_edits
 from curation.queries import (
@@ -23,13 +24,15 @@ from curation.queries import (
     parse_query,
     projects_of,
     used_by_others,
+    visible_relationships,
     working_copy_of,
 )
-from curation.schemas import Alias, Merge, Move, Operation, Relate, Rename, Retag, Split
+from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.tables import fetch
 from curation.term_edits import clean_tag
 from curation.working_copy import CurationRefusedError, Relink, TableRow, TermRef, WorkingCopy
 from memories.queries import visible_to
+from memories.records import DEFAULT_ENTITY_TYPE, slug_name
 
 
 def apply_operation(operation: Operation, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -43,6 +46,110 @@ def _own_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> Term
     if used_by_others(kind, [term], viewer):
         raise CurationRefusedError(OTHERS_USE_IT)
     return term
+
+
+def _create(operation: Create, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    kind, ids = operation.kind, tuple(sorted(set(operation.memories)))
+    _refuse_unwritable(ids, viewer)
+    if viewer.writable_project_ids is not None and not ids:
+        raise CurationRefusedError(
+            "Name memories of yours to link to it: a term without any is for curators of all projects.", "memories"
+        )
+    others = {
+        how: [int(_own_term(kind, name, viewer, how)) for name in getattr(operation, how)]
+        for how in ("broader", "narrower", "related")
+    }
+    copy = working_copy_of(kind, [term for terms in others.values() for term in terms])
+    if kind == "category":
+        created = _create_category(operation, copy, viewer, others["related"])
+    else:
+        created = _create_term(operation, copy, viewer, others)
+    if ids:
+        copy.relinks.append(Relink(kind, (), created, ids))
+    label = copy.table(kind)[created][VOCABULARIES[kind].label_column]
+    copy.title = f"Created the {kind} {label}"
+    return kind, copy
+
+
+def _create_category(operation: Create, copy: WorkingCopy, viewer: Viewer, related: Iterable[int]) -> int:
+    try:
+        path = parse_path(operation.name)
+    except PathError as error:
+        raise CurationRefusedError(str(error), "name") from error
+    if path is None:
+        raise CurationRefusedError("A category needs a name.", "name")
+    created = category_edits.category_create(copy, path, description=operation.description, aliases=[])
+    _set_aliases(operation.kind, copy, created, operation.aliases, operation.aliases, viewer, "aliases")
+    for other in dict.fromkeys(related):
+        category_edits.categories_relate(copy, created, other, remove=False)
+    return created
+
+
+def _create_term(operation: Create, copy: WorkingCopy, viewer: Viewer, others: Mapping[str, Iterable[int]]) -> int:
+    kind = operation.kind
+    values: dict[str, Any] = {"description": operation.description, "aliases": [], f"{kind}_type": operation.type}
+    if kind == "concept":
+        values["weight"] = operation.weight
+    else:
+        values["entity_type"] = operation.type or DEFAULT_ENTITY_TYPE
+    created = term_edits.term_create(copy, kind, operation.name, values)
+    _refuse_name_taken(kind, operation.name, copy, created, "edit that one")
+    _set_aliases(kind, copy, created, operation.aliases, operation.aliases, viewer, "aliases")
+    above = broader_concepts() if any(others.values()) else {}
+    for how, terms in others.items():
+        for other in dict.fromkeys(terms):
+            term_edits.concepts_relate(copy, created, how, other, remove=False, broader=above)
+            if how != "related":
+                low, high = (created, other) if how == "broader" else (other, created)
+                above.setdefault(low, set()).add(high)
+    return created
+
+
+def _edit(operation: Edit, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    kind = operation.kind
+    term = int(_own_term(kind, operation.term, viewer))
+    copy = working_copy_of(kind, [term])
+    values = operation.given()
+    if kind == "entity" and "entity_type" in values:
+        values["entity_type"] = values["entity_type"] or DEFAULT_ENTITY_TYPE
+    term_edits.term_edit(copy, kind, term, values)
+    if "entity_type" in values:
+        row = copy.table(kind)[term]
+        _refuse_name_taken(kind, row["name"], copy, term)
+        _set_aliases(kind, copy, term, row["aliases"], (), viewer, "type")
+    return kind, copy
+
+
+def _refuse_unwritable(memory_ids: Collection[int], viewer: Viewer) -> None:
+    """Refuse memories that the viewer may not link to a term."""
+    writable = viewer.writable_project_ids
+    if visible_to(viewer).filter(pk__in=memory_ids).count() != len(memory_ids) or (
+        writable is not None and not set(projects_of(memory_ids)) <= writable
+    ):
+        raise CurationRefusedError("Some of these are not memories that you can change.", "memories")
+
+
+def _set_aliases(
+    kind: str,
+    copy: WorkingCopy,
+    term_id: int,
+    aliases: Iterable[str],
+    new: Collection[str],
+    viewer: Viewer,
+    field: str,
+) -> None:
+    """Set the aliases of a term in their stored form; the new ones must not be names of others."""
+    row = copy.table(kind)[term_id]
+    try:
+        row["aliases"] = text_edits.clean_aliases(aliases, row["name"])
+        if kind == "category":
+            category_edits.refuse_alias_paths(copy, term_id, new)
+        else:
+            text_edits.refuse_taken_names(row["aliases"], _namesakes(kind, row))
+    except text_edits.EditRefusedError as error:
+        # The reason discloses a term that only memories of others may have.
+        reason = str(error) if viewer.project_ids is None else "One of these names belongs to another term."
+        raise CurationRefusedError(reason, field) from error
 
 
 def _merge(operation: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -105,16 +212,7 @@ def _alias(operation: Alias, viewer: Viewer) -> tuple[str, WorkingCopy]:
     row = copy.table(operation.kind)[int(term)]
     before = row["aliases"]
     remaining = _remaining_aliases(operation, copy, int(term))
-    try:
-        row["aliases"] = text_edits.clean_aliases([*remaining, *operation.add], row["name"])
-        if operation.kind == "category":
-            category_edits.refuse_alias_paths(copy, int(term), operation.add)
-        else:
-            text_edits.refuse_taken_names(row["aliases"], _namesakes(operation.kind, row))
-    except text_edits.EditRefusedError as error:
-        # The reason discloses a term that only memories of others may have.
-        reason = str(error) if viewer.project_ids is None else "One of these names belongs to another term."
-        raise CurationRefusedError(reason, "add") from error
+    _set_aliases(operation.kind, copy, int(term), [*remaining, *operation.add], operation.add, viewer, "add")
     if not copy.changes():
         raise CurationRefusedError("It already has these names.", "add")
     label = row[VOCABULARIES[operation.kind].label_column]
@@ -175,11 +273,24 @@ def _relate(operation: Relate, viewer: Viewer) -> tuple[str, WorkingCopy]:
         case "entity" if operation.remove:
             term_edits.relationship_remove(copy, term, operation.how, other)
         case "entity":
-            evidence = set(operation.evidence)
-            if visible_to(viewer).filter(pk__in=evidence).count() != len(evidence):
-                raise CurationRefusedError("Some of these are not memories that you can see.", "evidence")
-            term_edits.relationship_add(copy, term, operation.how, other, fact=operation.fact, evidence_ids=evidence)
+            _check_evidence(operation, term, other, viewer)
+            term_edits.relationship_state(copy, term, operation.how, other, operation.stated())
     return operation.kind, copy
+
+
+def _check_evidence(operation: Relate, source_id: int, target_id: int, viewer: Viewer) -> None:
+    """Refuse evidence that the viewer cannot see, and a relationship that they could not see for lack of evidence."""
+    evidence = set(operation.evidence)
+    if visible_to(viewer).filter(pk__in=evidence).count() != len(evidence):
+        raise CurationRefusedError("Some of these are not memories that you can see.", "evidence")
+    if viewer.project_ids is None or evidence:
+        return
+    ends = {"source_id": source_id, "relationship_type": slug_name(operation.how), "target_id": target_id}
+    if "evidence" in operation.model_fields_set or not visible_relationships(viewer).filter(**ends).exists():
+        raise CurationRefusedError(
+            "Name memories of yours that support it: a relationship without any is for curators of all projects.",
+            "evidence",
+        )
 
 
 def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -235,6 +346,8 @@ def _refuse_both(added: Collection[TermRef], removed: Collection[TermRef], plura
 
 
 _OPERATIONS: dict[type[Operation], Callable[[Any, Viewer], tuple[str, WorkingCopy]]] = {
+    Create: _create,
+    Edit: _edit,
     Merge: _merge,
     Rename: _rename,
     Move: _move,
@@ -252,7 +365,7 @@ def _namesakes(kind: str, row: TableRow) -> QuerySet[Any]:
     return text_edits.namesakes(kind, row["id"], row.get("entity_type", ""))
 
 
-def _refuse_name_taken(kind: str, name: str, copy: WorkingCopy, term_id: int) -> None:
+def _refuse_name_taken(kind: str, name: str, copy: WorkingCopy, term_id: int, instead: str = "merge the two") -> None:
     """Refuse a name that is the name or an alias of another row."""
     cleaned = term_edits.clean_term_name(kind, name)
     others = _namesakes(kind, copy.table(kind)[term_id])
@@ -262,7 +375,7 @@ def _refuse_name_taken(kind: str, name: str, copy: WorkingCopy, term_id: int) ->
         " OR EXISTS (SELECT 1 FROM unnest(aliases) alias WHERE lower(alias) = lower(%s)) LIMIT 1",
         [*parameters, cleaned, cleaned],
     ):
-        raise CurationRefusedError(f"“{cleaned}” is the name of another {kind}: merge the two instead.", "name")
+        raise CurationRefusedError(f"“{cleaned}” is the name of another {kind}: {instead} instead.", "name")
 
 
 def _refuse_tag_in_use(tag: str, copy: WorkingCopy, *, unless_of: str = "", field: str = "name") -> None:

@@ -129,8 +129,7 @@ def _figures(relink: Relink, copy: WorkingCopy) -> Iterable[Figure]:
             yield Figure(relink.kind, "", target, len(relink.memory_ids or ()) - has, 0)
             continue
         ids = linked_ids(relink.kind, [source], relink.memory_ids)
-        is_new = isinstance(relink.target, int) and relink.target < 0
-        both = 0 if is_new else len(linked_ids(relink.kind, [relink.target], ids))
+        both = 0 if _is_new(relink.target) else len(linked_ids(relink.kind, [relink.target], ids))
         yield Figure(relink.kind, named.get(source, str(source)), target, len(ids) - both, both)
 
 
@@ -156,8 +155,13 @@ def _visible_lines(lines: list[PlanLine], viewer: Viewer) -> Iterable[PlanLine]:
         for kind, ids in by_kind.items()
     }
     for line in lines:
-        if not line.subject or line.subject[0] == "tag" or line.subject[1] in visible[line.subject[0]]:
+        kind, ref = line.subject or ("", 0)
+        if kind in {"", "tag"} or _is_new(ref) or ref in visible[kind]:
             yield line
+
+
+def _is_new(ref: TermRef) -> bool:
+    return isinstance(ref, int) and ref < 0
 
 
 def _examples(memory_ids: tuple[int, ...], viewer: Viewer) -> Iterable[Example]:

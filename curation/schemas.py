@@ -1,11 +1,14 @@
 """The operations of curation, one model each, shared by the API, the forms and the log."""
 
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from categories.kinds import VOCABULARIES
-from memories.records import unstorable
+from memories.records import Fraction, Slug100, Timestamp, Weight, unstorable
+from memories.records import Text as Description
 from web.validation import refuse
 
 Kind = Literal["category", "concept", "entity", "tag"]
@@ -58,6 +61,66 @@ class Operation(BaseModel):
     def arguments(self) -> dict[str, Any]:
         """The arguments for the log."""
         return self.model_dump(mode="json", exclude={"dry_run", "token"}, exclude_defaults=True)
+
+
+class Create(Operation):
+    """Make a category, a concept or an entity."""
+
+    verb = "create"
+    kind: Linked
+    name: TermName = Field(description="Its name; of a category its path, whose missing parents are made too.")
+    type: Slug100 = Field("", description="Of a concept or an entity, such as `pattern` or `library`.")
+    description: Description = ""
+    aliases: Annotated[list[Name], Field(max_length=MAX_NAMES)] = []
+    weight: Weight = Field(None, description="Of a concept: how important it is, from 0 up, such as 0.85.")
+    broader: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = Field([], description="Of a concept.")
+    narrower: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = Field([], description="Of a concept.")
+    related: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = Field(
+        [], description="Of a concept or a category."
+    )
+    memories: MemoryIds = Field([], description="Memories to link to it.")
+
+    @model_validator(mode="after")
+    def _fits_the_kind(self) -> "Create":
+        _refuse_fields(self, self.kind, {**_FIELDS_OF_KINDS, **_RELATIONS_OF_KINDS})
+        return self
+
+
+class Edit(Operation):
+    """Correct the description, the type or the weight of a term. A field that is not given stays as it is."""
+
+    verb = "edit"
+    kind: Linked
+    term: TermName
+    type: Slug100 = Field("", description="Of a concept or an entity.")
+    description: Description = ""
+    weight: Weight = Field(None, description="Of a concept: how important it is, from 0 up; null for none.")
+
+    @model_validator(mode="after")
+    def _fits_the_kind(self) -> "Edit":
+        _refuse_fields(self, self.kind, _FIELDS_OF_KINDS)
+        if not self.given():
+            raise refuse("description, type, weight: give what to change")
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """The new values, by the columns of the term."""
+        columns = {"type": f"{self.kind}_type", "description": "description", "weight": "weight"}
+        return {columns[name]: getattr(self, name) for name in columns if name in self.model_fields_set}
+
+    def arguments(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"dry_run", "token"}, exclude_unset=True)
+
+
+_FIELDS_OF_KINDS = {"type": ("concept", "entity"), "weight": ("concept",)}
+_RELATIONS_OF_KINDS = {"broader": ("concept",), "narrower": ("concept",), "related": ("concept", "category")}
+
+
+def _refuse_fields(operation: Operation, kind: str, kinds: Mapping[str, Collection[str]]) -> None:
+    """Refuse the fields given that terms of a kind do not have."""
+    for name, having in kinds.items():
+        if name in operation.model_fields_set and kind not in having:
+            raise refuse(f"{name}: a term of the kind {kind} has none: it is for {' and '.join(having)}")
 
 
 class Merge(Operation):
@@ -136,6 +199,9 @@ class Relate(Operation):
     other: TermName
     remove: bool = False
     fact: Text = Field("", description="For a relationship of entities: the fact, in a sentence.")
+    confidence: Fraction = Field(None, description="For a relationship of entities: from 0 to 1.")
+    valid_from: Timestamp = Field(None, description="For a relationship of entities: since when it holds.")
+    valid_to: Timestamp = Field(None, description="For a relationship of entities: until when it held.")
     evidence: MemoryIds = Field([], description="For a relationship of entities: the supporting memories.")
 
     @model_validator(mode="after")
@@ -144,9 +210,32 @@ class Relate(Operation):
         if known and self.how not in known:
             choices = ", ".join(known)
             raise refuse(f"how: “{self.how[:40]}” is not a relation of the kind {self.kind}: write {choices}")
-        if self.kind != "entity" and (self.fact or self.evidence):
-            raise refuse("fact, evidence: only relationships of entities have these")
+        if self.kind != "entity" and (given := [name for name in _OF_RELATIONSHIPS if name in self.model_fields_set]):
+            raise refuse(f"{', '.join(given)}: only relationships of entities have these")
+        if self.valid_from and self.valid_to and self.valid_from > self.valid_to:
+            raise refuse("valid_to: is before valid_from")
         return self
+
+    def stated(self) -> dict[str, Any]:
+        """The values given for a relationship of entities, by column, as the database writes them in JSON."""
+        columns = {name: name for name in _OF_RELATIONSHIPS} | {"evidence": "evidence_ids"}
+        values = {columns[name]: getattr(self, name) for name in columns if name in self.model_fields_set}
+        return {column: _as_stored(value) for column, value in values.items()}
+
+
+_OF_RELATIONSHIPS = ("fact", "confidence", "valid_from", "valid_to", "evidence")
+
+
+def _as_stored(value: Any) -> Any:
+    match value:
+        case datetime():
+            text = value.astimezone(UTC).isoformat().removesuffix("+00:00")
+            return (text.rstrip("0") if "." in text else text) + "+00:00"
+        case list():
+            return sorted(set(value))
+        case str():
+            return value.strip()
+    return value
 
 
 class Retag(Operation):

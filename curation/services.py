@@ -71,11 +71,20 @@ class CurationForbiddenError(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
+class MadeRow:
+    """A category, concept, entity or relationship that an operation created."""
+
+    kind: str
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Applied:
     """An applied plan, with its record."""
 
     curation: Curation
     plan: Plan
+    made: tuple[MadeRow, ...]
 
 
 def curation_plan(*, operation: Operation, viewer: Viewer) -> Plan:
@@ -96,7 +105,7 @@ def curation_apply(*, operation: Operation, viewer: Viewer) -> Applied:
         prepared = prepare(operation, viewer)
         if operation.token and operation.token != prepared.plan.token:
             raise PlanChangedError(prepared.plan)
-        return Applied(_write(operation, prepared, viewer), prepared.plan)
+        return _write(operation, prepared, viewer)
 
 
 def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
@@ -144,7 +153,7 @@ def _exclusive() -> Iterator[None]:
         raise
 
 
-def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) -> Curation:
+def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) -> Applied:
     plan = prepared.plan
     curation = Curation.objects.create(
         verb=plan.verb,
@@ -172,7 +181,10 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
     audit(viewer, f"curation_{plan.verb}", curation, after=after)
     outbox_stamp()
     corpus_bump()
-    return curation
+    made = [
+        MadeRow(table, pk) for (table, _), pk in journal.new_ids.items() if table in (*VOCABULARIES, "relationship")
+    ]
+    return Applied(curation, plan, tuple(made))
 
 
 def _changed_terms(prepared: PreparedOperation, journal: Journal) -> Iterator[str]:

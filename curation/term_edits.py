@@ -1,6 +1,7 @@
 """Operations on tags, concepts, entities and their relations. Pure: they change a working copy."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from categories.details import joined_aliases
 from categories.kinds import VOCABULARIES
@@ -26,6 +27,32 @@ def term_rename(copy: WorkingCopy, kind: str, term_id: int, name: str) -> None:
     row["name"] = new
     copy.title = f"Renamed the {kind} {old} to {new}"
     copy.add_line("name", old, new, subject=(kind, term_id))
+
+
+def term_create(copy: WorkingCopy, kind: str, name: str, values: Mapping[str, Any]) -> int:
+    """Create a concept or an entity, without relations. Returns its negative id."""
+    new = clean_term_name(kind, name)
+    relations: TableRow = {column: [] for column in _CONCEPT_RELATIONS} if kind == "concept" else {}
+    created = copy.add_row(kind, name=new, **values, **relations)
+    copy.add_line(f"new {kind}", "", new)
+    return created
+
+
+def term_edit(copy: WorkingCopy, kind: str, term_id: int, values: Mapping[str, Any]) -> None:
+    """Set columns of a category, a concept or an entity. An entity is still found under its previous type."""
+    row = copy.table(kind)[term_id]
+    label = row[VOCABULARIES[kind].label_column]
+    differing = {column: value for column, value in values.items() if row[column] != value}
+    if not differing:
+        raise CurationRefusedError(f"{label} has these values already.", next(iter(values), ""))
+    for column, value in differing.items():
+        before = row[column]
+        if column == "entity_type":
+            row["aliases"] = joined_aliases(row["name"], row["aliases"], [f"{before}:{row['name']}"])
+        row[column] = value
+        what = column.removeprefix(f"{kind}_")
+        copy.add_line(what, *("" if one is None else str(one) for one in (before, value)), subject=(kind, term_id))
+    copy.title = f"Edited the {kind} {label}"
 
 
 def term_split(copy: WorkingCopy, kind: str, term_id: int, name: str, memory_ids: tuple[int, ...]) -> None:
@@ -211,10 +238,10 @@ def _contracted(broader: Mapping[int, Iterable[int]], source_id: int, target_id:
     return merged
 
 
-def relationship_add(
-    copy: WorkingCopy, source_id: int, relationship_type: str, target_id: int, *, fact: str, evidence_ids: Iterable[int]
+def relationship_state(
+    copy: WorkingCopy, source_id: int, relationship_type: str, target_id: int, stated: Mapping[str, Any]
 ) -> None:
-    """Add a relationship between two entities."""
+    """Add a relationship between two entities, or set the columns that are given of an existing one."""
     entities, rows = copy.table("entity"), copy.table("relationship")
     kind = slug_name(relationship_type)
     source, target = entities[source_id]["name"], entities[target_id]["name"]
@@ -222,20 +249,27 @@ def relationship_add(
         raise CurationRefusedError("A relationship has a type of up to 100 characters, such as depends-on.", "how")
     if source_id == target_id:
         raise CurationRefusedError(f"{source} cannot be related to itself.", "other")
-    if any(_key(row) == (source_id, kind, target_id) for row in rows.values()):
-        raise CurationRefusedError(f"{source} {kind} {target}: already stated.", "other")
-    copy.add_row(
-        "relationship",
-        source_id=source_id,
-        relationship_type=kind,
-        target_id=target_id,
-        fact=fact.strip(),
-        confidence=None,
-        valid_from=None,
-        valid_to=None,
-        evidence_ids=sorted(set(evidence_ids)),
-    )
+    existing = next((row for row in rows.values() if _key(row) == (source_id, kind, target_id)), None)
+    if existing is not None:
+        differing = {column: value for column, value in stated.items() if existing[column] != value}
+        if not differing:
+            raise CurationRefusedError(f"{source} {kind} {target}: already stated.", "other")
+        for column, value in differing.items():
+            what = column.removesuffix("_ids").replace("_", " ")
+            before, after = _shown(existing[column]), _shown(value)
+            copy.add_line(what, before, after, subject=("relationship", existing["id"]))
+        existing.update(differing)
+        _describe_relationship(copy, "Corrected", source_id, kind, target_id)
+        return
+    values = {**dict.fromkeys(("confidence", "valid_from", "valid_to")), "fact": "", "evidence_ids": [], **stated}
+    copy.add_row("relationship", source_id=source_id, relationship_type=kind, target_id=target_id, **values)
     _describe_relationship(copy, "Stated", source_id, kind, target_id)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(f"#{one}" for one in value)
+    return "" if value is None else str(value)
 
 
 def relationship_remove(copy: WorkingCopy, source_id: int, relationship_type: str, target_id: int) -> None:
@@ -259,7 +293,8 @@ def _describe_relationship(copy: WorkingCopy, verb: str, source_id: int, kind: s
     sentence = f"{entities[source_id]['name']} {kind} {entities[target_id]['name']}"
     copy.title = f"{verb}: {sentence}"
     copy.touched |= {("entity", source_id), ("entity", target_id)}
-    copy.add_line("relationship", *(("", sentence) if verb == "Stated" else (sentence, "")))
+    if verb != "Corrected":
+        copy.add_line("relationship", *(("", sentence) if verb == "Stated" else (sentence, "")))
 
 
 # --- tags -----------------------------------------------------------------------------------------------------------

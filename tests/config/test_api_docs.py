@@ -67,7 +67,7 @@ def test_bar_of_the_histogram_is_called_what_it_is_called():
 @pytest.fixture
 def surroundings(transactional_db, live_server):
     """The answers that the page documents for its examples."""
-    key = make_key(name="example", scopes=["read", "write"], every_project=True, viewer=command_viewer()).raw
+    key = make_key(name="example", scopes=["read", "write", "curate"], every_project=True, viewer=command_viewer()).raw
     return {**os.environ, "SITE": live_server.url, "KEY": key}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from categories.models import Category, Concept, Entity
 from curation.checks import findings
-from curation.schemas import Alias, Merge, Move, Relate, Rename, Retag, Split
+from curation.schemas import Alias, Create, Edit, Merge, Move, Relate, Rename, Retag, Split
 from curation.services import curation_apply, curation_undo
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
@@ -34,6 +34,10 @@ def some_ref(rng, kind):
     if kind == "tag":
         return rng.choice(sorted({tag for tags in Memory.objects.values_list("tags", flat=True) for tag in tags}))
     return f"#{rng.choice(sorted(MODELS[kind].objects.values_list('pk', flat=True)))}"
+
+
+def some_memory(rng):
+    return rng.choice(sorted(Memory.objects.values_list("pk", flat=True)))
 
 
 def some_query(rng):
@@ -71,6 +75,11 @@ def some_verb(rng):
                 other=some_ref(rng, related),
                 remove=rng.random() < 0.3,
             ),
+            lambda: Create(
+                kind="concept", name=rng.choice(NAMES), broader=[some_ref(rng, "concept")], memories=[some_memory(rng)]
+            ),
+            lambda: Create(kind="category", name=f"{rng.choice(NAMES)}/new", related=[some_ref(rng, "category")]),
+            lambda: Edit(kind="entity", term=some_ref(rng, "entity"), type=rng.choice(["tool", "person", "boat"])),
             lambda: Retag(
                 query=some_query(rng),
                 add_tags=[rng.choice(NAMES)],
