@@ -4,8 +4,6 @@ Rows are flat (lists are joined into a cell) and have the same keys: only then i
 """
 
 import json
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -15,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from search.unified.legs import ResultKind
 from search.unified.rows import Linked, UnifiedHit
 from search.unified.service import UnifiedResult
+from text.tokens import estimated_tokens
 
 CellValue = str | int | float | bool | None
 TableRow = Mapping[str, CellValue]
@@ -26,12 +25,6 @@ DEFAULT_TOKENS = 6_000
 # The minimum length of a truncated text.
 _SHORTEST = 200
 
-# Pieces of a text as tokenizers split it: words, numbers, spaces, punctuation, other characters.
-_PIECES = re.compile(r"([A-Za-z]+)|([0-9]+)|([ \t]+)|(\s+)|([!-/:-@\[-`{-~]+)|(.)", re.DOTALL)
-_WORD, _NUMBER, _MARKS = 7, 3, 2
-# Short words and unusual names take more tokens than their lengths suggest.
-_MARGIN = 1.12
-
 
 class OutputOptions(BaseModel):
     """The options of the output, accepted by every reading tool."""
@@ -40,22 +33,6 @@ class OutputOptions(BaseModel):
 
     format: Literal["toon", "json"] = "toon"
     max_tokens: int = Field(DEFAULT_TOKENS, ge=MIN_TOKENS, le=MAX_TOKENS)
-
-
-def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a text, rather too high than too low."""
-    return math.ceil(_MARGIN * sum(_cost(*match.groups()) for match in _PIECES.finditer(text)))
-
-
-def _cost(word: str, number: str, blank: str, line: str, marks: str, other: str) -> int:
-    if word:
-        return -(-len(word) // _WORD)
-    if number:
-        return -(-len(number) // _NUMBER)
-    if marks:
-        return -(-len(marks) // _MARKS)
-    # A single space belongs to the word after it.
-    return 0 if blank == " " else 1
 
 
 def encode(data: Mapping[str, Any], form: str) -> str:

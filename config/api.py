@@ -153,6 +153,7 @@ for _kind in (Exception, Http404, HttpError, ValidationError):
 api.add_router("", "explorer.memory_api.health_router", tags=["health"])
 api.add_router("", "explorer.api.router", tags=["search"])
 api.add_router("", "explorer.timeline_api.router", tags=["search"])
+api.add_router("", "explorer.session_context.router", tags=["search"])
 api.add_router("", "explorer.category_api.router", tags=["categories"])
 api.add_router("", "explorer.batch_api.router", tags=["memories"])
 api.add_router("", "explorer.similar_api.router", tags=["memories"])

@@ -75,8 +75,13 @@ def timeline_of(request: ApiRequest) -> tuple[Timings, TimelineReply]:
     return found.timings, timeline_reply(found)
 
 
+def cut_title(title: str) -> str:
+    """A title as an index shows it."""
+    return title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1].rstrip() + "…"
+
+
 def index_row(hit: Hit) -> IndexRow:
-    title = hit.title_text if len(hit.title_text) <= TITLE_LENGTH else hit.title_text[: TITLE_LENGTH - 1].rstrip() + "…"
+    title = cut_title(hit.title_text)
     return IndexRow(id=hit.id, title=title, created_at=hit.created_at, memory_type=hit.memory_type, project=hit.project)
 
 

@@ -151,6 +151,12 @@ class Memory(models.Model):
             # Totals of the default states are index-only scans of it.
             models.Index(fields=["state", "-created_at", "-id"], name="memory_state_created_idx"),
             models.Index(fields=["project", "-created_at", "-id"], name="memory_project_created_idx"),
+            # For the context of a session; `explorer.session_context` has the same condition.
+            models.Index(
+                fields=["project", "-pinned", "-created_at", "-id"],
+                name="memory_important_idx",
+                condition=models.Q(models.Q(pinned=True) | models.Q(importance__gte=0.8), state="active"),
+            ),
             models.Index(fields=["memory_type"], name="memory_type_idx"),
             models.Index(fields=["project", "external_id"], name="memory_external_idx"),
             models.Index(fields=["project", "content_hash"], name="memory_content_hash_idx"),

@@ -7,11 +7,11 @@ import pytest
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
 from agent_tools.catalogue import TOOL
-from agent_tools.rendering import estimated_tokens
 from agent_tools.tools import ToolRefusedError, call
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from tests.agent_tools.conftest import key_for
+from text.tokens import estimated_tokens
 
 pytestmark = pytest.mark.django_db
 

@@ -5,8 +5,9 @@ import json
 import pytest
 import toon_format
 
-from agent_tools.rendering import OutputOptions, drop_empty_columns, encode, estimated_tokens, render_rows
+from agent_tools.rendering import OutputOptions, drop_empty_columns, encode, render_rows
 from tests.agent_tools.tokens import tokens
+from text.tokens import estimated_tokens
 
 TEXTS = [
     pytest.param("The crane brake slips when wet, so we greased the drum and relined it. " * 40, id="prose"),

@@ -1,0 +1,90 @@
+"""The context of a session: pinned, decided, proposed and changed memories, within a budget, of visible projects."""
+
+import pytest
+from django.test import Client
+
+from access.keys import make_key
+from access.viewer import command_viewer, viewer_of_key
+from explorer.session_context import ContextRequest, session_context
+from memories.models import Memory, Project
+from text.tokens import estimated_tokens
+from web.params import QueryError
+
+pytestmark = pytest.mark.django_db
+
+
+def context(viewer=None, **asked):
+    return session_context(ContextRequest.from_mapping(asked), viewer or command_viewer())
+
+
+def titles(found):
+    return {section.key: [memory.title for memory in section.memories] for section in found.sections}
+
+
+def key_of_boat():
+    boat = Project.objects.filter(slug="boat")
+    return make_key(name="agent", scopes=["read"], viewer=command_viewer(), projects=boat)
+
+
+def test_context_lists_each_memory_once_where_it_matters_most(corpus):
+    found = context(project="tea")
+    assert titles(found) == {
+        "pinned": ["Sugar on every table", "Descale with rm -rf vinegar"],
+        "decisions": ["Brew green tea at 70 °C"],
+        "proposed": ["Serve tea on the boat"],
+        "changed": ["Cups", "Guests like oolong", "tea tea tea tea", "Kettle valve stuck"],
+    }
+    assert found.total == 8
+    assert found.categories[:2] == (("guests", 3), ("kitchen", 3))
+    assert found.concepts == (("temperature", 2), ("hospitality", 1), ("maintenance", 1))
+    pinned = Memory.objects.get(external_id="t7")
+    assert f"## Pinned and important\n- #{pinned.pk} 2024-11-01 decision: Sugar on every table\n" in found.text
+    assert "No sugar on the tables" not in found.text
+
+
+def test_context_of_several_projects_names_the_project_of_each_memory(corpus):
+    assert "decision: Teak for the deck (boat)" in context(project=["tea", "boat"]).text
+    assert "decision: Teak for the deck (boat)" in context().text
+    assert "(boat)" not in context(project="boat").text
+
+
+def test_smaller_budget_leaves_out_the_last_memories_of_every_section(corpus):
+    whole, small = context(), context(budget=200)
+    assert estimated_tokens(small.text) <= 200 < estimated_tokens(whole.text)
+    assert titles(small)["pinned"][:1] == titles(whole)["pinned"][:1]
+    assert titles(small)["decisions"][:1] == titles(whole)["decisions"][:1]
+    assert any(section.has_more for section in small.sections)
+    assert "- more: search(" in small.text
+    assert context(budget=200).text == small.text
+
+
+def test_context_tells_nothing_of_other_projects(corpus):
+    viewer = viewer_of_key(key_of_boat().key)
+    found = context(viewer)
+    assert found.total == 6
+    assert {memory.project for section in found.sections for memory in section.memories} == {"boat"}
+    assert titles(found)["pinned"] == []
+    assert found.concepts == (("safety", 3), ("maintenance", 1))
+    hidden, absent = (context(viewer, project=name).text for name in ("tea", "nowhere"))
+    assert hidden.replace("tea", "nowhere") == absent
+    assert "0 memories" in absent
+
+
+def test_hook_reads_the_context_as_text(corpus):
+    client = Client(headers={"Authorization": f"Bearer {key_of_boat().raw}"})
+    response = client.get("/api/context?project=boat&budget=500&format=text")
+    assert (response.status_code, response["Content-Type"]) == (200, "text/plain; charset=utf-8")
+    reply = client.get("/api/context?projects=boat&max_tokens=500").json()
+    assert response.content.decode() == reply["text"] + "\n"
+    assert reply["text"].startswith("# boat: 6 memories\n")
+    assert reply["tokens"] <= 500
+    assert [section["key"] for section in reply["sections"]] == ["pinned", "decisions", "proposed", "changed"]
+    assert reply["sections"][1]["query"] == "project=boat&type=decision"
+    wrong = client.get("/api/context?budget=20")
+    assert wrong.status_code == 422
+    assert "budget: 20 is too small" in wrong.json()["detail"]
+
+
+def test_unknown_argument_of_a_context_is_refused():
+    with pytest.raises(QueryError, match="projekt: is not a parameter"):
+        context(projekt="tea")
