@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Router
 from ninja.responses import Status
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from access.keys import ApiRequest, allowed, known_viewer
 from access.viewer import Viewer
@@ -17,9 +17,17 @@ from explorer.status import SiteStatus, site_status
 from memories.checks import database_answers
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_detail
-from memories.records import MemoryChanges, StrictMemoryRecord
-from memories.services import MemoryNotFoundError, memory_create, memory_delete, memory_restore, memory_update
+from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
+from memories.services import (
+    MemoryNotFoundError,
+    memory_create,
+    memory_delete,
+    memory_link,
+    memory_restore,
+    memory_update,
+)
 from search.engines.health import index_health
+from search.near_duplicates import near_duplicates
 from web.errors import GUARDED, errors
 from web.middleware import outage_response
 from web.params import Params, Text, pairs_of
@@ -143,10 +151,43 @@ class Written(BaseModel):
     """The result of a write. `memory` is null for keys without the scope `read`."""
 
     id: int
+    project: str
     state: str
     updated_at: datetime
     url: str
     memory: MemoryReply | None
+
+
+class NearDuplicateReply(BaseModel):
+    """A memory that says nearly the same as the stored one."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+    title: str
+    project: str
+    state: str
+    similarity: float
+    by: Literal["text", "meaning", "words"] = Field(
+        description="`text`: title and text are equal. `words`: the similarity is the share of common runs of words."
+    )
+    is_duplicate: bool = Field(description="Whether search results would be grouped for it.")
+
+
+class Stored(Written):
+    """The result of storing a memory, with those that say nearly the same."""
+
+    near_duplicates: list[NearDuplicateReply] = Field(description="The most similar first; at most 3.")
+    not_by_meaning: str = Field(description="Why they were looked for by words alone; empty if by meaning as well.")
+
+
+class RelationRequest(BaseModel):
+    """A link from a memory to another one of its project."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: MemoryId
+    rel: Slug100 = Field("relates-to", description="`supersedes` and `superseded-by` also set the state.")
 
 
 class IndexState(BaseModel):
@@ -233,16 +274,24 @@ def _site_fields(status: SiteStatus) -> dict[str, Any]:
 
 @router.post(
     "/memories",
-    response={201: Written, **errors(400, *GUARDED, 409, 411, 413, 415, 422)},
+    response={201: Stored, **errors(400, *GUARDED, 409, 411, 413, 415, 422)},
     operation_id="memory_create",
 )
-def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Written]:
+def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Stored]:
     """Create a memory. Only `content` is required; new categories, concepts and entities are created."""
     viewer = allowed(request, "write")
     Params.from_pairs(pairs_of(request.GET))
-    written = _written(memory_create(record=record, viewer=viewer), viewer, request)
-    response["Location"] = reverse("api:memory", args=[written.id])
-    return Status(201, written)
+    memory = memory_create(record=record, viewer=viewer)
+    near = near_duplicates(memory, viewer)
+    response["Location"] = reverse("api:memory", args=[memory.pk])
+    return Status(
+        201,
+        Stored(
+            **dict(_written(memory, viewer, request)),
+            near_duplicates=[NearDuplicateReply.model_validate(one) for one in near.memories],
+            not_by_meaning=near.reason,
+        ),
+    )
 
 
 @router.get(
@@ -310,6 +359,22 @@ def restore(request: ApiRequest, memory_id: int) -> Written:
     return _written(memory, viewer, request)
 
 
+@router.post(
+    "/memories/{int:memory_id}/relations",
+    response={200: Written, **errors(400, *GUARDED, 404, 411, 413, 415, 422)},
+    operation_id="memory_relate",
+    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
+)
+def relate(request: ApiRequest, memory_id: int, relation: RelationRequest) -> Written:
+    """Link a memory to another one of its project. `supersedes` and `superseded-by` also set the state."""
+    viewer = allowed(request, "write")
+    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
+    memory = memory_link(
+        memory_id=storable_id(memory_id), target_id=relation.target, rel=relation.rel, viewer=viewer, reason=reason
+    )
+    return _written(memory, viewer, request)
+
+
 def storable_id(memory_id: int) -> int:
     """Return the id if it fits into a bigint. Raises MemoryNotFound."""
     if memory_id >= 2**63:
@@ -324,6 +389,7 @@ def _written(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
     detail = memory_detail(viewer, memory.pk) if "read" in viewer.scopes else None
     return Written(
         id=memory.pk,
+        project=memory.project.slug,
         state=memory.state,
         updated_at=memory.updated_at,
         url=_url(memory.pk, request),

@@ -226,10 +226,17 @@ def _facts(detail: MemoryDetail, zone: tzinfo) -> Iterable[MemoryFact]:
     yield MemoryFact("Concepts", tuple(_node("concept", term) for term in detail.concepts))
     yield MemoryFact("Entities", tuple(_node("entity", term) for term in detail.entities))
     yield MemoryFact("Happened", _instant(memory.happened_at, zone))
-    changed = memory.updated_at if memory.updated_at != memory.created_at else None
-    yield MemoryFact("Updated", _instant(changed, zone))
+    yield MemoryFact("Updated", _instant(_changed_at(memory), zone))
     yield MemoryFact("Valid from", _instant(memory.valid_from, zone))
     yield MemoryFact("Valid to", _instant(memory.valid_to, zone))
+
+
+def _changed_at(memory: Memory) -> datetime | None:
+    """When it was changed last; None if never since it was created or imported."""
+    batch = memory.batch
+    if batch and batch.finished_at and batch.started_at <= memory.updated_at <= batch.finished_at:
+        return None
+    return memory.updated_at if memory.updated_at != memory.created_at else None
 
 
 def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:

@@ -39,6 +39,7 @@ DEFAULT_TYPE = "note"
 DEFAULT_ENTITY_TYPE = "thing"
 DEFAULT_REL = "links-to"
 SUPERSEDED_BY_REL = "superseded-by"
+SUPERSEDES_REL = "supersedes"
 
 _WHITESPACE = re.compile(r"\s+")
 # `person:Ann` has a type; `std::vector`, `https://…`, `C:\x` and `Note: this` do not.
@@ -210,6 +211,15 @@ CategoryPaths = Annotated[tuple[str, ...], BeforeValidator(_category_paths)]
 EntityType = Annotated[str, _slug(100, DEFAULT_ENTITY_TYPE)]
 ConceptNames = Annotated[tuple[str, ...], _names(300, _whole_items)]
 State = Literal["active", "proposed", "archived", "superseded", "deleted"]
+
+
+def _memory_names(value: object) -> tuple[str, ...]:
+    """Memories by `external_id`, or by id with or without `#`: one, or several."""
+    items = [value] if isinstance(value, int) else _items(value)
+    return tuple(dict.fromkeys(name for item in items if (name := _limited(clean_name(_text(item)), 500))))
+
+
+MemoryNames = Annotated[tuple[str, ...], BeforeValidator(_memory_names)]
 
 
 def _memory_id(value: object) -> int:
@@ -419,6 +429,7 @@ class MemoryRecord(BaseRecord):
     valid_to: Timestamp = None
     state: Annotated[State | None, BeforeValidator(_state)] = None
     superseded_by: Line500 = ""
+    supersedes: MemoryNames = ()
     importance: Fraction = None
     confidence: Fraction = None
     pinned: Annotated[bool, BeforeValidator(_switch)] = False

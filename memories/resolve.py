@@ -28,7 +28,7 @@ from memories.snapshot import MemorySnapshot, NamedLink, Ref
 # Record fields whose stored value is computed: resolved names, defaults, checked ids.
 _COMPUTED = {
     *("id", "project", "title", "tags", "categories", "concepts", "entities", "links"),
-    *("created_at", "updated_at", "state", "superseded_by", "session", "source"),
+    *("created_at", "updated_at", "state", "superseded_by", "supersedes", "session", "source"),
 }
 # Record fields that are stored unchanged, and their columns.
 PLAIN_FIELDS = {
@@ -134,7 +134,7 @@ def record_snapshot(
         source=record.source or _host(record.source_url),
         external_id=record.id,
         created_at=created_at,
-        updated_at=record.updated_at or created_at,
+        updated_at=record.updated_at or now,
         superseded_by_id=None,
         record_hash=record_hash,
         raw=raw,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -15,7 +15,7 @@ from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.bulk_copy import insert_block
 from memories.models import Memory, Project
 from memories.queries import visible_to
-from memories.records import SUPERSEDED_BY_REL, MemoryChanges, MemoryRecord, derived_title
+from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.resolve import (
     PLAIN_FIELDS,
     category_refs,
@@ -37,6 +37,7 @@ from memories.storage import (
     memory_audit,
     memory_ids_draw,
     memory_text,
+    one_revision,
     snapshots_insert,
     snapshots_read,
     snapshots_update,
@@ -45,8 +46,12 @@ from memories.storage import (
 from memories.terms import memory_terms
 from web.errors import FIELDS_LISTED, Refusal
 
+_Record = TypeVar("_Record", bound=MemoryRecord)
+
 DEFAULT_PROJECT = "default"
 _LISTED_PROJECTS = 20
+# Codes of the two reasons for which a memory is refused.
+ID_TAKEN, SAME_TEXT = "external_id_taken", "duplicate_text"
 
 
 class MemoryNotFoundError(Refusal):
@@ -75,8 +80,8 @@ class AlreadyExistsError(Refusal):
     status = 409
     code = "already_exists"
 
-    def __init__(self, memory_id: int, message: str) -> None:
-        self.memory_id = memory_id
+    def __init__(self, memory_id: int, message: str, code: str = "already_exists") -> None:
+        self.memory_id, self.code = memory_id, code
         address = f"/api/memories/{memory_id}"
         self.suggestion = f"Change the existing memory: PATCH {address}"
         self.headers = {"Location": address}
@@ -93,12 +98,16 @@ class ChangeRefusedError(Refusal):
         super().__init__(f"{field}: {message}" if field else message)
 
 
-@transaction.atomic
+@one_revision()
 def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
-    """Store a new memory. Raises AlreadyExistsError if the project has its id or, without an id, its text."""
+    """Store a new memory. Raises AlreadyExistsError if the project has its id or, without an id, its text.
+
+    Memories that it supersedes get that state.
+    """
     vocabulary = Vocabulary(viewer)
     vocabulary_lock_shared()
     project = _project_for(record, viewer, vocabulary)
+    record, superseded = _stated_supersession(record, project.pk, viewer)
     title = record.title or derived_title(record.content)
     content_hash = content_hash_of(title, record.content)
     _refuse_repeat(project, record, content_hash)
@@ -119,6 +128,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     snapshots_insert(insert_block([snapshot], [terms], [content_hash], vocabulary.lineages), viewer)
     memory_audit(viewer, "create", None, snapshot)
     corpus_bump()
+    _supersede_all(superseded, snapshot.id, viewer)
     return Memory.objects.get(pk=snapshot.id)
 
 
@@ -161,13 +171,14 @@ def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) ->
     same = Memory.objects.filter(project=project).order_by("id")
     if record.id:
         known = same.filter(external_id=record.id).values_list("id", flat=True).first()
-        message = f"{project.slug} already has a memory with the id {record.id!r}: #{known}."
+        code, message = ID_TAKEN, f"{project.slug} already has a memory with the id {record.id!r}: #{known}."
     else:
         same = same.exclude(state=Memory.State.DELETED)
         known = same.filter(content_hash=content_hash).values_list("id", flat=True).first()
-        message = f"{project.slug} already has a memory with this title and text: #{known}. Give it an id to keep both."
+        code, message = SAME_TEXT, f"{project.slug} already has a memory with this title and text: #{known}."
+        message += " Give it an id to keep both."
     if known is not None:
-        raise AlreadyExistsError(known, message)
+        raise AlreadyExistsError(known, message, code)
 
 
 def _session_id(project: Project, session: str, agent: str, vocabulary: Vocabulary) -> int | None:
@@ -206,10 +217,11 @@ def _store(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Vie
     return Memory.objects.get(pk=before.id)
 
 
-@transaction.atomic
+@one_revision()
 def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, reason: str = "") -> Memory:
-    """Change the fields that are set in `changes`."""
+    """Change the fields that are set in `changes`. Memories that it supersedes get that state."""
     before = _lock_writable(memory_id, viewer)
+    changes, superseded = _stated_supersession(changes, before.project_id, viewer)
     vocabulary = Vocabulary(viewer)
     names_ensure(names_of([changes]), vocabulary)
     after = _apply_changes(before, changes, vocabulary, viewer)
@@ -218,7 +230,9 @@ def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, rea
         after = replace(after, updated_at=given or timezone.now())
     if after.state != before.state:
         after = replace(after, state_reason=reason)
-    return _store(before, after, "update", viewer, reason)
+    memory = _store(before, after, "update", viewer, reason)
+    _supersede_all(superseded, memory_id, viewer, reason)
+    return memory
 
 
 # An update stores the source as given; a new memory without one gets the host of its URL.
@@ -320,7 +334,8 @@ def _refuse_taken_id(project: Project, external_id: str, memory_id: int) -> None
         .values_list("id", flat=True)
     )
     if (known := taken.first()) is not None:
-        raise AlreadyExistsError(known, f"{project.slug} already has a memory with the id {external_id!r}: #{known}.")
+        message = f"{project.slug} already has a memory with the id {external_id!r}: #{known}."
+        raise AlreadyExistsError(known, message, ID_TAKEN)
 
 
 def _refuse_disorder(valid_from: datetime | None, valid_to: datetime | None) -> None:
@@ -345,12 +360,9 @@ def _successor(before: MemorySnapshot, changes: MemoryChanges, values: dict[str,
         if before.state == Memory.State.SUPERSEDED and "state" not in values:
             cleared["state"] = Memory.State.ACTIVE.value
         return cleared
-    key = (before.project_id, changes.superseded_by)
-    successor_id = targets_resolve([key]).get(key)
+    successor_id = _named_memories([changes.superseded_by], before.project_id).get(changes.superseded_by)
     if successor_id is None:
-        raise ChangeRefusedError(
-            "superseded_by", f"{changes.superseded_by!r} is not a memory of this project: write its id, or #123"
-        )
+        raise _not_of_project("superseded_by", changes.superseded_by)
     _refuse_cycle(before.id, successor_id)
     cleared["superseded_by_id"] = successor_id
     cleared.setdefault("state", values.get("state", Memory.State.SUPERSEDED.value))
@@ -392,17 +404,57 @@ def memory_supersede(*, memory_id: int, by_id: int, viewer: Viewer, reason: str 
     return _store(before, after, "supersede", viewer, reason)
 
 
-SUPERSEDES_REL = "supersedes"
+def _stated_supersession(record: _Record, project_id: int, viewer: Viewer) -> tuple[_Record, list[int]]:
+    """The record without the memories that it supersedes, and their ids.
+
+    Links `supersedes` and `superseded-by` to memories of the project mean the same as the fields of these names.
+    """
+    stated = [link for link in record.links if link.rel in (SUPERSEDES_REL, SUPERSEDED_BY_REL)]
+    if not (stated or record.supersedes or record.superseded_by):
+        return record, []
+    known = _named_memories([*record.supersedes, record.superseded_by, *(link.target for link in stated)], project_id)
+    if viewer.project_ids is not None and project_id not in viewer.project_ids:
+        known = {}
+    if missing := [name for name in record.supersedes if name not in known]:
+        raise _not_of_project("supersedes", missing[0])
+    meant = [link for link in stated if link.target in known]
+    older = [known[name] for name in record.supersedes]
+    older += [known[link.target] for link in meant if link.rel == SUPERSEDES_REL]
+    values: dict[str, Any] = {}
+    if meant:
+        values["links"] = tuple(link for link in record.links if link not in meant)
+    successors = [link.target for link in meant if link.rel == SUPERSEDED_BY_REL]
+    if successor := record.superseded_by or next(iter(successors), ""):
+        # A record that is imported may name its successor before that is stored.
+        values["superseded_by"] = f"#{known[successor]}" if successor in known else successor
+    return record.model_copy(update={**values, "supersedes": ()}), list(dict.fromkeys(older))
+
+
+def _named_memories(names: Sequence[str], project_id: int) -> dict[str, int]:
+    """Memories of a project by `external_id`, else by id, with or without `#`."""
+    spelled = {name: [name, *([f"#{name}"] if name.isascii() and name.isdecimal() else [])] for name in names if name}
+    found = targets_resolve((project_id, spelling) for spellings in spelled.values() for spelling in spellings)
+    ids = {name: [found[project_id, one] for one in of if (project_id, one) in found] for name, of in spelled.items()}
+    return {name: known[0] for name, known in ids.items() if known}
+
+
+def _not_of_project(field: str, name: str) -> ChangeRefusedError:
+    return ChangeRefusedError(field, f"{name!r} is not a memory of this project: write its id, or #123")
+
+
+def _supersede_all(memory_ids: Sequence[int], by_id: int, viewer: Viewer, reason: str = "") -> None:
+    for memory_id in memory_ids:
+        memory_supersede(memory_id=memory_id, by_id=by_id, viewer=viewer, reason=reason)
 
 
 @transaction.atomic
-def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer) -> Memory:
+def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer, reason: str = "") -> Memory:
     """Link a memory to another of its project. `supersedes` and `superseded-by` also change the state."""
     if rel == SUPERSEDES_REL:
-        memory_supersede(memory_id=target_id, by_id=memory_id, viewer=viewer)
+        memory_supersede(memory_id=target_id, by_id=memory_id, viewer=viewer, reason=reason)
         return Memory.objects.get(pk=memory_id)
     if rel == SUPERSEDED_BY_REL:
-        return memory_supersede(memory_id=memory_id, by_id=target_id, viewer=viewer)
+        return memory_supersede(memory_id=memory_id, by_id=target_id, viewer=viewer, reason=reason)
     before = _lock_writable(memory_id, viewer)
     target = visible_to(viewer).filter(pk=target_id).only("project_id").first()
     if target is None:
@@ -415,7 +467,7 @@ def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer) -> 
     if link in before.links:
         return Memory.objects.get(pk=memory_id)
     after = replace(before, links=(*before.links, link), updated_at=timezone.now())
-    return _store(before, after, "relate", viewer, "")
+    return _store(before, after, "relate", viewer, reason)
 
 
 @transaction.atomic

@@ -7,11 +7,12 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 
 from access.models import AuditEvent
@@ -420,7 +421,35 @@ def outbox_stamp() -> None:
         cursor.execute("UPDATE memories_outbox SET at = clock_timestamp() WHERE xmin = pg_current_xact_id()::xid")
 
 
+# Within `one_revision`: whether a service has asked for a new revision.
+_asked: ContextVar[list[bool] | None] = ContextVar("asked", default=None)
+
+
+@contextmanager
+def one_revision() -> Iterator[None]:
+    """A transaction whose services together raise the revision once, at its end.
+
+    A writer that has raised it must wait for no other row: other writers may hold that row and wait for the revision.
+    """
+    if _asked.get() is not None:
+        with transaction.atomic():
+            yield
+        return
+    with transaction.atomic():
+        asked: list[bool] = []
+        token = _asked.set(asked)
+        try:
+            yield
+        finally:
+            _asked.reset(token)
+        if asked:
+            corpus_bump()
+
+
 def corpus_bump() -> None:
     """Raise the revision of the corpus. This serialises writers, so it is the last statement of a transaction."""
+    if (asked := _asked.get()) is not None:
+        asked.append(True)
+        return
     if not Corpus.objects.filter(pk=1).update(revision=F("revision") + 1):
         Corpus.objects.create(id=1, revision=1)

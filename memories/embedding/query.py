@@ -69,6 +69,11 @@ def query_vector(text: str) -> QueryVector:
     return _queries.vector(text)
 
 
+def passage_vector(text: str) -> QueryVector:
+    """The vector of a passage, as the worker computes it. Raises EmbedderNotReadyError, like `query_vector`."""
+    return _queries.passage_vector(text)
+
+
 def load_in_background(then: Callable[[], None] = lambda: None) -> None:
     """Start loading the model that queries need, and call `then` once it is loaded."""
     _queries.load_soon(then)
@@ -129,6 +134,10 @@ class QueryEmbedder:
             vector.setflags(write=False)
             self._kept.put(key, vector)
         return QueryVector(serving.id, serving.name, vector, serving.min_similarity)
+
+    def passage_vector(self, text: str) -> QueryVector:
+        serving, embedder = self.ready()
+        return QueryVector(serving.id, serving.name, embedder.encode([text])[0], serving.min_similarity)
 
     def cache(self) -> QueryCache:
         with self._lock:

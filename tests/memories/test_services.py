@@ -90,7 +90,7 @@ def test_create_stores_every_field():
     assert (memory.importance, memory.confidence, memory.pinned) == (0.5, 0.75, True)
     assert (memory.agent, memory.session.external_id, memory.source) == ("claude", "s1", "wiki")
     assert memory.source_uri == "https://w.example/1"
-    assert memory.created_at == memory.updated_at == datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert memory.created_at == datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert memory.happened_at == datetime(2025, 1, 1, tzinfo=UTC)
     assert memory.state == "active"
     assert memory.raw["importance"] == 0.5
@@ -404,3 +404,64 @@ def test_time_in_any_zone_that_can_be_written_is_stored(offset):
     memory = create(happened_at=f"2026-03-01T12:00:00{offset}", created_at=f"1970-01-02T00:00:00{offset}")
     assert memory.happened_at == datetime.fromisoformat(f"2026-03-01T12:00:00{offset}")
     assert memory.created_at == datetime.fromisoformat(f"1970-01-02T00:00:00{offset}")
+
+
+# --- superseding ------------------------------------------------------------------------------------------------------
+
+
+def test_new_memory_supersedes_those_that_it_names():
+    older = [create(content=f"Text {n}.", id=f"m{n}") for n in range(4)]
+    newer = create(
+        content="The new one.",
+        supersedes=["m0", f"#{older[1].pk}", older[2].pk],
+        links=[{"rel": "supersedes", "target": "m3"}, {"rel": "supersedes", "target": "RFC 1"}],
+    )
+    for memory in older:
+        memory.refresh_from_db()
+        assert (memory.state, memory.superseded_by_id) == ("superseded", newer.pk)
+    assert list(newer.links.values_list("rel", "target")) == [("supersedes", "RFC 1")]
+    assert AuditEvent.objects.filter(verb="supersede", subject_id=older[0].pk).count() == 1
+
+
+def test_link_to_the_successor_means_the_same_as_its_field():
+    newer = create(content="The new one.", id="new")
+    linked = create(content="One.", links=[{"rel": "superseded-by", "target": "new"}])
+    named = create(content="Two.", superseded_by=newer.pk)
+    changed = update(create(content="Three."), links=[{"rel": "superseded-by", "target": f"#{newer.pk}"}])
+    for memory in (linked, named, changed):
+        assert (memory.state, memory.superseded_by_id) == ("superseded", newer.pk)
+
+
+def test_update_supersedes_others_with_its_reason():
+    older, newer = create(content="Old."), create(content="New.")
+    update(newer, supersedes=[older.pk])
+    older.refresh_from_db()
+    assert (older.state, older.superseded_by_id) == ("superseded", newer.pk)
+
+
+def test_memory_that_supersedes_an_unknown_one_is_not_stored():
+    before = revision() if Corpus.objects.exists() else 0
+    with pytest.raises(ChangeRefusedError, match="supersedes: 'nobody' is not a memory of this project"):
+        create(content="New.", supersedes=["nobody"])
+    assert not Memory.objects.exists()
+    assert (revision() if Corpus.objects.exists() else 0) == before
+
+
+def test_memories_of_other_projects_cannot_be_superseded():
+    other = create(content="Elsewhere.", project="other", id="x")
+    with pytest.raises(ChangeRefusedError, match="supersedes"):
+        create(content="New.", supersedes=[f"#{other.pk}"])
+
+
+def test_a_store_that_supersedes_raises_the_revision_once():
+    older = create(content="Old.")
+    before = revision()
+    create(content="New.", supersedes=[older.pk])
+    assert revision() == before + 1
+
+
+def test_stored_memory_was_changed_now_whenever_it_was_created():
+    memory = create(created_at="1969-07-20")
+    assert memory.created_at.year == 1969
+    assert memory.updated_at > datetime(2026, 1, 1, tzinfo=UTC)
+    assert create(content="Other.", updated_at="2020-01-01").updated_at.year == 2020

@@ -13,6 +13,8 @@ from access.keys import make_key
 from access.models import AuditEvent
 from access.viewer import command_viewer
 from memories.checks import database_answers
+from memories.embedding.models import load_embedder
+from memories.embedding.query import use_embedder
 from memories.models import Corpus, Memory, OutboxEntry, Project
 from search.engines.index import follower, store
 from tests.embedding import embed_all
@@ -129,7 +131,7 @@ def test_second_memory_of_an_id_is_refused_with_the_first(caller, stored):
     response = caller.send("post", "/api/memories", {**RECORD, "content": "Other words."})
     assert response.status_code == 409
     body = response.json()
-    assert body["error"] == "already_exists"
+    assert body["error"] == "external_id_taken"
     assert f"#{stored['id']}" in body["detail"]
     assert response["Location"] == f"/api/memories/{stored['id']}"
     assert Memory.objects.count() == 1
@@ -390,3 +392,87 @@ def test_health_waits_no_longer_than_its_deadline(monkeypatch):
     hang.set()
     monkeypatch.undo()
     assert database_answers(within=10)
+
+
+# --- near-duplicates and relations ------------------------------------------------------------------------------------
+
+
+def test_store_answers_with_the_project_and_what_says_nearly_the_same(caller):
+    words = "The nightly backup of the ledger runs at two and is copied to the second site before four"
+    first = caller.send("post", "/api/memories", {"content": f"{words}.", "title": "Backup", "project": "one"}).json()
+    same = caller.send("post", "/api/memories", {"content": f"{words}.", "title": "Backup", "project": "two"}).json()
+    assert (same["project"], first["near_duplicates"]) == ("two", [])
+    assert same["near_duplicates"] == [
+        {
+            "id": first["id"],
+            "title": "Backup",
+            "project": "one",
+            "state": "active",
+            "similarity": 1.0,
+            "by": "text",
+            "is_duplicate": True,
+        }
+    ]
+    near = caller.send("post", "/api/memories", {"content": f"{words} every day.", "title": "Copies"}).json()
+    assert [(one["id"], one["by"], one["similarity"]) for one in near["near_duplicates"]] == [
+        (same["id"], "words", 0.8889),
+        (first["id"], "words", 0.8889),
+    ]
+    assert near["project"] == "default"
+    assert near["not_by_meaning"] == "no memory has been embedded yet"
+
+
+def test_store_compares_by_meaning_once_there_are_vectors(caller):
+    text = {"content": "Retries wait twice as long each time, plus jitter."}
+    first = caller.send("post", "/api/memories", {**text, "project": "one", "title": "Waits"}).json()
+    embed_all()
+    use_embedder(load_embedder("hashed-words"))
+    near = caller.send("post", "/api/memories", {**text, "project": "two", "title": "Waiting"}).json()
+    assert [(one["id"], one["by"], one["is_duplicate"]) for one in near["near_duplicates"]] == [
+        (first["id"], "meaning", True)
+    ]
+    assert near["not_by_meaning"] == ""
+
+
+def test_near_duplicates_are_only_those_that_the_key_may_see(caller):
+    caller.send("post", "/api/memories", {"content": "The vault code changes weekly.", "project": "secret"})
+    project = Project.objects.create(slug="open", name="open")
+    record = {"content": "The vault code changes weekly.", "project": "open"}
+    reply = Caller(key(["read", "write"], project).raw).send("post", "/api/memories", record).json()
+    assert reply["near_duplicates"] == []
+    writer = Caller(key(["write"]).raw)
+    assert writer.send("post", "/api/memories", {**record, "project": "third"}).json()["near_duplicates"] == []
+
+
+def test_same_text_and_same_id_are_refused_with_different_codes(caller, stored):
+    caller.send("post", "/api/memories", {"content": "Tea at four."})
+    repeated = caller.send("post", "/api/memories", {"content": "Tea at four."})
+    assert (repeated.status_code, repeated.json()["error"]) == (409, "duplicate_text")
+
+
+def test_relation_supersedes_as_the_field_and_the_link_do(caller, stored):
+    newer = [caller.send("post", "/api/memories", {"content": f"{n}.", "project": "backend"}).json() for n in range(2)]
+    related = caller.send(
+        "post", f"/api/memories/{newer[0]['id']}/relations?reason=newer", {"target": stored["id"], "rel": "supersedes"}
+    )
+    assert [one["id"] for one in related.json()["memory"]["supersedes"]] == [stored["id"]]
+    old = caller.get(f"/api/memories/{stored['id']}").json()
+    assert (old["state"], old["superseded_by"]["id"], old["state_reason"]) == ("superseded", newer[0]["id"], "newer")
+    changes = {"links": [{"rel": "supersedes", "target": f"#{newer[0]['id']}"}]}
+    caller.send("patch", f"/api/memories/{newer[1]['id']}", changes)
+    assert caller.get(f"/api/memories/{newer[0]['id']}").json()["superseded_by"]["id"] == newer[1]["id"]
+    plain = caller.send("post", f"/api/memories/{newer[1]['id']}/relations", {"target": f"#{stored['id']}"}).json()
+    assert [(link["rel"], link["memory"]["id"]) for link in plain["memory"]["links"]] == [("relates-to", stored["id"])]
+
+
+def test_relation_to_a_memory_that_the_key_may_not_see_is_refused(caller, stored):
+    project = Project.objects.create(slug="open", name="open")
+    limited = Caller(key(["read", "write"], project).raw)
+    own = limited.send("post", "/api/memories", {"content": "Mine."}).json()
+    refused = limited.send(
+        "post", f"/api/memories/{own['id']}/relations", {"target": stored["id"], "rel": "supersedes"}
+    )
+    assert (refused.status_code, refused.json()["detail"]) == (
+        404,
+        f"There is no memory #{stored['id']} that you can see.",
+    )
