@@ -1,13 +1,16 @@
-"""Latency of keyword, hybrid and unified search over a corpus with memories, entities, relationships and their vectors.
+"""Latency of keyword, hybrid and unified search over a corpus with memories, entities, relationships and their vectors,
+and of the three tools that agents call one after the other: an index, a timeline, whole memories.
 
 The texts are generated and mean nothing, so the vectors are generated too (`synthetic_vectors`), those of queries
 included; the time that the packaged model needs for the queries is measured separately. Each query runs once, without
 anything cached.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +18,9 @@ from django.conf import settings
 from django.db import connection
 
 from access.viewer import Viewer, command_viewer
+from agent_tools.catalogue import TOOL
+from agent_tools.rendering import MAX_TOKENS
+from agent_tools.tools import call
 from bench.progress import Progress
 from bench.report import Cell, Row, cells, machine_load, percentiles, table, timed
 from bench.sandbox import vacuum
@@ -93,6 +99,7 @@ def run(job: Job, size: int) -> Row:
     steady_memory()
     with peer.turn():
         latency, legs_left_out = _measure(queries)
+        tools = _measure_tools(queries)
     load_after = machine_load()
     with connection.cursor() as cursor:
         cursor.execute(
@@ -108,6 +115,7 @@ def run(job: Job, size: int) -> Row:
         "load_after": load_after,
         "legs_left_out": legs_left_out,
         "latency": latency,
+        "tools": tools,
         "embedding": _measure_embedding([query.text for query in queries]),
     }
 
@@ -171,6 +179,25 @@ def _answer(query: SearchQuery, viewer: Viewer) -> tuple[str, int]:
     return answer.memories.engine, sum(leg.state != LegState.OK for leg in answer.legs)
 
 
+def _measure_tools(queries: Sequence[SearchQuery]) -> Row:
+    """The latency of the tools of agents, from arguments to rendered text, for the queries that find something."""
+    viewer = command_viewer()
+    seconds: dict[str, list[float]] = {}
+
+    def ask(tool: str, **arguments: Any) -> Any:
+        text, spent = timed(call, TOOL[tool], {**arguments, "format": "json", "max_tokens": MAX_TOKENS}, viewer)
+        seconds.setdefault(tool, []).append(spent)
+        return json.loads(text)
+
+    for query in queries:
+        knn.readings.clear()
+        ids = [memory["id"] for memory in ask("search", query=query.text)["memories"]]
+        if ids:
+            ask("timeline", anchor=ids[0])
+            ask("get_observations", ids=ids)
+    return {tool: percentiles(spent) for tool, spent in seconds.items()}
+
+
 def _measure_embedding(texts: Sequence[str]) -> dict[str, float] | None:
     """The time that the packaged model needs for each query; None if it is not installed."""
     try:
@@ -188,6 +215,7 @@ def lines(name: str, found: Row) -> list[str]:
     for mode, of in found["latency"].items():
         times: list[Cell] = [of[at] / keyword[at] for at in ("p50_ms", "p95_ms")] if of is not keyword else ["", ""]
         rows.append([f"mode={mode}", *cells(of), *times])
+    rows += [[f"the tool {tool}", *cells(of), "", ""] for tool, of in found["tools"].items()]
     if found["embedding"]:
         rows.append(["the vector of a query", *cells(found["embedding"]), "", ""])
     return [
@@ -196,7 +224,8 @@ def lines(name: str, found: Row) -> list[str]:
         f"{found['chunks']:,} chunks, {found['entities']:,} entities, {found['relationships']:,} relationships; load of"
         f" the machine {found['load_before']} before the queries, {found['load_after']} after them. Milliseconds of"
         f" whole answers with every facet, of {found['queries']} queries asked once in each mode; × keyword at p50 and"
-        f" p95. {found['legs_left_out']} legs of unified search were left out.",
+        f" p95. {found['legs_left_out']} legs of unified search were left out. The tools answer the same texts: an"
+        " index of 20 by words and meaning, a timeline of 7, and the 20 whole memories.",
         "",
         *table(["", "p50", "p95", "p99", "max", "× p50", "× p95"], rows),
     ]

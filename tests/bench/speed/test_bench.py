@@ -79,6 +79,7 @@ def test_keyword_hybrid_and_unified_search_are_measured(tmp_path):
     assert figures["relationships"] > 0
     assert figures["legs_left_out"] == 0
     assert list(figures["latency"]) == ["keyword", "hybrid", "unified"]
+    assert list(figures["tools"]) == ["search", "timeline", "get_observations"]
     for latency in figures["latency"].values():
         assert latency["n"] == figures["queries"] > 0
         assert 0 < latency["p50_ms"] <= latency["max_ms"]
