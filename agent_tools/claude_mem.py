@@ -98,7 +98,8 @@ def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
     if found.anchor is None:
         return _content("\n".join(warning.message for warning in found.warnings))
     hits = (*found.before, found.anchor, *found.after)
-    return _content("\n".join([f"Timeline around #{found.anchor.id}", "", *_table(hits, found.anchor)]))
+    notices = (warning.message for warning in found.warnings)
+    return _content("\n".join([f"Timeline around #{found.anchor.id}", *notices, "", *_table(hits, found.anchor)]))
 
 
 def _observations(pairs: Pairs, body: bytes) -> list[dict[str, Any]]:

@@ -1,28 +1,22 @@
 """The state of the site: numbers, progress of embedding, freshness of the index. For page and API."""
 
-import time
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from django.conf import settings
 
 from access.viewer import Viewer
+from categories.revision import data_revision
+from memories.embedding.progress import EmbeddedShare, memory_progress
 from memories.embedding.query import QueryCache, not_ready_reason, query_cache
-from memories.embedding.vectors import pending_count
 from memories.embedding.vocabulary import vocabulary_pending
-from memories.models import Corpus, EmbeddingModel
+from memories.models import EmbeddingModel
 from memories.queries import visible_to
 from search.engines.health import IndexHealth, index_health
 from text.formatting import memories, plural
 from web.version import VERSION
 
 _REFRESH_SECONDS = 5
-# Counting pending memories reads all of them; a slow count is cached so that it takes a twentieth of the time.
-_SLOW_SECONDS = 0.2
-_COUNT_SHARE = 1 / 20
-_MAX_PENDING_COUNTS = 1_000
-
-_pending_counts: dict[tuple[int, frozenset[int] | None], tuple[int, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +30,7 @@ class ModelStatus:
 
     @property
     def percent(self) -> float:
-        """Rounded down: 100 only if every memory is embedded."""
-        return self.embedded * 1000 // self.total / 10 if self.total else 100.0
+        return EmbeddedShare(self.embedded, self.total).percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +62,17 @@ class SiteStatus:
 
 def site_status(viewer: Viewer) -> SiteStatus:
     memories = visible_to(viewer).count()
+    revision = data_revision()
     models = EmbeddingModel.objects.exclude(state=EmbeddingModel.State.RETIRED).order_by("-state")
     return SiteStatus(
         memories=memories,
-        revision=None
-        if viewer.project_ids is not None
-        else Corpus.objects.values_list("revision", flat=True).get(pk=1),
+        revision=None if viewer.project_ids is not None else revision.revision,
         models=tuple(
             ModelStatus(
                 one.name,
                 cast(Literal["serving", "building"], one.state),
                 # A memory added between the two counts is pending but not in the total.
-                max(0, memories - _pending(one.pk, viewer)),
+                max(0, memories - memory_progress(revision, one.pk).pending_in(viewer.project_ids)),
                 memories,
             )
             for one in models
@@ -100,20 +92,6 @@ def _pending_vocabulary(viewer: Viewer) -> int | None:
     serving = EmbeddingModel.objects.filter(state=EmbeddingModel.State.SERVING).values_list("pk", flat=True).first()
     # No model has the id 0, so everything is pending.
     return vocabulary_pending(serving or 0)
-
-
-def _pending(model_id: int, viewer: Viewer) -> int:
-    key = (model_id, viewer.project_ids)
-    now = time.monotonic()
-    if key in _pending_counts and now < _pending_counts[key][1]:
-        return _pending_counts[key][0]
-    count = pending_count(model_id, viewer.project_ids)
-    took = time.monotonic() - now
-    if took > _SLOW_SECONDS:
-        if len(_pending_counts) > _MAX_PENDING_COUNTS:
-            _pending_counts.clear()
-        _pending_counts[key] = count, now + took / _COUNT_SHARE
-    return count
 
 
 # --- the page ----------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from search.engines.base import (
     VectorQuery,
 )
 from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, FacetKind, FacetSpec
+from search.meaning import not_ready_warning, share_warnings
 from search.query import Mode, SearchQuery
 from search.result import SearchWarning
 from text.query_syntax import TextQuery, parse_text, plain_text_of
@@ -124,7 +125,7 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         warnings=(
             *_date_warnings(query, start, end),
             *(_text_warnings(query, texts[0].words) if texts else ()),
-            *_meaning_warnings(query, without_meaning),
+            *_meaning_warnings(plan, revision, without_meaning),
         ),
         unknown=tuple(
             (key, name)
@@ -201,10 +202,11 @@ def _vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | No
     return vector_query, ""
 
 
-def _meaning_warnings(query: SearchQuery, without_meaning: str) -> Iterable[SearchWarning]:
-    if without_meaning and query.mode == Mode.SEMANTIC:
-        reason = f"{without_meaning[:1].upper()}{without_meaning[1:]}"
-        yield SearchWarning(f"{reason}. These results are found by words instead.", "mode")
+def _meaning_warnings(plan: EngineQuery, revision: DataRevision, without_meaning: str) -> Iterable[SearchWarning]:
+    if without_meaning:
+        yield not_ready_warning(without_meaning)
+    elif plan.meaning is not None:
+        yield from share_warnings(revision, plan)
 
 
 def _filters(query: SearchQuery, chosen: Mapping[str, _ChosenNames]) -> Iterable[Filter]:

@@ -100,11 +100,6 @@ class Fused(Sequence[Ranked]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
-    def without_vector(self) -> int:
-        """The number of candidates without a vector."""
-        return int(np.count_nonzero(np.isnan(self._similarities)))
-
     @overload
     def __getitem__(self, at: int) -> Ranked: ...
     @overload

@@ -41,15 +41,10 @@ SELECT m.id, m.title, coalesce(near.passage, left(m.content, 2000)) FROM memorie
 
 @dataclass(frozen=True, slots=True)
 class RankedPage:
-    """A page of hits. `rerank_failure` is the reason if the configured cross-encoder did not rerank them.
-
-    `without_vector` is the number of candidates without a vector, a lower bound with `at_least`.
-    """
+    """A page of hits. `rerank_failure` is the reason if the configured cross-encoder did not rerank them."""
 
     hits: list[Ranked]
     rerank_failure: str = ""
-    without_vector: int = 0
-    at_least: bool = False
 
 
 def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
@@ -57,7 +52,7 @@ def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, off
     if plan.meaning is None:
         found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
         return RankedPage([Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)])
-    candidates, is_truncated = _fused(engine, plan, plan.meaning)
+    candidates = _fused(engine, plan, plan.meaning)
     fused, rerank_failure = _cross_encoded(candidates, plan.meaning, text)
     page: list[Ranked] = []
     if offset < WINDOW:
@@ -65,7 +60,7 @@ def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, off
     page += fused[max(WINDOW, offset) : offset + limit]
     if len(page) < limit and not plan.meaning.semantic_only:
         page += _by_words_alone(engine, plan, set(candidates.ids), limit=limit - len(page), offset=offset)
-    return RankedPage(page, rerank_failure, candidates.without_vector, at_least=is_truncated)
+    return RankedPage(page, rerank_failure)
 
 
 def _by_words_alone(
@@ -80,19 +75,17 @@ def _by_words_alone(
     return [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
 
 
-def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> tuple[Fused, bool]:
-    """Semantic matches and the best keyword matches, with both scores; and whether there may be more of the latter."""
+def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> Fused:
+    """Semantic matches and the best keyword matches, with both scores."""
     near = engine.knn(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
-    is_truncated = False
     if not meaning.semantic_only:
         best = engine.hits(replace(plan, meaning=None), Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
-        is_truncated = len(best) >= WORD_CANDIDATES
         words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)
         words |= engine.word_scores(plan, list(words))
         similarities |= engine.similarities(meaning, [pk for pk, _ in best if pk not in similarities])
-    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT), is_truncated
+    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT)
 
 
 def _reranked(window: Sequence[Ranked], meaning: VectorQuery, now: datetime) -> list[Ranked]:

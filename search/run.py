@@ -40,7 +40,6 @@ from search.result import (
 )
 from search.snapshots import snapshot
 from text.analysis import fold
-from text.formatting import memories
 from web.timing import Stopwatch
 
 # Seconds. Changes normally reach the index within a second; a longer delay gets a notice.
@@ -240,10 +239,6 @@ def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, to
     if found.rerank_failure:
         reason = f"The results are not reranked by the cross-encoder: {found.rerank_failure}."
         warnings.append(SearchWarning(reason, "rerank"))
-    if found.without_vector:
-        count = memories(found.without_vector, at_least=found.at_least)
-        waiting = f"Still preparing search by meaning. Found by their words only: {count}. More may appear."
-        warnings.append(SearchWarning(waiting, "mode"))
     # Scores reveal how rare a word is among all memories, so only viewers of all projects get them.
     hits = found.hits if plan.project_ids is None else [hit.without_scores() for hit in found.hits]
     return RankedHits(tuple(hits), tuple(warnings))
@@ -272,8 +267,6 @@ def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> s
         elif not by_words:
             text += " or is close in meaning"
         text += _ceiling(engine, plan)
-    elif resolved.without_meaning:
-        text += f"; words only: {resolved.without_meaning}"
     return text
 
 

@@ -22,6 +22,7 @@ from memories.services import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, VectorQuery
 from search.hits import load_hits
+from search.meaning import share_warnings
 from search.plan import ResolvedQuery, explain_unknown, resolve_query
 from search.query import ExtraParams, Mode, SearchQuery
 from search.ranking import Ranked
@@ -125,7 +126,7 @@ def _similar(
             # Only the filters of the query apply.
             resolved = resolve_query(engine, query.with_(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
             warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
-            warnings += _changed_since(anchor, serving)
+            warnings += [*share_warnings(resolved.revision, resolved.plan), *_changed_since(anchor, serving)]
             near = _nearest(engine, resolved, serving, chunks, threshold, anchor.id, request.limit)
             listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[: request.limit])
             duplicates = _duplicates(chunks, listed, serving)

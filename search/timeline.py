@@ -1,15 +1,16 @@
 """The memories before and after an anchor, among those that pass the filters of a query.
 
-The entry is `timeline(request, query, viewer)`. Without an id, the anchor is the best hit for the text of the query,
-which does not restrict its neighbours.
+The entry is `timeline(request, query, viewer)`. The anchor is a memory, given by its id or by a time, or the best hit
+for the text of the query, which does not restrict its neighbours.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from access.viewer import Viewer
 from memories.queries import visible_to
@@ -24,12 +25,30 @@ from search.ranking import Ranked
 from search.result import Hit, HitDetail, SearchWarning
 from search.run import engine_notices, run
 from search.snapshots import snapshot
+from text.dates import check_date, instant
+from text.formatting import legible
 from web.timing import Stopwatch
 from web.validation import Problem
 
 # The resolution of timestamps.
 _TICK = timedelta(microseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC)
+
+
+def _anchor(value: object) -> int | str:
+    """The id of a memory, or the canonical form of a time. Raises ValueError."""
+    if isinstance(value, str) and not value.strip().lstrip("#").isdecimal():
+        try:
+            return check_date(value.strip())
+        except ValueError:
+            raise ValueError(
+                "is not the id of a memory, such as 123, nor a time, such as 2026-03-01 or 2026-03-01T14:00Z"
+            ) from None
+    return _MEMORY_ID.validate_python(value)
+
+
+_MEMORY_ID: TypeAdapter[int] = TypeAdapter(MemoryId)
+Anchor = Annotated[int | str | None, BeforeValidator(_anchor), WithJsonSchema({"type": ["integer", "string"]})]
 
 
 class TimelineRequest(ExtraParams):
@@ -40,14 +59,17 @@ class TimelineRequest(ExtraParams):
     ineffective_message = "does nothing in a timeline"
     ineffective_suggestion = "leave it out; depth_before and depth_after set its length"
 
-    anchor: MemoryId | None = Field(None, description="The id of the memory in the middle; or give words in `q`.")
+    anchor: Anchor = Field(
+        None,
+        description="The id of the memory in the middle, or an ISO 8601 time: the last memory until then. Or give `q`.",
+    )
     before: int = Field(3, alias="depth_before", ge=0, le=100, description="Number of memories before it.")
     after: int = Field(3, alias="depth_after", ge=0, le=100, description="Number of memories after it.")
 
     def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
         if (self.anchor is None) == (not query.text):
             wrong = "neither is given" if self.anchor is None else "both are given"
-            advice = "write anchor=ID of a memory, or query=words to use the best hit"
+            advice = "write anchor=ID of a memory or a time, or query=words to use the best hit"
             yield Problem("anchor", f"a timeline needs either an anchor or a query: {wrong}", advice)
 
 
@@ -67,15 +89,62 @@ class Timeline:
 
 def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Timeline:
     """The neighbours of a memory. Raises MemoryNotFoundError if the anchor is not visible."""
-    if request.anchor is not None:
-        return with_engine(lambda engine: _timeline(engine, request, query, viewer, request.anchor or 0), viewer)
+    if isinstance(request.anchor, int):
+        chosen = _Chosen(request.anchor)
+    elif request.anchor is not None:
+        moment = request.anchor
+        chosen = with_engine(lambda engine: _memory_at(engine, moment, query, viewer), viewer)
+    else:
+        chosen = _best_hit(query, viewer)
+    anchor = chosen.memory_id
+    if anchor is None:
+        nothing = SearchWarning("No memory was found for the anchor.", "query")
+        return Timeline(query, None, warnings=(nothing, *chosen.warnings), timings=chosen.timings)
+    found = with_engine(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)
+    warnings = dict.fromkeys((*chosen.warnings, *found.warnings))
+    return replace(found, warnings=tuple(warnings), timings={**chosen.timings, **found.timings})
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The anchor, None if there is none, and what is to be said about the choice."""
+
+    memory_id: int | None
+    warnings: tuple[SearchWarning, ...] = ()
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+def _best_hit(query: SearchQuery, viewer: Viewer) -> _Chosen:
     result = run(query.with_(page_size=1, include_facets=False), viewer, detail=HitDetail.INDEX)
     if not result.hits:
-        nothing = SearchWarning("No memory was found for the anchor.", "query")
-        return Timeline(query, None, warnings=(nothing, *result.warnings), timings=result.timings)
-    anchor = result.hits[0].id
-    found = with_engine(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)
-    return replace(found, timings={**result.timings, **found.timings})
+        return _Chosen(None, result.warnings, result.timings)
+    # The other warnings are about filters, which choose the neighbours too.
+    warnings = [warning for warning in result.warnings if warning.parameter == "mode"]
+    why = result.hits[0].why
+    if why.keyword_rank is None and why.similarity is not None:
+        by_words = run(query.with_(mode=Mode.KEYWORD, include_facets=False), viewer, detail=HitDetail.NONE).total
+        # A semantic search does not read the words of its hits.
+        if not by_words or query.mode != Mode.SEMANTIC:
+            which = "The anchor does not contain" if by_words else "No memory contains"
+            near = f"this is the nearest in meaning ({why.similarity:.2f})"
+            warnings.append(SearchWarning(f"{which} “{legible(query.text, 60)}”; {near}.", "query"))
+    return _Chosen(result.hits[0].id, tuple(warnings), result.timings)
+
+
+def _memory_at(engine: Engine, moment: str, query: SearchQuery, viewer: Viewer) -> _Chosen:
+    """The last memory until a time among those that pass the filters, else the first one after it."""
+    with snapshot():
+        plan = resolve_query(engine, query, viewer, datetime.now(UTC)).plan
+        until = instant(moment, query.zone(viewer.timezone), end=True)
+        ends = [end for end in (plan.end, until) if end is not None]
+        before = replace(plan, end=min(ends, default=None))
+        if before.start is None or before.end is None or before.start < before.end:
+            for memory_id, _ in engine.hits(before, Sort.NEWEST, limit=1, offset=0):
+                return _Chosen(memory_id)
+        for memory_id, _ in engine.hits(plan, Sort.OLDEST, limit=1, offset=0):
+            text = f"No memory is as old as {moment}: this is the first one after it."
+            return _Chosen(memory_id, (SearchWarning(text, "anchor"),))
+    return _Chosen(None)
 
 
 def _timeline(engine: Engine, request: TimelineRequest, query: SearchQuery, viewer: Viewer, anchor: int) -> Timeline:

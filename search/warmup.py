@@ -7,6 +7,8 @@ from django.conf import settings
 from django.db import connection
 
 from access.viewer import command_viewer
+from categories.revision import data_revision
+from memories.embedding.progress import memory_progress
 from search.baseline_counts import corpus_counts
 from search.engines import select_engine
 from search.engines.index.engine import IndexEngine
@@ -23,6 +25,7 @@ def warm() -> None:
     if isinstance(engine, IndexEngine):
         engine.warm_up()
     corpus_counts(engine, viewer)
+    memory_progress(data_revision())
 
 
 def warm_in_background() -> None:

@@ -112,8 +112,6 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         plan = resolved.plan
         title = memory.title or f"Memory {memory.pk}"
         notes = [warning.message for warning in resolved.warnings]
-        if resolved.without_meaning and not any(w.parameter == "mode" for w in resolved.warnings):
-            notes.append(f"Words only: {resolved.without_meaning}.")
         everything = EngineQuery(project_ids=plan.project_ids, subcategories=plan.subcategories)
         if not engine.filter_ids(everything, [memory_id]):
             late = Check("index", "Search index", "indexed", "not indexed yet (just added)", False)

@@ -4,7 +4,7 @@ import numpy as np
 
 from memories.embedding.chunking import embedded_text, windows
 from memories.embedding.models import HASHED, HashedWords, min_similarity
-from memories.models import Chunk, Corpus, EmbeddingModel, Memory
+from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory
 
 MODEL = HashedWords()
 
@@ -22,7 +22,8 @@ def embed_everything():
         },
     )
     kept = {}
-    chunks = []
+    chunks: list[Chunk] = []
+    embedded = []
     for memory in Memory.objects.order_by("id"):
         found = windows(memory.content, MODEL.offsets([memory.content])[0], MODEL.window)
         vectors = MODEL.encode([embedded_text(memory.title, memory.content, w.start, w.end) for w in found])
@@ -31,8 +32,13 @@ def embed_everything():
             Chunk(memory_id=memory.pk, model_id=model.pk, ordinal=n, start=w.start, end=w.end, embedding=vectors[n])
             for n, w in enumerate(found)
         ]
+        embedded.append(
+            EmbeddedMemory(memory_id=memory.pk, model_id=model.pk, content_hash=memory.content_hash, chunks=len(found))
+        )
     Chunk.objects.all().delete()
     Chunk.objects.bulk_create(chunks)
+    EmbeddedMemory.objects.all().delete()
+    EmbeddedMemory.objects.bulk_create(embedded)
     Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
     return kept
 

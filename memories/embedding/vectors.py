@@ -195,14 +195,28 @@ def retired_remove(model_ids: Collection[int], limit: int) -> int:
 # --- what waits --------------------------------------------------------------------------------------------------
 
 
-def pending_count(model_id: int, project_ids: Collection[int] | None = None) -> int:
-    """The number of memories of these projects (None: all) that a model has yet to embed."""
-    condition = "" if project_ids is None else " AND memory.project_id = ANY(%(projects)s)"
+def pending_count(model_id: int) -> int:
+    """The number of memories that a model has yet to embed."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT count(*) {_WAITING}{condition}", {"model": model_id, "projects": list(project_ids or ())}
-        )
+        cursor.execute(f"SELECT count(*) {_WAITING}", {"model": model_id})
         return int(cursor.fetchone()[0])
+
+
+def pending_by_project(model_id: int) -> tuple[dict[int, int], dict[int, int]]:
+    """The memories by project that a model has yet to embed, and all memories by project; empty if none is pending."""
+    with connection.cursor() as cursor:
+        # The ids first, from two narrow indexes: usually there are few, or none.
+        cursor.execute(
+            f"WITH waiting AS MATERIALIZED (SELECT memory.id {_WAITING})"
+            " SELECT project_id, count(*) FROM waiting JOIN memories_memory USING (id) GROUP BY project_id",
+            {"model": model_id},
+        )
+        pending = dict(cursor.fetchall())
+        if not pending:
+            return {}, {}
+        # An index-only scan of memory_project_created_idx.
+        cursor.execute("SELECT project_id, count(*) FROM memories_memory GROUP BY project_id")
+        return pending, dict(cursor.fetchall())
 
 
 def models_progress() -> list[ModelProgress]:

@@ -12,6 +12,9 @@ from django.db.models import F
 from django.test import Client
 
 from access.keys import make_key
+from access.viewer import command_viewer
+from agent_tools.catalogue import TOOL
+from agent_tools.tools import call
 from memories.embedding.models import HASHED
 from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
 from search.engines import knn
@@ -179,54 +182,72 @@ def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, eve
 # --- while there is no model --------------------------------------------------------------------------------------
 
 
-def test_without_vectors_hybrid_answers_by_words_and_says_so(corpus, everyone, query_model):
-    result = ask("q=green tea", everyone)
-    assert ids(result) == ids(ask("q=green tea&mode=keyword", everyone))
-    assert result.matched_by.endswith("; words only: no memory has been embedded yet")
-    assert result.warnings == ()
+NOT_READY = "Search by meaning is not ready: no memory has been embedded yet. Found by words alone."
 
 
-def test_what_is_not_embedded_yet_stands_where_its_words_put_it_and_is_told(embedded, everyone):
-    best = ids(ask("q=green tea&mode=keyword", everyone))[0]
-    assert ask("q=green tea", everyone).warnings == ()
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [best])
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+def test_without_vectors_words_answer_and_the_reply_says_so_once(corpus, everyone, query_model, mode):
+    result = ask(f"q=green tea&mode={mode}", everyone)
+    assert result.total == ask("q=green tea&mode=keyword", everyone).total
+    assert [(warning.message, warning.parameter) for warning in result.warnings] == [(NOT_READY, "mode")]
+    assert "words only" not in result.matched_by
+
+
+def forget_vectors_of(memory_ids):
+    for table in ("memories_chunk", "memories_embeddedmemory"):
+        with connection.cursor() as cursor:
+            cursor.execute(f"DELETE FROM {table} WHERE memory_id = ANY(%s)", [list(memory_ids)])
     Corpus.objects.update(vectors=F("vectors") + 1)
     clear_caches()
+
+
+def test_what_is_not_embedded_yet_stands_where_its_words_put_it_and_the_share_is_named(embedded, everyone):
+    best = ids(ask("q=green tea&mode=keyword", everyone))[0]
+    assert ask("q=green tea", everyone).warnings == ()
+    forget_vectors_of([best])
+    assert Memory.objects.count() == 16
     result = ask("q=green tea", everyone)
     assert ids(result)[0] == best
     assert [(warning.message, warning.parameter) for warning in result.warnings] == [
-        (
-            "Still preparing search by meaning. Found by their words only: 1 memory. More may appear.",
-            "mode",
-        )
+        ("93 % of the memories have a vector so far; more may appear.", "mode")
     ]
+    assert ask("tag=tea", everyone).warnings == ask("q=green tea&mode=keyword", everyone).warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        pytest.param(0, "1+ memories", id="there may be more beyond the candidates"),
-        pytest.param(1, "1 memory", id="all with the words are candidates, and as many again are near"),
-    ],
-)
-def test_how_many_are_not_embedded_is_told_as_well_as_it_is_known(embedded, everyone, monkeypatch, more, told):
-    by_words = ask("q=green tea&mode=keyword", everyone)
-    assert by_words.total + 1 <= ask("q=green tea", everyone).total
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM memories_chunk WHERE memory_id = %s", [ids(by_words)[0]])
-    Corpus.objects.update(vectors=F("vectors") + 1)
-    clear_caches()
-    monkeypatch.setattr("search.relevance.WORD_CANDIDATES", by_words.total + more)
-    (warning,) = ask("q=green tea", everyone).warnings
-    assert f"by their words only: {told}." in warning.message
+def test_share_counts_the_searched_projects_of_the_viewer_alone(embedded, everyone):
+    forget_vectors_of(Memory.objects.filter(project__slug="boat").values_list("pk", flat=True))
+    tea = Project.objects.get(slug="tea")
+    in_tea = replace(everyone, project_ids=frozenset({tea.pk}))
+    in_boats = replace(everyone, project_ids=frozenset({Project.objects.get(slug="boat").pk}))
+    none = "No memory has a vector so far. Found by words alone."
+    assert ask("q=green tea", in_tea).warnings == ask("q=green tea&project=tea", everyone).warnings == ()
+    assert [warning.message for warning in ask("q=wet wood", in_boats).warnings] == [none]
+    assert [warning.message for warning in ask("q=wet wood&project=boat", everyone).warnings] == [none]
 
 
-def test_without_vectors_semantic_warns_that_words_answered(corpus, everyone, query_model):
-    result = ask("q=green tea&mode=semantic", everyone)
-    assert result.total == ask("q=green tea&mode=keyword", everyone).total
-    assert [w.message for w in result.warnings] == [
-        "No memory has been embedded yet. These results are found by words instead."
+@pytest.mark.parametrize("querystring", ["q=green tea", "q=green tea&mode=faceted", "q=green tea&mode=semantic"])
+def test_page_api_and_tools_name_the_share(embedded, querystring):
+    forget_vectors_of(Memory.objects.filter(project__slug="tea").values_list("pk", flat=True)[:4])
+    share = "75 % of the memories have a vector so far; more may appear."
+    user = User.objects.create_superuser("reader")
+    browser = Client()
+    browser.force_login(user)
+    raw = make_key(name="agent", scopes=["read"], viewer=command_viewer(), every_project=True).raw
+    headers = {"Authorization": f"Bearer {raw}"}
+    arguments = dict(parse_qsl(querystring))
+    assert html_of(browser.get("/explore/", arguments)).count(share) == 1
+    for path in ("search", "timeline"):
+        reply = browser.get(f"/api/{path}", arguments, headers=headers).json()
+        assert [warning["message"] for warning in reply["warnings"]].count(share) == 1
+    for name in ("search", "timeline"):
+        assert call(TOOL[name], arguments, command_viewer()).count(share) == 1
+
+
+def test_edited_memory_counts_as_not_embedded(embedded, everyone):
+    memory = Memory.objects.filter(project__slug="tea").first()
+    Memory.objects.filter(pk=memory.pk).update(content_hash="changed")
+    assert [warning.message for warning in ask("q=green tea", everyone).warnings] == [
+        "93 % of the memories have a vector so far; more may appear."
     ]
 
 

@@ -69,6 +69,52 @@ def test_words_that_find_nothing_are_told(corpus, everyone):
     assert found.warnings[0].message == "No memory was found for the anchor."
 
 
+@pytest.mark.parametrize(
+    ("moment", "filters", "expected", "warnings"),
+    [
+        pytest.param("2024-02-28", {}, "t3", [], id="day, to its end"),
+        pytest.param("2024-02-27", {}, "b1", [], id="day without a memory"),
+        pytest.param("2024-02-28", {"project": "boat"}, "b1", [], id="filters choose it"),
+        pytest.param("2030-01-01T12:00Z", {"tag": "brewing"}, "t1", [], id="time after all"),
+        pytest.param(
+            "1990-01-01", {}, "t1", ["No memory is as old as 1990-01-01: this is the first one after it."], id="before"
+        ),
+        pytest.param(
+            "2024-02-29",
+            {"tag": "no-such-tag"},
+            None,
+            ["No memory was found for the anchor."],
+            id="nothing passes the filters",
+        ),
+    ],
+)
+def test_time_stands_for_the_last_memory_until_then(corpus, everyone, moment, filters, expected, warnings):
+    found = around(everyone, anchor=moment, **filters)
+    assert (found.anchor and found.anchor.external_id) == expected
+    assert [warning.message for warning in found.warnings] == warnings
+
+
+def test_time_reveals_no_memory_of_another_project(corpus):
+    assert around(seen_by("boat"), anchor="2024-02-28").anchor.external_id == "b1"
+
+
+@pytest.mark.parametrize(
+    ("query", "mode", "expected"),
+    [
+        pytest.param(
+            "qqqzzzxx", "hybrid", "No memory contains “qqqzzzxx”; this is the nearest in meaning", id="nonsense"
+        ),
+        pytest.param("qqqzzzxx", "semantic", "No memory contains “qqqzzzxx”; this is the nearest in", id="by meaning"),
+        pytest.param("green tea", "hybrid", "", id="words"),
+        pytest.param("green tea", "semantic", "", id="by meaning, with words that there are"),
+    ],
+)
+def test_anchor_that_has_none_of_the_words_is_named_as_such(embedded, everyone, query, mode, expected):
+    found = around(everyone, query=query, mode=mode, min_similarity=0)
+    assert found.anchor
+    assert [warning.message[: len(expected)] for warning in found.warnings] == [expected] * bool(expected)
+
+
 def test_anchor_of_a_hidden_state_is_shown_and_its_neighbours_are_not(corpus, everyone):
     found = around(everyone, anchor=pk_of("t6"), depth_before=1, depth_after=1)
     assert found.anchor.external_id == "t6"
@@ -112,7 +158,7 @@ def test_anchor_of_another_project_is_not_found(corpus, everyone):
     [
         pytest.param({}, "neither is given", id="nowhere to stand"),
         pytest.param({"anchor": 1, "query": "tea"}, "both are given", id="two places to stand"),
-        pytest.param({"anchor": "first"}, "is not the id of a memory", id="no id"),
+        pytest.param({"anchor": "first"}, "is not the id of a memory, such as 123, nor a time", id="no id"),
         pytest.param({"anchor": 1, "depth_before": 101}, "depth_before: 101 is too large", id="too deep"),
         pytest.param({"anchor": 1, "depth_after": "-1"}, "depth_after: -1 is too small", id="negative"),
         pytest.param({"anchor": 1, "limit": 5}, "does nothing in a timeline", id="of a search"),

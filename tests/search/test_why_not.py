@@ -161,7 +161,7 @@ def test_beyond_the_ceiling_is_told_with_the_last_that_is_taken(embedded, low_ce
 
 def test_without_the_model_it_says_that_words_alone_were_looked_at(corpus, everyone, query_model):
     found = explained("q=green tea", "t1", everyone)
-    assert found.notes == ("Words only: no memory has been embedded yet.",)
+    assert found.notes == ("Search by meaning is not ready: no memory has been embedded yet. Found by words alone.",)
     assert "meaning" not in {check.name for check in found.checks}
 
 

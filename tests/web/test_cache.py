@@ -1,6 +1,8 @@
 """The cache of the process: by key and revision, bounded, cleared in one place."""
 
-from web.cache import RevisionCache, clear_caches
+from threading import Event
+
+from web.cache import RepeatedReads, RevisionCache, clear_caches
 
 
 def test_a_value_is_of_one_revision():
@@ -51,3 +53,50 @@ def test_every_cache_is_cleared_at_once():
         cache.put("key", "value")
     clear_caches()
     assert [len(cache) for cache in caches] == [0, 0]
+
+
+# --- reads that are repeated --------------------------------------------------------------------------------------
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def reading(self, value, seconds):
+        def read():
+            self.now += seconds
+            return value
+
+        return read
+
+
+def test_a_quick_read_is_repeated_for_a_new_revision_after_twenty_times_its_time():
+    clock = Clock()
+    reads = RepeatedReads(clock)
+    assert reads.get("share", 1, clock.reading("first", 0.01)) == "first"
+    clock.now += 100
+    assert reads.get("share", 1, clock.reading("unread", 0.01)) == "first"
+    assert reads.get("share", 2, clock.reading("second", 0.01)) == "second"
+    clock.now += 0.19
+    assert reads.get("share", 3, clock.reading("too early", 0.01)) == "second"
+    clock.now += 0.02
+    assert reads.get("share", 3, clock.reading("third", 0.01)) == "third"
+
+
+def test_nobody_waits_for_a_slow_read_to_be_repeated():
+    clock = Clock()
+    begin, done = Event(), Event()
+    reads = RepeatedReads(clock, after_repeat=done.set)
+
+    def slow():
+        begin.wait(10)
+        return "second"
+
+    assert reads.get("share", 1, clock.reading("first", 1.0)) == "first"
+    clock.now += 21
+    assert [reads.get("share", 2, slow) for _ in range(3)] == ["first"] * 3
+    begin.set()
+    assert done.wait(10)
+    assert reads.get("share", 2, slow) == "second"

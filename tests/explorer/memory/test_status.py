@@ -6,7 +6,6 @@ from django.core.management import call_command
 
 from access.models import Membership
 from access.viewer import command_viewer
-from explorer import status
 from explorer.status import ModelStatus, SiteStatus, build_status
 from memories import checks
 from memories.embedding import vectors
@@ -154,13 +153,3 @@ def test_site_is_settled_once_the_model_is_loaded_and_all_is_embedded(curator):
         if "hx-trigger" not in page:
             break
     assert "Ready." in page
-
-
-def test_what_takes_long_to_count_is_not_counted_at_every_look(monkeypatch):
-    monkeypatch.setattr(status, "_pending_counts", {})
-    counts = iter([5, 4])
-    monkeypatch.setattr(status, "pending_count", lambda model_id, project_ids: next(counts))
-    times = iter([0.0, 1.0, 19.0, 21.0, 21.1])
-    monkeypatch.setattr(status.time, "monotonic", lambda: next(times))
-    found = [status._pending(1, command_viewer()) for _ in range(3)]
-    assert found == [5, 5, 4]
