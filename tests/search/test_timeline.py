@@ -72,9 +72,9 @@ def test_words_that_find_nothing_are_told(corpus, everyone):
 @pytest.mark.parametrize(
     ("moment", "filters", "expected", "warnings"),
     [
-        pytest.param("2024-02-28", {}, "t3", [], id="day, to its end"),
+        pytest.param("2024-02-28", {}, "b2", [], id="day, to its last second"),
         pytest.param("2024-02-27", {}, "b1", [], id="day without a memory"),
-        pytest.param("2024-02-28", {"project": "boat"}, "b1", [], id="filters choose it"),
+        pytest.param("2024-02-28", {"project": "tea"}, "t3", [], id="filters choose it"),
         pytest.param("2030-01-01T12:00Z", {"tag": "brewing"}, "t1", [], id="time after all"),
         pytest.param(
             "1990-01-01", {}, "t1", ["No memory is as old as 1990-01-01: this is the first one after it."], id="before"
@@ -95,7 +95,7 @@ def test_time_stands_for_the_last_memory_until_then(corpus, everyone, moment, fi
 
 
 def test_time_reveals_no_memory_of_another_project(corpus):
-    assert around(seen_by("boat"), anchor="2024-02-28").anchor.external_id == "b1"
+    assert around(seen_by("tea"), anchor="2024-02-28").anchor.external_id == "t3"
 
 
 @pytest.mark.parametrize(
