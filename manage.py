@@ -7,6 +7,7 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    import psycopg
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
     from django.db.utils import InterfaceError, OperationalError
@@ -17,9 +18,14 @@ def main() -> None:
         if "--traceback" in sys.argv:
             raise
         sys.exit(f"A setting is wrong. {error}")
-    except (OperationalError, InterfaceError) as error:
+    except (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError) as error:
         if "--traceback" in sys.argv:
             raise
+        if "too many clients" in str(error) or "connection slots" in str(error):
+            sys.exit(
+                f"The database has no free connection: {error}\n"
+                "End other programs that use it, or raise its max_connections, and try again."
+            )
         sys.exit(f"The database does not answer: {error}\nTo see why: python manage.py check --database default")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,5 +1,7 @@
 """The one settings file. What a user may change is an environment variable, read by a reader that fails loudly."""
 
+import hashlib
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from zoneinfo import ZoneInfo
 from django.core.exceptions import ImproperlyConfigured
 
 from config.database import database_settings
+from config.home import create_home, private_home
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -89,7 +92,7 @@ def env_zone(name: str, default: str) -> str:
 
 
 # Data: the embedded Postgres, collected static files, the secret key of a local installation.
-HOME = Path(os.environ.get("MNEMOSCOPE_HOME") or BASE_DIR / "var").expanduser().resolve()
+HOME = private_home(Path(os.environ.get("MNEMOSCOPE_HOME") or BASE_DIR / "var").expanduser().resolve())
 
 DEBUG = env_bool("DEBUG", False)
 LOOPBACK_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
@@ -106,7 +109,7 @@ def secret_key() -> str:
         from django.core.management.utils import get_random_secret_key
 
         try:
-            HOME.mkdir(parents=True, exist_ok=True)
+            create_home(HOME)
             # Two processes may start at once: the first link wins, and both read the same key.
             draft = path.with_name(f"secret_key.{os.getpid()}")
             draft.touch(mode=0o600)
@@ -207,6 +210,8 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATIC_ROOT = HOME / "static"
+FILE_UPLOAD_PERMISSIONS = 0o600
+FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o700
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -217,6 +222,10 @@ STORAGES = {
     },
 }
 
+# Browsers send the cookies of a host to all of its ports. Servers with the same key share their sessions.
+_SITE = hashlib.sha256(f"cookies {SECRET_KEY}".encode()).hexdigest()[:8]
+SESSION_COOKIE_NAME = f"sessionid_{_SITE}"
+CSRF_COOKIE_NAME = f"csrftoken_{_SITE}"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_COOKIES = env_bool("SECURE_COOKIES", False)
@@ -266,10 +275,33 @@ MNEMOSCOPE_KEY = os.environ.get("MNEMOSCOPE_KEY", "").strip()
 API_REQUESTS_PER_MINUTE = env_int("API_REQUESTS_PER_MINUTE", 1_200, low=1, high=1_000_000)
 
 LOG_LEVEL = env_choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
+_CALM = LOG_LEVEL not in {"DEBUG", "INFO"}
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Whether a failed request is worth a line: not what the client got wrong, nor an outage, which has its own."""
+    return not _CALM or getattr(record, "status_code", 500) not in {*range(400, 500), 503}
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """A request that is refused, for its host or its form, is a line and not a traceback of Django."""
+    if _CALM:
+        record.exc_info = None
+    return True
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {
+        "our_fault": {"()": "django.utils.log.CallbackFilter", "callback": _is_our_fault},
+        "without_traceback": {"()": "django.utils.log.CallbackFilter", "callback": _without_traceback},
+    },
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        "django.request": {"filters": ["our_fault"]},
+        "django.security.DisallowedHost": {"filters": ["without_traceback"]},
+    },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
 }

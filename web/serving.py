@@ -3,22 +3,22 @@
 import asyncio
 import contextlib
 import errno
+import fcntl
 import gc
 import ipaddress
 import logging
+import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from django.conf import settings
 
 SHUTDOWN_SECONDS = 3
-
-# Contains the address of the running server, for commands.
-ADDRESS_FILE = settings.HOME / "address"
 
 
 class CannotListenError(Exception):
@@ -147,9 +147,42 @@ def stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def address_file(site: str) -> Iterator[None]:
+    """Record the address of this server in a file for commands, and lock it as long as the server runs.
+
+    The kernel releases the lock of a killed server, so that a file that it left behind misleads nobody.
+    """
+    path = _address_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A new file each time: that of another server of this HOME keeps its lock.
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with draft.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(site)
+        file.flush()
+        draft.replace(path)
+        try:
+            yield
+        finally:
+            # Another server of this HOME may have started since.
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                    path.unlink()
+
+
 def running_site() -> str | None:
-    """The address of the running server; None if there is none. `up` writes it to a file."""
+    """The address of the running server; None if there is none."""
     try:
-        return (settings.HOME / ADDRESS_FILE.name).read_text().strip()
+        with _address_path().open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read().strip()
+            return None  # nobody holds it: the server was killed
     except FileNotFoundError:
         return None
+
+
+def _address_path() -> Path:
+    return Path(settings.HOME) / "address"

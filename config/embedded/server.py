@@ -41,6 +41,8 @@ ACCOUNT = "embedded_postgres"  # Postgres refuses to run as root, so root uses t
 LONGEST_SOCKET_PATH = 100  # the kernels allow 103 to 107 bytes
 START_SECONDS = 1800.0  # recovery after an unclean stop may take minutes, never this long
 STOP_SECONDS = 60.0
+TURN_SECONDS = START_SECONDS + STOP_SECONDS  # longer than another process takes for its turn
+WARN_SECONDS = 3.0
 LOG_BYTES = 10_000_000
 ELSEWHERE = "or set DATABASE_URL to a Postgres of your own"
 
@@ -142,8 +144,27 @@ class EmbeddedServer:
     def _turn(self) -> Iterator[None]:
         """Serialise processes that initialise, start or stop the server."""
         with self.data.with_name(f"{self.data.name}.lock").open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            self._lock(file)
             yield
+
+    def _lock(self, file: IO[bytes]) -> None:
+        begun, warned = time.monotonic(), False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waited = time.monotonic() - begun
+            else:
+                return
+            if waited > TURN_SECONDS:
+                raise EmbeddedPostgresError(
+                    f"Another process has held {file.name} for {TURN_SECONDS / 60:.0f} minutes, so the embedded "
+                    f"Postgres can be neither started nor stopped. `fuser {file.name}` shows which one: end it."
+                )
+            if waited > WARN_SECONDS and not warned:
+                logger.warning("Waiting for another process that starts or stops Postgres: it holds %s.", file.name)
+                warned = True
+            time.sleep(0.02)
 
     def _join(self) -> Address:
         folder = programs()
@@ -333,7 +354,7 @@ class EmbeddedServer:
                     f"The embedded Postgres in {self.data} is not ready after {START_SECONDS / 60:.0f} minutes. "
                     f"Its log is {self.log}."
                 )
-            if waited > 3 and not warned:
+            if waited > WARN_SECONDS and not warned:
                 logger.warning("Postgres is recovering from an unclean stop; this can take some minutes.")
                 warned = True
             time.sleep(0.02)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from django.db import connection
 
+from web.middleware import is_outage
+
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
@@ -33,9 +35,10 @@ def repeat(step: Callable[[], None], failed: str, stop: Stop) -> None:
             failures = 0
         except StoppedError:
             return
-        except Exception:  # whatever it is - a full disk, a database that restarts - it is tried again
+        except Exception as error:  # whatever it is - a full disk, a database that restarts - it is tried again
             seconds = _LONGER[min(failures, len(_LONGER) - 1)]
-            logger.exception("%s; trying again in %s s.", failed, seconds)
+            # A traceback of an outage tells nothing.
+            logger.error("%s; trying again in %s s: %s", failed, seconds, error, exc_info=not is_outage(error))
             # The next step opens a new connection.
             connection.close()
             wait(seconds, stop)

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
@@ -70,7 +71,7 @@ def answers_given():
 def session(site):
     client = Client()
     client.force_login(User.objects.create_superuser("reader"))
-    return client.cookies["sessionid"].value
+    return client.cookies[settings.SESSION_COOKIE_NAME].value
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def open_page(browser, site, session):
         options = {**still, **options}
         context = browser.new_context(**options)
         context.set_default_timeout(10_000)
-        context.add_cookies([{"name": "sessionid", "value": session, "url": site.url}])
+        context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": site.url}])
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -4,6 +4,7 @@ import re
 from contextlib import contextmanager
 
 import pytest
+from django.conf import settings
 from playwright.sync_api import expect
 
 from memories.models import Memory, Project
@@ -276,7 +277,7 @@ def test_error_leaves_the_results_and_offers_a_retry(open_page):
 
 def test_expired_sign_in_leads_to_the_sign_in_page(open_page):
     page = open_page("/explore/")
-    page.context.clear_cookies(name="sessionid")
+    page.context.clear_cookies(name=settings.SESSION_COOKIE_NAME)
     # A click, not a check: that would look for the tick on a page that is gone.
     page.get_by_role("checkbox", name=re.compile(r"^note, \d")).click()
     expect(page).to_have_url(re.compile(r"/sign-in/\?next="))

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
 from django.db import InterfaceError, OperationalError
@@ -139,7 +140,7 @@ def test_session_reads_without_a_token_and_writes_with_one():
     forged = browser.post("/api/memories", record, content_type="application/json")
     assert "X-CSRFToken" in refused(forged, 403, "csrf_failed")["suggestion"]
     browser.get("/sign-in/")
-    token = browser.cookies["csrftoken"].value
+    token = browser.cookies[settings.CSRF_COOKIE_NAME].value
     meant = browser.post("/api/memories", record, content_type="application/json", headers={"X-CSRFToken": token})
     assert meant.status_code == 201
 

@@ -1,6 +1,7 @@
 """DATABASE_URL, and the embedded server: started when needed, shared, stopped by the last one out, never lost."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from config.database import database_settings
+from config.embedded import server as embedded
 from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, server_at
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -113,6 +115,26 @@ def test_command_line_tells_a_database_that_is_down_in_words(tmp_path):
     assert "host 127.0.0.1, port 1" in done.stderr
     assert "Traceback" not in done.stderr
     assert "secret" not in done.stderr
+
+
+def test_command_line_tells_a_database_without_a_free_connection_in_words(server_folder):
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(server_folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    environment.pop("DATABASE_URL", None)
+    server = EmbeddedServer(server_folder / "postgres", durable=False)
+    address = server.ensure()
+    with contextlib.ExitStack() as others:
+        with contextlib.suppress(psycopg.OperationalError):
+            while True:
+                place = {"host": str(address.socket_dir), "user": address.user, "dbname": "mnemoscope"}
+                others.enter_context(psycopg.connect(**place))
+        done = subprocess.run(
+            [sys.executable, "manage.py", "list_api_keys"], cwd=ROOT, env=environment, capture_output=True, text=True
+        )
+    server.leave()
+    assert done.returncode == 1
+    assert done.stderr.startswith("The database has no free connection")
+    assert "max_connections" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_database_shell_opens_the_embedded_database(server_folder):
@@ -361,6 +383,20 @@ def test_folder_of_something_else_is_left_alone(server, data):
     with pytest.raises(EmbeddedPostgresError, match="holds files but no Postgres data"):
         server.ensure()
     assert (data / "thesis.txt").read_text() == "years of work"
+
+
+def test_lock_that_another_process_holds_is_waited_for_with_a_message_and_a_limit(server, monkeypatch, caplog):
+    monkeypatch.setattr(embedded, "WARN_SECONDS", 0.05)
+    monkeypatch.setattr(embedded, "TURN_SECONDS", 0.2)
+    lock = server.data.with_name("postgres.lock")
+    with lock.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(EmbeddedPostgresError, match=r"`fuser \S+/postgres.lock` shows which one"):
+            server.ensure()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Waiting for another process that starts or stops Postgres: it holds {lock}."
+    ]
+    assert ask(server, "SELECT 1") == 1
 
 
 def test_server_that_does_not_start_shows_its_log(server, data):

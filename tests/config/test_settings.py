@@ -1,10 +1,18 @@
 """The readers of the environment: a wrong value is refused with its name, the value and what is allowed."""
 
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from config.settings import env_bool, env_choice, env_int, env_list, env_zone
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 READERS = {
     "switch": lambda: env_bool("A_SETTING", False),
     "number": lambda: env_int("A_SETTING", 8000, low=1, high=65535),
@@ -12,6 +20,30 @@ READERS = {
     "zone": lambda: env_zone("A_SETTING", "UTC"),
     "list": lambda: env_list("A_SETTING", ["localhost"]),
 }
+
+
+def settings_of(home, *names):
+    """Settings as a server with this home has them."""
+    program = f"import json; from config import settings; print(json.dumps([getattr(settings, n) for n in {names}]))"
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(home)}
+    environment.pop("SECRET_KEY", None)
+    asked = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
+    return json.loads(asked.stdout)
+
+
+def test_two_installations_on_one_machine_do_not_share_cookies(tmp_path):
+    names = ("SESSION_COOKIE_NAME", "CSRF_COOKIE_NAME")
+    first, second = (settings_of(tmp_path / home, *names) for home in ("first", "second"))
+    assert len({*first, *second}) == 4
+    assert settings_of(tmp_path / "first", *names) == first
+
+
+@pytest.mark.parametrize(
+    ("status", "logged"), [pytest.param(404, 0), pytest.param(400, 0), pytest.param(503, 0), pytest.param(500, 1)]
+)
+def test_log_has_a_line_for_what_is_not_the_fault_of_the_client(status, logged, caplog):
+    logging.getLogger("django.request").error("%s", status, extra={"status_code": status})
+    assert len(caplog.records) == logged
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
+from config.home import private_home
 from config.management.commands import up
 from memories.models import Memory, OutboxEntry, Project
 from search.engines.index import follower as indexer
@@ -187,6 +189,27 @@ def query(home, statement):
         return found.fetchone()[0] if found.description else None
 
 
+def command(home, *arguments, **environment):
+    """The output of a command in a home."""
+    inherited = {name: value for name, value in os.environ.items() if name not in {"DATABASE_URL", "SECRET_KEY"}}
+    told = {"DJANGO_SETTINGS_MODULE": "config.settings", "MNEMOSCOPE_HOME": str(home), **environment}
+    run = subprocess.run(
+        [sys.executable, "manage.py", *arguments], cwd=ROOT, env={**inherited, **told}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def open_to_others(home):
+    """Paths that other users of the machine may read or write. Passing through a folder is allowed as root."""
+    rights = 0o066 if os.geteuid() == 0 else 0o077
+    return [
+        path
+        for path in (home, *home.rglob("*"))
+        if not path.is_symlink() and path.stat().st_mode & (rights if path.is_dir() else 0o077)
+    ]
+
+
 def outbox_of(home):
     return query(home, "SELECT count(*) FROM memories_outbox")
 
@@ -225,6 +248,7 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     address, _ = open_in_browser(link)
     assert address == f"http://127.0.0.1:{port}/explore/"
     assert (home / "address").read_text() == f"http://127.0.0.1:{port}"
+    assert command(home, "sign_in_link").startswith(f"http://127.0.0.1:{port}/sign-in/?token=")
     eventually(lambda: first.index_state() == "ready")
 
     # Somebody pulls the plug: of the server and what runs beside it, then of the database with all in it.
@@ -238,6 +262,9 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
             helper.kill()
     assert postgres_of(home)
     os.kill(head, signal.SIGKILL)
+    # The address that it left behind is not that of a server.
+    assert (home / "address").exists()
+    assert command(home, "sign_in_link", PORT="9").startswith("http://127.0.0.1:9/")
 
     second = runs(port)
     link_after = second.link()
@@ -255,8 +282,29 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert second.output.endswith("Stopped.\n")
     assert postgres_of(home) == []
     assert not (home / "address").exists()
-    # Its files are private.
-    assert (home / "secret_key").stat().st_mode & 0o077 == 0
+    assert open_to_others(home) == []
+
+
+def test_home_that_others_may_read_is_closed_to_them(prepared_home):
+    """As an earlier version left it."""
+    for path in (prepared_home, *prepared_home.rglob("*")):
+        if path != prepared_home / "postgres" and prepared_home / "postgres" not in path.parents:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert prepared_home / "index" / "lock" in open_to_others(prepared_home)
+    command(prepared_home, "list_api_keys")
+    assert open_to_others(prepared_home) == []
+    assert postgres_of(prepared_home) == []
+
+
+def test_folder_that_is_shared_with_something_else_keeps_its_mode(tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "photos").mkdir(mode=0o755)
+    (tmp_path / "photos").chmod(0o755)
+    (tmp_path / "address").write_text("http://127.0.0.1:8000")
+    (tmp_path / "address").chmod(0o644)
+    private_home(tmp_path)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path, tmp_path / "photos")] == [0o755, 0o755]
+    assert stat.S_IMODE((tmp_path / "address").stat().st_mode) == 0o600
 
 
 def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, prepared_home):

@@ -6,6 +6,7 @@ import warnings
 
 import psycopg
 import pytest
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.sessions.backends.db import SessionStore
 from django.core.asgi import get_asgi_application
@@ -122,7 +123,7 @@ def session_table_is_gone(*args, **kwargs):
 
 def test_outage_while_a_session_is_read_is_told_too(visitor, monkeypatch):
     monkeypatch.setattr(SessionStore, "load", session_table_is_gone)
-    visitor.cookies["sessionid"] = "x" * 32
+    visitor.cookies[settings.SESSION_COOKIE_NAME] = "x" * 32
     assert visitor.get("/private/").status_code == 503
     assert visitor.get("/asks/").status_code == 503
 

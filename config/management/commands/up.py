@@ -31,7 +31,7 @@ from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
 from web.processes import SupervisedProcess, supervise
-from web.serving import ADDRESS_FILE, CannotListenError, is_loopback, listen, serve, site_address, stop_signals
+from web.serving import CannotListenError, address_file, is_loopback, listen, serve, site_address, stop_signals
 
 # The sample memories of an invented team, loaded into an empty database.
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
@@ -225,18 +225,6 @@ def one_at_a_time() -> Iterator[None]:
     finally:
         gate.rollback()
         gate.close()
-
-
-@contextlib.contextmanager
-def address_file(site: str) -> Iterator[None]:
-    ADDRESS_FILE.parent.mkdir(parents=True, exist_ok=True)
-    ADDRESS_FILE.write_text(site)
-    try:
-        yield
-    finally:
-        # Another server of this HOME may have started since, on another port.
-        if ADDRESS_FILE.exists() and ADDRESS_FILE.read_text() == site:
-            ADDRESS_FILE.unlink()
 
 
 def collect_static() -> bool:
