@@ -101,6 +101,7 @@ INDEX_SIZE = 20
 # The number of values listed for a facet; a note tells if there are more.
 FACET_VALUES = 10
 COUNTED_VALUES = 50
+_NAMED_SHOWN = 5
 # The facets of `retrieve_memory`, as its specification names them.
 _COUNTED_FACETS = ("tags", "memory_types")
 
@@ -378,6 +379,11 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
         "has_more": result.has_more,
         "filters": {key: _joined(v) if isinstance(v, list) else v for key, v in result.query.applied().items()},
     }
+    if result.named:
+        head["named"] = [
+            f"{term.count} {'carries' if term.count == 1 else 'carry'} {term.text}: {term.facet}={term.value}"
+            for term in result.named[:_NAMED_SHOWN]
+        ]
     head |= _warnings(result.warnings)
     if not head["filters"]:
         del head["filters"]

@@ -17,6 +17,12 @@ class MadeBy(models.TextChoices):
     MODEL = "model"
 
 
+def aliases_index(name: str) -> GinIndex:
+    """The index that finds an alias ignoring case. Few rows have aliases; the others are not in it."""
+    lowered = models.Func("aliases", function="categories_lower_all")
+    return GinIndex(lowered, condition=~models.Q(aliases=[]), name=name)
+
+
 class Category(models.Model):
     """A node of the category tree. `path` is the unique slug path used in URLs; it contains those of the ancestors.
 
@@ -41,6 +47,7 @@ class Category(models.Model):
         indexes = [
             models.Index(Lower("name"), name="category_name_lower_idx"),
             GinIndex(fields=["name"], name="category_name_trgm", opclasses=["gin_trgm_ops"]),
+            aliases_index("category_aliases_lower_gin"),
         ]
 
     def __str__(self) -> str:
@@ -67,6 +74,7 @@ class Concept(models.Model):
         constraints = [models.UniqueConstraint(Lower("name"), name="concept_name_unique")]
         indexes = [
             GinIndex(fields=["name"], name="concept_name_trgm", opclasses=["gin_trgm_ops"]),
+            aliases_index("concept_aliases_lower_gin"),
         ]
 
     def __str__(self) -> str:
@@ -102,6 +110,7 @@ class Entity(SearchedVocabulary):
         constraints = [models.UniqueConstraint(Lower("name"), "entity_type", name="entity_name_type_unique")]
         indexes = [
             GinIndex(fields=["name"], name="entity_name_trgm", opclasses=["gin_trgm_ops"]),
+            aliases_index("entity_aliases_lower_gin"),
             GinIndex(fields=["terms"], name="entity_terms_gin"),
         ]
 

@@ -17,6 +17,7 @@ from categories.queries import (
     concept_terms,
     entity_terms,
     ids_by_path,
+    terms_named,
 )
 from categories.revision import DataRevision
 from web.cache import RevisionCache
@@ -39,7 +40,12 @@ class Names:
         self._children: dict[int, tuple[TreeNode, ...] | None] = {}
         self._concepts: dict[int, Term | None] = {}
         self._entities: dict[int, Term | None] = {}
+        self._named: dict[tuple[str, str], dict[str, tuple[int | str, ...]] | None] = {}
         self._roots: list[TreeNode] | None = None
+
+    def named(self, name: str, tag: str) -> dict[str, tuple[int | str, ...]]:
+        """The terms of a name; see `terms_named`."""
+        return _known(self._named, [(name, tag)], lambda keys: {key: terms_named(*key) for key in keys})[name, tag]
 
     def category_nodes(self, ids: Iterable[int]) -> dict[int, CategoryNode]:
         """Categories by id, with the names along their paths."""

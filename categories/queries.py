@@ -50,21 +50,25 @@ class Term:
 
 
 # Postgres folds both sides: Python's lower case differs for some letters. Names, through the index on lower(name), take
-# precedence over ids, and both over aliases; names and ids are read in one statement.
+# precedence over ids, and both over aliases, through the index on them; names and ids are read in one statement.
 _BY_NAME = """
 SELECT w.name, 1, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {table} v ON lower(v.name) = lower(w.name)
 UNION ALL
 SELECT v.id::text, 2, v.id FROM {table} v WHERE v.id = ANY(%(ids)s::bigint[])"""
-_BY_ALIAS = """
-SELECT w.name, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {table} v
-ON EXISTS (SELECT 1 FROM unnest(v.aliases) AS a(alias) WHERE lower(a.alias) = lower(w.name))"""
-_NAMED = " UNION ALL ".join(
-    f"SELECT '{kind}', id FROM {table} WHERE lower(name) = lower(%(name)s)"
-    for kind, table in (
-        ("category", Category._meta.db_table),
-        ("concept", Concept._meta.db_table),
-        ("entity", Entity._meta.db_table),
-    )
+_HAS_ALIAS = "v.aliases <> ARRAY[]::text[] AND categories_lower_all(v.aliases) @> ARRAY[lower({name})]"
+_BY_ALIAS = f"""
+SELECT w.name, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {{table}} v ON {_HAS_ALIAS.format(name="w.name")}"""
+_NAMED = " UNION ".join(
+    [
+        f"SELECT '{kind}', v.id::text FROM {table} v WHERE {condition}"
+        for kind, table in (
+            ("category", Category._meta.db_table),
+            ("concept", Concept._meta.db_table),
+            ("entity", Entity._meta.db_table),
+        )
+        for condition in ("lower(v.name) = lower(%(name)s)", _HAS_ALIAS.format(name="%(name)s"))
+    ]
+    + ["SELECT 'tag', tag FROM categories_tagalias WHERE alias = %(tag)s"]
 )
 _TYPED = """
 SELECT w.wanted, v.id FROM unnest(%(wanted)s::text[], %(types)s::text[], %(names)s::text[]) AS w(wanted, type, name)
@@ -96,14 +100,13 @@ def _resolve(table: str, names: Collection[str]) -> dict[str, list[int]]:
     return {name: found[name] for name in names if name in found}
 
 
-def ids_named(name: str) -> dict[str, list[int]]:
-    """Ids of the categories, concepts and entities of a name, ignoring case, by `category`, `concept` and `entity`.
-
-    One statement through the indexes on lower(name). Aliases have no index and are not searched.
+def terms_named(name: str, tag: str) -> dict[str, tuple[int | str, ...]]:
+    """The categories, concepts and entities with this name or alias, ignoring case, and the tag that `tag` is an alias
+    of: ids and tags by `category`, `concept`, `entity` and `tag`. One statement, through indexes.
     """
-    found: dict[str, list[int]] = {}
-    for kind, pk in _rows(_NAMED, {"name": name}):
-        found.setdefault(kind, []).append(pk)
+    found: dict[str, tuple[int | str, ...]] = {}
+    for kind, term in sorted(_rows(_NAMED, {"name": name, "tag": tag})):
+        found[kind] = (*found.get(kind, ()), term if kind == "tag" else int(term))
     return found
 
 

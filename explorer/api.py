@@ -21,6 +21,7 @@ from explorer.schemas import (
     HistogramReply,
     HitWhy,
     MemoryHit,
+    NamedReply,
     RankBoosts,
     RankScoreParts,
     RelaxationReply,
@@ -166,6 +167,7 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         if in_full
         else [index_row(h) for h in result.hits],
         **{name: getattr(result, name) for name in _RESULT_FIELDS},
+        named=[NamedReply.model_validate(term, from_attributes=True) for term in result.named],
         lower_bounds=list(result.lower_bounds),
         filters=result.query.applied(),
         warnings=[query_warning(w) for w in result.warnings],

@@ -24,13 +24,14 @@ from explorer.sidebar import (
 )
 from search.facets import FACET, STATES
 from search.query import Mode, SearchQuery, Sort
-from search.result import FacetPage, FilterRelaxation, SearchResult, SearchWarning
+from search.result import FacetPage, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
 from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
 from text.formatting import memories, number, plural, spoken_number
 from web.validation import Problem
 
 _PAGE_SIZES = (25, 50, 100)
+_NAMED_SHOWN = 4
 
 SORT_LABELS = {
     Sort.RELEVANCE: "Relevance",
@@ -84,6 +85,8 @@ class ExplorerContext:
     of_total: str
     matched: str
     url: str
+    named: tuple[Link, ...]
+    """The terms that the text names. `count` says how many matches carry each."""
     hidden_note: Link | None
     notices: tuple[Notice, ...]
     chips: tuple[Chip, ...]
@@ -167,6 +170,7 @@ def build_context(
         of_total=f"of {corpus.total:,}" if result.total != corpus.total else "",
         matched=_matched(result, unified),
         url=explore_url(query),
+        named=tuple(_named_link(query, term) for term in result.named[:_NAMED_SHOWN]),
         hidden_note=_hidden_note(query, result),
         notices=(*problems, *(_warning_notice(query, pages, warning) for warning in result.warnings)),
         chips=chips,
@@ -274,6 +278,15 @@ def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
     """None if the total is a lower bound: the user could not know how many memories change."""
     return None if result.at_least or not result.total else Link(f"Edit all {number(result.total)}…", retag_url(query))
+
+
+def _named_link(query: SearchQuery, term: NamedTerm) -> Link:
+    """The matches that carry a term, linked if a filter can select exactly them."""
+    carries = f"{number(term.count)} {'carries' if term.count == 1 else 'carry'} the {FACET[term.facet].label.lower()}"
+    chosen = query.selection(term.facet)
+    is_exact = chosen.require_all or not (chosen.include or chosen.no_value)
+    url = explore_url(query.with_(text="").toggle(term.facet, term.value)) if is_exact and not term.selected else ""
+    return Link(term.label, url, f"{carries} {term.label}: show them", count=carries)
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:

@@ -139,6 +139,16 @@ class FacetNote(BaseModel):
     note: str
 
 
+class NamedReply(BaseModel):
+    """A term whose name or alias is the whole text."""
+
+    facet: str = Field(description="The query parameter that selects it: tag, concept, category or entity.")
+    value: str = Field(description="The value of that parameter.")
+    label: str
+    count: int = Field(description="Number of matches that carry it.")
+    selected: bool = Field(description="Whether the query selects it already.")
+
+
 class RelaxationReply(BaseModel):
     """A filter of a query without results, and the number of memories without it."""
 
@@ -166,6 +176,7 @@ class SearchReply(BaseModel):
     lower_bounds: list[str] = Field(description=LOWER_BOUNDS)
     filters: dict[str, Any] = Field(description="The parsed query, by canonical name.")
     matched_by: str = Field(description="How memories matched, in words.")
+    named: list[NamedReply] = Field(description="The terms that the text names, the largest first.")
     warnings: list[QueryWarning]
     hidden: int = Field(description="Number of further matches in states that are excluded by default.")
     relaxations: list[RelaxationReply] = Field(
@@ -182,7 +193,9 @@ class SearchReply(BaseModel):
 class CheckReply(BaseModel):
     """A condition of the query. Of those with `either`, meeting one is enough."""
 
-    name: str = Field(description="A facet, `date`, `required`, `excluded`, `phrase`, `words`, `meaning` or `index`.")
+    name: str = Field(
+        description="A facet, `date`, `required`, `excluded`, `phrase`, `words`, `name`, `meaning` or `index`."
+    )
     label: str
     asked: str = Field(description="The condition of the query, in words.")
     has: str = Field(description="The value of the memory, in words.")

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from access.viewer import Viewer
-from categories.queries import ids_named
 from memories.queries import visible_to
 from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
+from search.facet_counts import value_terms
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FacetKind
-from search.plan import ResolvedQuery, explain_unknown, stored_as
+from search.plan import ResolvedQuery, explain_unknown, named_candidates, stored_as
 from search.query import SearchQuery, Sort
 from search.result import FilterRelaxation, SearchWarning
 from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
@@ -49,7 +49,7 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str
     """Each filter as (key, value, label, query without it, plan without it)."""
     plan = resolved.plan
     if query.text:
-        yield "q", query.text, f"the words “{query.text}”", query.with_(text=""), replace(plan, texts=(), meaning=None)
+        yield "q", query.text, f"the words “{query.text}”", query.with_(text=""), plan.without_text
     if query.has_dates:
         changed = replace(plan, start=None, end=None)
         yield DATE_KEY, "", "the dates", query.without(DATE_KEY), changed
@@ -199,7 +199,7 @@ def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, t
     name_text = query.text.strip().strip('"').strip()
     if not name_text or len(name_text.split()) > _MAX_NAME_WORDS or not _has_no_words(engine, resolved, total):
         return []
-    without_text = replace(resolved.plan, texts=(), meaning=None)
+    without_text = resolved.plan.without_text
     candidates = [one for one in _named(name_text, resolved) if not query.selection(one[0]).restricts]
     counts = engine.match([without_text.with_filter(Filter(key, include=(values,))) for key, _, values in candidates])
     found = sorted((n.total, key, name) for (key, name, _), n in zip(candidates, counts, strict=True) if n.total)
@@ -219,8 +219,8 @@ def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     plan = resolved.plan
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
-    if total and plan.meaning is not None:
-        total = engine.match([replace(plan, meaning=None)])[0].total
+    if total and (plan.meaning is not None or plan.named):
+        total = engine.match([plan.by_words])[0].total
     return total == 0
 
 
@@ -229,13 +229,12 @@ def _named(name_text: str, resolved: ResolvedQuery) -> Iterator[tuple[str, str, 
     for project in resolved.projects.values():
         if name_text.lower() in (project.slug, project.name.lower()):
             yield "project", project.slug, (project.id,)
-    named = ids_named(name_text)
-    for pk, node in resolved.names.category_nodes(named.get("category", ())).items():
-        yield "category", node.path, (pk,)
-    for pk, concept in resolved.names.concept_terms(named.get("concept", ())).items():
-        yield "concept", concept.value, (pk,)
-    for pk, entity in resolved.names.entity_terms(named.get("entity", ())).items():
-        yield "entity", entity.value, (pk,)
+    if not resolved.plan.named:
+        # In the other modes, and for a name in quotes; else the memories that carry it are among the matches.
+        for key, terms in named_candidates(resolved.names, name_text).items():
+            if key != "tag":
+                for term in value_terms(FACET[key], terms, resolved).values():
+                    yield key, term.value, (term.id,)
     # People often write names in lower case.
     for name in dict.fromkeys((name_text, name_text.title())):
         yield "author", name, (name,)

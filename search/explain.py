@@ -21,8 +21,10 @@ def explain(hit: Hit, query: SearchQuery, threshold: float | None) -> tuple[Reas
     if not query.text:
         return ()
     reasons = [Reason("Words", _words(hit, query, threshold))]
+    if hit.named:
+        reasons.append(Reason("Name", f"carries {listed(hit.named)}"))
     if threshold is not None:
-        reasons.append(Reason("Meaning", _meaning(hit.why, threshold)))
+        reasons.append(Reason("Meaning", _meaning(hit, threshold)))
     if hit.why.cross_encoder_rank is not None:
         read = f"{ordinal(hit.why.cross_encoder_rank)} by the cross-encoder, score {hit.why.cross_encoder_score:.2f}"
         reasons.append(Reason("Reranked", read))
@@ -50,11 +52,12 @@ def _place(found: FieldMatch) -> str:
     return f"{listed([f'“{word}”' for word in found.words])} {where}"
 
 
-def _meaning(why: Ranked, threshold: float) -> str:
+def _meaning(hit: Hit, threshold: float) -> str:
+    why, by = hit.why, "words or by name" if hit.named else "words"
     if why.similarity is None:
-        return "not embedded yet, so found by words only"
+        return f"not embedded yet, so found by {by} only"
     if why.similarity < threshold:
-        return f"similarity {why.similarity:.2f}, below the required {threshold:.2f}: it matches by its words"
+        return f"similarity {why.similarity:.2f}, below the required {threshold:.2f}: it matches by its {by}"
     rank = "" if why.semantic_rank is None else f"{ordinal(why.semantic_rank)} by meaning, "
     return f"{rank}similarity {why.similarity:.2f} (at least {threshold:.2f})"
 

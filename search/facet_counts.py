@@ -100,7 +100,7 @@ def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest
 def _counts_without(plan: EngineQuery, key: str) -> EngineQuery:
     """The plan whose match set a facet is counted over."""
     chosen = plan.filter(key)
-    if chosen is None or chosen.narrows_own_counts or not chosen.includes or key == "state":
+    if chosen is None or not plan.drops_selection(key) or key == "state":
         return plan
     bare = replace(chosen, include=(), no_value=False)
     return plan.without_filter(key) if bare == Filter(key) else plan.with_filter(bare)
@@ -201,6 +201,11 @@ def value_terms(spec: FacetSpec, values: Sequence[Value], resolved: ResolvedQuer
             terms = resolved.names.concept_terms if spec.key == "concept" else resolved.names.entity_terms
             return dict(terms([int(value) for value in values]).items())
     return {value: Term(0, str(value), str(value)) for value in values}
+
+
+def named_label(key: str, term: Term) -> str:
+    """The label of a term among others of its name: several entities may have one."""
+    return term.value if key == "entity" else term.label
 
 
 def value_rows(

@@ -1,6 +1,7 @@
 """Loads the hits of a page by id in rank order, with highlighted titles and snippets."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from categories.queries import CategoryNode
 from search.engines.base import EngineQuery
 from search.plan import ResolvedQuery
 from search.ranking import Ranked
-from search.result import CategoryRef, FieldMatch, Hit, HitDetail
+from search.result import CategoryRef, FieldMatch, Hit, HitDetail, NamedTerm
 from text.analysis import Pattern, fold
 from text.highlight import MarkedText, matched_spans, plain_text, segments, snippet
 
@@ -54,17 +55,43 @@ SELECT {", ".join(_HitRow._fields[:-1])}, left(content, %(scope)s) FROM memories
 WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s::bigint[]))"""
 
 
+# Uses the primary key.
+_CARRIED = """
+SELECT id, tags, concept_ids, entity_ids, CASE WHEN %s THEN category_path_ids ELSE category_ids END
+FROM memories_memory WHERE id = ANY(%s)"""
+_CARRIED_KEYS = ("tag", "concept", "entity", "category")
+
+
 def load_hits(
-    found: Sequence[Ranked], resolved: ResolvedQuery, viewer: Viewer, detail: HitDetail = HitDetail.FULL
+    found: Sequence[Ranked],
+    resolved: ResolvedQuery,
+    viewer: Viewer,
+    detail: HitDetail = HitDetail.FULL,
+    named: Sequence[NamedTerm] = (),
 ) -> tuple[Hit, ...]:
-    """The visible memories in the order of `found`. Without full detail there are no highlights and snippets."""
+    """The visible memories in the order of `found`. Without full detail there are no highlights, snippets and names.
+
+    `named` are the terms that the text names; each hit lists those that it carries.
+    """
     if not found:
         return ()
     scope = _SNIPPET_SCOPE if resolved.plan.has_text else 4 * _SNIPPET_LENGTH
     loaded = _rows([one.id for one in found], viewer, scope if detail == HitDetail.FULL else 0)
     rows = {row.id: row for row in loaded if _in_state(row, resolved.plan)}
     nodes = resolved.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
-    return tuple(_hit(rows[one.id], one, resolved, nodes, detail) for one in found if one.id in rows)
+    hits = tuple(_hit(rows[one.id], one, resolved, nodes, detail) for one in found if one.id in rows)
+    if not named or detail != HitDetail.FULL:
+        return hits
+    names = _names_of([hit.id for hit in hits], named, resolved.plan)
+    return tuple(replace(hit, named=names.get(hit.id, ())) for hit in hits)
+
+
+def _names_of(ids: list[int], named: Sequence[NamedTerm], plan: EngineQuery) -> dict[int, tuple[str, ...]]:
+    """The terms among `named` that each memory carries."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CARRIED, [plan.subcategories, ids])
+        carried = {pk: dict(zip(_CARRIED_KEYS, values, strict=True)) for pk, *values in cursor.fetchall()}
+    return {pk: tuple(term.text for term in named if term.ref in values[term.facet]) for pk, values in carried.items()}
 
 
 def _rows(ids: list[int], viewer: Viewer, scope: int) -> list[_HitRow]:

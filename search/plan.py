@@ -1,7 +1,7 @@
 """Resolves a query for a viewer: names to ids, words to terms, dates to instants, text to a vector."""
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import TypeVar
@@ -11,6 +11,7 @@ from django.conf import settings
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity
 from categories.names import Names, names_at
+from categories.paths import clean_name
 from categories.queries import (
     CategoryNode,
     Term,
@@ -41,6 +42,10 @@ from search.meaning import not_ready_warning, share_warnings
 from search.query import Mode, SearchQuery
 from search.result import SearchWarning
 from text.query_syntax import TextQuery, parse_text, plain_text_of
+
+# Modes that find memories by the names of what they carry.
+_BY_NAME = {Mode.HYBRID, Mode.KEYWORD, Mode.FACETED, Mode.UNIFIED}
+_MAX_NAME_LENGTH = 500
 
 # Plain SQL: every answer begins with this statement, and building it from a queryset takes longer than running it.
 _PROJECTS = "SELECT id, slug, name, language FROM memories_project ORDER BY slug"
@@ -99,6 +104,7 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
     plain_text = plain_text_of(query.text)
     texts = _texts(query, projects)
     meaning, without_meaning = _vector_query(query, plain_text)
+    names = names_at(revision)
     selections = {spec.key: query.selection(spec.key) for spec in FACETS}
     chosen = {
         key: _resolve_names(engine, project_ids, projects, FACET[key], (*selection.include, *selection.exclude))
@@ -109,6 +115,7 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
     plan = EngineQuery(
         project_ids=project_ids,
         texts=texts,
+        named=_named(engine, query, texts, names, project_ids),
         meaning=meaning,
         filters=tuple(_filters(query, chosen)),
         start=start,
@@ -121,26 +128,26 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         zone=zone,
         projects=projects,
         revision=revision,
-        names=names_at(revision),
+        names=names,
         warnings=(
             *_date_warnings(query, start, end),
-            *(_text_warnings(query, texts[0].words) if texts else ()),
+            *(_text_warnings(query, texts[0].words, is_named=bool(plan.named)) if texts else ()),
             *_meaning_warnings(plan, revision, without_meaning),
         ),
         unknown=tuple(
             (key, name)
-            for key, names in chosen.items()
+            for key, found in chosen.items()
             for name in (*selections[key].include, *selections[key].exclude)
-            if not names.values.get(name)
+            if not found.values.get(name)
         ),
-        labels={(key, name): label for key, names in chosen.items() for name, label in names.labels.items()},
-        chosen_categories=tuple(node for names in chosen.values() for node in names.nodes),
+        labels={(key, name): label for key, found in chosen.items() for name, label in found.labels.items()},
+        chosen_categories=tuple(node for found in chosen.values() for node in found.nodes),
         selected=frozenset((key, name) for key, selection in selections.items() for name in selection.include),
         url_values={
             (key, value): name
-            for key, names in chosen.items()
+            for key, found in chosen.items()
             for name in (*selections[key].include, *selections[key].exclude)
-            for value in names.values.get(name, ())
+            for value in found.values.get(name, ())
         },
         plain_text=plain_text,
         without_meaning=without_meaning,
@@ -173,8 +180,37 @@ def _texts(query: SearchQuery, projects: Mapping[int, ProjectRow]) -> tuple[Lang
     )
 
 
-def _text_warnings(query: SearchQuery, words: TextQuery) -> Iterable[SearchWarning]:
-    if words.is_empty and not query.mode.looks_by_meaning:
+def named_candidates(names: Names, text: str) -> dict[str, tuple[Value, ...]]:
+    """The terms whose name or alias is the whole text, by facet. Whether any memory carries them is not checked."""
+    name, tag = clean_name(text), normalise_tag(text)
+    if not name or len(name) > _MAX_NAME_LENGTH:
+        return {}
+    found = {"tag": (tag,), **names.named(name, tag)}
+    return {spec.key: found[spec.key] for spec in FACETS if spec.key in found}
+
+
+def _named(
+    engine: Engine,
+    query: SearchQuery,
+    texts: Sequence[LanguageText],
+    names: Names,
+    project_ids: tuple[int, ...] | None,
+) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+    """The terms that the text names and a visible memory carries, by facet. A text with quotes or signed words names
+    nothing.
+    """
+    signed = any(text.words.required or text.words.excluded for text in texts)
+    if query.mode not in _BY_NAME or '"' in query.text or signed or not texts:
+        return ()
+    named = tuple(named_candidates(names, query.text).items())
+    carried = engine.match([EngineQuery(project_ids=project_ids, named=(one,)) for one in named])
+    present = [one for one, found in zip(named, carried, strict=True) if found.total]
+    visible = ((key, _carried(engine, project_ids, key, values)) for key, values in present)
+    return tuple((key, values) for key, values in visible if values)
+
+
+def _text_warnings(query: SearchQuery, words: TextQuery, *, is_named: bool) -> Iterable[SearchWarning]:
+    if words.is_empty and not query.mode.looks_by_meaning and not is_named:
         yield SearchWarning("The text has no word to search for.", "q")
     for flag in words.flags:
         message = f'“{flag}” was read as a command-line flag. To exclude a word, write -"{flag[1:]}".'
@@ -286,6 +322,16 @@ def _visible_terms(
     visible = visible_ids(engine, project_ids, key, [term.id for terms in found.values() for term in terms])
     remaining = {name: tuple(term for term in terms if term.id in visible) for name, terms in found.items()}
     return {name: terms for name, terms in remaining.items() if terms}
+
+
+def _carried(
+    engine: Engine, project_ids: tuple[int, ...] | None, key: str, values: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    """The values that some memory in the projects has, given that it has one of them."""
+    if project_ids is None or len(values) == 1:
+        return values
+    ids = visible_ids(engine, project_ids, key, map(int, values))
+    return tuple(value for value in values if value in ids)
 
 
 def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, ids: Iterable[int]) -> set[int]:

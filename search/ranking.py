@@ -4,7 +4,7 @@ Pure: no engine and no database. Every order is total and computed over the same
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import overload
 
@@ -17,6 +17,9 @@ Scores = npt.NDArray[np.float64]
 
 # The number of best keyword matches that are fused with all semantic matches.
 WORD_CANDIDATES = 1_000
+# The least relevance of a memory that carries a term which the text names: halfway between the worst candidate and the
+# best, so after those that the text fits by its words and above those that are only similar.
+NAMED_RELEVANCE = 0.5
 # The number of best candidates that are reranked and deduplicated.
 WINDOW = 200
 
@@ -122,12 +125,14 @@ class Fused(Sequence[Ranked]):
         )
 
 
-def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: float) -> Fused:
+def fuse(
+    words: Mapping[int, float], similarities: Mapping[int, float], weight: float, named: Set[int] = frozenset()
+) -> Fused:
     """Rank candidates by a convex combination of both scores, each normalized to 0…1 by its minimum and maximum.
 
     Pass both scores of every candidate, whichever leg matched it. A candidate without a similarity has no vector; its
     keyword score stands in, or a partly embedded corpus would only show embedded memories. A candidate without any of
-    the words has a keyword score of 0 and no keyword rank.
+    the words has a keyword score of 0 and no keyword rank. Those in `named` have at least NAMED_RELEVANCE.
 
     Ties are broken by similarity, then by descending id.
     """
@@ -137,6 +142,8 @@ def fuse(words: Mapping[int, float], similarities: Mapping[int, float], weight: 
     by_meaning = np.array([similarities.get(pk, math.nan) for pk in candidates], np.float64)
     word_shares = _shares(by_words)
     sums = np.where(np.isnan(by_meaning), word_shares, weight * _shares(by_meaning) + (1 - weight) * word_shares)
+    if named:
+        sums = np.where([pk in named for pk in candidates], np.maximum(sums, NAMED_RELEVANCE), sums)
     order = np.lexsort((-ids, -np.nan_to_num(by_meaning), -sums))
     return Fused(ids[order], sums[order], by_words[order], by_meaning[order])
 

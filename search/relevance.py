@@ -51,7 +51,8 @@ def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, off
     """A page of the match set by relevance. `text` is the plain text of the query."""
     if plan.meaning is None:
         found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
-        return RankedPage([Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)])
+        ranked = [Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)]
+        return RankedPage(_without_false_ranks(engine, plan, ranked))
     candidates = _fused(engine, plan, plan.meaning)
     fused, rerank_failure = _cross_encoded(candidates, plan.meaning, text)
     page: list[Ranked] = []
@@ -66,26 +67,39 @@ def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, off
 def _by_words_alone(
     engine: Engine, plan: EngineQuery, candidate_ids: Set[int], *, limit: int, offset: int
 ) -> list[Ranked]:
-    """Matches after the candidates, in keyword order."""
+    """Matches after the candidates, in keyword order; those by name alone are the last."""
     by_words = replace(plan, meaning=None)
     begin = max(0, offset - len(candidate_ids))
     # All candidates may be among the best keyword matches, so read that many more.
     found = engine.hits(by_words, Sort.RELEVANCE, limit=len(candidate_ids) + begin + limit, offset=0)
     rest = [(n, pk, score) for n, (pk, score) in enumerate(found, 1) if pk not in candidate_ids]
-    return [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
+    ranked = [Ranked(pk, 0.0, n, score) for n, pk, score in rest[begin : begin + limit]]
+    return _without_false_ranks(engine, plan, ranked)
+
+
+def _without_false_ranks(engine: Engine, plan: EngineQuery, ranked: list[Ranked]) -> list[Ranked]:
+    """The same memories, without a rank by words for those that match by name alone."""
+    if not plan.named or not ranked:
+        return ranked
+    having = engine.filter_ids(plan.by_words, [one.id for one in ranked])
+    return [one if one.id in having else replace(one, keyword_rank=None, word_score=None) for one in ranked]
 
 
 def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> Fused:
-    """Semantic matches and the best keyword matches, with both scores."""
+    """Semantic matches, the best keyword matches and the newest matches by name, with both scores."""
     near = engine.knn(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
+    named: set[int] = set()
     if not meaning.semantic_only:
-        best = engine.hits(replace(plan, meaning=None), Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
-        words = dict.fromkeys([*(pk for pk, _ in best), *similarities], 0.0)
+        best = engine.hits(plan.by_words, Sort.RELEVANCE, limit=WORD_CANDIDATES, offset=0)
+        newest = engine.hits(plan.by_name, Sort.NEWEST, limit=WORD_CANDIDATES, offset=0) if plan.named else []
+        words = dict.fromkeys([*(pk for pk, _ in (*best, *newest)), *similarities], 0.0)
+        if plan.named:
+            named = engine.filter_ids(plan.by_name, list(words))
+        similarities |= engine.similarities(meaning, [pk for pk in words if pk not in similarities])
         words |= engine.word_scores(plan, list(words))
-        similarities |= engine.similarities(meaning, [pk for pk, _ in best if pk not in similarities])
-    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT)
+    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT, named)
 
 
 def _reranked(window: Sequence[Ranked], meaning: VectorQuery, now: datetime) -> list[Ranked]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from search.facets import DateBuckets, Facet, FacetValue
+from search.facets import FACET, DateBuckets, Facet, FacetValue
 from search.histogram import Histogram
 from search.query import ExtraParams, SearchQuery
 from search.ranking import Ranked
@@ -95,6 +95,8 @@ class Hit:
     score: float | None
     why: Ranked
     found: tuple[FieldMatch, ...] = ()
+    named: tuple[str, ...] = ()
+    """The terms of the query's name that it carries, such as `the concept “caching”`."""
 
     @property
     def title_text(self) -> str:
@@ -103,6 +105,30 @@ class Hit:
     @property
     def snippet_text(self) -> str:
         return "".join(segment.text for segment in self.snippet)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTerm:
+    """A term whose name or alias is the whole query, and the number of matches that carry it."""
+
+    facet: str
+    value: str
+    """The value in URLs."""
+    label: str
+    count: int
+    ref: int | str
+    """The value of engines."""
+    selected: bool = False
+    """Whether the query selects it already."""
+
+    @property
+    def text(self) -> str:
+        return term_text(self.facet, self.label)
+
+
+def term_text(key: str, label: str) -> str:
+    """A term in words, such as `the concept “caching”`."""
+    return f"the {FACET[key].label.lower()} “{label}”"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +148,17 @@ class SearchResult:
     """The result of a query. `facets`, `histogram` and `date_buckets` are None unless facets were requested.
 
     `date_buckets` count the match set, `quick_ranges` the same periods without the date filter. `hidden` counts matches
-    outside of the default states. `timings` are milliseconds by stage. With `at_least`, the semantic search was
-    truncated, and the total and the date buckets are lower bounds; `hidden_at_least` is the same for `hidden`.
-    `min_similarity` is the threshold of semantic matches; None without semantic search.
+    outside of the default states. `named` are the terms that the text names, the largest first. `timings` are
+    milliseconds by stage. With `at_least`, the semantic search was truncated, and the total and the date buckets are
+    lower bounds; `hidden_at_least` is the same for `hidden`. `min_similarity` is the threshold of semantic matches;
+    None without semantic search.
     """
 
     query: SearchQuery
     total: int
     hits: tuple[Hit, ...]
     matched_by: str
+    named: tuple[NamedTerm, ...] = ()
     at_least: bool = False
     hidden: int = 0
     hidden_at_least: bool = False

@@ -3,6 +3,7 @@
 The number of statements does not depend on the numbers of hits, values and facets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -13,7 +14,16 @@ from categories.queries import resolve_categories
 from search.baseline_counts import corpus_counts
 from search.did_you_mean import count_alternatives, match_warnings
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetCounts, FacetRequest, MatchSet, Value
+from search.engines.base import (
+    Engine,
+    EngineQuery,
+    EngineTimeoutError,
+    FacetCounts,
+    FacetRequest,
+    MatchSet,
+    Value,
+    VectorQuery,
+)
 from search.engines.index.outbox import backlog
 from search.facet_counts import (
     Counted,
@@ -22,6 +32,7 @@ from search.facet_counts import (
     counted_rows,
     hidden_by_exclusions,
     mark_parents,
+    named_label,
     value_rows,
     value_terms,
 )
@@ -35,16 +46,19 @@ from search.result import (
     FacetListing,
     FacetPage,
     HitDetail,
+    NamedTerm,
     SearchResult,
     SearchWarning,
 )
 from search.snapshots import snapshot
 from text.analysis import fold
+from text.formatting import listed
 from web.timing import Stopwatch
 
 # Seconds. Changes normally reach the index within a second; a longer delay gets a notice.
 _PATIENCE = 3.0
 _COUNTED_BEHIND = 10_000
+_TERMS_NAMED = 4
 
 
 def run(
@@ -90,7 +104,8 @@ def _run(
             summary = counted.summary if counted else engine.match([resolved.plan], reuse=True)[0]
             total = summary.total
             ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total)
-            matched_by = describe_match_set(engine, resolved, total)
+            named = count_named(engine, resolved)
+            matched_by = describe_match_set(engine, resolved, total, named)
             hidden, hidden_at_least, relaxations = count_alternatives(engine, query, resolved, total)
             warnings = (
                 *resolved.warnings,
@@ -99,13 +114,14 @@ def _run(
                 *engine_notices(engine, viewer),
             )
         with watch.stage("hits"):
-            hits = load_hits(ranked.hits, resolved, viewer, detail)
+            hits = load_hits(ranked.hits, resolved, viewer, detail, named)
     return SearchResult(
         query=query,
         total=total,
         at_least=summary.truncated,
         hits=hits,
         matched_by=matched_by,
+        named=named,
         hidden=hidden,
         hidden_at_least=hidden_at_least,
         facets=counted.facets if counted else None,
@@ -244,30 +260,63 @@ def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, to
     return RankedHits(tuple(hits), tuple(warnings))
 
 
-def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int) -> str:
-    """How memories matched, in words."""
+def count_named(engine: Engine, resolved: ResolvedQuery) -> tuple[NamedTerm, ...]:
+    """The terms that the text names and a match carries, those of most matches first."""
+    terms = [
+        (key, term, ref)
+        for key, values in resolved.plan.named
+        for ref, term in value_terms(FACET[key], values, resolved).items()
+    ]
+    counts = engine.match([replace(resolved.plan.by_name, named=((key, (ref,)),)) for key, _, ref in terms])
+    found = []
+    for (key, term, ref), counted in zip(terms, counts, strict=True):
+        value = resolved.url_values.get((key, ref), term.value)
+        selected = (key, value) in resolved.selected
+        found.append(NamedTerm(key, value, named_label(key, term), counted.total, ref, selected))
+    return tuple(sorted((term for term in found if term.count), key=lambda term: (-term.count, term.facet, term.value)))
+
+
+def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int, named: Sequence[NamedTerm] = ()) -> str:
+    """How memories matched, in words. The numbers are of different memories, and add up to the total."""
     plan = resolved.plan
     if not plan.texts:
         return ""
     words, meaning = plan.texts[0].words, plan.meaning
-    if words.is_empty and meaning is None:
-        return "no word to search for"
-    if meaning is not None and (meaning.semantic_only or words.is_empty):
-        return f"{total:,} close in meaning (≥ {meaning.min_similarity:.2f})" + _ceiling(engine, plan)
-    by_words = total if meaning is None else engine.match([replace(plan, meaning=None)])[0].total
-    text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
-    if by_words == 0 and meaning is not None:
-        text = f"no memory contains {words.describe()}"
-    if words.ignored:
-        text += f"; ignored: {', '.join(words.ignored)}"
+    if meaning is not None and meaning.semantic_only:
+        return f"{total:,} {_near(meaning)}" + _ceiling(engine, plan)
+    by_words, with_names = total, total
+    if meaning is not None or plan.named:
+        plans = [plan.by_words, replace(plan, meaning=None)]
+        by_words, with_names = (found.total for found in engine.match(plans))
+    parts = []
+    if not words.is_empty:
+        text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
+        if by_words == 0 and (meaning is not None or plan.named):
+            text = f"no memory contains {words.describe()}"
+        if words.ignored:
+            text += f"; ignored: {', '.join(words.ignored)}"
+        parts.append(text)
+    if by_name := with_names - by_words:
+        carry = "carries" if by_name == 1 else "carry"
+        parts.append(f"{by_name:,}{' more' * bool(by_words)} {carry} {_terms(named)}")
     if meaning is not None:
-        more = " more" if by_words else ""
-        if near := total - by_words:
-            text += f", {near:,}{more} close in meaning (≥ {meaning.min_similarity:.2f})"
-        elif not by_words:
-            text += " or is close in meaning"
-        text += _ceiling(engine, plan)
-    return text
+        if (near := total - with_names) or not parts:
+            parts.append(f"{near:,}{' more' * bool(with_names)} {_near(meaning)}")
+        elif not with_names:
+            parts[-1] += " or is close in meaning"
+    return ", ".join(parts or ["no word to search for"]) + _ceiling(engine, plan)
+
+
+def _near(meaning: VectorQuery) -> str:
+    return f"close in meaning (≥ {meaning.min_similarity:.2f})"
+
+
+def _terms(named: Sequence[NamedTerm]) -> str:
+    """The terms that a text names, in words: all of a few, else the first ones."""
+    texts = [term.text for term in named]
+    if len(texts) > _TERMS_NAMED:
+        texts = [*texts[: _TERMS_NAMED - 1], f"{len(texts) - _TERMS_NAMED + 1} others of that name"]
+    return listed(texts, "or")
 
 
 def _ceiling(engine: Engine, plan: EngineQuery) -> str:

@@ -5,7 +5,7 @@ engine's for the whole query.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -19,10 +19,12 @@ from memories.queries import visible_to
 from memories.records import MemoryId
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Filter, LanguageText, VectorQuery
+from search.facet_counts import named_label, value_terms
 from search.facets import DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, resolve_query
 from search.query import ExtraParams, SearchQuery, Sort, dates_label
 from search.relevance import ranked_page
+from search.result import term_text
 from search.snapshots import snapshot
 from text.analysis import Pattern
 from text.formatting import listed, moment_label, with_article
@@ -47,7 +49,7 @@ class WhyNotRequest(ExtraParams):
 class Check:
     """A condition of a query, and what the memory has. Both are in words.
 
-    Of the checks with `either`, passing one is enough: a memory may match by words or by meaning.
+    Of the checks with `either`, passing one is enough: a memory may match by words, by name or by meaning.
     """
 
     name: str
@@ -119,6 +121,8 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         checks = list(_filter_checks(engine, query, resolved, everything, memory))
         checks += _date_checks(engine, query, resolved, everything, memory)
         checks += _text_checks(query, resolved, memory)
+        if plan.named:
+            checks.append(_name_check(engine, resolved, everything, memory))
         if plan.meaning is not None:
             apart = all(check.passed for check in checks if not check.either)
             by_words = not plan.meaning.semantic_only
@@ -226,9 +230,10 @@ def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) ->
     if text is None:
         return
     words = text.words
+    is_one_of_several = meaning is not None or bool(resolved.plan.named)
     if words.is_empty:
         if meaning is None:
-            yield Check("words", "Words", "a word to search for", "the text has none", False)
+            yield Check("words", "Words", "a word to search for", "the text has none", False, is_one_of_several)
         return
     index = _index(memory.pk)
     spelled = spellings(query.text, text.language)
@@ -250,7 +255,7 @@ def _text_checks(query: SearchQuery, resolved: ResolvedQuery, memory: Memory) ->
         has = TextQuery(groups=words.always.groups).matches(index)
         yield Check("phrase", "The phrases", "all phrases of one alternative", _has(has), has)
     if meaning is None or not meaning.semantic_only:
-        yield _words_check(words, index, name, either=meaning is not None)
+        yield _words_check(words, index, name, either=is_one_of_several)
 
 
 def _is_for(text: LanguageText, project_id: int) -> bool:
@@ -296,6 +301,17 @@ def _word_matches(group: Alternative, index: Index, name: Callable[[Pattern], st
         f"lacks {listed(lacks)}" if lacks and held else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _name_check(engine: Engine, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory) -> Check:
+    """Whether the memory carries a term that the text names."""
+    named = [
+        term_text(key, named_label(key, term))
+        for key, values in resolved.plan.named
+        for term in value_terms(FACET[key], values, resolved).values()
+    ]
+    passed = bool(engine.filter_ids(replace(everything, named=resolved.plan.named), [memory.pk]))
+    return Check("name", "Name", f"carries {listed(named, 'or')}", "carries it" if passed else "does not", passed, True)
 
 
 def _meaning_check(

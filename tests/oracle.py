@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from categories.models import CategoryLink, ConceptLink, EntityLink
+from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, TagAlias
 from memories.embedding.models import HASHED, min_similarity
 from memories.models import Memory, MemoryLink
 from search.facets import DEFAULT_STATES, FACETS
@@ -24,8 +24,29 @@ class Document:
     created_at: datetime
     language: str
     index: dict[str, list[tuple[int, str]]]
+    # The names of tags, categories, concepts and entities, by (facet, value).
+    names: dict[tuple[str, str], frozenset[str]]
     # By meaning; none where nothing was embedded.
     vectors: object = None
+
+
+_NAMED = ("tag", "category", "concept", "entity")
+
+
+def _names():
+    """The names and aliases of every term, in lower case."""
+    names = {}
+    for key, model, value in (
+        ("category", Category, lambda term: term.path),
+        ("concept", Concept, lambda term: term.name),
+        ("entity", Entity, str),
+    ):
+        for term in model.objects.all():
+            names[key, value(term)] = frozenset(name.lower() for name in (term.name, *term.aliases))
+    for tag in {tag for tags in Memory.objects.values_list("tags", flat=True) for tag in tags}:
+        aliases = TagAlias.objects.filter(tag=tag).values_list("alias", flat=True)
+        names["tag", tag] = frozenset(form for name in (tag, *aliases) for form in (name, name.replace("-", " ")))
+    return names
 
 
 def load_documents(ids=None):
@@ -39,7 +60,7 @@ def load_documents(ids=None):
         links["entity"].setdefault(link.memory_id, []).append(f"{link.entity.entity_type}:{link.entity.name}")
     for link in MemoryLink.objects.order_by("memory_id", "ordinal"):
         links["link"].setdefault(link.memory_id, []).append(link.target)
-    documents = []
+    documents, names = [], _names()
     memories = Memory.objects.select_related("project").order_by("id")
     if ids is not None:
         memories = memories.filter(id__in=ids)
@@ -61,7 +82,7 @@ def load_documents(ids=None):
         references = " ".join([memory.summary, memory.external_id, *links["link"].get(memory.pk, ())])
         fields = [(memory.title, "A"), (" ".join(memory.tags), "B"), (references, "C"), (memory.content, "D")]
         index = index_terms(fields, memory.project.language)
-        documents.append(Document(memory.pk, values, own, memory.created_at, memory.project.language, index))
+        documents.append(Document(memory.pk, values, own, memory.created_at, memory.project.language, index, names))
     return documents
 
 
@@ -95,7 +116,16 @@ def _passes(document, query, *, skip="", now=None):
         return True
     words = parse_text(query.text, document.language)
     by_words = words.matches(document.index) and query.mode != "semantic"
-    return by_words or _matches_by_meaning(document, query, words)
+    return by_words or _matches_by_name(document, query, words) or _matches_by_meaning(document, query, words)
+
+
+def _matches_by_name(document, query, words):
+    if query.mode == "semantic" or '"' in query.text or words.required or words.excluded:
+        return False
+    name = " ".join(query.text.split()).lower()
+    return any(
+        name in document.names.get((key, value), ()) for key in _NAMED for value in _chosen(document, key, query)
+    )
 
 
 def _matches_by_meaning(document, query, words):

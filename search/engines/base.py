@@ -56,11 +56,6 @@ class Filter:
     require_all: bool = False
 
     @property
-    def narrows_own_counts(self) -> bool:
-        """Whether the facet's own counts keep its inclusions: in AND mode every further value narrows the match set."""
-        return self.require_all
-
-    @property
     def includes(self) -> bool:
         return bool(self.include) or self.no_value
 
@@ -95,24 +90,48 @@ NO_NEIGHBOURS = Neighbours(np.empty(0, np.int64), np.empty(0, np.float32))
 class EngineQuery:
     """A resolved query. `project_ids` are the projects that the viewer may see; None means all of them.
 
-    A memory matches by the words of `texts` or by `meaning`. Either way it has the phrases and signed words of `texts`.
+    A memory matches by the words of `texts`, by `meaning`, or by name: it carries one of the terms in `named`, values
+    by facet. By words and by meaning it has the phrases and signed words of `texts`.
     """
 
     project_ids: tuple[int, ...] | None = None
     texts: tuple[LanguageText, ...] = ()
+    named: tuple[tuple[str, tuple[Value, ...]], ...] = ()
     meaning: VectorQuery | None = None
     filters: tuple[Filter, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
     # Whether a category includes its descendants.
     subcategories: bool = True
+    # Whether the counts of a facet keep its own inclusions.
+    counts_results: bool = False
 
     @property
     def has_text(self) -> bool:
-        return bool(self.texts)
+        return bool(self.texts or self.named)
+
+    @property
+    def without_text(self) -> "EngineQuery":
+        """The filters alone."""
+        return replace(self, texts=(), named=(), meaning=None)
+
+    @property
+    def by_words(self) -> "EngineQuery":
+        """The matches by words alone."""
+        return replace(self, named=(), meaning=None)
+
+    @property
+    def by_name(self) -> "EngineQuery":
+        """The matches by name alone."""
+        return replace(self, texts=(), meaning=None)
 
     def filter(self, key: str) -> Filter | None:
         return next((f for f in self.filters if f.key == key), None)
+
+    def drops_selection(self, key: str) -> bool:
+        """Whether the counts of a facet ignore its own inclusions."""
+        chosen = self.filter(key)
+        return chosen is not None and chosen.includes and not (chosen.require_all or self.counts_results)
 
     def with_filter(self, changed: Filter) -> "EngineQuery":
         others = tuple(f for f in self.filters if f.key != changed.key)

@@ -174,7 +174,7 @@ class PostgresEngine:
 
     def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
         sql = self._sql()
-        score = sql.rank(plan)
+        score = sql.word_rank(plan)
         bound = sql.bind(list(ids))
         rows = self._rows(f"SELECT m.id, {score} FROM memories_memory m WHERE m.id = ANY({bound}::bigint[])", sql)
         return {memory_id: float(score) for memory_id, score in rows if score}
@@ -273,7 +273,7 @@ class PostgresEngine:
         apart = _drops_includes(plan, request.key)
         rows = "memories_memory" if apart else "match_set"
         where = sql.where(plan, without_includes=request.key) if apart else "m.shown"
-        if request.key == "state":
+        if request.key == "state" and plan.drops_selection("state"):
             where = "true"
         cast = "text" if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT, FacetKind.TEXTS} else "int"
         chosen = "true" if request.limit is None else f"(g.r <= {sql.bind(request.limit)}"
@@ -356,8 +356,7 @@ class PostgresEngine:
     def _knn(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Neighbours:
         if plan.meaning is None:
             return NO_NEIGHBOURS
-        chosen = plan.filter(without_includes)
-        if chosen is None or not chosen.includes or chosen.narrows_own_counts:
+        if not plan.drops_selection(without_includes):
             without_includes = ""
         key = (plan, without_includes, without_dates and (plan.start is not None or plan.end is not None))
         if key not in self._neighbours:
@@ -410,10 +409,7 @@ def _drops_includes(plan: EngineQuery, key: str) -> bool:
 
     States are not, because the match set includes all of them.
     """
-    chosen = plan.filter(key)
-    if key == "state":
-        return False
-    return chosen is not None and chosen.includes and not chosen.narrows_own_counts
+    return key != "state" and plan.drops_selection(key)
 
 
 def _cast(value: Value, cast: str) -> Value:

@@ -45,13 +45,15 @@ class Sql:
             near = self.knn(plan, without_includes, without_dates)
             conditions.append(self.matching(plan, near))
         elif plan.has_text:
-            conditions.append(self._texts(plan))
+            conditions.append(self._text_or_name(plan))
         return " AND ".join(conditions) or "true"
 
     def matching(self, plan: EngineQuery, near: Ids) -> str:
-        """Match by words or by vector, given the ids of the nearest memories."""
+        """Match by words, by name or by vector, given the ids of the nearest memories."""
         by_meaning = f"m.id = ANY({self.bind(near.tolist())}::bigint[])"
-        return by_meaning if plan.meaning and plan.meaning.semantic_only else f"({self._texts(plan)} OR {by_meaning})"
+        if plan.meaning and plan.meaning.semantic_only:
+            return by_meaning
+        return f"({self._text_or_name(plan)} OR {by_meaning})"
 
     def filters(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
         """The filters of a query, without its words and vector."""
@@ -60,7 +62,7 @@ class Sql:
             conditions.append(f"m.project_id = ANY({self.bind(list(plan.project_ids))}::bigint[])")
         for chosen in plan.filters:
             conditions.extend(self._excluded(chosen, plan))
-            if chosen.includes and (chosen.key != without_includes or chosen.narrows_own_counts):
+            if chosen.includes and (chosen.key != without_includes or chosen.require_all):
                 conditions.append(self.included(chosen, plan))
         if not without_dates:
             conditions.extend(self.inside(plan))
@@ -109,6 +111,12 @@ class Sql:
                 return f"m.category_ids && {bound}::int[]"
         return f"m.{spec.column} && {bound}::int[]"
 
+    def _text_or_name(self, plan: EngineQuery) -> str:
+        """Match by words or by name."""
+        choices = [self._texts(plan)] if plan.texts else []
+        choices += [self._any_of(FACET[key], values, plan) for key, values in plan.named]
+        return f"({' OR '.join(choices)})"
+
     def _texts(self, plan: EngineQuery, *, always: bool = False) -> str:
         """Match by words; with `always`, only what semantic matches must contain too."""
         choices = []
@@ -154,6 +162,12 @@ class Sql:
         return f"m.terms @@ {self.bind(text)}::tsquery"
 
     def rank(self, plan: EngineQuery) -> str:
+        """The rank of a match: by its words, and 0 if it matches by name alone."""
+        if not plan.named or not plan.texts:
+            return self.word_rank(plan)
+        return f"CASE WHEN {self._texts(plan)} THEN {self.word_rank(plan)} ELSE 0 END"
+
+    def word_rank(self, plan: EngineQuery) -> str:
         """The rank of a row by the positive words, their frequency and field weights."""
         ranks = []
         for text in plan.texts:

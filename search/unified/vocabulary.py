@@ -5,7 +5,7 @@ removed before ranking and counting, so that not even a rank reveals them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def relationships_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int
 
 def filtered(plan: EngineQuery) -> EngineQuery:
     """The plan with its filters only."""
-    return replace(plan, texts=(), meaning=None)
+    return plan.without_text
 
 
 def memories_of_entities(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> dict[int, int]:

@@ -348,7 +348,7 @@ def test_either_end_of_the_calendar_is_listed_in_every_zone(reader, zone):
 
 def test_statements_do_not_grow_with_what_is_shown(reader, django_assert_max_num_queries):
     reader.get("/explore/")
-    with django_assert_max_num_queries(32):
+    with django_assert_max_num_queries(36):
         reader.get("/explore/?q=tea&category=kitchen&tag=tea&page_size=100")
 
 

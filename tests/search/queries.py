@@ -54,6 +54,9 @@ WORDS += [
     "title:",
 ]
 
+# Names and aliases of tags, categories, concepts and entities; some are not in any text.
+NAMES = ["kettle", "Stove", "brewing", "yard", "maintenance", "HOSPITALITY", "mio", "slings", "Kitchen", " boat "]
+
 
 def facet(result, key):
     return next(facet for facet in result.facets if facet.key == key)
@@ -70,7 +73,7 @@ def queries(documents):
     shape = {spec.key: some(known[spec.key]) for spec in FACETS}
     shape |= {f"-{spec.key}": some(known[spec.key], 1) for spec in FACETS}
     shape |= {
-        "q": st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join),
+        "q": st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join) | st.sampled_from(NAMES),
         "has": some(list(FACET), 1),
         "no": some(list(FACET), 1),
         "tag.all": st.booleans(),

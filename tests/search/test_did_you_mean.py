@@ -39,8 +39,8 @@ def test_what_is_no_word_and_is_a_name_is_told_with_its_count(everyone, text, mo
 @pytest.mark.parametrize(
     ("text", "key", "value"),
     [
-        ("hearthstone", "category", "kitchen/oven"),
-        ("zeal", "concept", "Zeal"),
+        ('"hearthstone"', "category", "kitchen/oven"),
+        ('"zeal"', "concept", "Zeal"),
         ("tea HOUSE", "project", "tea"),
         ("claude-code", "agent", "claude-code"),
     ],
@@ -52,7 +52,7 @@ def test_every_facet_with_names_of_its_own_is_told_as_a_query_says_it(everyone, 
 
 
 def test_the_filter_that_finds_most_comes_first(everyone):
-    found = named(everyone, q="Mio")
+    found = named(everyone, q='"Mio"')
     assert found[0] == ("author", ("Mio",))
     assert set(found[1:]) == {("entity", ("person:Mio",)), ("entity", ("boat:Mio",))}
     counts = [run(SearchQuery.from_mapping({key: name}), everyone).total for key, (name,) in found]
@@ -85,11 +85,11 @@ def test_a_number_is_not_taken_for_an_id(everyone):
 def test_a_name_tells_nothing_of_what_may_not_be_seen(everyone):
     restricted = replace(everyone, project_ids=frozenset([Project.objects.get(slug="boat").pk]))
     assert named(restricted, q="Tea house") == []
-    assert [key for key, _ in named(restricted, q="Mio")] == ["entity"]
+    assert [key for key, _ in named(restricted, q='"Mio"')] == ["entity"]
     seen = run(SearchQuery(entity=("Mio",)), restricted).total
     assert 0 < seen < run(SearchQuery(entity=("Mio",)), everyone).total
     said = "1 memory has" if seen == 1 else f"{seen} memories have"
-    assert said in run(SearchQuery(text="Mio"), restricted).warnings[0].message
+    assert said in run(SearchQuery(text='"Mio"'), restricted).warnings[0].message
 
 
 def test_the_page_links_to_the_filter_without_the_words(client, django_user_model):

@@ -117,3 +117,8 @@ def test_score_is_the_sum_of_its_parts():
     assert one.score == pytest.approx(0.675)
     assert one.without_scores().score_parts.relevance is None
     assert one.without_scores().score_parts.quality == one.score_parts.quality
+
+
+def test_what_carries_the_name_is_at_least_in_the_middle():
+    fused = fuse({1: 10.0, 2: 0.0, 3: 0.0, 4: 9.0}, {1: 0.9, 2: 0.3, 3: 0.5, 4: 0.8}, 0.6, {2, 4})
+    assert [(one.id, round(one.relevance, 2)) for one in fused] == [(1, 1.0), (4, 0.86), (2, 0.5), (3, 0.2)]

@@ -49,7 +49,7 @@ def test_reply_has_results_of_three_kinds_beside_the_memories(caller):
     assert [one["id"] for one in found["memories"]] == [
         one["id"] for one in found["results"] if one["kind"] == "memory"
     ]
-    assert (found["total"], found["totals"]["memories"]) == (4, 4)
+    assert (found["total"], found["totals"]["memories"]) == (5, 5)
     assert (found["found"], found["pages"], found["has_more"]) == (len(found["results"]), 1, False)
     assert "facets" not in found
 
@@ -92,7 +92,7 @@ def test_the_six_legs_are_told(caller, monkeypatch, settings):
 
 def test_facets_are_of_the_memories(caller):
     found = reply(caller, "q=wheel&include_facets=1")
-    assert found["facets"]["projects"] == {"mill": 4}
+    assert found["facets"]["projects"] == {"mill": 4, "vault": 1}
 
 
 def test_an_index_leaves_the_records_out(caller):
@@ -176,7 +176,7 @@ def test_legs_that_were_left_out_are_named_on_the_page(reader, monkeypatch, sett
 def test_the_mode_is_offered_and_the_facets_are_of_the_memories(reader):
     text = html_of(reader.get("/explore/?q=wheel&mode=unified"))
     assert '<option value="unified" selected>' in text
-    assert re.search(r'<h1 id="total"[^>]*>4 memories', text)
+    assert re.search(r'<h1 id="total"[^>]*>5 memories', text)
 
 
 def test_nothing_found_is_said_as_everywhere(reader):

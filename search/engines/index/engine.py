@@ -260,13 +260,18 @@ def word_scores(view: View, plan: EngineQuery, ids: Ids) -> dict[int, float]:
 
 
 def ranked(view: View, matches: MatchMasks, plan: EngineQuery, mask: Mask, limit: int) -> tuple[Array, Array]:
-    """The best `limit` docs of the mask and their scores: by score, then the newest, then the highest id."""
+    """The best `limit` docs of the mask and their scores: by score, then the newest, then the highest id.
+
+    Matches by name alone have no score.
+    """
+    every, limit = mask, min(limit, matches.count(mask))
+    if plan.named and plan.texts:
+        mask = matches.cached(("words of", id(mask)), lambda: every & matches.by_words(plan))
     matched = matches.docs(mask)
     hits = len(matched)
-    limit = min(limit, hits)
     query = words.rank_query(plan.texts)
-    if query is None or not limit:
-        newest = by_date(view, matched, limit)
+    if query is None or not limit or not hits:
+        newest = by_date(view, matches.docs(every), limit)
         return newest, np.zeros(len(newest))
     whole, look = query, max(_FIRST_LOOK, 2 * limit)
     if few := hits <= _RANK_DIRECTLY:
@@ -278,7 +283,7 @@ def ranked(view: View, matches: MatchMasks, plan: EngineQuery, mask: Mask, limit
         if not everything:
             # More docs may have the last score.
             passed &= scores > scores[-1]
-        if everything or int(np.count_nonzero(passed)) >= limit:
+        if everything or int(np.count_nonzero(passed)) >= min(limit, hits):
             break
         look *= 8
         if look > _DEEPEST_LOOK and hits <= _DEEPEST_LOOK // 2:
@@ -288,8 +293,8 @@ def ranked(view: View, matches: MatchMasks, plan: EngineQuery, mask: Mask, limit
     order = np.lexsort((-values_at(view, "id", docs), -values_at(view, "created", docs), -scores))[:limit]
     scores, docs = scores[order], docs[order]
     if len(docs) < limit:
-        # Matches by an exclusion only, in a language without positive words, have no score.
-        rest = mask.copy()
+        # Matches by name, or by an exclusion in a language without positive words, have no score.
+        rest = every.copy()
         rest[docs] = False
         others = by_date(view, np.flatnonzero(rest), limit - len(docs))
         docs = np.concatenate([docs, others.astype(docs.dtype)])

@@ -56,16 +56,23 @@ class MatchMasks:
     def _matched(self, plan: EngineQuery, without_includes: str) -> Mask:
         passing = self._passing(plan, without_includes)
         if plan.meaning is None:
-            return passing & self._by_words(plan) if plan.has_text else passing
+            return passing & self._by_text(plan) if plan.has_text else passing
         near = self.knn(plan, without_includes=without_includes)
         mask = np.zeros(self._view.manifest.size, np.bool_)
         mask[docs_of(self._view, near.ids)] = True
         if near.truncated and without_includes:
             # Without a filter other memories are the nearest; those of the whole query still match.
             mask[docs_of(self._view, self.knn(plan).ids)] = True
-        return mask if plan.meaning.semantic_only else mask | (passing & self._by_words(plan))
+        return mask if plan.meaning.semantic_only else mask | (passing & self._by_text(plan))
 
-    def _by_words(self, plan: EngineQuery) -> Mask:
+    def _by_text(self, plan: EngineQuery) -> Mask:
+        """The docs that match by words or by name."""
+        masks = [self.by_words(plan)] if plan.texts else []
+        masks += [self._having(column_of(key, plan), values) for key, values in plan.named]
+        return reduce(np.logical_or, masks)
+
+    def by_words(self, plan: EngineQuery) -> Mask:
+        """The docs that have enough of the words, whether they pass the filters or not."""
         return self.cached(("texts", plan.texts), lambda: self._texts(plan.texts))
 
     def _passing(self, plan: EngineQuery, without_includes: str, *, always: bool = False) -> Mask:
@@ -206,8 +213,7 @@ class _MaskCandidates:
 
 def _dropped(plan: EngineQuery, key: str) -> str:
     """The facet, if leaving out its inclusions makes a difference; else ""."""
-    chosen = plan.filter(key)
-    return "" if chosen is None or not chosen.includes or chosen.narrows_own_counts else key
+    return key if plan.drops_selection(key) else ""
 
 
 # In bytes. An entry is a bit for each doc, or the docs of a rare pattern.
