@@ -1,49 +1,35 @@
-"""The MCP server: registration of tools, and the threads that they run in.
+"""The MCP server: registration of the requests that it answers, and the threads that they run in.
 
-It uses the SDK's low-level server, since the other one silently drops unknown arguments.
+It uses the SDK's low-level server, since the other one silently drops unknown arguments. The tools, and with them most
+of the project, are imported after the handshake: a client waits for that before it shows anything.
 """
 
-import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
-from django.db import close_old_connections
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp_types import (
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-    ToolAnnotations,
-)
-from mcp_types import Tool as OfferedTool
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, NotificationParams, PaginatedRequestParams
 
-from access.viewer import Viewer
-from agent_tools.catalogue import TOOL, TOOLS
-from agent_tools.tools import WORKFLOW, Arguments, Tool, ToolRefusedError, call
-from web.errors import close_to
+from agent_tools.workflow import WORKFLOW
 from web.version import VERSION
 
-logger = logging.getLogger("mnemoscope.mcp")
-
-Context = ServerRequestContext[Any, Any]
-# The viewer of a call; it may query the database. Raises ToolRefusedError if the caller is no longer allowed.
-ViewerOf = Callable[[Context], Viewer]
+if TYPE_CHECKING:
+    from agent_tools.answers import Context, ViewerOf
 
 
-def build_server(viewer_of: ViewerOf) -> Server[Any]:
+def build_server(viewer_of: "ViewerOf") -> Server[Any]:
     """The server with all tools, for callers that `viewer_of` accepts."""
 
-    async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[offered(tool) for tool in TOOLS])
+    # In threads: Django forbids the database in the event loop, and imports would stop it.
+    async def list_tools(context: "Context", params: PaginatedRequestParams | None) -> ListToolsResult:
+        return await anyio.to_thread.run_sync(lambda: _answers().offered_tools())
 
-    async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
-        # In a thread: Django forbids the database in the event loop.
-        return await anyio.to_thread.run_sync(answer, context, params.name, params.arguments or {}, viewer_of)
+    async def call_tool(context: "Context", params: CallToolRequestParams) -> CallToolResult:
+        return await anyio.to_thread.run_sync(
+            lambda: _answers().answer(context, params.name, params.arguments or {}, viewer_of)
+        )
 
     return Server(
         "mnemoscope",
@@ -54,39 +40,22 @@ def build_server(viewer_of: ViewerOf) -> Server[Any]:
     )
 
 
-def answer(context: Context, name: str, arguments: Arguments, viewer_of: ViewerOf) -> CallToolResult:
-    """The result of a call. Errors are results too, and tell the model what to do next."""
-    close_old_connections()
-    try:
-        tool = TOOL.get(name)
-        if tool is None:
-            near = "".join(f" Did you mean {other}?" for other in close_to(name, TOOL, 1))
-            raise ToolRefusedError(f"There is no tool {name[:60]!a}.{near} The tools are {', '.join(TOOL)}.")
-        return _text(call(tool, arguments, viewer_of(context)))
-    except ToolRefusedError as error:
-        logger.info("%s: %s", name[:60], error)
-        return _text(str(error), is_error=True)
-    finally:
-        close_old_connections()
+def _answers() -> Any:
+    from agent_tools import answers
+
+    return answers
 
 
-def offered(tool: Tool) -> OfferedTool:
-    """A tool in the terms of the protocol. Hints with default values are left out."""
-    hints = (
-        ToolAnnotations(read_only_hint=True)
-        if tool.reads_only
-        else ToolAnnotations(destructive_hint=tool.destructive, idempotent_hint=tool.idempotent or None)
-    )
-    return OfferedTool(name=tool.name, description=tool.description, input_schema=tool.schema, annotations=hints)
+async def serve_stdio(viewer_of: "ViewerOf", once_connected: Callable[[], None]) -> None:
+    """Serve a client over standard input and output until it disconnects.
 
-
-async def serve_stdio(viewer_of: ViewerOf) -> None:
-    """Serve a client over standard input and output until it disconnects."""
+    `once_connected` is called in a thread, after the handshake.
+    """
     server = build_server(viewer_of)
+
+    async def initialized(context: "Context", params: NotificationParams) -> None:
+        await anyio.to_thread.run_sync(once_connected)
+
+    server.add_notification_handler("notifications/initialized", NotificationParams, initialized)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
-
-
-def _text(text: str, *, is_error: bool = False) -> CallToolResult:
-    # A lone surrogate cannot be sent; it is replaced.
-    return CallToolResult(content=[TextContent(text=text.encode(errors="replace").decode())], is_error=is_error)

@@ -18,6 +18,7 @@ from agent_tools.rendering import (
     unified_head,
     unified_rows,
 )
+from agent_tools.workflow import WORKFLOW as WORKFLOW
 from explorer.batch_api import Batch, batch_of
 from explorer.timeline_api import index_row
 from explorer.visible_tree import CategoryNotFoundError
@@ -104,17 +105,6 @@ COUNTED_VALUES = 50
 _NAMED_SHOWN = 5
 # The facets of `retrieve_memory`, as its specification names them.
 _COUNTED_FACETS = ("tags", "memory_types")
-
-WORKFLOW = """\
-3-LAYER WORKFLOW (always follow; it costs a tenth of fetching everything):
-1. search(query) -> an index with ids, 50-100 tokens a hit
-2. timeline(anchor=ID) -> what was remembered around a hit
-3. get_observations(ids=[...]) -> whole memories, ONLY those you chose
-Never fetch whole memories before you have chosen by the index.
-Filters narrow every step: project, type, tag, category, from, to, since=30d. include_facets=true shows what there is \
-to filter by, with counts over all matches.
-Before store_memory, search: what is there already is better changed with update_memory. Connect what belongs together \
-with relate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def secret_key() -> str:
 SECRET_KEY = secret_key()
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "web.admin_site.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

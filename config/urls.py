@@ -8,6 +8,8 @@ from django.views.generic import RedirectView
 
 from config.api import api
 
+admin.autodiscover()
+
 
 def favicon(request: HttpRequest) -> HttpResponseRedirect:
     """For pages without an icon of their own, such as the admin."""

@@ -69,7 +69,7 @@ class TimelineRequest(ExtraParams):
     def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
         if (self.anchor is None) == (not query.text):
             wrong = "neither is given" if self.anchor is None else "both are given"
-            advice = "write anchor=ID of a memory or a time, or query=words to use the best hit"
+            advice = "write anchor=ID of a memory, or query=words to use the best hit"
             yield Problem("anchor", f"a timeline needs either an anchor or a query: {wrong}", advice)
 
 

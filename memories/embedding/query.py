@@ -34,6 +34,13 @@ class EmbedderNotReadyError(Exception):
         super().__init__(reason)
 
 
+class EmbedderLoadingError(EmbedderNotReadyError):
+    """The model is being loaded: it may be there in a few seconds."""
+
+    def __init__(self) -> None:
+        super().__init__("the model is still loading")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryVector:
     """A query's vector, comparable with the chunks of `model_id`."""
@@ -121,6 +128,7 @@ class QueryEmbedder:
         self._replaced_at = 0.0
         self._loading: str | None = None
         self._failed: tuple[str, str, float] | None = None
+        self._is_idle = threading.Event()
 
     def vector(self, text: str) -> QueryVector:
         serving, embedder = self.ready()
@@ -163,7 +171,7 @@ class QueryEmbedder:
                 return before, self._embedder
             if self._failed is not None and self._failed[0] == serving.source:
                 raise EmbedderNotReadyError(self._failed[1])
-        raise EmbedderNotReadyError("the model is still loading")
+        raise EmbedderLoadingError
 
     def load_soon(self, then: Callable[[], None] = lambda: None) -> None:
         """Start loading the serving model, or the configured one if none serves yet."""
@@ -175,6 +183,10 @@ class QueryEmbedder:
         else:
             source, name = (serving.source, serving.name) if serving else (settings.EMBEDDING_MODEL, "")
             self._begin(source, name, then)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the model that is being loaded is there, at most this long."""
+        self._is_idle.wait(seconds)
 
     def _look(self) -> ServingModel | None:
         with self._lock:
@@ -198,6 +210,7 @@ class QueryEmbedder:
             if self._failed and self._failed[0] == source and self._clock() - self._failed[2] < _RETRY_SECONDS:
                 return
             self._loading = source
+            self._is_idle.clear()
         threading.Thread(target=self._load_now, args=(source, name, then), name="embedder", daemon=True).start()
 
     def _load_now(self, source: str, name: str, then: Callable[[], None]) -> None:
@@ -223,9 +236,16 @@ class QueryEmbedder:
                 self._failed = (source, reason, self._clock())
             else:
                 self._embedder, self._failed, self._replaced_at = embedder, None, 0.0
+            self._is_idle.set()
 
 
 _queries = QueryEmbedder()
+
+
+def use(queries: QueryEmbedder) -> None:
+    """Take query vectors from another source than a model of this process alone."""
+    global _queries
+    _queries = queries
 
 
 def use_embedder(embedder: Embedder) -> None:

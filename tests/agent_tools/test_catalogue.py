@@ -2,9 +2,9 @@
 
 import json
 
+from agent_tools.answers import offered
 from agent_tools.catalogue import TOOL, TOOLS
 from agent_tools.rendering import OutputOptions
-from agent_tools.server import offered
 from agent_tools.tools import WORKFLOW
 from explorer.batch_api import Batch
 from memories.records import MemoryChanges, StrictMemoryRecord

@@ -1,12 +1,14 @@
 """`manage.py mcp`: serves the tools to an agent over standard input and output."""
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 
 from access.keys import KeyRefusedError, TooManyRequestsError, viewer_of_raw
 from access.models import AuditEvent
@@ -21,16 +23,24 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # whatever is printed besides the protocol ends the connection
 
     def handle(self, **options: Any) -> None:
-        from agent_tools.server import Context, serve_stdio
-        from agent_tools.tools import ToolRefusedError
+        with ThreadPoolExecutor(1) as pool:
+            # The database may have to be started, which is mostly waiting.
+            asked = pool.submit(identity)
+            from agent_tools.server import serve_stdio
 
-        try:
-            who = identity()
-        except DatabaseError as error:
-            raise CommandError(f"The database cannot be read: {error}") from error
+            try:
+                who = asked.result()
+            except DatabaseError as error:
+                raise CommandError(f"The database cannot be read: {error}") from error
+            finally:
+                pool.submit(connection.close)
         self.stderr.write(f"Mnemoscope serves MCP over standard input and output, as {who}.", style_func=str)
 
-        def viewer_of(context: Context) -> Viewer:
+        def viewer_of(context: object) -> Viewer:
+            # A call may arrive before the handshake has ended.
+            prepare()
+            from agent_tools.tools import ToolRefusedError
+
             # At every call, so that a revoked key is refused at once.
             try:
                 return current_viewer()
@@ -39,7 +49,27 @@ class Command(BaseCommand):
             except TooManyRequestsError as error:
                 raise ToolRefusedError(f"{error} Wait {error.seconds} seconds.") from error
 
-        anyio.run(serve_stdio, viewer_of)
+        anyio.run(serve_stdio, viewer_of, prepare)
+
+
+_preparing = threading.Lock()
+_is_prepared = False
+
+
+def prepare() -> None:
+    """Import the tools, and find the model for queries: the running server's, or one of this process."""
+    global _is_prepared
+    with _preparing:
+        if _is_prepared:
+            return
+        from agent_tools import answers as answers
+        from memories.embedding import query
+        from memories.embedding.shared import SharedQueries
+
+        queries = SharedQueries()
+        query.use(queries)
+        queries.prepare()
+        _is_prepared = True
 
 
 def identity() -> str:

@@ -22,6 +22,7 @@ from django.urls import get_resolver
 from access.sign_in import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
 from access.viewer import command_viewer
 from agent_tools import asgi
+from memories.embedding import shared
 from memories.embedding.models import missing_packages
 from memories.models import Memory
 from search.engines.index import follower as indexer
@@ -99,7 +100,7 @@ class Command(BaseCommand):
                     "Create an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with supervise() as start, address_file(site):
+            with supervise() as start, address_file(site), shared.offer():
                 self.start_helpers(start)
                 serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
 
