@@ -1,4 +1,4 @@
-"""What every agent is given when it connects, before any tool is loaded."""
+"""The workflow that every agent is given when it connects, before any tool is loaded."""
 
 WORKFLOW = """\
 3-LAYER WORKFLOW (always follow; it costs a tenth of fetching everything):

@@ -1,4 +1,4 @@
-"""What `manage.py mcp` imports before it answers the first request of a client."""
+"""The imports of `manage.py mcp` before it answers the first request of a client."""
 
 import subprocess
 import sys
