@@ -22,7 +22,7 @@ from django.http.request import split_domain_port, validate_host
 from access.keys import KeyRefusedError, viewer_of_raw
 from access.models import AuditEvent
 from access.viewer import Viewer
-from agent_tools import claude_mem
+from agent_tools.claude_mem.worker import worker
 from web.errors import ApiError
 from web.responses import answer
 
@@ -58,7 +58,7 @@ class McpApplication:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http" and _is_for_worker(scope):
-            await claude_mem.worker(scope, receive, send)
+            await worker(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in PATHS:
             await self._enter(scope, receive, send)
         else:

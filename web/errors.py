@@ -42,6 +42,12 @@ class Refusal(Exception):  # noqa: N818 - the base of errors, whose own names en
     def detail(self) -> str:
         return str(self)
 
+    @property
+    def explanation(self) -> str:
+        """The detail and the suggestion as sentences, for interfaces that show a text alone."""
+        detail = self.detail if self.detail.endswith((".", "?", "!")) else f"{self.detail}."
+        return f"{detail} {self.suggestion}".strip()
+
     def response(self) -> HttpResponse:
         body = Error(
             error=self.code, detail=self.detail, suggestion=self.suggestion, did_you_mean=list(self.did_you_mean)

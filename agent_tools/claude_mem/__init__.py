@@ -1,0 +1,1 @@
+"""claude-mem's worker protocol, so that its clients can use this site unchanged."""

@@ -1,0 +1,173 @@
+"""claude-mem's corpora as saved views: a corpus is a search with a name, so it is always current.
+
+claude-mem loads a corpus into a session of a model that answers questions. There is no such model here: a question is
+answered with the memories of the corpus that fit it best, which the asking model reads itself.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
+
+from access.models import AuditEvent
+from access.sign_in import owner_to_sign_in
+from access.viewer import Viewer, viewer_of_user
+from agent_tools.claude_mem.arguments import read_arguments
+from explorer.timeline_api import index_row
+from search.models import SavedView
+from search.query import MAX_TEXT_LENGTH, Mode, SearchQuery, Sort
+from search.result import HitDetail
+from search.run import run
+from search.saved_views import saved_view_save
+from web.errors import ApiError
+from web.params import MAX_VALUE_LENGTH
+
+# Views that were made through this port, so that it never changes those of people.
+_PREFIX = "corpus-"
+_NAME = re.compile(r"[\w.-]{1,90}")
+_MOST = 100
+_ANSWERS = 5
+_PAGE, _LARGEST = 100, 500
+_FILTERS = ("project", "types", "concepts", "files", "query", "dateStart", "dateEnd", "date_start", "date_end")
+
+
+class CorpusNotFoundError(ApiError):
+    """No corpus has this name. The message names those that exist."""
+
+    def __init__(self, name: str) -> None:
+        known = ", ".join(_key_of(view) for view in _views()) or "none yet"
+        super().__init__(404, "not_found", f"Corpus {name[:100]!a} not found.", f"There are: {known}.")
+
+
+def build(values: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
+    """Save a corpus, or replace one of the same name that was built before."""
+    name = str(values.get("name") or "").strip()
+    if not _NAME.fullmatch(name):
+        raise ApiError(400, "invalid_name", "name: needs letters, digits, dots and dashes only, at most 90.")
+    pairs = [(key, _text(values[key])) for key in _FILTERS if values.get(key)]
+    query = read_arguments(pairs, viewer).query
+    owner = _owner()
+    slug = _PREFIX + name.lower()
+    stored = SavedView.objects.filter(owner=owner, slug=slug).first()
+    if stored is None and len(_views()) >= _MOST:
+        raise ApiError(409, "too_many", f"There are {_MOST} corpora already.", "Delete some of the saved views first.")
+    view = stored or SavedView(owner=owner, slug=slug)
+    view.name, view.description = name, _text(values.get("description") or "")[:MAX_VALUE_LENGTH]
+    view.query = query.replace(page_size=SearchQuery().page_size).querystring()
+    saved_view_save(view=view, viewer=viewer_of_user(owner, door=AuditEvent.Door.MCP))
+    return described(view, viewer)
+
+
+def listed(viewer: Viewer) -> list[dict[str, Any]]:
+    """Every corpus: those that were built, and the saved views of the pages."""
+    return [described(view, viewer) for view in _views()]
+
+
+def described(view: SavedView, viewer: Viewer) -> dict[str, Any]:
+    """A corpus with the numbers that it has now."""
+    query = _query(view)
+    result = run(query, viewer, include_facets=True, facet_limit=20, detail=HitDetail.NONE)
+    types = next((facet.values for facet in result.facets or () if facet.spec.key == "type"), ())
+    return {
+        "name": _key_of(view),
+        "description": view.description,
+        "filter": query.applied(),
+        "stats": {
+            "observation_count": result.total,
+            "date_range": {
+                "earliest": _created(query, Sort.OLDEST, viewer),
+                "latest": _created(query, Sort.NEWEST, viewer),
+            },
+            "type_breakdown": {
+                # A facet also counts the values that its own selection leaves out.
+                value.value: value.count
+                for value in types
+                if value.count and (value.selected or not query.type)
+            },
+        },
+        "session_id": None,
+        "updated_at": view.updated_at.isoformat(),
+        "note": "A saved search: always current, without a limit, and ready for query_corpus.",
+    }
+
+
+def primed(view: SavedView) -> dict[str, Any]:
+    """The reply for a corpus that needs no preparation."""
+    return {"session_id": None, "name": _key_of(view), "note": "Nothing has to be loaded: call query_corpus at once."}
+
+
+def answered(view: SavedView, question: str, viewer: Viewer) -> dict[str, Any]:
+    """The memories of a corpus that fit a question best, in place of a written answer."""
+    if not question.strip():
+        raise ApiError(400, "invalid_request", "question: is missing.")
+    query = _query(view)
+    asked = query.with_(text=question.strip()[:MAX_TEXT_LENGTH], mode=Mode.HYBRID, sort=None, page_size=_PAGE)
+    result = run(asked, viewer, include_facets=False)
+    # The question replaces the words of the corpus, so that only memories which these find are answers.
+    found = _ids(query, viewer) if query.text else {hit.id for hit in result.hits}
+    hits = [hit for hit in result.hits if hit.id in found][:_ANSWERS]
+    lines = [
+        "No model answers here; read these memories of the corpus, best first, and answer yourself."
+        " get_observations has them whole."
+        if hits
+        else "No memory of the corpus fits the question. Try other words.",
+        *(warning.message for warning in result.warnings),
+    ]
+    for hit in hits:
+        row = index_row(hit)
+        lines.append(f"\n#{row.id} {row.created_at:%Y-%m-%d} {row.memory_type}: {row.title}\n{hit.snippet_text}")
+    return {"answer": "\n".join(lines), "ids": [hit.id for hit in hits], "session_id": None}
+
+
+def corpus(name: str) -> SavedView:
+    """The corpus with a name. Raises CorpusNotFoundError."""
+    wanted = name.strip().lower()
+    found = {view.slug: view for view in _views()}
+    view = found.get(_PREFIX + wanted) or found.get(wanted)
+    if view is None:
+        raise CorpusNotFoundError(name)
+    return view
+
+
+def _views() -> QuerySet[SavedView]:
+    mine = Q(owner=owner_to_sign_in()) | Q(visibility=SavedView.Visibility.TEAM)
+    return SavedView.objects.filter(mine).order_by("name", "id")[:_MOST]
+
+
+def _owner() -> User:
+    owner = owner_to_sign_in()
+    if owner is None:
+        raise ApiError(409, "no_owner", "This database has no owner yet, who would own the corpus.")
+    return owner
+
+
+def _query(view: SavedView) -> SearchQuery:
+    return SearchQuery.read(parse_qsl(view.query))[0]
+
+
+def _ids(query: SearchQuery, viewer: Viewer) -> set[int]:
+    """The first memories of a corpus, as many as claude-mem puts into one."""
+    found: set[int] = set()
+    for page in range(1, _LARGEST // _PAGE + 1):
+        result = run(query.replace(page=page, page_size=_PAGE), viewer, include_facets=False, detail=HitDetail.INDEX)
+        found |= {hit.id for hit in result.hits}
+        if not result.has_more:
+            break
+    return found
+
+
+def _created(query: SearchQuery, order: Sort, viewer: Viewer) -> str | None:
+    one = query.with_(sort=order, page_size=1)
+    hits = run(one, viewer, include_facets=False, detail=HitDetail.INDEX).hits
+    return hits[0].created_at.isoformat() if hits else None
+
+
+def _key_of(view: SavedView) -> str:
+    return view.slug.removeprefix(_PREFIX)
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
