@@ -19,7 +19,7 @@ from ninja.security import APIKeyCookie, APIKeyHeader, HttpBearer
 from ninja.utils import check_csrf
 
 from access.audit import audit
-from access.limits import buckets
+from access.limits import Allowance, buckets
 from access.models import ApiKey, AuditEvent
 from access.viewer import SCOPES, Viewer, viewer_of_key, viewer_of_user
 from memories.models import Project
@@ -45,11 +45,13 @@ class TooManyRequestsError(Refusal):
     status = 429
     code = "too_many_requests"
 
-    def __init__(self, key: ApiKey, per_minute: int, seconds: float) -> None:
-        self.seconds = math.ceil(seconds)
+    def __init__(self, key: ApiKey, allowance: Allowance) -> None:
+        self.seconds = math.ceil(allowance.wait)
         self.suggestion = f"Wait {self.seconds} seconds, or request more per call."
-        self.headers = {"Retry-After": str(self.seconds)}
-        super().__init__(f"The key {key.prefix}… has made the {per_minute:,} requests per minute that it may make.")
+        self.headers = {"Retry-After": str(self.seconds), **allowance.headers()}
+        super().__init__(
+            f"The key {key.prefix}… has made the {allowance.limit:,} requests per minute that it may make."
+        )
 
 
 class ScopeMissingError(Refusal):
@@ -136,11 +138,15 @@ def find_key(raw: str) -> ApiKey:
 
 def viewer_of_raw(raw: str, door: AuditEvent.Door = AuditEvent.Door.API) -> Viewer:
     """The viewer of a request with this key. Raises KeyRefusedError or TooManyRequestsError."""
+    return _admitted(raw, door)[0]
+
+
+def _admitted(raw: str, door: AuditEvent.Door) -> tuple[Viewer, Allowance]:
     key = find_key(raw)
-    per_minute = key.requests_per_minute or settings.API_REQUESTS_PER_MINUTE
-    if seconds := buckets.take(key.pk, per_minute):
-        raise TooManyRequestsError(key, per_minute, seconds)
-    return viewer_of_key(key, door)
+    allowance = buckets.take(key.pk, key.requests_per_minute or settings.API_REQUESTS_PER_MINUTE)
+    if allowance.wait:
+        raise TooManyRequestsError(key, allowance)
+    return viewer_of_key(key, door), allowance
 
 
 @transaction.atomic
@@ -239,7 +245,7 @@ class BearerKey(HttpBearer):
     """`Authorization: Bearer mnk_…`"""
 
     def authenticate(self, request: HttpRequest, token: str) -> Viewer:
-        return _set_viewer(request, viewer_of_raw(token.strip()))
+        return _set_viewer_of_key(request, token)
 
 
 class HeaderKey(APIKeyHeader):
@@ -248,7 +254,7 @@ class HeaderKey(APIKeyHeader):
     param_name = "X-API-Key"
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
-        return _set_viewer(request, viewer_of_raw(key.strip())) if key else None
+        return _set_viewer_of_key(request, key) if key else None
 
 
 class SignedIn(APIKeyCookie):
@@ -283,6 +289,16 @@ def allowed(request: ApiRequest, scope: str) -> Viewer:
     if scope not in viewer.scopes:
         raise ScopeMissingError(f"This needs the scope {scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}.")
     return viewer
+
+
+def allowance_of(request: HttpRequest) -> Allowance | None:
+    """The allowance of the key that came with a request; None without a valid key."""
+    return getattr(request, "allowance", None)
+
+
+def _set_viewer_of_key(request: HttpRequest, raw: str) -> Viewer:
+    viewer, request.allowance = _admitted(raw.strip(), AuditEvent.Door.API)  # type: ignore[attr-defined]
+    return _set_viewer(request, viewer)
 
 
 def _set_viewer(request: HttpRequest, viewer: Viewer) -> Viewer:

@@ -148,6 +148,14 @@ def tags_now(tags: Collection[str]) -> dict[str, str]:
     return dict(TagAlias.objects.filter(alias__in=tags).values_list("alias", "tag"))
 
 
+def aliases_of_tags(tags: Collection[str]) -> dict[str, list[str]]:
+    """The aliases of tags; tags without any are left out."""
+    found: dict[str, list[str]] = {}
+    for alias, tag in TagAlias.objects.filter(tag__in=tags).order_by("alias").values_list("alias", "tag"):
+        found.setdefault(tag, []).append(alias)
+    return found
+
+
 def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
     """Categories by id, with the names along their paths: one statement for the nodes, one for their ancestors."""
     if not ids:

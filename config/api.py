@@ -1,23 +1,27 @@
 """The API: the NinjaAPI, its authentication and parser, and the handling of every response."""
 
+import hashlib
 import json
+import re
 import time
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.middleware.gzip import GZipMiddleware
 from django.urls import URLPattern, URLResolver, re_path
+from django.utils.cache import get_conditional_response, patch_vary_headers
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError, ValidationErrorContext
 from ninja.parser import Parser
 from ninja.renderers import JSONRenderer
 
-from access.keys import AUTHENTICATORS
+from access.keys import AUTHENTICATORS, allowance_of
 from web.errors import ApiError, close_to
 from web.responses import answer, error_of_input
 from web.timing import server_timing, timings_of
-from web.version import VERSION
+from web.version import API_VERSION, VERSION
 
 DESCRIPTION = """\
 Search, facet counts and memories, as the pages show them: the same query gives the same ids, totals and counts.
@@ -31,6 +35,10 @@ Every error has one shape: `error` (a word for programs), `detail` (what was wro
 """
 
 View = Callable[..., HttpResponse]
+
+# Milliseconds in a reply, which differ each time. Within a text the quotes would be escaped.
+_TIMINGS = re.compile(rb'"(?:took_ms|ms)": [0-9.]+')
+_GZIP = GZipMiddleware(lambda request: HttpResponse())
 
 
 class JsonBody(Parser):
@@ -82,7 +90,7 @@ class Api(NinjaAPI):
 
 
 def framed(view: View) -> View:
-    """A view with uniform errors, the Server-Timing header and Cache-Control."""
+    """A view with uniform errors, and with the headers that all answers of the API have."""
 
     @wraps(view)
     def framed_view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -96,9 +104,15 @@ def framed(view: View) -> View:
         except Exception as error:
             response = answer(request, error)
         if isinstance(response, HttpResponseNotAllowed):
-            response = _not_allowed(request, response["Allow"]).response()
+            response = _other_method(request, response["Allow"])
+        if allowance := allowance_of(request):
+            # A browser would keep what a session reads on its disk, so only programs with keys are asked to compare.
+            response = _compressed(request, _compared(request, response))
+            for name, value in allowance.headers().items():
+                response[name] = value
         total = (time.perf_counter() - started) * 1000
         response["Server-Timing"] = server_timing({**timings_of(request), "total": total})
+        response["API-Version"] = API_VERSION
         response.headers.setdefault("Cache-Control", "private, no-store")
         return response
 
@@ -112,14 +126,43 @@ def _check_length(request: HttpRequest) -> None:
         raise ApiError(411, "length_required", "The body has no length.", "Send Content-Length, not chunks.")
 
 
-def _not_allowed(request: HttpRequest, methods: str) -> ApiError:
-    return ApiError(
+def _other_method(request: HttpRequest, methods: str) -> HttpResponse:
+    """The answer to a method that no operation at the address has: to OPTIONS, what the methods are."""
+    if request.method == "OPTIONS":
+        also = ["HEAD", "OPTIONS"] if "GET" in methods else ["OPTIONS"]
+        return HttpResponse(status=204, headers={"Allow": ", ".join([methods, *also])})
+    raised = ApiError(
         405,
         "method_not_allowed",
         f"{request.method} is not allowed at this address.",
         f"It allows {methods}.",
         headers={"Allow": methods},
     )
+    return raised.response()
+
+
+def _compared(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """A reply with a weak ETag over all but its timings, or 304 if the client has the same one already.
+
+    An ETag that an operation has set itself stays: it belongs to the memory, for `If-Match`.
+    """
+    if request.method != "GET" or response.status_code != 200 or response.streaming or response.has_header("ETag"):
+        return response
+    response["ETag"] = f'W/"{hashlib.sha256(_TIMINGS.sub(b"", response.content)).hexdigest()[:32]}"'
+    response["Cache-Control"] = "private, no-cache"
+    patch_vary_headers(response, ("Authorization", "X-API-Key", "Cookie"))
+    found: HttpResponse | None = get_conditional_response(request, response["ETag"], response=response)
+    return found or response
+
+
+def _compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """The response compressed, if the client accepts that and it is worth it.
+
+    Only replies to keys are: no page of another site can have a browser send one, so nothing can be guessed from the
+    lengths of the replies (BREACH). Pages and replies to sessions stay as they are.
+    """
+    compressed: HttpResponse = _GZIP.process_response(request, response)  # type: ignore[assignment]
+    return compressed
 
 
 def _unknown_address(request: HttpRequest) -> HttpResponse:
@@ -154,6 +197,7 @@ api.add_router("", "explorer.memory_api.health_router", tags=["health"])
 api.add_router("", "explorer.api.router", tags=["search"])
 api.add_router("", "explorer.timeline_api.router", tags=["search"])
 api.add_router("", "explorer.session_context.router", tags=["search"])
+api.add_router("", "explorer.listings_api.router", tags=["search"])
 api.add_router("", "explorer.category_api.router", tags=["categories"])
 api.add_router("", "explorer.batch_api.router", tags=["memories"])
 api.add_router("", "explorer.similar_api.router", tags=["memories"])

@@ -1,6 +1,7 @@
 """Search and facets as JSON: the same results as the pages."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from django.http import HttpRequest
@@ -8,6 +9,7 @@ from django.urls import reverse
 from ninja import Router
 
 from access.keys import ApiRequest, allowed
+from explorer.memory_api import router as memories_router
 from explorer.schemas import (
     CheckReply,
     DateBucketCounts,
@@ -32,8 +34,9 @@ from explorer.schemas import (
     unified_parts,
 )
 from explorer.timeline_api import ViewRequest, index_row, query_warning
+from search.cursors import Continued, continued, cursor_after
 from search.explain import explain
-from search.facets import DATE_KEY, FACETS, Facet, FacetSpec
+from search.facets import DATE_KEY, FACETS, Facet, FacetKind, FacetSpec
 from search.histogram import Histogram
 from search.query import SearchQuery
 from search.result import FACET_LIMIT, FacetListing, FacetPage, Hit, HitDetail, SearchResult
@@ -41,8 +44,9 @@ from search.run import facet_page, run
 from search.unified.service import UnifiedResult, unified
 from search.why_not import WhyNot, WhyNotRequest, why_not
 from web.errors import GUARDED, ApiError, close_to, errors
-from web.params import pairs_of
+from web.params import QueryError, pairs_of
 from web.timing import Timings, timed, took_ms
+from web.validation import Problem
 
 router = Router()
 
@@ -50,13 +54,15 @@ router = Router()
 # --- operations --------------------------------------------------------------------------------------------------
 
 
-@router.get(
-    "/search",
-    response={200: SearchReply | UnifiedReply, **errors(*GUARDED, 422)},
-    exclude_unset=True,
-    operation_id="search",
-    openapi_extra={"parameters": [*SearchQuery.openapi_parameters(), *ViewRequest.openapi_parameters()]},
-)
+_SEARCH: dict[str, Any] = {
+    "response": {200: SearchReply | UnifiedReply, **errors(*GUARDED, 409, 422)},
+    "exclude_unset": True,
+    "openapi_extra": {"parameters": [*SearchQuery.openapi_parameters(), *ViewRequest.openapi_parameters()]},
+}
+
+
+@memories_router.get("/memories", operation_id="memories", summary="Memories", **_SEARCH)
+@router.get("/search", operation_id="search", **_SEARCH)
 @timed
 def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     """Memories by words, filters or both; with `include_facets`, counts over the whole match set.
@@ -68,9 +74,10 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_LIMIT)
         return found.timings, _unified_reply(found, request, extra.view)
-    result = run(
-        query, viewer, facet_limit=FACET_LIMIT, detail=HitDetail.FULL if extra.view == "full" else HitDetail.INDEX
-    )
+    here = continued(query, extra.cursor, viewer) if extra.cursor else Continued(query)
+    detail = HitDetail.FULL if extra.view == "full" else HitDetail.INDEX
+    result = run(here.query, viewer, facet_limit=FACET_LIMIT, detail=detail)
+    result = replace(result, warnings=(*here.warnings, *result.warnings))
     return result.timings, _search_reply(result, request, extra.view)
 
 
@@ -123,9 +130,17 @@ def facet(request: ApiRequest, facet: str) -> tuple[Timings, FacetPageReply]:
     """The values of one facet under a query: a page of them, searched and sorted."""
     viewer = allowed(request, "read")
     spec = _facet_named(facet)
-    listing, query = FacetListing.with_query(pairs_of(request.GET))
+    listing, query = facet_listing(request, spec)
     page = facet_page(query, spec.key, listing, viewer)
     return page.timings, _facet_page_reply(page, query)
+
+
+def facet_listing(request: ApiRequest, spec: FacetSpec) -> tuple[FacetListing, SearchQuery]:
+    """The parameters of a request for the values of a facet. Raises QueryError."""
+    listing, query = FacetListing.with_query(pairs_of(request.GET))
+    if listing.parent and spec.kind != FacetKind.TREE:
+        raise QueryError([Problem("parent", f"has no effect on the facet {spec.key}", "leave it out")])
+    return listing, query
 
 
 def _facet_named(name: str) -> FacetSpec:
@@ -168,6 +183,7 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         else [index_row(h) for h in result.hits],
         **{name: getattr(result, name) for name in _RESULT_FIELDS},
         named=[NamedReply.model_validate(term, from_attributes=True) for term in result.named],
+        next_cursor=cursor_after(result),
         lower_bounds=list(result.lower_bounds),
         filters=result.query.applied(),
         warnings=[query_warning(w) for w in result.warnings],

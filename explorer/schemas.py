@@ -173,6 +173,7 @@ class SearchReply(BaseModel):
     total: int
     pages: int
     has_more: bool
+    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null on the last.")
     lower_bounds: list[str] = Field(description=LOWER_BOUNDS)
     filters: dict[str, Any] = Field(description="The parsed query, by canonical name.")
     matched_by: str = Field(description="How memories matched, in words.")

@@ -3,21 +3,24 @@
 Rows have only the fields needed to choose; `explorer/batch_api.py` has whole memories, the third layer.
 """
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from ninja import Router
 from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
-from search.query import ExtraParams
+from search.query import ALIASES, ExtraParams, SearchQuery
 from search.result import Hit, SearchWarning
 from search.timeline import Timeline, TimelineRequest, timeline
 from web.errors import GUARDED, errors
-from web.params import pairs_of
+from web.params import Pair, Text, pairs_of
 from web.timing import Timings, timed, took_ms
+from web.validation import Problem
 
 TITLE_LENGTH = 120
+INDEX_PAGE_SIZE = 20
 
 router = Router()
 
@@ -26,8 +29,22 @@ class ViewRequest(ExtraParams):
     """How much a search shows of each memory."""
 
     view: Literal["full", "index"] = Field(
-        "full", description="index: of each memory id, title, date, type and project alone, 50 to 100 tokens a hit."
+        "full",
+        description="index: of each memory id, title, date, type and project alone, 50 to 100 tokens a hit; a page"
+        f" then has {INDEX_PAGE_SIZE} by default.",
     )
+    cursor: Text = Field("", max_length=500, description="`next_cursor` of the page before, with the same parameters.")
+
+    @classmethod
+    def with_query(cls, pairs: Iterable[Pair]) -> tuple[Self, SearchQuery]:
+        pairs = list(pairs)
+        if ("view", "index") in pairs and not any(ALIASES.get(key, key) == "page_size" for key, _ in pairs):
+            pairs.append(("page_size", str(INDEX_PAGE_SIZE)))
+        return super().with_query(pairs)
+
+    def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
+        if self.cursor and query.is_unified:
+            yield Problem("cursor", "mode unified has none", "use page and page_size")
 
 
 class IndexRow(BaseModel):

@@ -11,7 +11,7 @@ from search.facet_counts import value_terms
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, explain_unknown, named_candidates, stored_as
 from search.query import SearchQuery, Sort
-from search.result import FilterRelaxation, SearchWarning
+from search.result import FilterRelaxation, SearchWarning, page_warnings
 from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
 from text.formatting import memories
 from text.query_syntax import TextQuery
@@ -101,10 +101,7 @@ def match_warnings(
     warnings += named
     if total == 0 and query.text and not named:
         warnings += spelling_warnings(engine, query, resolved, viewer)
-    pages = max(1, -(-total // query.page_size))
-    if query.page > pages:
-        warnings.append(SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page"))
-    return warnings
+    return [*warnings, *page_warnings(query, total)]
 
 
 # --- similar words -----------------------------------------------------------------------------------------------

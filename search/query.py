@@ -4,7 +4,6 @@ Every link on a page is another SearchQuery; `querystring` writes the one canoni
 """
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -16,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from search.facets import DATE_KEY, FACET, FACETS
 from text.dates import check_date, check_since, check_zone, instant, since_span
-from text.formatting import date_text, legible
+from text.formatting import date_text
 from web.params import MAX_PAGE, Pair, Params, QueryError, Text, Values, unknown_parameter
 from web.validation import Problem
 
@@ -25,6 +24,9 @@ MAX_TEXT_LENGTH = 1_000
 # Names that the seeds and other systems use for a parameter. The API's plural names of facets are among them.
 ALIASES: dict[str, str] = {
     **{spec.api_name: spec.key for spec in FACETS},
+    # For clients whose names of parameters are names of their language.
+    **{f"exclude_{spec.key}": f"-{spec.key}" for spec in FACETS},
+    **{f"match_all_{spec.api_name}": f"{spec.key}.all" for spec in FACETS if spec.may_require_all},
     "query": "q",
     "text": "q",
     "memory_type": "type",
@@ -165,6 +167,7 @@ class SearchQuery(Params):
     )
     page: int = Field(1, ge=1, le=MAX_PAGE)
     page_size: int = Field(25, ge=1, le=100)
+    offset: int = Field(0, ge=0, le=100 * MAX_PAGE, description="Skip this many results; pages then count from there.")
     include_facets: bool = Field(False, description="Count the facets over the whole match set.")
     bucket: Interval = Field(Interval.AUTO, description="Width of the bars of the histogram.")
 
@@ -172,15 +175,17 @@ class SearchQuery(Params):
 
     @classmethod
     def read(cls, pairs: Iterable[Pair], **fixed: Any) -> tuple[Self, tuple[Problem, ...]]:
-        """Read the valid parameters and describe the others. `offset` stands for a page, unknown facets are dropped."""
-        pairs, misplaced = _page_of_offset(list(pairs))
+        """Read the valid parameters and describe the others. Unknown facets are dropped, an `offset` that is the start
+        of a page becomes that page.
+        """
         query, problems = super().read(pairs, **fixed)
         known = {"has": tuple(k for k in query.has if k in FACET), "no": tuple(k for k in query.no if k in FACET)}
-        return query.replace(**known), (*misplaced, *problems)
-
-    @classmethod
-    def names(cls) -> frozenset[str]:
-        return super().names() | {"offset"}
+        query = query.replace(**known)
+        if query.page > 1 and query.offset:
+            problems = (*problems, Problem("offset", "is given together with page", "give one of the two"))
+        elif query.offset % query.page_size == 0:
+            query = query.starting_at(query.offset) if query.offset else query
+        return query, problems
 
     def conflicts(self) -> Iterator[Problem]:
         for parameter, keys in (("has", self.has), ("no", self.no)):
@@ -238,6 +243,19 @@ class SearchQuery(Params):
         if self.sort and not (self.sort == Sort.RELEVANCE and not self.text):
             return self.sort
         return Sort.RELEVANCE if self.text else Sort.NEWEST
+
+    @property
+    def begin(self) -> int:
+        """The number of results before those of the page."""
+        return self.offset + (self.page - 1) * self.page_size
+
+    def starting_at(self, begin: int) -> Self:
+        """With the page that starts after `begin` results; with an offset where no page does."""
+        pages, rest = divmod(begin, self.page_size)
+        return self.replace(page=1, offset=begin) if rest else self.replace(page=pages + 1, offset=0)
+
+    def with_(self, **changes: Any) -> Self:
+        return super().with_(**{"offset": 0, **changes})
 
     def zone(self, default: tzinfo) -> tzinfo:
         return ZoneInfo(self.timezone) if self.timezone else default
@@ -305,7 +323,7 @@ class SearchQuery(Params):
         echo: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            if value != field.default and name not in {"page", "page_size", "include_facets"}:
+            if value != field.default and name not in {"page", "page_size", "offset", "include_facets"}:
                 echo[field.alias or name] = list(value) if isinstance(value, tuple) else value
         return echo
 
@@ -351,28 +369,6 @@ class ExtraParams(Params):
         own = cls.openapi_parameters()
         replaced = {parameter["name"] for parameter in own}
         return [*own, *SearchQuery.openapi_parameters(without=cls.ineffective | replaced)]
-
-
-_COUNT = re.compile(r"[0-9]{1,9}")
-
-
-def _page_of_offset(pairs: list[Pair]) -> tuple[list[Pair], list[Problem]]:
-    """The pairs with the page that an `offset` means; one that means none is a problem."""
-    offsets = [value for key, value in pairs if key == "offset"]
-    if not offsets:
-        return pairs, []
-    rest = [(key, value) for key, value in pairs if key != "offset"]
-    given = {ALIASES.get(key, key): value.strip() for key, value in rest if value.strip()}
-    offset, size = offsets[-1], given.get("page_size", "25")
-    if not (_COUNT.fullmatch(offset) and _COUNT.fullmatch(size) and int(size)):
-        message = f"'{legible(offset, 40)}' is not a whole number"
-        return rest, [Problem("offset", message, "write 0 or a multiple of limit")]
-    if int(offset) % int(size):
-        message = f"{offset} is not a multiple of limit, {size}"
-        return rest, [Problem("offset", message, "use page and page_size")]
-    if "page" in given:
-        return rest, [Problem("offset", "is given together with page", "give one of the two")]
-    return [*rest, ("page", str(int(offset) // int(size) + 1))], []
 
 
 def dates_label(query: SearchQuery) -> str:

@@ -185,11 +185,11 @@ class SearchResult:
 
     @property
     def pages(self) -> int:
-        return max(1, -(-self.total // self.query.page_size))
+        return pages_of(self.query, self.total)
 
     @property
     def has_more(self) -> bool:
-        return self.query.page * self.query.page_size < self.total
+        return self.query.begin + self.query.page_size < self.total
 
     @property
     def took_ms(self) -> float:
@@ -203,6 +203,21 @@ class SearchResult:
         if self.histogram is not None:
             named += [("histogram", self.histogram.at_least), ("date_buckets", self.at_least)]
         return tuple(name for name, is_bound in named if is_bound)
+
+
+def pages_of(query: SearchQuery, found: int) -> int:
+    """The number of pages of a query, counted from its offset."""
+    return max(1, -(-(found - query.offset) // query.page_size))
+
+
+def page_warnings(query: SearchQuery, found: int) -> list[SearchWarning]:
+    """A warning if the page begins after the last result."""
+    pages = pages_of(query, found)
+    if query.page > pages:
+        return [SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page")]
+    if query.offset and query.begin >= found:
+        return [SearchWarning(f"Offset {query.offset:,} is past the last of {found:,} results.", "offset")]
+    return []
 
 
 class FacetListing(ExtraParams):

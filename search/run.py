@@ -243,7 +243,7 @@ class RankedHits:
 
 def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, total: int) -> RankedHits:
     plan = resolved.plan
-    offset = (query.page - 1) * query.page_size
+    offset = query.begin
     if offset >= total:
         return RankedHits()
     if query.order != Sort.RELEVANCE:

@@ -191,12 +191,19 @@ class Params(BaseModel):
         return urlencode(self.parameters())
 
     @classmethod
+    def _generated_name(cls, key: str) -> str:
+        """The name of a parameter for generated clients: an alias, if only that can be a name in their language."""
+        if key.isidentifier():
+            return key
+        return next((alias for alias, meant in cls.aliases.items() if meant == key and alias.isidentifier()), key)
+
+    @classmethod
     def openapi_parameters(cls, without: Collection[str] = ()) -> list[dict[str, Any]]:
         """The parameters as an OpenAPI document lists them, except those named in `without`."""
         schema = cls.model_json_schema()
         return [
             {
-                "name": field.key,
+                "name": cls._generated_name(field.key),
                 "in": "query",
                 "required": field.required is not None,
                 "schema": _openapi_schema(field, schema),

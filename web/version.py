@@ -1,4 +1,4 @@
-"""The version in pyproject.toml."""
+"""The version in pyproject.toml, and that of the API."""
 
 import tomllib
 
@@ -11,3 +11,5 @@ def read_version() -> str:
 
 
 VERSION = read_version()
+# Rises with a change that may break a client; see "Stability" in docs/api.md.
+API_VERSION = "1"

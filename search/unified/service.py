@@ -20,7 +20,7 @@ from search.plan import resolve_query
 from search.query import SearchQuery
 from search.ranking import Boosts, Ranked, RankWeights
 from search.relevance import boosts_of
-from search.result import HitDetail, SearchResult, SearchWarning
+from search.result import HitDetail, SearchResult, SearchWarning, page_warnings, pages_of
 from search.run import run
 from search.snapshots import snapshot
 from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
@@ -77,11 +77,11 @@ class UnifiedResult:
 
     @property
     def pages(self) -> int:
-        return max(1, -(-self.found // self.query.page_size))
+        return pages_of(self.query, self.found)
 
     @property
     def has_more(self) -> bool:
-        return self.query.page * self.query.page_size < self.found
+        return self.query.begin + self.query.page_size < self.found
 
     @property
     def took_ms(self) -> float:
@@ -100,7 +100,7 @@ def unified(
     # Without hits: the legs find and rank them.
     count_memories = partial(
         run,
-        query.model_copy(update={"page": 1}),
+        query.replace(page=1, offset=0),
         viewer,
         include_facets=include_facets,
         facet_limit=facet_limit,
@@ -128,7 +128,7 @@ def _unified(
         candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
         terms = _terms(candidates[:WINDOW])
         groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY)
-        begin = (query.page - 1) * query.page_size
+        begin = query.begin
         page = groups[begin : begin + query.page_size]
         context = PageContext(engine, resolved, viewer, _hits_by_key(answers), candidates, origins)
         hits = read_page(page, context, {group.lead.id: ranked for group, ranked in _ranked_memories(page, answers)})
@@ -139,7 +139,7 @@ def _unified(
         found=len(groups),
         totals=_totals(memories, answers),
         legs=tuple(answers),
-        warnings=(*memories.warnings, *_left_out(answers), *_page_warning(query, len(groups))),
+        warnings=(*memories.warnings, *_left_out(answers), *page_warnings(query, len(groups))),
         timings={
             **memories.timings,
             **{stage: ms + memories.timings.get(stage, 0) for stage, ms in watch.timings.items()},
@@ -272,10 +272,3 @@ def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
     return [
         SearchWarning(f"Not included: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()
     ]
-
-
-def _page_warning(query: SearchQuery, found: int) -> list[SearchWarning]:
-    pages = max(1, -(-found // query.page_size))
-    if query.page <= pages:
-        return []
-    return [SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page")]

@@ -318,7 +318,7 @@ def test_page_of_a_facet_past_the_last_says_so(corpus, caller):
 def test_document_names_every_parameter_and_facet():
     document = api.get_openapi_schema()
     search = document["paths"]["/api/search"]["get"]
-    named = [*(p["name"] for p in SearchQuery.openapi_parameters()), "view"]
+    named = [*(p["name"] for p in SearchQuery.openapi_parameters()), "view", "cursor"]
     assert [p["name"] for p in search["parameters"]] == named
     counts = document["components"]["schemas"]["FacetCounts"]["properties"]
     assert set(counts) == {spec.api_name for spec in FACETS} | {"date_buckets", "histogram"}

@@ -58,7 +58,8 @@ def test_alias_means_its_canonical_name(alias):
         pytest.param("page=1&page=2", "page", "given twice", id="twice"),
         pytest.param("mode=tag&tag=a&q=tea", "q", "takes no words", id="words in tag mode"),
         pytest.param("mode=tag", "tag", "at least one tag", id="tag mode without tags"),
-        pytest.param("offset=7&limit=5", "offset", "not a multiple", id="offset"),
+        pytest.param("offset=7&limit=5&page=2", "offset", "together with page", id="offset"),
+        pytest.param("offset=-1", "offset", "too small", id="offset below 0"),
     ],
 )
 def test_problem_names_the_parameter(querystring, parameter, words):
@@ -85,7 +86,14 @@ def test_reading_goes_on_with_what_can_be_read():
 
 def test_offset_and_limit_are_a_page():
     query = parse("offset=40&limit=20")
-    assert (query.page, query.page_size) == (3, 20)
+    assert (query.page, query.page_size, query.begin) == (3, 20, 40)
+    assert query.querystring() == "page=3&page_size=20"
+
+
+def test_offset_within_a_page_is_counted_before_the_pages_and_goes_with_the_filters():
+    query = parse("offset=7&limit=5")
+    assert (query.page, query.begin, query.replace(page=3).begin) == (1, 7, 17)
+    assert query.toggle("tag", "a").begin == 0
 
 
 def test_toggle_adds_and_takes_away_and_returns_to_page_one():
@@ -134,9 +142,11 @@ def test_named_arguments_read_like_a_query_string():
     assert query == parse("q=tea&tag=a&tag=b&tag.all=1")
 
 
-def test_openapi_lists_every_parameter():
+def test_openapi_lists_every_parameter_by_a_name_that_any_language_allows():
     listed = {parameter["name"] for parameter in SearchQuery.openapi_parameters()}
-    assert {"q", "-tag", "from", "tag.all", "include_facets"} <= listed
+    assert {"q", "exclude_tag", "from", "match_all_tags", "match_all_concepts", "include_facets"} <= listed
+    assert all(name.isidentifier() for name in listed)
+    assert parse("exclude_tag=a&match_all_entities=1") == parse("-tag=a&entity.all=1")
 
 
 values = st.lists(st.text(alphabet="abc/ +#é", min_size=1, max_size=6), max_size=3)

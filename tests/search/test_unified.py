@@ -58,6 +58,16 @@ def hit(result, title):
 # --- what is found ------------------------------------------------------------------------------------------------
 
 
+def test_an_offset_skips_that_many_results(mill, everyone):
+    whole = titles(ask("wheel", everyone))
+    assert len(whole) > 3
+    page = ask("wheel", everyone, offset=1, limit=2)
+    assert (titles(page), page.has_more) == (whole[1:3], True)
+    assert (
+        ask("wheel", everyone, offset=99).warnings[-1].message == f"Offset 99 is past the last of {len(whole)} results."
+    )
+
+
 def test_results_are_of_three_kinds_in_one_order(mill, everyone):
     result = ask("wheel", everyone)
     assert {one.kind.value for one in result.hits} == {"memory", "entity", "relationship"}

@@ -1,0 +1,149 @@
+"""What a viewer may search in: the projects and the sessions, with their numbers of memories, and the viewer itself."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, Literal, TypeVar
+
+from django.db.models import Count, Max, Min, Q
+from pydantic import Field
+
+from access.models import ApiKey
+from access.viewer import Viewer
+from memories.models import Project, Session
+from memories.queries import visible_to
+from search.baseline_counts import corpus_counts
+from search.engines import with_engine
+from search.facets import DEFAULT_STATES
+from web.params import MAX_PAGE, Params, Text, Values
+from web.timing import Stopwatch, Timings
+
+
+class PageRequest(Params):
+    """A page of a list."""
+
+    page: int = Field(1, ge=1, le=MAX_PAGE)
+    page_size: int = Field(50, ge=1, le=200)
+
+    @property
+    def slice(self) -> slice:
+        return slice((self.page - 1) * self.page_size, self.page * self.page_size)
+
+    def pages(self, total: int) -> int:
+        return max(1, -(-total // self.page_size))
+
+
+class ProjectsRequest(PageRequest):
+    """Which projects are listed, and their order."""
+
+    search: Text = Field("", max_length=200, description="A part of the slug or the name.")
+    sort: Literal["memories", "slug"] = Field("memories", description="The most memories first, or by slug.")
+
+
+class SessionsRequest(PageRequest):
+    """Which sessions are listed: the newest first."""
+
+    project: Values = Field((), description="Slug of a project. Repeat for any of several.")
+    agent: Values = Field((), description="Name of an agent. Repeat for any of several.")
+    search: Text = Field("", max_length=200, description="A part of the session's id or title.")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedProject:
+    """A project. `memories` are those in the default states; None if they could not be counted in time."""
+
+    project: Project
+    memories: int | None
+    may_write: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession:
+    """A session, with the number and the dates of its memories in the default states."""
+
+    session: Session
+    memories: int
+    first: datetime | None
+    last: datetime | None
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[Row]):
+    """A page of a list, and the number of rows on all pages."""
+
+    rows: tuple[Row, ...]
+    total: int
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Whoami:
+    """A viewer: its key if it has one, and the slugs of its projects; None for every project."""
+
+    key: ApiKey | None
+    projects: tuple[str, ...] | None
+    writable: tuple[str, ...] | None
+
+
+def list_projects(request: ProjectsRequest, viewer: Viewer) -> Listed[ListedProject]:
+    """The projects that a viewer may see. There are few: they are sorted here, by counts that are cached."""
+    watch = Stopwatch()
+    with watch.stage("facets"):
+        corpus = with_engine(lambda engine: corpus_counts(engine, viewer), viewer)
+    with watch.stage("hits"):
+        projects = Project.objects.all()
+        if viewer.project_ids is not None:
+            projects = projects.filter(pk__in=viewer.project_ids)
+        if request.search:
+            projects = projects.filter(Q(slug__icontains=request.search) | Q(name__icontains=request.search))
+        rows = [
+            ListedProject(
+                project,
+                corpus.counts.get(("project", project.pk), 0) if corpus.known else None,
+                viewer.may_write(project.pk),
+            )
+            for project in projects.order_by("slug")
+        ]
+    if request.sort == "memories":
+        rows.sort(key=lambda row: -(row.memories or 0))
+    return Listed(tuple(rows[request.slice]), len(rows), watch.timings)
+
+
+def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSession]:
+    """The sessions of the projects that a viewer may see. Memories are counted for the page alone."""
+    watch = Stopwatch()
+    with watch.stage("hits"):
+        sessions = Session.objects.select_related("project").order_by("-pk")
+        if viewer.project_ids is not None:
+            sessions = sessions.filter(project_id__in=viewer.project_ids)
+        if request.project:
+            sessions = sessions.filter(project__slug__in=request.project)
+        if request.agent:
+            sessions = sessions.filter(agent__in=request.agent)
+        if request.search:
+            sessions = sessions.filter(Q(external_id__icontains=request.search) | Q(title__icontains=request.search))
+        page = list(sessions[request.slice])
+        memories = visible_to(viewer).filter(session_id__in=[one.pk for one in page], state__in=DEFAULT_STATES)
+        numbers = {
+            pk: (count, first, last)
+            for pk, count, first, last in memories.order_by()
+            .values_list("session_id")
+            .annotate(Count("pk"), Min("created_at"), Max("created_at"))
+        }
+        rows = tuple(ListedSession(one, *numbers.get(one.pk, (0, None, None))) for one in page)
+        return Listed(rows, sessions.count(), watch.timings)
+
+
+def whoami(viewer: Viewer) -> Whoami:
+    """The viewer's key and projects."""
+    key = None if viewer.api_key_id is None else ApiKey.objects.get(pk=viewer.api_key_id)
+    ids = (viewer.project_ids or frozenset()) | (viewer.writable_project_ids or frozenset())
+    slugs = dict(Project.objects.filter(pk__in=ids).order_by("slug").values_list("pk", "slug"))
+
+    def named(chosen: frozenset[int] | None) -> tuple[str, ...] | None:
+        return None if chosen is None else tuple(slug for pk, slug in slugs.items() if pk in chosen)
+
+    writable: frozenset[int] | None = viewer.writable_project_ids if "write" in viewer.scopes else frozenset()
+    return Whoami(key, named(viewer.project_ids), named(writable))

@@ -1,0 +1,160 @@
+"""Paging by cursor and by offset: what changes meanwhile is neither repeated nor skipped."""
+
+import pytest
+from django.test import Client
+
+from access.keys import make_key
+from access.viewer import command_viewer
+from memories.models import Memory, Project
+from memories.records import MemoryRecord
+from memories.services import memory_create, memory_delete
+
+pytestmark = pytest.mark.django_db
+
+
+def client_for(**rights):
+    rights = rights or {"every_project": True}
+    raw = make_key(name="agent", scopes=["read"], viewer=command_viewer(), **rights).raw
+    return Client(headers={"Authorization": f"Bearer {raw}"})
+
+
+@pytest.fixture
+def caller(corpus):
+    return client_for()
+
+
+def found(caller, query, status=200):
+    response = caller.get(f"/api/search?{query}")
+    assert response.status_code == status, response.content
+    return response.json()
+
+
+def ids_of(reply):
+    return [hit["id"] for hit in reply["memories"]]
+
+
+def every_page(caller, query, meanwhile=lambda page: None):
+    """The ids of all pages, following the cursors."""
+    ids, cursor, page = [], "", 0
+    while cursor is not None:
+        reply = found(caller, f"{query}&cursor={cursor}" if cursor else query)
+        ids.append(ids_of(reply))
+        cursor = reply["next_cursor"]
+        assert (cursor is not None) == reply["has_more"]
+        page += 1
+        meanwhile(page)
+    return ids
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("sort=newest", id="newest"),
+        pytest.param("sort=oldest", id="oldest"),
+        pytest.param("sort=updated", id="updated"),
+        pytest.param("sort=title&view=index", id="title"),
+        pytest.param("q=tea+OR+crane+OR+guests&mode=keyword", id="relevance"),
+    ],
+)
+def test_cursors_lead_through_all_results_once(caller, engine, query):
+    whole = ids_of(found(caller, query))
+    pages = every_page(caller, f"{query}&page_size=3")
+    assert [len(ids) for ids in pages[:-1]] == [3] * (len(pages) - 1)
+    assert len(pages) > 1
+    assert [pk for ids in pages for pk in ids] == whole
+
+
+def test_what_is_stored_and_deleted_meanwhile_neither_repeats_nor_skips_a_result(caller):
+    before = ids_of(found(caller, "sort=newest"))
+
+    def meanwhile(page):
+        if page == 1:
+            memory_create(record=MemoryRecord(project="tea", content="Newer than all."), viewer=command_viewer())
+        if page == 2:
+            # The last of the page before: the one before it still shows the place.
+            memory_delete(memory_id=before[5], viewer=command_viewer(), reason="x")
+
+    pages = every_page(caller, "sort=newest&page_size=3", meanwhile)
+    assert [pk for ids in pages for pk in ids] == before
+
+
+def test_an_order_by_relevance_that_moved_is_reported(caller):
+    query = "q=tea&mode=keyword&page_size=1"
+    reply = found(caller, query)
+    memory_delete(memory_id=ids_of(reply)[0], viewer=command_viewer(), reason="x")
+    memory_create(record=MemoryRecord(project="tea", title="Tea", content="Tea tea tea."), viewer=command_viewer())
+    assert found(caller, f"{query}&cursor={reply['next_cursor']}", 409)["error"] == "cursor_expired"
+    two = found(caller, "q=tea&mode=keyword&page_size=2")
+    memory_delete(memory_id=ids_of(two)[1], viewer=command_viewer(), reason="x")
+    again = found(caller, f"q=tea&mode=keyword&page_size=2&cursor={two['next_cursor']}")
+    assert [warning["parameter"] for warning in again["warnings"]] == ["cursor"]
+    assert ids_of(two)[0] not in ids_of(again)
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        pytest.param("tag=tea&cursor={cursor}", "cursor: is of another query", id="other query"),
+        pytest.param("page_size=3&page=2&cursor={cursor}", "cursor: is given together with page", id="page"),
+        pytest.param("page_size=3&cursor=nonsense", "cursor: is not a cursor", id="nonsense"),
+        pytest.param("page_size=3&cursor=WyJhIiwwLFtdXQ", "cursor: is not a cursor", id="forged"),
+        pytest.param("mode=unified&q=tea&cursor={cursor}", "cursor: mode unified has none", id="unified"),
+    ],
+)
+def test_a_cursor_that_does_not_fit_is_an_error(caller, query, detail):
+    cursor = found(caller, "page_size=3")["next_cursor"]
+    reply = found(caller, query.format(cursor=cursor), 422)
+    assert reply["error"] == "invalid_query"
+    assert detail in reply["detail"]
+
+
+def test_a_cursor_of_another_shows_nothing_that_the_key_may_not_see(caller):
+    boat = Project.objects.get(slug="boat")
+    narrow = client_for(projects=[boat])
+    visible = ids_of(found(narrow, "sort=newest"))
+    assert set(visible) == set(Memory.objects.filter(project=boat, state="active").values_list("pk", flat=True))
+    whole = ids_of(found(caller, "sort=newest"))
+    # The last of the three that the boat yard has shows the place; where it has none, there is none.
+    for size in range(1, 14):
+        cursor = found(caller, f"sort=newest&page_size={size}")["next_cursor"]
+        known = [pk for pk in whole[max(0, size - 3) : size] if pk in visible]
+        reply = found(narrow, f"sort=newest&page_size={size}&cursor={cursor}", 200 if known else 409)
+        if known:
+            assert ids_of(reply) == visible[visible.index(known[-1]) + 1 :][:size]
+        else:
+            assert reply["error"] == "cursor_expired"
+
+
+@pytest.mark.parametrize(
+    ("query", "begin", "end"),
+    [
+        pytest.param("offset=1&limit=2", 1, 3, id="no multiple"),
+        pytest.param("offset=4&limit=2", 4, 6, id="multiple"),
+        pytest.param("offset=7&view=index", 7, 14, id="index"),
+        pytest.param("offset=0&limit=5", 0, 5, id="none"),
+    ],
+)
+def test_an_offset_skips_that_many_results(caller, query, begin, end):
+    reply = found(caller, query)
+    assert ids_of(reply) == ids_of(found(caller, ""))[begin:end]
+    assert (reply["total"], reply["has_more"]) == (14, end < 14)
+
+
+def test_an_offset_past_the_last_result_says_so(caller):
+    reply = found(caller, "offset=99&limit=10")
+    assert ids_of(reply) == []
+    assert reply["warnings"][0]["message"] == "Offset 99 is past the last of 14 results."
+
+
+def test_an_index_has_twenty_rows_by_default_and_a_search_twenty_five(caller):
+    sizes = [found(caller, query)["page_size"] for query in ("view=index", "", "view=index&limit=7")]
+    assert sizes == [20, 25, 7]
+
+
+def test_memories_are_listed_as_a_search_lists_them(caller):
+    listed = caller.get("/api/memories?type=note&page_size=4").json()
+    searched = found(caller, "type=note&page_size=4")
+    assert listed.pop("took_ms") > 0
+    del searched["took_ms"]
+    assert listed == searched
+    assert listed["total"] == 6

@@ -1,0 +1,107 @@
+"""Projects, tags and sessions as lists, and who asks, also for a key that may see only a part."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.keys import make_key
+from access.models import Membership
+from access.viewer import command_viewer
+from categories.models import TagAlias
+from memories.models import Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def key(corpus):
+    """A function that makes a client with a key for some projects, or for every one."""
+
+    def client(*slugs, scopes=("read",), **more):
+        projects = Project.objects.filter(slug__in=slugs)
+        made = make_key(
+            name="agent", scopes=scopes, viewer=command_viewer(), projects=projects, every_project=not slugs, **more
+        )
+        return Client(headers={"X-API-Key": made.raw})
+
+    return client
+
+
+def get(client, path, status=200):
+    response = client.get(f"/api{path}")
+    assert response.status_code == status, response.content
+    return response.json()
+
+
+def test_projects_come_with_what_they_hold(key, engine):
+    reply = get(key(scopes=["read", "write"]), "/projects")
+    rows = [(row["slug"], row["name"], row["memories"], row["may_write"]) for row in reply["projects"]]
+    assert rows == [("tea", "Tea house", 8, True), ("boat", "Boat yard", 6, True)]
+    assert (reply["total"], reply["pages"], reply["has_more"]) == (2, 1, False)
+    assert reply["projects"][0]["url"] == "http://testserver/explore/?project=tea"
+
+
+def test_projects_of_others_are_neither_listed_nor_counted(key):
+    Project.objects.create(slug="attic", name="Attic")
+    reply = get(key("boat"), "/projects")
+    assert [(row["slug"], row["memories"], row["may_write"]) for row in reply["projects"]] == [("boat", 6, False)]
+    assert get(key("boat"), "/projects?search=tea")["total"] == 0
+    assert get(key("attic"), "/projects")["projects"][0]["memories"] == 0
+
+
+def test_projects_are_searched_sorted_and_paged(key):
+    client = key()
+    assert [row["slug"] for row in get(client, "/projects?sort=slug")["projects"]] == ["boat", "tea"]
+    assert [row["slug"] for row in get(client, "/projects?search=YARD")["projects"]] == ["boat"]
+    reply = get(client, "/projects?page_size=1&page=2")
+    assert ([row["slug"] for row in reply["projects"]], reply["has_more"], reply["total"]) == (["boat"], False, 2)
+    assert "prject" in get(client, "/projects?prject=x", 422)["detail"]
+
+
+def test_tags_come_with_counts_and_aliases(key, engine):
+    TagAlias.objects.create(alias="chai", tag="tea")
+    reply = get(key(), "/tags?page_size=2")
+    assert reply["tags"][0] == {"tag": "tea", "count": 4, "aliases": ["chai"]}
+    assert (reply["memories"], reply["page_size"], reply["has_more"]) == (14, 2, True)
+    names = get(key(), "/tags?sort=name&search=tea")
+    assert [row["tag"] for row in names["tags"]] == ["tea"]
+
+
+def test_tags_are_those_of_a_query_and_of_visible_memories(key):
+    assert [row["tag"] for row in get(key(), "/tags?type=decision&project=tea")["tags"]] == ["tea", "brewing", "guests"]
+    assert "tea" not in [row["tag"] for row in get(key("boat"), "/tags")["tags"]]
+    assert "parent" in get(key(), "/tags?parent=yard", 422)["detail"]
+
+
+def test_sessions_come_with_their_memories(key):
+    for project, session, text in (("tea", "s1", "One."), ("tea", "s1", "Two."), ("boat", "s2", "Three.")):
+        record = MemoryRecord(project=project, content=text, session=session, agent="claude-code")
+        memory_create(record=record, viewer=command_viewer())
+    rows = [(row["session"], row["project"], row["memories"]) for row in get(key(), "/sessions")["sessions"]]
+    assert rows == [("s2", "boat", 1), ("s1", "tea", 2)]
+    assert [row["session"] for row in get(key("tea"), "/sessions")["sessions"]] == ["s1"]
+    assert get(key("tea"), "/sessions?project=boat")["total"] == 0
+    assert get(key(), "/sessions?search=S1&page_size=1")["sessions"][0]["memories"] == 2
+
+
+def test_a_key_is_shown_its_rights_and_its_allowance(key):
+    reply = get(key("tea", scopes=["read", "write"], requests_per_minute=60), "/whoami")
+    assert (reply["kind"], reply["name"], reply["scopes"]) == ("key", "agent", ["read", "write"])
+    assert (reply["projects"], reply["writable"], reply["expires_at"]) == (["tea"], ["tea"], None)
+    assert reply["allowance"] == {"limit": 60, "remaining": 59, "reset": 1}
+    assert reply["key"].startswith("mnk_")
+    assert len(reply["key"]) == 12
+    assert reply["api_version"] == "1"
+    everything = get(key(), "/whoami")
+    assert (everything["projects"], everything["writable"]) == (None, [])
+
+
+def test_a_person_who_is_signed_in_is_shown_theirs(client, corpus):
+    ada = User.objects.create_user("ada")
+    Membership.objects.create(user=ada, project=Project.objects.get(slug="boat"), role="viewer")
+    client.force_login(ada)
+    reply = get(client, "/whoami")
+    assert (reply["kind"], reply["name"], reply["key"], reply["allowance"]) == ("session", "ada", "", None)
+    assert (reply["projects"], reply["writable"], reply["scopes"]) == (["boat"], [], ["read"])
