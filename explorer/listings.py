@@ -1,4 +1,4 @@
-"""What a viewer may search in: the projects and the sessions, with their numbers of memories, and the viewer itself."""
+"""The projects and sessions that a viewer may search in, with their numbers of memories, and the viewer itself."""
 
 from dataclasses import dataclass
 from datetime import datetime

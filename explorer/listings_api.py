@@ -1,4 +1,4 @@
-"""Projects, tags and sessions as JSON, and who asks: what a client needs to know before it searches."""
+"""Projects, tags, sessions and the viewer as JSON: the facts that a client needs before it searches."""
 
 from datetime import datetime
 from functools import partial
@@ -110,7 +110,7 @@ class AllowanceReply(BaseModel):
 
 
 class WhoamiReply(BaseModel):
-    """Who asks: a key, or a person who is signed in."""
+    """The viewer: a key, or a person who is signed in."""
 
     kind: Literal["key", "session"]
     name: str = Field(description="Of the key, or of the person.")
@@ -192,7 +192,7 @@ def sessions(request: ApiRequest) -> tuple[Timings, SessionsReply]:
 
 @_get("/whoami", "whoami", WhoamiReply)
 def who(request: ApiRequest) -> WhoamiReply:
-    """What the key is called and may do, and how many requests it has left."""
+    """The name, the rights and the allowance of the key."""
     Params.from_pairs(pairs_of(request.GET))
     found = whoami(request.viewer)
     allowance = allowance_of(request)
