@@ -122,3 +122,63 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.subject_type} {self.subject_id}"
+
+
+class MemoryChange(models.Model):
+    """An entry of the feed of changes: what happened to memories of one project in one transaction.
+
+    `revision` is that of the corpus after the transaction. Writers raise it one after another and commit before the
+    next, so a reader who sees an entry sees all entries of lower revisions: the order of (revision, id) is that of the
+    commits, whatever the order of the ids. It is empty until the transaction ends.
+    """
+
+    class Kind(models.TextChoices):
+        CREATED = "created"
+        EDITED = "edited"
+        SUPERSEDED = "superseded"
+        ARCHIVED = "archived"
+        DELETED = "deleted"
+        RESTORED = "restored"
+        RETAGGED = "retagged"
+        MERGED = "merged"
+
+    id = models.BigAutoField(primary_key=True)
+    revision = models.BigIntegerField(null=True)
+    at = models.DateTimeField(null=True)
+    # Not a key: the entries outlast a project whose import is undone.
+    project_id = models.BigIntegerField()
+    kind = models.CharField(max_length=20, choices=Kind)
+    memory_ids = ArrayField(models.BigIntegerField())
+    event = models.ForeignKey(AuditEvent, models.CASCADE, related_name="changes", db_constraint=False, db_index=False)
+
+    class Meta:
+        ordering = ["revision", "id"]
+        indexes = [
+            models.Index(fields=["revision", "id"], include=["kind"], name="memorychange_feed_idx"),
+            models.Index(fields=["project_id", "revision", "id"], include=["kind"], name="memorychange_project_idx"),
+            models.Index(fields=["at", "revision", "id"], name="memorychange_at_idx"),
+            models.Index(fields=["id"], name="memorychange_open_idx", condition=models.Q(revision__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {len(self.memory_ids)} memories"
+
+
+class IdempotentReply(models.Model):
+    """The reply to a request that had an `Idempotency-Key`; see `access/idempotency.py`."""
+
+    id = models.BigAutoField(primary_key=True)
+    owner = models.CharField(max_length=64, help_text="A hash of the credential.")
+    key = models.CharField(max_length=255)
+    request_hash = models.CharField(max_length=64)
+    status = models.SmallIntegerField()
+    headers = models.JSONField(default=dict)
+    body = models.TextField()
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["owner", "key"], name="idempotentreply_key_unique")]
+        indexes = [models.Index(fields=["at"], name="idempotentreply_at_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.status} to {self.key}"

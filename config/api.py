@@ -17,6 +17,7 @@ from ninja.errors import HttpError, ValidationError, ValidationErrorContext
 from ninja.parser import Parser
 from ninja.renderers import JSONRenderer
 
+from access.idempotency import idempotent
 from access.keys import AUTHENTICATORS, allowance_of
 from web.errors import ApiError, close_to
 from web.responses import answer, error_of_input
@@ -100,7 +101,7 @@ def framed(view: View) -> View:
             request.method = "GET"
         try:
             _check_length(request)
-            response = view(request, *args, **kwargs)
+            response = idempotent(request, lambda: view(request, *args, **kwargs))
         except Exception as error:
             response = answer(request, error)
         if isinstance(response, HttpResponseNotAllowed):
@@ -202,6 +203,8 @@ api.add_router("", "explorer.category_api.router", tags=["categories"])
 api.add_router("", "explorer.batch_api.router", tags=["memories"])
 api.add_router("", "explorer.similar_api.router", tags=["memories"])
 api.add_router("", "explorer.memory_api.router", tags=["memories"])
+api.add_router("", "explorer.history_api.router", tags=["memories"])
+api.add_router("", "explorer.bulk_api.router", tags=["memories"])
 api.add_router("", "curation.api.router", tags=["curation"])
 api.add_router("", "explorer.graph.api.router", tags=["entities"])
 api.add_router("", "curation.suggestions.api.router", tags=["suggestions"])

@@ -9,6 +9,7 @@ from django.apps import apps
 from django.db import connection, models, transaction
 from django.utils import timezone
 
+from access.audit import audit
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES, VocabularyKind
@@ -19,9 +20,17 @@ from categories.services import VOCABULARY_LOCK
 from curation.queries import merged_ids
 from curation.suggestions.generate import withdraw_obsolete
 from curation.tables import fetch_column
+from memories.changes import Kind, changes_record_many
 from memories.importers.write import IMPORT_LOCK
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
-from memories.storage import corpus_bump, outbox_stamp, snapshot_restored, snapshots_read, snapshots_update
+from memories.storage import (
+    corpus_bump,
+    memories_audit,
+    outbox_stamp,
+    snapshot_restored,
+    snapshots_read,
+    snapshots_update,
+)
 from text.formatting import memories
 
 _BLOCK = 5_000
@@ -57,7 +66,10 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
     if not force:
         _refuse_edited(batch, [*made, *changed])
     undone = Undone(batch_id, memories=len(made))
-    undone.restored = _memories_restore(events, changed)
+    event = audit(viewer, "undo", batch)
+    # While they exist, and their projects are known.
+    changes_record_many(event, Kind.DELETED, made)
+    undone.restored = _memories_restore(events, changed, batch_id, viewer)
     for start in range(0, len(made), _BLOCK):
         _memories_remove(made[start : start + _BLOCK])
     _vocabulary_restore(events)
@@ -67,15 +79,8 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
     batch.state = ImportBatch.State.UNDONE
     batch.finished_at = timezone.now()
     batch.save(update_fields=["state", "finished_at"])
-    AuditEvent.objects.create(
-        user_id=viewer.user_id,
-        api_key_id=viewer.api_key_id,
-        door=viewer.door,
-        verb="undo",
-        subject_type="importbatch",
-        subject_id=batch.pk,
-        after={"memories": undone.memories, "restored": undone.restored, "vocabulary": undone.vocabulary},
-    )
+    event.after = {"memories": undone.memories, "restored": undone.restored, "vocabulary": undone.vocabulary}
+    event.save(update_fields=["after"])
     outbox_stamp()
     corpus_bump()
     return undone
@@ -115,7 +120,7 @@ def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int]) -> None:
         )
 
 
-def _memories_restore(events: models.QuerySet[AuditEvent], memory_ids: set[int]) -> int:
+def _memories_restore(events: models.QuerySet[AuditEvent], memory_ids: set[int], batch_id: int, viewer: Viewer) -> int:
     """Restore memories of other batches to their state before this batch. Returns their number."""
     before: dict[int, dict[str, Any]] = {}
     for memory_id, values in (
@@ -132,7 +137,9 @@ def _memories_restore(events: models.QuerySet[AuditEvent], memory_ids: set[int])
     for start in range(0, len(wanted), _BLOCK):
         snapshots = snapshots_read(wanted[start : start + _BLOCK])
         changes = [(snapshot, snapshot_restored(snapshot, before[snapshot.id])) for snapshot in snapshots.values()]
-        restored += len(snapshots_update(changes))
+        changes = snapshots_update(changes)
+        memories_audit(viewer, "undo_import", changes, batch_id=batch_id)
+        restored += len(changes)
     return restored
 
 

@@ -147,7 +147,12 @@ class Journal:
         for start in range(0, len(better), BLOCK):
             block = better[start : start + BLOCK]
             self._record(
-                kind, Action.WEIGH, target_id=target, before=[b for b, _ in block], after=[a for _, a in block]
+                kind,
+                Action.WEIGH,
+                target_id=target,
+                memory_ids=[b[0] for b, _ in block],
+                before=[b for b, _ in block],
+                after=[a for _, a in block],
             )
             set_links(kind, [after for _, after in block])
         if pairs:
@@ -169,7 +174,8 @@ class Journal:
         )
         removed = sorted(map(load_json, rows), key=lambda row: (row[0], row[1]))
         for start in range(0, len(removed), BLOCK):
-            self._record(kind, Action.UNLINK, before=removed[start : start + BLOCK])
+            block = removed[start : start + BLOCK]
+            self._record(kind, Action.UNLINK, memory_ids=sorted({row[0] for row in block}), before=block)
         self._mark_relinked(kind, (row[0] for row in removed))
 
     def _add(self, kind: str, target: int, ids: list[int]) -> None:
@@ -199,7 +205,8 @@ class Journal:
 
     def record_tags(self, before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> None:
         """Record the old and the new tags of memories."""
-        self._record("memory", Action.TAG, before=list(before), after=list(after))
+        ids = [memory_id for memory_id, _ in before]
+        self._record("memory", Action.TAG, memory_ids=ids, before=list(before), after=list(after))
 
 
 def set_links(kind: str, rows: Sequence[Sequence[Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.utils import timezone
 
@@ -53,7 +54,8 @@ class Curation(models.Model):
 class CurationChange(models.Model):
     """Rows of one table that one statement of a curation changed, with their values before and after.
 
-    For links that only moved to another term, the ids of their memories are enough.
+    For links that only moved to another term, the ids of their memories are enough. The history of a memory is found by
+    `memory_ids`, which every change of links and tags has.
     """
 
     class Action(models.TextChoices):
@@ -78,6 +80,7 @@ class CurationChange(models.Model):
 
     class Meta:
         ordering = ["id"]
+        indexes = [GinIndex(fields=["memory_ids"], name="curationchange_memory_gin")]
 
     def __str__(self) -> str:
         return f"{self.action} {self.table} of {self.curation_id}"

@@ -31,6 +31,7 @@ from curation.queries import (
 from curation.schemas import Operation
 from curation.undo import UndoRefusedError, revert
 from curation.working_copy import CurationRefusedError, Relink, TermRef
+from memories.changes import Kind, changes_record_many
 from memories.storage import corpus_bump, outbox_stamp
 from web.errors import Refusal
 
@@ -123,7 +124,8 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         _refresh_search_terms(affected.entity_ids)
         curation.undone_at, curation.undone_by_id = timezone.now(), viewer.user_id
         curation.save(update_fields=["undone_at", "undone_by"])
-        audit(viewer, "curation_undo", curation, after={"title": curation.title})
+        event = audit(viewer, "curation_undo", curation, after={"title": curation.title})
+        changes_record_many(event, Kind.RETAGGED, sorted(affected.memory_ids()))
         outbox_stamp()
         corpus_bump()
         return curation
@@ -178,7 +180,8 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
     curation.save(update_fields=["terms"])
     _refresh_search_terms(journal.entity_ids(prepared.changes))
     after = {"title": plan.title, "memories": plan.memories, "arguments": curation.arguments}
-    audit(viewer, f"curation_{plan.verb}", curation, after=after)
+    event = audit(viewer, f"curation_{plan.verb}", curation, after=after)
+    changes_record_many(event, Kind.MERGED if plan.verb == "merge" else Kind.RETAGGED, prepared.memory_ids)
     outbox_stamp()
     corpus_bump()
     made = [

@@ -38,6 +38,11 @@ class AffectedRows:
 
     relinked: dict[str, set[int]] = field(default_factory=dict)
     entity_ids: set[int] = field(default_factory=set)
+    retagged: set[int] = field(default_factory=set)
+
+    def memory_ids(self) -> set[int]:
+        """All memories that were changed."""
+        return self.retagged.union(*self.relinked.values())
 
     def links(self, kind: str, memory_ids: Iterable[int]) -> None:
         self.relinked.setdefault(kind, set()).update(memory_ids)
@@ -216,6 +221,7 @@ def _revert_tags(change: CurationChange, affected: AffectedRows) -> None:
         [memory_id for memory_id, tags in change.after if current.get(memory_id) != tags], "has other tags"
     )
     write_tags(change.before)
+    affected.retagged.update(current)
 
 
 def _refuse_memories(memory_ids: Collection[int], what: str) -> None:

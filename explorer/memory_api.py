@@ -1,12 +1,14 @@
 """Memories as JSON, and the health of the site. Records validate the input, services write."""
 
+import hashlib
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.http import parse_etags
 from ninja import Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -16,7 +18,7 @@ from access.viewer import Viewer
 from explorer.status import SiteStatus, site_status
 from memories.checks import database_answers
 from memories.models import Memory
-from memories.queries import MemoryDetail, MemoryTitle, memory_detail
+from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.services import (
     MemoryNotFoundError,
@@ -28,7 +30,7 @@ from memories.services import (
 )
 from search.engines.health import index_health
 from search.near_duplicates import near_duplicates
-from web.errors import GUARDED, errors
+from web.errors import GUARDED, ApiError, errors
 from web.middleware import outage_response
 from web.params import Params, Text, pairs_of
 from web.validation import refuse
@@ -44,7 +46,23 @@ class ReasonRequest(Params):
     reason: Text = Field("", max_length=1_000, description="Why, for the audit trail.")
 
 
-class DeletionRequest(ReasonRequest):
+class ChangeRequest(ReasonRequest):
+    """Why something is changed, and the version that it must have for that."""
+
+    version: Text = Field(
+        "",
+        max_length=100,
+        description="Change only this version, as a reply gives it; an `If-Match` header says the same.",
+    )
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Self:
+        """The parameters of a request, with the version that its headers name."""
+        change = cls.from_pairs(pairs_of(request.GET))
+        return change if change.version else change.replace(version=version_asked(request))
+
+
+class DeletionRequest(ChangeRequest):
     """Why a memory is deleted."""
 
     reason: Text = Field("Deleted through the API.", max_length=1_000, description="Why, for the audit trail.")
@@ -60,6 +78,9 @@ class MemoryPatch(MemoryChanges):
         if isinstance(data, dict) and "id" in data:
             raise refuse("id: cannot be changed; external_id is its id in the system it came from")
         return data
+
+
+VERSION_OF_MEMORY = "Differs after every change; send it as `If-Match` to change exactly this version."
 
 
 # --- replies -----------------------------------------------------------------------------------------------------
@@ -115,6 +136,7 @@ class MemoryReply(BaseModel):
 
     id: int
     url: str = Field(description="The page of the memory.")
+    version: str = Field(description=VERSION_OF_MEMORY)
     project: str
     memory_type: str
     title: str
@@ -153,6 +175,7 @@ class Written(BaseModel):
     id: int
     project: str
     state: str
+    version: str = Field(description=VERSION_OF_MEMORY)
     updated_at: datetime
     url: str
     memory: MemoryReply | None
@@ -287,7 +310,7 @@ def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpRespon
     return Status(
         201,
         Stored(
-            **dict(_written(memory, viewer, request)),
+            **dict(answer_written(memory, viewer, request, response)),
             near_duplicates=[NearDuplicateReply.model_validate(one) for one in near.memories],
             not_by_meaning=near.reason,
         ),
@@ -296,67 +319,81 @@ def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpRespon
 
 @router.get(
     "/memories/{int:memory_id}",
-    response={200: MemoryReply, **errors(*GUARDED, 404, 422)},
+    response={200: MemoryReply, 304: None, **errors(*GUARDED, 404, 422)},
     operation_id="memory",
     url_name="memory",
 )
-def read(request: ApiRequest, memory_id: int) -> MemoryReply:
+def read(request: ApiRequest, memory_id: int, response: HttpResponse) -> MemoryReply | Status[None]:
     """A memory with all of its data: content, relationships, links, provenance, validity."""
     viewer = allowed(request, "read")
     Params.from_pairs(pairs_of(request.GET))
-    detail = memory_detail(viewer, storable_id(memory_id))
+    detail = memory_details(viewer, [storable_id(memory_id)]).get(memory_id)
     if detail is None:
         raise MemoryNotFoundError(memory_id)
-    return memory_reply(detail, request)
+    reply = memory_reply(detail, request)
+    response["ETag"] = etag = _etag(reply)
+    if viewer.api_key_id is not None:
+        # A program may keep the reply if it asks each time whether that is still right; a browser should not.
+        response["Cache-Control"] = "private, no-cache"
+    known = parse_etags(request.headers.get("If-None-Match", ""))
+    return Status(304, None) if "*" in known or etag in {tag.removeprefix("W/") for tag in known} else reply
 
 
 @router.patch(
     "/memories/{int:memory_id}",
-    response={200: Written, **errors(400, *GUARDED, 404, 409, 411, 413, 415, 422)},
+    response={200: Written, **errors(400, *GUARDED, 404, 409, 411, 412, 413, 415, 422)},
     operation_id="memory_update",
-    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
+    openapi_extra={"parameters": ChangeRequest.openapi_parameters()},
 )
 def update(
     request: ApiRequest,
     memory_id: int,
     changes: MemoryPatch,
+    response: HttpResponse,
 ) -> Written:
     """Change the fields in the body and leave the others. Lists are replaced."""
     viewer = allowed(request, "write")
-    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
-    memory = memory_update(memory_id=storable_id(memory_id), changes=changes, viewer=viewer, reason=reason)
-    return _written(memory, viewer, request)
+    change = ChangeRequest.of(request)
+    memory = memory_update(
+        memory_id=storable_id(memory_id),
+        changes=changes,
+        viewer=viewer,
+        reason=change.reason,
+        if_version=change.version,
+    )
+    return answer_written(memory, viewer, request, response)
 
 
 @router.delete(
     "/memories/{int:memory_id}",
-    response={200: Written, **errors(*GUARDED, 404, 422)},
+    response={200: Written, **errors(*GUARDED, 404, 412, 422)},
     operation_id="memory_delete",
     openapi_extra={"parameters": DeletionRequest.openapi_parameters()},
 )
-def delete(
-    request: ApiRequest,
-    memory_id: int,
-) -> Written:
+def delete(request: ApiRequest, memory_id: int, response: HttpResponse) -> Written:
     """Delete a memory: its state becomes `deleted`, it is found only by that state, and it can be restored."""
     viewer = allowed(request, "write")
-    reason = DeletionRequest.from_pairs(pairs_of(request.GET)).reason
-    memory = memory_delete(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
-    return _written(memory, viewer, request)
+    change = DeletionRequest.of(request)
+    memory = memory_delete(
+        memory_id=storable_id(memory_id), viewer=viewer, reason=change.reason, if_version=change.version
+    )
+    return answer_written(memory, viewer, request, response)
 
 
 @router.post(
     "/memories/{int:memory_id}/restore",
-    response={200: Written, **errors(*GUARDED, 404, 411, 422)},
+    response={200: Written, **errors(*GUARDED, 404, 411, 412, 422)},
     operation_id="memory_restore",
-    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
+    openapi_extra={"parameters": ChangeRequest.openapi_parameters()},
 )
-def restore(request: ApiRequest, memory_id: int) -> Written:
+def restore(request: ApiRequest, memory_id: int, response: HttpResponse) -> Written:
     """Make a deleted, archived or superseded memory active again."""
     viewer = allowed(request, "write")
-    reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
-    memory = memory_restore(memory_id=storable_id(memory_id), viewer=viewer, reason=reason)
-    return _written(memory, viewer, request)
+    change = ChangeRequest.of(request)
+    memory = memory_restore(
+        memory_id=storable_id(memory_id), viewer=viewer, reason=change.reason, if_version=change.version
+    )
+    return answer_written(memory, viewer, request, response)
 
 
 @router.post(
@@ -365,14 +402,14 @@ def restore(request: ApiRequest, memory_id: int) -> Written:
     operation_id="memory_relate",
     openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
 )
-def relate(request: ApiRequest, memory_id: int, relation: RelationRequest) -> Written:
+def relate(request: ApiRequest, memory_id: int, relation: RelationRequest, response: HttpResponse) -> Written:
     """Link a memory to another one of its project. `supersedes` and `superseded-by` also set the state."""
     viewer = allowed(request, "write")
     reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_link(
         memory_id=storable_id(memory_id), target_id=relation.target, rel=relation.rel, viewer=viewer, reason=reason
     )
-    return _written(memory, viewer, request)
+    return answer_written(memory, viewer, request, response)
 
 
 def storable_id(memory_id: int) -> int:
@@ -385,14 +422,45 @@ def storable_id(memory_id: int) -> int:
 # --- from memory to reply ----------------------------------------------------------------------------------------
 
 
-def _written(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
-    detail = memory_detail(viewer, memory.pk) if "read" in viewer.scopes else None
+_MARK = "-"
+
+
+def _etag(reply: MemoryReply) -> str:
+    """The version of the memory, by which writers know it, and a hash of the reply, which may change without it.
+
+    Links to the memory and names of its terms are in the reply, and are not the memory's own.
+    """
+    return f'"{reply.version}{_MARK}{hashlib.sha256(reply.model_dump_json().encode()).hexdigest()[:16]}"'
+
+
+def version_asked(request: HttpRequest) -> str:
+    """The version that `If-Match` names, as an ETag or alone; empty without it, and for any version."""
+    given = request.headers.get("If-Match", "").strip()
+    tags = [tag for tag in given.split(",") if tag.strip()]
+    if not tags or given == "*":
+        return ""
+    if len(tags) > 1:
+        raise ApiError(422, "invalid_request", "If-Match: must be one ETag", "Send the ETag or the version of a reply.")
+    return given.removeprefix("W/").strip('"').partition(_MARK)[0] or "none"
+
+
+def answer_written(memory: Memory, viewer: Viewer, request: HttpRequest, response: HttpResponse) -> Written:
+    """The reply to a write, with the ETag of what is stored."""
+    written = written_reply(memory, viewer, request)
+    if written.memory is not None:
+        response["ETag"] = _etag(written.memory)
+    return written
+
+
+def written_reply(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
+    detail = memory_details(viewer, [memory.pk]).get(memory.pk) if "read" in viewer.scopes else None
     return Written(
         id=memory.pk,
         project=memory.project.slug,
         state=memory.state,
+        version=memory_version(memory),
         updated_at=memory.updated_at,
-        url=_url(memory.pk, request),
+        url=memory_address(memory.pk, request),
         memory=detail and memory_reply(detail, request),
     )
 
@@ -405,7 +473,8 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
     memory = detail.memory
     return MemoryReply(
         **{name: getattr(memory, name) for name in _COLUMNS},
-        url=_url(memory.pk, request),
+        url=memory_address(memory.pk, request),
+        version=memory_version(memory),
         project=memory.project.slug,
         categories=[CategoryPathReply(path=node.path, names=list(node.names)) for node in detail.categories],
         concepts=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.concepts],
@@ -434,5 +503,5 @@ def _named(title: MemoryTitle) -> MemoryName:
     return MemoryName.model_validate(title, from_attributes=True)
 
 
-def _url(memory_id: int, request: HttpRequest) -> str:
+def memory_address(memory_id: int, request: HttpRequest) -> str:
     return request.build_absolute_uri(reverse("explorer:memory", args=[memory_id]))

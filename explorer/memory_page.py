@@ -4,13 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from itertools import groupby, islice
-from typing import Any
 from urllib.parse import urlsplit
 
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from access.models import AuditEvent
 from categories.models import Entity
 from categories.queries import CategoryNode, Term
 from explorer.links import explore_url, filter_url, memory_url, node_url, relationship_url, similar_url, why_not_url
@@ -21,15 +19,7 @@ from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, type_family
 
-_MAX_CHANGE_LENGTH = 160
 _DAYS_AROUND = 3
-_DOOR_LABELS = {
-    AuditEvent.Door.PAGE: "on a page",
-    AuditEvent.Door.API: "through the API",
-    AuditEvent.Door.MCP: "through MCP",
-    AuditEvent.Door.ADMIN: "in the admin",
-    AuditEvent.Door.COMMAND: "on the command line",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +77,6 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    field: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    verb: str
-    date: str
-    date_iso: str
-    who: str
-    note: str
-    changes: tuple[Change, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryContext:
     id: int
     title: str
@@ -124,7 +97,6 @@ class MemoryContext:
     links: tuple[LinkGroup, ...]
     backlinks: tuple[LinkGroup, ...]
     relations: tuple[Relation, ...]
-    events: tuple[Event, ...]
     around: tuple[MemoryLink, ...]
     around_url: str
     similar_url: str
@@ -162,7 +134,6 @@ def build_memory(detail: MemoryDetail, around: Around, query: SearchQuery | None
             )
             for relationship in detail.relationships
         ),
-        events=_events(detail, zone),
         around=_around(memory, around, query, zone),
         around_url=explore_url(_time_around(memory, around, zone)),
         similar_url=similar_url(memory.pk, query),
@@ -336,55 +307,6 @@ def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzi
         memory_link(here, query, zone, is_here=True),
         *(memory_link(neighbour, query, zone) for neighbour in around.after),
     )
-
-
-# --- history -----------------------------------------------------------------------------------------------------
-
-
-def _events(detail: MemoryDetail, zone: tzinfo) -> tuple[Event, ...]:
-    """Dates of the record and events of the audit trail, oldest first."""
-    memory = detail.memory
-    dated: list[tuple[datetime, Event]] = []
-    if memory.happened_at and memory.happened_at != memory.created_at:
-        dated.append((memory.happened_at, _own_event("Happened", memory.happened_at, zone)))
-    dated.append((memory.created_at, _own_event("Created", memory.created_at, zone, ", ".join(memory.authors[:3]))))
-    if memory.batch:
-        note = f"batch {memory.batch.pk}"
-        dated.append((memory.batch.started_at, _own_event("Imported", memory.batch.started_at, zone, note)))
-    dated += [(event.at, _audit_event(event, zone)) for event in detail.events]
-    return tuple(event for _, event in sorted(dated, key=lambda pair: pair[0]))
-
-
-def _own_event(verb: str, instant: datetime, zone: tzinfo, who: str = "") -> Event:
-    return Event(verb, moment_label(instant, zone), instant.isoformat(), who, "")
-
-
-def _audit_event(event: AuditEvent, zone: tzinfo) -> Event:
-    by = str(event.user) if event.user else event.api_key.name if event.api_key else ""
-    who = " · ".join(part for part in (by, _DOOR_LABELS[AuditEvent.Door(event.door)]) if part)
-    return Event(
-        verb=_relation_label(event.verb.removeprefix("memory_")),
-        date=moment_label(event.at, zone),
-        date_iso=event.at.isoformat(),
-        who=who,
-        note=event.note,
-        changes=_changes(event.before or {}, event.after or {}) if event.before else (),
-    )
-
-
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> tuple[Change, ...]:
-    fields = [name for name in after if before.get(name) != after[name]]
-    return tuple(
-        Change(name.replace("_", " "), _audit_value(before.get(name)), _audit_value(after[name])) for name in fields
-    )
-
-
-def _audit_value(value: object) -> str:
-    """A value of the audit trail as short text."""
-    if value in (None, "", [], ()):
-        return "nothing"
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= _MAX_CHANGE_LENGTH else f"{text[:_MAX_CHANGE_LENGTH]}…"
 
 
 _SHARED_SHOWN = 3

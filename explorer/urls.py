@@ -11,6 +11,7 @@ urlpatterns = [
     path("facets/<key>/", views.facet_values, name="facet_values"),
     path("m/<int:memory_id>/", views.detail, name="memory"),
     path("m/<int:memory_id>/similar/", views.similar, name="similar"),
+    path("m/<int:memory_id>/history/<event>/restore/", views.restore_version, name="restore_version"),
     path("status/", views.status, name="status"),
     path("categories/", views.category_browser, name="categories"),
     path("categories/<path:path>/", views.category_browser, name="category"),

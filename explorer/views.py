@@ -3,13 +3,16 @@
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
 
 from explorer.category_browser import BrowseRequest, browse
 from explorer.category_page import build_browser, build_lost, category_url
+from explorer.history_page import build_history
 from explorer.http import (
     PageRequest,
     page_response,
@@ -25,8 +28,9 @@ from explorer.memory_page import build_memory, build_similar
 from explorer.page import build_context, build_values_context, build_verdict, problem_notices
 from explorer.status import build_status, site_status
 from explorer.visible_tree import CategoryNotFoundError
-from memories.queries import memory_detail, timeline_around
-from memories.services import MemoryNotFoundError
+from memories.history import History, memory_history
+from memories.queries import memory_details, memory_version, timeline_around
+from memories.services import MemoryNotFoundError, memory_version_restore
 from search.facets import FACET
 from search.query import SearchQuery
 from search.result import FacetListing, SearchResult
@@ -34,6 +38,7 @@ from search.run import facet_page, run
 from search.similar import SimilarRequest, similar_memories
 from search.unified.service import unified
 from search.why_not import WhyNotRequest, why_not
+from web.errors import Refusal
 from web.params import QueryError
 
 # Similar memories in a section of another page, and on a page of their own.
@@ -42,6 +47,7 @@ _SIMILAR_ON_PAGE = 50
 # Values of a facet that are compared to find the distinctive ones of a category.
 _COMPARED_VALUES = 400
 _CATEGORY_SAMPLES = 5
+_EVENTS_SHOWN = 20
 
 
 @require_safe
@@ -120,12 +126,29 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
 @login_required
 def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
-    found = memory_detail(viewer, memory_id)
+    found = memory_details(viewer, [memory_id]).get(memory_id)
     if found is None:
         raise Http404(f"There is no memory {memory_id} that you can see.")
     around = timeline_around(viewer, found.memory)
     context = build_memory(found, around, _origin_query(request), viewer.timezone)
-    return private(render(request, "memories/detail.html", {"memory": context}))
+    events = memory_history(viewer, memory_id, limit=_EVENTS_SHOWN) or History(memory_id, ())
+    may_write = viewer.may_write(found.memory.project_id)
+    history = build_history(found.memory, events, memory_version(found.memory), viewer.timezone, may_write=may_write)
+    return private(render(request, "memories/detail.html", {"memory": context, "history": history}))
+
+
+@require_POST
+@login_required
+def restore_version(request: HttpRequest, memory_id: int, event: str) -> HttpResponse:
+    version = request.POST.get("version", "")
+    try:
+        memory_version_restore(memory_id=memory_id, event_id=event, viewer=page_viewer(request), if_version=version)
+        messages.success(request, "Restored as it was at that time. The version before is in the history.")
+    except MemoryNotFoundError as error:
+        raise Http404(str(error)) from error
+    except Refusal as error:
+        messages.error(request, f"Not restored. {error}")
+    return HttpResponseRedirect(reverse("explorer:memory", args=[memory_id]))
 
 
 @require_safe

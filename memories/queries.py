@@ -3,15 +3,15 @@
 Every memory that is named, linked or listed here comes through `visible_to(viewer)`.
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Relationship
 from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
@@ -26,9 +26,23 @@ def visible_to(viewer: Viewer) -> QuerySet[Memory]:
     return memories.filter(project_id__in=viewer.project_ids)
 
 
+# The columns that hold what a memory says; others are derived from them, or say how it came here.
+_VERSIONED = [
+    column.attname
+    for column in Memory._meta.concrete_fields
+    if column.attname not in {"content", "terms", "raw", "record_hash", "batch_id", "category_path_ids"}
+]
+
+
+def memory_version(memory: Memory) -> str:
+    """A word that differs whenever anything of the memory has changed."""
+    # The content counts by its hash; links by name by `updated_at`, since only services change them.
+    values = [getattr(memory, name) for name in _VERSIONED]
+    return hashlib.sha256(repr(values).encode(errors="surrogatepass")).hexdigest()[:20]
+
+
 _MAX_LINKS = 200
 _MAX_BACKLINKS = 50
-_MAX_EVENTS = 50
 _MAX_RELATIONSHIPS = 50
 
 
@@ -55,7 +69,7 @@ class ResolvedLink:
 
 @dataclass(frozen=True, slots=True)
 class MemoryDetail:
-    """A memory and everything linked to it. `events` is only filled for a single memory."""
+    """A memory and everything linked to it."""
 
     memory: Memory
     categories: tuple[CategoryNode, ...]
@@ -66,7 +80,6 @@ class MemoryDetail:
     supersedes: tuple[MemoryTitle, ...]
     superseded_by: MemoryTitle | None
     relationships: tuple[Relationship, ...]
-    events: tuple[AuditEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +90,8 @@ class Around:
     after: tuple[MemoryTitle, ...]
 
 
-def memory_detail(viewer: Viewer, memory_id: int) -> MemoryDetail | None:
-    """A memory with everything linked to it and its history; None if the viewer may not open it."""
-    found = memory_details(viewer, [memory_id]).get(memory_id)
-    if found is None:
-        return None
-    events = AuditEvent.objects.filter(subject_type="memory", subject_id=memory_id).select_related("user", "api_key")
-    return replace(found, events=tuple(events[:_MAX_EVENTS]))
-
-
 def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, MemoryDetail]:
-    """The memories that the viewer may open, without their history, by id. Eight statements."""
+    """The memories that the viewer may open, by id. Eight statements."""
     found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
     memories = found.in_bulk(list(memory_ids))
     ids = list(memories)

@@ -131,7 +131,7 @@ def record_snapshot(
         state=record.state or Memory.State.ACTIVE.value,
         state_reason="",
         session_id=session_id,
-        source=record.source or _host(record.source_url),
+        source=source_of(record),
         external_id=record.id,
         created_at=created_at,
         updated_at=record.updated_at or now,
@@ -185,7 +185,7 @@ def named_links(record: MemoryRecord) -> tuple[NamedLink, ...]:
     return tuple(first.values())
 
 
-def _host(url: str) -> str:
-    """The host of a source URL, for records without a source."""
-    match = _HOST.match(url)
-    return match["host"].lower()[:200] if match else ""
+def source_of(record: MemoryRecord) -> str:
+    """The source of a new memory: as given, or the host of its URL."""
+    match = _HOST.match(record.source_url)
+    return record.source or (match["host"].lower()[:200] if match else "")

@@ -12,9 +12,10 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
-from memories.bulk_copy import insert_block
+from memories.bulk_copy import LINK_TABLES, insert_block
+from memories.history import values_at
 from memories.models import Memory, Project
-from memories.queries import visible_to
+from memories.queries import memory_version, visible_to
 from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.resolve import (
     PLAIN_FIELDS,
@@ -28,6 +29,7 @@ from memories.resolve import (
     record_as_json,
     record_snapshot,
     sessions_ensure,
+    source_of,
 )
 from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.storage import (
@@ -38,6 +40,8 @@ from memories.storage import (
     memory_ids_draw,
     memory_text,
     one_revision,
+    snapshot_as_json,
+    snapshot_restored,
     snapshots_insert,
     snapshots_read,
     snapshots_update,
@@ -88,6 +92,18 @@ class AlreadyExistsError(Refusal):
         super().__init__(message)
 
 
+class VersionConflictError(Refusal):
+    """The memory is not the version that the writer has read."""
+
+    status = 412
+    code = "version_conflict"
+
+    def __init__(self, memory_id: int, version: str) -> None:
+        self.memory_id, self.version = memory_id, version
+        self.suggestion = f"Read it again: GET /api/memories/{memory_id}. Its version is {version}."
+        super().__init__(f"#{memory_id} was changed since you read it; nothing was written.")
+
+
 class ChangeRefusedError(Refusal):
     """An invalid change. `field` is the field at fault."""
 
@@ -132,6 +148,43 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     return Memory.objects.get(pk=snapshot.id)
 
 
+@one_revision()
+def memory_upsert(
+    *, record: MemoryRecord, viewer: Viewer, reason: str = "", if_version: str = ""
+) -> tuple[Memory, bool]:
+    """Store a memory, or replace the one of the project with its `id`, as an import does. Returns whether it is new.
+
+    The date, the state and the successor of a memory that is replaced stay, unless the record gives them. A record that
+    changes nothing leaves no trace.
+    """
+    if not record.id:
+        raise ChangeRefusedError("external_id", "is missing; it says which memory is meant")
+    vocabulary = Vocabulary(viewer)
+    vocabulary_lock_shared()
+    project = _project_for(record, viewer, vocabulary)
+    record = record.model_copy(update={"project": project.slug})
+    _lock_identity(project, record.id)
+    known = Memory.objects.filter(project=project, external_id=record.id).order_by("id").values_list("id", flat=True)
+    memory_id = known.first()
+    if memory_id is None:
+        return memory_create(record=record, viewer=viewer), True
+    changes = _replacement(record)
+    return (
+        memory_update(memory_id=memory_id, changes=changes, viewer=viewer, reason=reason, if_version=if_version),
+        False,
+    )
+
+
+def _replacement(record: MemoryRecord) -> MemoryChanges:
+    """A record as changes: every field but those that describe the identity and, unless given, the state."""
+    values = {name: getattr(record, name) for name in MemoryRecord.model_fields if name not in {"id", "project"}}
+    values |= {"source": source_of(record), "created_at": record.created_at or record.happened_at}
+    for name in ("created_at", "updated_at", "state", "superseded_by"):
+        if not values[name]:
+            del values[name]
+    return MemoryChanges.model_construct(_fields_set=set(values), **values)
+
+
 def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -> Project:
     """The project of a record, or the default one; made if the viewer may make projects."""
     if "write" not in viewer.scopes:
@@ -165,9 +218,7 @@ def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) ->
     """Raise AlreadyExistsError for a duplicate. A lock makes concurrent requests with the same memory wait for each
     other.
     """
-    key = record.id or content_hash
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
+    _lock_identity(project, record.id or content_hash)
     same = Memory.objects.filter(project=project).order_by("id")
     if record.id:
         known = same.filter(external_id=record.id).values_list("id", flat=True).first()
@@ -181,6 +232,12 @@ def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) ->
         raise AlreadyExistsError(known, message, code)
 
 
+def _lock_identity(project: Project, key: str) -> None:
+    """Let transactions that look for the same memory, by its id or by the hash of its text, wait for each other."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
+
+
 def _session_id(project: Project, session: str, agent: str, vocabulary: Vocabulary) -> int | None:
     if not session:
         return None
@@ -192,8 +249,11 @@ def _made_by(viewer: Viewer) -> MadeBy:
     return MadeBy.HUMAN if viewer.user_id is not None else MadeBy.IMPORT
 
 
-def _lock_writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
-    """The memory as stored, locked until the end of the transaction."""
+def _lock_writable(memory_id: int, viewer: Viewer, if_version: str = "") -> MemorySnapshot:
+    """The memory as stored, locked until the end of the transaction.
+
+    Raises VersionConflictError unless it is the version `if_version`, if that is given.
+    """
     vocabulary_lock_shared()
     if not visible_to(viewer).filter(pk=memory_id).exists():
         raise MemoryNotFoundError(memory_id)
@@ -203,6 +263,10 @@ def _lock_writable(memory_id: int, viewer: Viewer) -> MemorySnapshot:
         raise MemoryNotFoundError(memory_id)
     if not viewer.may_write(locked.project_id):
         raise NotAllowedError(f"You can read #{memory_id} but not change it.")
+    if if_version:
+        version = memory_version(Memory.objects.defer("content", "terms", "raw").get(pk=memory_id))
+        if version != if_version:
+            raise VersionConflictError(memory_id, version)
     return snapshots_read([memory_id])[memory_id]
 
 
@@ -218,9 +282,14 @@ def _store(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Vie
 
 
 @one_revision()
-def memory_update(*, memory_id: int, changes: MemoryChanges, viewer: Viewer, reason: str = "") -> Memory:
-    """Change the fields that are set in `changes`. Memories that it supersedes get that state."""
-    before = _lock_writable(memory_id, viewer)
+def memory_update(
+    *, memory_id: int, changes: MemoryChanges, viewer: Viewer, reason: str = "", if_version: str = ""
+) -> Memory:
+    """Change the fields that are set in `changes`. Memories that it supersedes get that state.
+
+    Every change of a memory takes `if_version`, and raises VersionConflictError for another version than that.
+    """
+    before = _lock_writable(memory_id, viewer, if_version)
     changes, superseded = _stated_supersession(changes, before.project_id, viewer)
     vocabulary = Vocabulary(viewer)
     names_ensure(names_of([changes]), vocabulary)
@@ -326,8 +395,7 @@ def _keep_makers(
 def _refuse_taken_id(project: Project, external_id: str, memory_id: int) -> None:
     if not external_id:
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [external_id, project.pk])
+    _lock_identity(project, external_id)
     taken = (
         Memory.objects.filter(project=project, external_id=external_id)
         .exclude(pk=memory_id)
@@ -501,9 +569,9 @@ def _merge_refs(before: Sequence[Ref], more: Sequence[Ref], gone: Collection[int
 
 
 @transaction.atomic
-def memory_delete(*, memory_id: int, viewer: Viewer, reason: str) -> Memory:
+def memory_delete(*, memory_id: int, viewer: Viewer, reason: str, if_version: str = "") -> Memory:
     """Hide a memory. It is stored with the reason, and can be restored."""
-    return _state_set(memory_id, Memory.State.DELETED, "delete", viewer, reason)
+    return _state_set(memory_id, Memory.State.DELETED, "delete", viewer, reason, if_version)
 
 
 @transaction.atomic
@@ -512,8 +580,10 @@ def memory_archive(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memor
     return _state_set(memory_id, Memory.State.ARCHIVED, "archive", viewer, reason)
 
 
-def _state_set(memory_id: int, state: Memory.State, verb: str, viewer: Viewer, reason: str) -> Memory:
-    before = _lock_writable(memory_id, viewer)
+def _state_set(
+    memory_id: int, state: Memory.State, verb: str, viewer: Viewer, reason: str, if_version: str = ""
+) -> Memory:
+    before = _lock_writable(memory_id, viewer, if_version)
     if before.state == state.value:
         return Memory.objects.get(pk=memory_id)
     after = replace(before, state=state.value, state_reason=reason, updated_at=timezone.now())
@@ -521,12 +591,12 @@ def _state_set(memory_id: int, state: Memory.State, verb: str, viewer: Viewer, r
 
 
 @transaction.atomic
-def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memory:
+def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "", if_version: str = "") -> Memory:
     """Restore a deleted memory to its previous state, and an archived or superseded one to active.
 
     A memory that was proposed when it was superseded is proposed again.
     """
-    before = _lock_writable(memory_id, viewer)
+    before = _lock_writable(memory_id, viewer, if_version)
     if before.state not in (Memory.State.DELETED, Memory.State.ARCHIVED, Memory.State.SUPERSEDED):
         return Memory.objects.get(pk=memory_id)
     state = Memory.State.ACTIVE.value
@@ -539,6 +609,30 @@ def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memor
             state = Memory.State.PROPOSED.value
     after = replace(before, state=state, state_reason=reason, updated_at=timezone.now(), **values)
     return _store(before, after, "restore", viewer, reason)
+
+
+@transaction.atomic
+def memory_version_restore(
+    *, memory_id: int, event_id: str, viewer: Viewer, reason: str = "", if_version: str = ""
+) -> Memory:
+    """Give a memory all the values that it had after an event of its history. The history goes on from there.
+
+    Raises EventNotFoundError, and a refusal where a value can no longer be had.
+    """
+    before = _lock_writable(memory_id, viewer, if_version)
+    memory = Memory.objects.select_related("batch").defer("content", "terms", "raw").get(pk=memory_id)
+    values = values_at(memory, event_id, snapshot_as_json(before, LINK_TABLES), viewer)
+    after = snapshot_restored(before, values)
+    if after == before:
+        return Memory.objects.get(pk=memory_id)
+    if after.external_id != before.external_id:
+        _refuse_taken_id(memory.project, after.external_id, memory_id)
+    if after.superseded_by_id != before.superseded_by_id and after.superseded_by_id is not None:
+        if not Memory.objects.filter(pk=after.superseded_by_id, project_id=before.project_id).exists():
+            raise ChangeRefusedError("superseded_by", f"#{after.superseded_by_id}, which replaced it then, is gone")
+        _refuse_cycle(memory_id, after.superseded_by_id)
+    after = replace(after, updated_at=timezone.now())
+    return _store(before, after, "restore_version", viewer, reason or f"Restored as it was after event {event_id}.")
 
 
 def _state_before(memory_id: int, now: Memory.State) -> str:

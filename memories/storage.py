@@ -33,6 +33,7 @@ from memories.bulk_copy import (
     ref_lines,
     refs_copy,
 )
+from memories.changes import changes_record, kind_of_change
 from memories.models import Corpus, Memory, MemoryLink, Project
 from memories.records import SUPERSEDED_BY_REL
 from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
@@ -377,7 +378,19 @@ def memory_audit(
     note: str = "",
 ) -> None:
     """Record a change to a memory: the changed fields, before and after."""
-    memory_event(viewer, verb, before, after, batch_id=batch_id, note=note).save()
+    event = memory_event(viewer, verb, before, after, batch_id=batch_id, note=note)
+    event.save()
+    changes_record([(event, after.project_id, kind_of_change(before, after, event.after or ()))])
+
+
+def memories_audit(viewer: Viewer, verb: str, changes: Sequence[Change], *, batch_id: int) -> None:
+    """Record the changes of many memories by a batch."""
+    events = [memory_event(viewer, verb, before, after, batch_id=batch_id) for before, after in changes]
+    AuditEvent.objects.bulk_create(events, batch_size=500)
+    changes_record(
+        (event, after.project_id, kind_of_change(before, after, event.after or ()))
+        for event, (before, after) in zip(events, changes, strict=True)
+    )
 
 
 def memory_event(
@@ -453,3 +466,9 @@ def corpus_bump() -> None:
         return
     if not Corpus.objects.filter(pk=1).update(revision=F("revision") + 1):
         Corpus.objects.create(id=1, revision=1)
+    with connection.cursor() as cursor:
+        # memorychange_open_idx: the entries of this transaction. Others are not visible before they have a revision.
+        cursor.execute(
+            "UPDATE access_memorychange SET revision = corpus.revision, at = statement_timestamp()"
+            " FROM memories_corpus corpus WHERE corpus.id = 1 AND access_memorychange.revision IS NULL"
+        )

@@ -48,12 +48,15 @@ class Refusal(Exception):  # noqa: N818 - the base of errors, whose own names en
         detail = self.detail if self.detail.endswith((".", "?", "!")) else f"{self.detail}."
         return f"{detail} {self.suggestion}".strip()
 
-    def response(self) -> HttpResponse:
-        body = Error(
+    @property
+    def body(self) -> Error:
+        return Error(
             error=self.code, detail=self.detail, suggestion=self.suggestion, did_you_mean=list(self.did_you_mean)
         )
+
+    def response(self) -> HttpResponse:
         # A lone surrogate, echoed, cannot be encoded: JsonResponse writes ASCII, in which it is only an escape.
-        return JsonResponse(body.model_dump(), status=self.status, headers=dict(self.headers))
+        return JsonResponse(self.body.model_dump(), status=self.status, headers=dict(self.headers))
 
 
 class ApiError(Refusal):

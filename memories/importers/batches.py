@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from access.audit import audit
 from access.viewer import Viewer
+from memories.changes import changes_record_batch
 from memories.importers.base import Importer, ImportFailedError, Options, RefusedRecord
 from memories.importers.run import ImportCounts, OpenSink, WriteOptions
 from memories.importers.write import records_write
@@ -152,7 +153,7 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
         "vocabulary_made": tally.made,
     }
     batch.save()
-    audit(
+    event = audit(
         viewer,
         "import",
         batch,
@@ -166,6 +167,8 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
         },
         batch_id=batch.pk,
     )
+    if tally.created:
+        changes_record_batch(event, batch.pk)
 
 
 def _fail(batch: ImportBatch, error: BaseException, refusals: list[RefusedRecord]) -> None:

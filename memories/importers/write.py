@@ -19,7 +19,6 @@ from django.db import connection
 from django.utils import timezone
 from pydantic import ValidationError
 
-from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
@@ -34,7 +33,7 @@ from memories.resolve import RecordNames, names_ensure, names_of, record_snapsho
 from memories.services import DEFAULT_PROJECT
 from memories.snapshot import MemorySnapshot, NamedLink, content_hash_of
 from memories.storage import (
-    memory_event,
+    memories_audit,
     memory_ids_draw,
     memory_text,
     outbox_add_batch,
@@ -474,6 +473,5 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
         )
         changes.append((old, new))
     changes = snapshots_update(changes)
-    events = [memory_event(run.viewer, "import", old, new, batch_id=run.batch_id) for old, new in changes]
-    AuditEvent.objects.bulk_create(events, batch_size=500)
+    memories_audit(run.viewer, "import", changes, batch_id=run.batch_id)
     run.tally.updated += len(changes)

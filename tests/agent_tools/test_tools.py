@@ -10,7 +10,7 @@ from access.viewer import command_viewer, viewer_of_key
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import WORKFLOW, ToolRefusedError, call
 from memories.models import Memory, MemoryLink
-from memories.queries import memory_detail
+from memories.queries import memory_details
 from search.query import SearchQuery
 from search.run import run
 from tests.agent_tools.conftest import key_for
@@ -153,7 +153,7 @@ def test_stored_memory_is_found_changed_and_connected(ids):
     told("relate", id=stored["id"], target=ids["b1"], rel="fixes")
     assert [(x.rel, x.target_memory_id) for x in MemoryLink.objects.filter(memory=memory)] == [("fixes", ids["b1"])]
     told("relate", id=stored["id"], target=ids["b7"], rel="supersedes")
-    assert memory_detail(command_viewer(), ids["b7"]).superseded_by.id == stored["id"]
+    assert memory_details(command_viewer(), [ids["b7"]])[ids["b7"]].superseded_by.id == stored["id"]
     told("update_memory", id=stored["id"], state="deleted")
     assert ask("search", query="relined")["total"] == 0
 

@@ -86,7 +86,7 @@ def test_examples_for_curl_run(surroundings):
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert '"error"' not in done.stdout
+        assert '"error": "' not in done.stdout
         memory = memory or re.search(r'"id": (\d+)', done.stdout)[1]
 
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Memory, Project
-from memories.queries import memory_detail, memory_details
+from memories.queries import memory_details
 from tests.corpus import RECORDS
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +54,7 @@ def test_each_is_what_it_is_by_itself(ids):
     details = memory_details(viewer, ids.values())
     assert set(details) == set(ids.values())
     for pk, detail in details.items():
-        alone = memory_detail(viewer, pk)
+        alone = memory_details(viewer, [pk])[pk]
         assert [getattr(detail, name) for name in ("memory", "links", "backlinks", "supersedes", "superseded_by")] == [
             getattr(alone, name) for name in ("memory", "links", "backlinks", "supersedes", "superseded_by")
         ]

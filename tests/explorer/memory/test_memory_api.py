@@ -152,7 +152,7 @@ def test_patch_changes_what_it_names_and_leaves_the_rest(caller, stored):
     assert response.status_code == 200
     memory = response.json()["memory"]
     assert (memory["tags"], memory["memory_type"], memory["importance"]) == (["http"], "note", None)
-    changed = {name: memory[name] for name in ("tags", "memory_type", "importance", "updated_at")}
+    changed = {name: memory[name] for name in ("tags", "memory_type", "importance", "updated_at", "version")}
     assert memory == {**stored["memory"], **changed}
     assert response.json()["updated_at"] > stored["updated_at"]
 
@@ -476,3 +476,80 @@ def test_relation_to_a_memory_that_the_key_may_not_see_is_refused(caller, stored
         404,
         f"There is no memory #{stored['id']} that you can see.",
     )
+
+
+# --- history, versions and changes ------------------------------------------------------------------------------------
+
+
+def test_history_says_who_changed_what_through_which_interface(caller, stored):
+    address = f"/api/memories/{stored['id']}"
+    caller.send("patch", f"{address}?reason=reviewed", {"content": "Other words."})
+    edited, created = caller.get(f"{address}/history").json()["events"]
+    assert (edited["by"], edited["door"], edited["reason"], edited["kind"]) == ("agent", "api", "reviewed", "edited")
+    content = next(change for change in edited["changes"] if change["field"] == "content")
+    assert (content["before"], content["after"]) == (RECORD["content"], "Other words.")
+    restored = caller.send("post", f"{address}/history/{created['id']}/restore")
+    assert restored.json()["memory"]["content"] == RECORD["content"]
+    assert caller.get(f"{address}/history?limit=1").json()["events"][0]["reason"].startswith("Restored as it was")
+
+
+def test_history_and_its_versions_are_hidden_from_keys_that_may_not_see_the_memory(caller, stored):
+    project = Project.objects.create(slug="open", name="open")
+    limited = Caller(key(["read", "write"], project).raw)
+    address = f"/api/memories/{stored['id']}/history"
+    assert limited.get(address).status_code == 404
+    assert limited.send("post", f"{address}/first/restore").status_code == 404
+    assert limited.get("/api/changes").json()["changes"] == []
+    assert limited.get("/api/changes?project=backend").status_code == 422
+
+
+def test_changes_follow_a_cursor(caller, stored):
+    feed = caller.get("/api/changes?since=1h").json()
+    assert [(one["kind"], one["id"], one["by"], one["door"]) for one in feed["changes"]] == [
+        ("created", stored["id"], "agent", "api")
+    ]
+    caller.send("delete", f"/api/memories/{stored['id']}?reason=old")
+    caller.send("post", f"/api/memories/{stored['id']}/restore")
+    later = caller.get("/api/changes", {"after": feed["cursor"], "kind": ["deleted", "created"]}).json()
+    assert [(one["kind"], one["reason"]) for one in later["changes"]] == [("deleted", "old")]
+    assert not later["has_more"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "detail"),
+    [
+        ("kind=delete", "kind: 'delete' is not a kind of change"),
+        ("project=nowhere", "project: there is no project 'nowhere' that you can see"),
+        ("after=x", "after: is not a cursor of this site"),
+        ("since=yesterday", "since: 'yesterday' is neither a time span nor a date"),
+        ("limit=501", "limit: 501 is too large"),
+    ],
+)
+def test_changes_refuse_what_they_do_not_know(caller, parameters, detail):
+    response = caller.get(f"/api/changes?{parameters}")
+    assert (response.status_code, response.json()["detail"]) == (422, detail)
+
+
+def test_unchanged_memory_is_not_sent_again(caller, stored):
+    address = f"/api/memories/{stored['id']}"
+    first = caller.get(address)
+    assert caller.get(address, headers={"If-None-Match": first["ETag"]}).status_code == 304
+    caller.send("patch", address, {"title": "Other"})
+    again = caller.get(address, headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.json()["title"]) == (200, "Other")
+
+
+def test_writes_with_if_match_change_only_the_version_that_was_read(caller, stored):
+    address = f"/api/memories/{stored['id']}"
+    tag = caller.get(address)["ETag"]
+    changed = caller.patch(address, {"title": "One"}, content_type="application/json", headers={"If-Match": tag})
+    assert (changed.status_code, changed["ETag"]) == (200, caller.get(address)["ETag"])
+    for method, path in (("patch", address), ("delete", address), ("post", f"{address}/restore")):
+        body = {"title": "Two"} if method == "patch" else {}
+        refused = getattr(caller, method)(path, body, content_type="application/json", headers={"If-Match": tag})
+        assert (refused.status_code, refused.json()["error"]) == (412, "version_conflict")
+    assert caller.get(address).json()["title"] == "One"
+    version = changed.json()["version"]
+    assert caller.send("patch", f"{address}?version={version}", {"title": "Three"}).status_code == 200
+    bogus = caller.patch(address, {}, content_type="application/json", headers={"If-Match": '"bogus"'})
+    assert bogus.status_code == 412

@@ -13,7 +13,9 @@ from access.models import AuditEvent, Membership
 from access.viewer import command_viewer, viewer_of_user
 from categories.models import Category, CategoryLink, Concept, Entity, Relationship
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
-from memories.queries import memory_detail, timeline_around
+from memories.queries import memory_details, timeline_around
+from memories.records import MemoryChanges
+from memories.services import memory_update
 from tests.html import html_of
 
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -111,14 +113,42 @@ def test_every_fact_leads_to_more_of_it(reader, kettle, address):
     assert f'href="{address}"' in html_of(reader.get("/m/100/"))
 
 
-def test_timeline_tells_what_happened_in_order(reader, kettle):
+def test_history_tells_what_happened_newest_first(reader, kettle):
     text = html_of(reader.get("/m/100/"))
     timeline = text[text.index('<ol class="timeline">') :]
     verbs = re.findall(r"<b>(.*?)</b>", timeline)
-    assert verbs == ["Created", "Imported", "Update"]
+    assert verbs == ["Edited", "Imported", "Created"]
     assert "through the API" in timeline
-    assert "<del>Kettle</del> <ins>Kettle leaks</ins>" in timeline
+    assert "Kettle<ins> leaks</ins>" in timeline
     assert "<dt>tags</dt>" not in timeline
+
+
+def test_version_is_restored_by_who_may_write(client, kettle):
+    memory_update(
+        memory_id=100,
+        changes=MemoryChanges(content="The kettle leaks a lot.", tags=("kettle",)),
+        viewer=command_viewer(),
+        reason="more",
+    )
+    reader = User.objects.create_user("reader")
+    Membership.objects.create(user=reader, project=kettle.project)
+    client.force_login(reader)
+    text = html_of(client.get("/m/100/"))
+    assert "<del>hot water</del>" in text
+    assert "Restore this version" not in text
+    client.post("/m/100/history/first/restore/")
+    assert Memory.objects.get(pk=100).tags == ["kettle"]
+    Membership.objects.update(role=Membership.Role.CURATOR)
+    text = html_of(client.get("/m/100/"))
+    event = AuditEvent.objects.get(verb="memory_update").pk
+    version = re.search(r'name="version" value="(\w+)"', text)[1]
+    assert f'action="/m/100/history/{event}/restore/"' in text
+    done = client.post(f"/m/100/history/{event}/restore/", {"version": version}, follow=True)
+    assert "Restored as it was at that time" in html_of(done)
+    assert Memory.objects.get(pk=100).tags == ["kettle", "hot water"]
+    late = client.post(f"/m/100/history/{event}/restore/", {"version": version}, follow=True)
+    assert "Not restored. #100 was changed since you read it" in unescape(html_of(late))
+    assert client.post("/m/99/history/1/restore/").status_code == 404
 
 
 def test_relationships_that_cite_it_are_shown(reader, kettle):
@@ -242,7 +272,7 @@ def test_memory_of_another_project_is_not_found_nor_named(tea):
     text = html_of(client.get("/m/1/"))
     assert "Secret" not in text
     assert "/m/2/" not in text
-    assert memory_detail(viewer_of_user(user), 2) is None
+    assert memory_details(viewer_of_user(user), [2]) == {}
 
 
 def test_unknown_memory_is_not_found(reader):
@@ -267,7 +297,7 @@ def test_statements_do_not_grow_with_what_hangs_on_it(reader, tea, kettle, djang
         make(tea, pk, superseded_by=kettle, state="superseded")
         MemoryLink.objects.create(memory=kettle, ordinal=pk, rel="mentions", target=str(pk), target_memory_id=pk)
         MemoryLink.objects.create(memory_id=pk, ordinal=0, rel="mentions", target="t-7", target_memory_id=100)
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         reader.get("/m/100/")
 
 

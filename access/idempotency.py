@@ -1,0 +1,94 @@
+"""`Idempotency-Key`: a POST that is sent again is answered with the reply of the first, and done once.
+
+The reply is stored in the transaction of what it did, so that neither exists without the other. Requests with the same
+key and credential wait for each other.
+"""
+
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from access.keys import known_viewer
+from access.models import IdempotentReply
+from web.errors import ApiError, UnauthorizedError
+
+HEADER = "Idempotency-Key"
+KEPT = timedelta(hours=24)
+_LONGEST = 255
+# Rows that one request removes: more than one, so that the table shrinks.
+_SWEPT = 20
+
+
+def idempotent(request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+    """The response of a view, or the stored one if this key was sent before. Refusals are not stored.
+
+    Raises ApiError for a key that is too long, and for one that was sent with another request.
+    """
+    key = request.headers.get(HEADER, "").strip()
+    if request.method != "POST" or not key:
+        return view()
+    if len(key) > _LONGEST:
+        raise ApiError(
+            422, "invalid_request", f"{HEADER}: has {len(key):,} characters", f"write up to {_LONGEST}, such as a UUID"
+        )
+    owner, asked = _owner(request), _digest(request.get_full_path().encode(), request.body)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"idempotency:{owner}:{key}"])
+        known = IdempotentReply.objects.filter(owner=owner, key=key, at__gt=timezone.now() - KEPT).first()
+        if known is not None:
+            return _repeated(request, known, asked)
+        response = view()
+        if not 200 <= response.status_code < 300:
+            transaction.set_rollback(True)
+            return response
+        _sweep()
+        IdempotentReply.objects.update_or_create(
+            owner=owner,
+            key=key,
+            defaults={
+                "request_hash": asked,
+                "status": response.status_code,
+                "headers": {name: response[name] for name in ("Location", "ETag") if name in response},
+                "body": response.content.decode(),
+                "at": timezone.now(),
+            },
+        )
+        return response
+
+
+def _repeated(request: HttpRequest, known: IdempotentReply, asked: str) -> HttpResponse:
+    """The stored reply, for who may still have it."""
+    if known_viewer(request) is None:
+        raise UnauthorizedError
+    if known.request_hash != asked:
+        raise ApiError(
+            422,
+            "idempotency_key_reused",
+            f"{HEADER}: was sent with another request within {KEPT.total_seconds() / 3600:.0f} hours",
+            "Send a new key with each request, and the same one only to repeat a request unchanged.",
+        )
+    headers = {**known.headers, "Idempotency-Replayed": "true"}
+    return HttpResponse(known.body, "application/json; charset=utf-8", known.status, headers=headers)
+
+
+def _owner(request: HttpRequest) -> str:
+    """A hash of the credential, which the view checks."""
+    names = ("Authorization", "X-API-Key")
+    sent = [request.headers.get(name, "") for name in names] + [request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")]
+    return _digest("\0".join(sent).encode(errors="replace"))
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def _sweep() -> None:
+    """Remove some replies that are too old, through idempotentreply_at_idx."""
+    old = IdempotentReply.objects.filter(at__lt=timezone.now() - KEPT).order_by("at").values_list("pk", flat=True)
+    IdempotentReply.objects.filter(pk__in=list(old[:_SWEPT])).delete()

@@ -1,0 +1,112 @@
+"""The curations that changed a memory, for its history."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from access.models import AuditEvent, MemoryChange
+from access.viewer import Viewer
+from categories.kinds import VOCABULARIES
+from curation.models import Curation, CurationChange
+from curation.queries import merged_ids, visible_curations
+from curation.tables import fetch, load_json
+from memories.history import LinkChange, RawEvent, maker_of
+
+Action = CurationChange.Action
+
+_MOST = 1_000
+# curationchange_memory_gin. Of rows that list thousands of memories, only those of this one leave the database.
+_CHANGES = """
+SELECT curation_id, "table", action, source_id, target_id,
+  (SELECT jsonb_agg(item) FROM jsonb_array_elements(before) item
+    WHERE action IN ('unlink', 'tag') AND item -> 0 = to_jsonb(%(id)s)),
+  (SELECT jsonb_agg(item) FROM jsonb_array_elements(after) item WHERE action = 'tag' AND item -> 0 = to_jsonb(%(id)s))
+FROM curation_curationchange WHERE memory_ids @> ARRAY[%(id)s]::bigint[] ORDER BY id DESC LIMIT %(most)s"""
+_DELETED = """
+SELECT (item ->> 'id')::bigint, item FROM curation_curationchange, jsonb_array_elements(before) item
+WHERE "table" = %s AND action = 'delete' AND (item ->> 'id')::bigint = ANY(%s) ORDER BY curation_curationchange.id"""
+
+
+class CurationHistory:
+    """Changes of many memories at once, and what became of terms that no longer exist."""
+
+    def events(self, memory_id: int, viewer: Viewer) -> Sequence[RawEvent]:
+        """The curations that changed a memory, and those of them that were undone, a second event each."""
+        changes: dict[int, list[Any]] = {}
+        for row in fetch(_CHANGES, {"id": memory_id, "most": _MOST}):
+            changes.setdefault(row[0], []).append((*row[1:5], *(load_json(rows) or [] for rows in row[5:])))
+        curations = Curation.objects.filter(pk__in=changes).select_related("user", "api_key")
+        undone = [curation.pk for curation in curations if curation.undone_at]
+        undo = {
+            event.subject_id: event
+            for event in AuditEvent.objects.filter(
+                subject_type="curation", subject_id__in=undone, verb="curation_undo"
+            ).select_related("user", "api_key")
+        }
+        # The title of a curation of memories of other projects may name what only these have.
+        shown = set(visible_curations(viewer).filter(pk__in=changes).values_list("pk", flat=True))
+        found = []
+        for curation in curations:
+            event = _event(curation, changes[curation.pk], curation.title if curation.pk in shown else "")
+            found.append(event)
+            if curation.undone_at:
+                found.append(_undone(event, curation.undone_at, undo.get(curation.pk)))
+        return found
+
+    def present_ids(self, kind: str, ids: Collection[int]) -> dict[int, int]:
+        """Each id with that of the term that it was merged into; its own if it exists, 0 if neither does."""
+        return merged_ids(kind, ids)
+
+    def former_names(self, kind: str, ids: Collection[int]) -> dict[int, str]:
+        """The names that merged and deleted terms had."""
+        return {term_id: _name(kind, load_json(row)) for term_id, row in fetch(_DELETED, [kind, list(ids)])}
+
+
+def _event(curation: Curation, changes: Sequence[Any], title: str) -> RawEvent:
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    links: dict[str, LinkChange] = {}
+    # Newest first, so that the oldest value is the one before.
+    for table, action, source_id, target_id, rows_before, rows_after in changes:
+        if action == Action.TAG:
+            before["tags"], after["tags"] = rows_before[0][1], rows_after[0][1]
+            continue
+        removed = [source_id] if action == Action.RELINK else [row[1] for row in rows_before]
+        added = [target_id] if action in (Action.RELINK, Action.LINK) else []
+        if removed or added:
+            plural = VOCABULARIES[table].plural
+            known = links.get(plural, LinkChange())
+            links[plural] = LinkChange((*known.removed, *removed), (*known.added, *added))
+    kind = MemoryChange.Kind.MERGED if curation.verb == "merge" else MemoryChange.Kind.RETAGGED
+    return RawEvent(
+        id=f"curation-{curation.pk}",
+        at=curation.at,
+        kind=kind.value,
+        by=str(curation.user) if curation.user else curation.api_key.name if curation.api_key else "",
+        door=curation.door,
+        reason=title,
+        curation_id=curation.pk,
+        before=before,
+        after=after,
+        links=links,
+    )
+
+
+def _undone(event: RawEvent, at: datetime, undo: AuditEvent | None) -> RawEvent:
+    return RawEvent(
+        id=f"{event.id}-undone",
+        at=at,
+        kind=MemoryChange.Kind.RETAGGED.value,
+        by=maker_of(undo) if undo else "",
+        door=undo.door if undo else event.door,
+        reason=f"Undone: {event.reason}" if event.reason else "Undone.",
+        curation_id=event.curation_id,
+        before=event.after,
+        after=event.before,
+        links={plural: LinkChange(change.added, change.removed) for plural, change in event.links.items()},
+    )
+
+
+def _name(kind: str, row: Any) -> str:
+    label = str(row[VOCABULARIES[kind].label_column])
+    return f"{row['entity_type']}:{label}" if kind == "entity" else label

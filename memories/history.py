@@ -1,0 +1,320 @@
+"""The history of a memory: who changed what, when and through which interface, with the values before and after.
+
+Changes of single memories are events of the audit trail. Changes of many at once are in the journal of curation, which
+a layer above adds through `history_source_register`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from access.models import AuditEvent, MemoryChange
+from access.viewer import Viewer
+from categories.kinds import VOCABULARIES
+from categories.models import MadeBy
+from categories.queries import tags_now
+from memories.changes import kind_of_values
+from memories.models import Memory, Session
+from memories.queries import visible_to
+from web.errors import Refusal
+
+MOST_EVENTS = 10_000
+# The event of a memory whose arrival the audit trail does not have by itself, such as that of an imported one.
+FIRST = "first"
+# Columns that describe a record's arrival, not its content.
+_NOT_SHOWN = {"raw", "record_hash", "batch_id", "project_id"}
+_NOT_RESTORED = {*_NOT_SHOWN, "id", "updated_at"}
+_HUMAN = MadeBy.HUMAN.value
+_BY_PLURAL = {kind.plural: kind for kind in VOCABULARIES.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChange:
+    """Terms of a kind that a memory lost and got."""
+
+    removed: tuple[int, ...] = ()
+    added: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RawEvent:
+    """A change as it is stored. `links` are the changes to links of one that concerned many memories."""
+
+    id: str
+    at: datetime
+    kind: str
+    by: str
+    door: str
+    reason: str = ""
+    batch_id: int | None = None
+    curation_id: int | None = None
+    before: Mapping[str, Any] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
+    links: Mapping[str, LinkChange] = field(default_factory=dict)
+
+
+class HistorySource(Protocol):
+    """Changes of many memories at once, and what became of terms that no longer exist."""
+
+    def events(self, memory_id: int, viewer: Viewer) -> Sequence[RawEvent]:
+        """The changes that concerned a memory."""
+
+    def present_ids(self, kind: str, ids: Collection[int]) -> dict[int, int]:
+        """Each id with that of the term that took its place; its own if it exists, 0 if nothing did."""
+
+    def former_names(self, kind: str, ids: Collection[int]) -> dict[int, str]:
+        """The names that terms had which no longer exist."""
+
+
+_sources: list[HistorySource] = []
+
+
+def history_source_register(source: HistorySource) -> None:
+    """Add a source. Called once, when the app of the source is ready."""
+    _sources.append(source)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field before and after: texts, numbers, or lists of names.
+
+    `is_partial`: the lists have only the terms that the memory lost and got.
+    """
+
+    field: str
+    before: Any
+    after: Any
+    is_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """A change of a memory. `kind` is that of the feed of changes."""
+
+    id: str
+    at: datetime
+    kind: str
+    by: str
+    door: str
+    reason: str
+    batch_id: int | None
+    curation_id: int | None
+    changes: tuple[FieldChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Changes of a memory, the newest first. `next` is the event before which further ones are, if there are more."""
+
+    memory_id: int
+    events: tuple[HistoryEvent, ...]
+    next: str = ""
+
+
+class EventNotFoundError(Refusal):
+    """The memory has no such event."""
+
+    status = 404
+    code = "not_found"
+
+    def __init__(self, memory_id: int, event_id: str) -> None:
+        self.suggestion = f"Its events: GET /api/memories/{memory_id}/history"
+        super().__init__(f"#{memory_id} has no event {event_id[:40]!r} in its history.")
+
+
+def memory_history(viewer: Viewer, memory_id: int, *, before: str = "", limit: int = 50) -> History | None:
+    """The history of a memory; None if the viewer may not open it. Raises EventNotFoundError for `before`."""
+    memory = visible_to(viewer).filter(pk=memory_id).select_related("batch").defer("content", "terms", "raw").first()
+    if memory is None:
+        return None
+    events = _events_of(memory, viewer)
+    begin = _place_of(before, memory_id, events) + 1 if before else 0
+    page = events[begin : begin + limit]
+    names = _Names.of(page)
+    has_more = len(events) > begin + limit
+    return History(memory_id, tuple(_shown(event, names) for event in page), page[-1].id if page and has_more else "")
+
+
+def values_at(memory: Memory, event_id: str, links: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
+    """The fields of a memory that may differ from what they were after an event, with their values then.
+
+    `links` are its links now, as events have them. Terms that no longer exist are replaced by those that took their
+    place. Raises EventNotFoundError, and TermGoneError if nothing did.
+    """
+    events = _events_of(memory, viewer)
+    values: dict[str, Any] = {}
+    for event in events[: _place_of(event_id, memory.pk, events)]:
+        values |= {name: value for name, value in event.before.items() if name not in _NOT_RESTORED}
+        for plural, change in event.links.items():
+            refs = [ref for ref in values.get(plural, links[plural]) if ref[0] not in change.added]
+            values[plural] = [*refs, *([term_id, _HUMAN, 1.0] for term_id in change.removed)]
+    for plural, kind in _BY_PLURAL.items():
+        if plural in values:
+            values[plural] = _present_refs(kind.name, values[plural])
+    if "tags" in values:
+        now = tags_now(values["tags"])
+        values["tags"] = list(dict.fromkeys(now.get(tag, tag) for tag in values["tags"]))
+    return values
+
+
+class TermGoneError(Refusal):
+    """A version cannot be restored, because a term of the memory was deleted since."""
+
+    status = 409
+    code = "cannot_restore"
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.suggestion = f"Make the {kind} again, or change the fields by PATCH."
+        super().__init__(f"At that time the memory had the {kind} {name}, which no longer exists.")
+
+
+def _present_refs(kind: str, refs: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Links to the terms that exist now, each once."""
+    ids = [ref[0] for ref in refs]
+    present = _present_ids(kind, ids)
+    if gone := [term_id for term_id in ids if not present[term_id]]:
+        raise TermGoneError(kind, _former_names(kind, gone).get(gone[0], f"#{gone[0]}"))
+    found: dict[int, list[Any]] = {}
+    for ref in refs:
+        found.setdefault(present[ref[0]], [present[ref[0]], *ref[1:]])
+    return [found[term_id] for term_id in sorted(found)]
+
+
+def _present_ids(kind: str, ids: Collection[int]) -> dict[int, int]:
+    existing = set(VOCABULARIES[kind].model._default_manager.filter(pk__in=ids).values_list("pk", flat=True))
+    present = {term_id: term_id if term_id in existing else 0 for term_id in ids}
+    for source in _sources:
+        if gone := [term_id for term_id in ids if not present[term_id]]:
+            present |= source.present_ids(kind, gone)
+    return present
+
+
+def _former_names(kind: str, ids: Collection[int]) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for source in _sources if ids else ():
+        names |= source.former_names(kind, ids)
+    return names
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def _events_of(memory: Memory, viewer: Viewer) -> list[RawEvent]:
+    """All changes of a memory, the newest first; auditevent_subject_idx."""
+    stored = AuditEvent.objects.filter(subject_type="memory", subject_id=memory.pk).select_related("user", "api_key")
+    events = [_audited(event) for event in stored[:MOST_EVENTS]]
+    if not any(event.kind == MemoryChange.Kind.CREATED for event in events):
+        events.append(_arrival(memory))
+    for source in _sources:
+        events += source.events(memory.pk, viewer)
+    # Stable: events of one time stay in the order of their ids.
+    return sorted(events, key=lambda event: event.at, reverse=True)
+
+
+def _audited(event: AuditEvent) -> RawEvent:
+    before, after = event.before or {}, event.after or {}
+    return RawEvent(
+        id=str(event.pk),
+        at=event.at,
+        kind=_kind_of(event.verb, before, after, is_first=event.before is None),
+        by=maker_of(event),
+        door=event.door,
+        reason=event.note,
+        batch_id=event.batch_id,
+        before=before,
+        after=after if event.before is not None else {},
+    )
+
+
+def _kind_of(verb: str, before: Mapping[str, Any], after: Mapping[str, Any], *, is_first: bool) -> str:
+    if is_first and verb in {"create", "import"}:
+        return MemoryChange.Kind.CREATED
+    state = None if before.get("state") == after.get("state") else after.get("state")
+    was = before.get("state")
+    return kind_of_values(was, state, after.keys())
+
+
+def _arrival(memory: Memory) -> RawEvent:
+    """The arrival of a memory that has no event of its own: an import has one event for all."""
+    batch = memory.batch
+    created = RawEvent(FIRST, memory.created_at, MemoryChange.Kind.CREATED.value, "", AuditEvent.Door.COMMAND)
+    if batch is None:
+        return created
+    imported = AuditEvent.objects.filter(subject_type="importbatch", subject_id=batch.pk, verb="import")
+    event = imported.select_related("user", "api_key").first()
+    created = replace(created, at=batch.started_at, batch_id=batch.pk)
+    return created if event is None else replace(created, by=maker_of(event), door=event.door)
+
+
+def maker_of(event: AuditEvent) -> str:
+    """The person or the key that made a change; empty for a command."""
+    return str(event.user) if event.user else event.api_key.name if event.api_key else ""
+
+
+def _place_of(event_id: str, memory_id: int, events: Sequence[RawEvent]) -> int:
+    for place, event in enumerate(events):
+        if event.id == event_id:
+            return place
+    raise EventNotFoundError(memory_id, event_id)
+
+
+# --- values for people ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of terms and sessions that events refer to by id."""
+
+    terms: Mapping[tuple[str, int], str]
+    sessions: Mapping[int, str]
+
+    @classmethod
+    def of(cls, events: Sequence[RawEvent]) -> "_Names":
+        terms: dict[tuple[str, int], str] = {}
+        for plural, kind in _BY_PLURAL.items():
+            ids = {ref[0] for event in events for side in (event.before, event.after) for ref in side.get(plural, ())}
+            changes = [event.links[plural] for event in events if plural in event.links]
+            ids |= {term_id for change in changes for term_id in (*change.removed, *change.added)}
+            names = kind.labels(ids) if ids else {}
+            names |= _former_names(kind.name, ids - names.keys())
+            terms |= {(plural, term_id): names.get(term_id, f"#{term_id}") for term_id in ids}
+        ids = {side.get("session_id") for event in events for side in (event.before, event.after)} - {None}
+        sessions = dict(Session.objects.filter(pk__in=ids).values_list("pk", "external_id"))
+        return cls(terms, sessions)
+
+    def value(self, name: str, value: Any) -> Any:
+        """A stored value of a field as people write it."""
+        if name in _BY_PLURAL:
+            return sorted(self.terms[name, ref[0]] for ref in value or ())
+        if name == "links":
+            return [" ".join(filter(None, link)) for link in value or ()]
+        if name == "session_id":
+            return self.sessions.get(value, "")
+        if name == "superseded_by_id":
+            return f"#{value}" if value else ""
+        return value
+
+
+def _shown(event: RawEvent, names: _Names) -> HistoryEvent:
+    changes = [
+        FieldChange(name.removesuffix("_id"), names.value(name, event.before.get(name)), names.value(name, value))
+        for name, value in event.after.items()
+        if name not in _NOT_SHOWN and value != event.before.get(name)
+    ]
+    for plural, change in event.links.items():
+        removed, added = (
+            sorted(names.terms[plural, term_id] for term_id in side) for side in (change.removed, change.added)
+        )
+        changes.append(FieldChange(plural, removed, added, is_partial=True))
+    return HistoryEvent(
+        id=event.id,
+        at=event.at,
+        kind=event.kind,
+        by=event.by,
+        door=event.door,
+        reason=event.reason,
+        batch_id=event.batch_id,
+        curation_id=event.curation_id,
+        changes=tuple(changes),
+    )
