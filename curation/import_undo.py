@@ -180,6 +180,7 @@ def _memories_remove(memory_ids: Sequence[int]) -> None:
 
 _RESTORED: dict[str, type[models.Model]] = {
     "project": Project,
+    "session": Session,
     "relationship": Relationship,
     **{name: vocabulary.model for name, vocabulary in VOCABULARIES.items()},
 }

@@ -1,4 +1,4 @@
-"""The vocabulary records of a file: projects, categories, concepts, entities, relationships."""
+"""The vocabulary records of a file: projects, sessions, categories, concepts, entities, relationships."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -16,7 +16,9 @@ from memories.records import (
     Fraction,
     Line200,
     Line300,
+    Line500,
     RequiredCategoryPath,
+    RequiredLine200,
     RequiredLine300,
     RequiredLine500,
     RequiredSlug100,
@@ -34,6 +36,18 @@ class ProjectRecord(BaseRecord):
     name: Line200 = ""
     description: Text = ""
     language: Slug100 = ""
+
+
+class SessionRecord(BaseRecord):
+    """A session that memories of a project name."""
+
+    kind: ClassVar[str] = "session"
+    id: RequiredLine200
+    project: Slug100 = ""
+    agent: Line200 = ""
+    title: Line500 = ""
+    started_at: Timestamp = None
+    ended_at: Timestamp = None
 
 
 class CategoryRecord(BaseRecord):
@@ -80,9 +94,10 @@ class RelationshipRecord(BaseRecord):
     project: Slug100 = ""
 
 
-VocabularyRecord = ProjectRecord | CategoryRecord | ConceptRecord | EntityRecord | RelationshipRecord
+VocabularyRecord = ProjectRecord | SessionRecord | CategoryRecord | ConceptRecord | EntityRecord | RelationshipRecord
 VOCABULARY_RECORDS: dict[str, type[VocabularyRecord]] = {
-    model.kind: model for model in (ProjectRecord, CategoryRecord, ConceptRecord, EntityRecord, RelationshipRecord)
+    model.kind: model
+    for model in (ProjectRecord, SessionRecord, CategoryRecord, ConceptRecord, EntityRecord, RelationshipRecord)
 }
 
 

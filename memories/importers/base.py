@@ -1,9 +1,12 @@
 """The interface of importers: a stream of records with their locations. Does not use the database."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memories.importers.sources import Source
 
 
 class ImportFailedError(Exception):
@@ -16,11 +19,19 @@ class NotReadableError(ImportFailedError):
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A record and its location in the source. A change to `volatile` fields alone is no change of the record."""
+    """A record and its location in the source.
+
+    `raw` is the record as another system stores it, if `data` was derived from one; it is stored with the memory.
+    A change to `volatile` fields of the data, or to `volatile_raw` fields, alone is no change of the record. `notes`
+    are reported: what was left out or cut.
+    """
 
     location: str
     data: dict[str, Any]
     volatile: frozenset[str] = frozenset()
+    raw: Mapping[str, Any] | None = None
+    volatile_raw: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,10 @@ class RefusedRecord:
 
     location: str
     reason: str
+
+
+# The records of a source, in order. Closing it closes all files.
+Records = Generator[SourceRecord | RefusedRecord, None, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +61,19 @@ class Reading:
     Nothing is opened before the first record is requested. Closing the generator closes all files.
     """
 
-    records: Generator[SourceRecord | RefusedRecord, None, None]
+    records: Records
     fraction: Callable[[], float | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """A format: its name, a description, a test whether a path has it, and a reader."""
+    """A format: its name, a description, a test whether a source has it, and a reader.
+
+    The test raises NotReadableError, naming the file for what it is, if the source has the format in a version that
+    cannot be read.
+    """
 
     name: str
     looks_like: str
-    knows: Callable[[Path], bool]
+    knows: Callable[["Source"], bool]
     read: Callable[[Path, Options], Reading]

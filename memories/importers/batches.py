@@ -148,7 +148,7 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
     batch.refused = tally.refused
     batch.report = {
         "refused": [{"location": one.location, "reason": one.reason} for one in refusals],
-        "notes": [{"location": location, "note": note} for location, note in tally.notes[:MAX_REPORTED]],
+        "notes": [{"location": location, "note": note} for location, note in tally.notes],
         "vocabulary_records": tally.vocabulary,
         "vocabulary_made": tally.made,
     }

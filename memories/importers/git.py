@@ -306,4 +306,4 @@ def forge_of(remote: str, repository: str) -> Forge:
     return Forge(path.rpartition("/")[2], web + addresses[0], web + addresses[1])
 
 
-IMPORTER = Importer("git", "a git repository (a folder with .git)", knows, read)
+IMPORTER = Importer("git", "a git repository (a folder with .git)", lambda source: knows(source.path), read)

@@ -6,11 +6,12 @@ import json
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from pydantic_core import from_json
 
 from memories.importers.base import Importer, ImportFailedError, Options, Reading, RefusedRecord, SourceRecord
+from memories.importers.sources import unzipped
 from memories.records import unstorable
 from web.validation import kind_of
 
@@ -47,17 +48,15 @@ def read(path: Path, options: Options) -> Reading:
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal at
         with path.open("rb") as source:
-            packed = source.read(2) == _GZIP
-            source.seek(0)
-            lines = cast(IO[bytes], gzip.GzipFile(fileobj=source, mode="rb")) if packed else source
-            for record in _records(lines, options):
+            for record in records_of_lines(unzipped(source), options):
                 at = source.tell()
                 yield record
 
     return Reading(records(), lambda: at / size if size else None)
 
 
-def _records(lines: IO[bytes], options: Options) -> Iterator[SourceRecord | RefusedRecord]:
+def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecord | RefusedRecord]:
+    """The objects of lines, with the numbers of the lines as locations."""
     number = 0
     while True:
         try:
@@ -122,4 +121,6 @@ def _why_not_json(line: bytes, error: ValueError) -> str:
     return f"is not JSON: {str(error).replace(' at line 1 column ', ' at character ')}"
 
 
-IMPORTER = Importer("jsonl", "a file with one JSON object a line, plain or gzip", knows, read)
+IMPORTER = Importer(
+    "jsonl", "a file with one JSON object a line, plain or gzip", lambda source: knows(source.path), read
+)

@@ -243,4 +243,6 @@ def _links(text: str, relative: str, names: dict[str, str]) -> list[dict[str, st
     return [{"rel": rel, "target": target[:500]} for rel, target in links]
 
 
-IMPORTER = Importer("markdown", "a folder of Markdown files (*.md), or one such file", knows, read)
+IMPORTER = Importer(
+    "markdown", "a folder of Markdown files (*.md), or one such file", lambda source: knows(source.path), read
+)

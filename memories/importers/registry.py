@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
-from memories.importers import git, jsonl, markdown
+from memories.importers import claude_mem, git, jsonl, markdown
 from memories.importers.base import Importer, NotReadableError
+from memories.importers.sources import Source
 
-# In the order of their tests: a repository is also a folder of files.
-IMPORTERS = (git.IMPORTER, markdown.IMPORTER, jsonl.IMPORTER)
+# In the order of their tests: a repository is also a folder of files, and many exports are lines of JSON.
+IMPORTERS = (
+    git.IMPORTER,
+    claude_mem.IMPORTER,
+    markdown.IMPORTER,
+    jsonl.IMPORTER,
+)
 
 
 def importer_named(name: str) -> Importer:
@@ -21,8 +27,9 @@ def importer_for(path: Path) -> Importer:
     try:
         if not path.exists():
             raise NotReadableError(f"{path}: there is no such file or folder.")
+        source = Source(path)
         for importer in IMPORTERS:
-            if importer.knows(path):
+            if importer.knows(source):
                 return importer
     except PermissionError as error:
         raise NotReadableError(f"{error.filename or path}: cannot be read by this user.") from None

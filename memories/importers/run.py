@@ -17,6 +17,8 @@ from memories.vocabulary_records import VocabularyRecord
 
 # The tables are analysed after this many new rows, and each time there are sixteen times as many.
 ANALYZE_FROM = 5_000
+# The number of notes stored with a batch.
+MAX_NOTES = 1_000
 
 
 class IndexSink(Protocol):
@@ -66,6 +68,7 @@ class ImportCounts:
     vocabulary: int = 0
     made: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
+    """The first `MAX_NOTES` of them: location and note."""
 
     @property
     def read(self) -> int:
@@ -103,6 +106,11 @@ class ImportRun:
     """The number of items read from the source."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
     tally: ImportCounts = field(default_factory=ImportCounts)
+
+    def note(self, location: str, text: str) -> None:
+        """Report something about a record that is stored all the same."""
+        if len(self.tally.notes) < MAX_NOTES:
+            self.tally.notes.append((location, text))
 
     def refused(self, location: str, reason: str) -> None:
         self.tally.refused += 1

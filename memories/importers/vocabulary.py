@@ -1,5 +1,9 @@
 """The vocabulary records of a source: stored when read, and related to each other at the end."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
 from pydantic import ValidationError
 
 from access.audit import audit
@@ -16,8 +20,10 @@ from categories.details import (
 from categories.services import EntityKey
 from memories.importers.base import SourceRecord
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
-from memories.models import Project
+from memories.models import Project, Session
 from memories.records import MemoryRecord
+from memories.resolve import sessions_ensure
+from memories.services import DEFAULT_PROJECT
 from memories.storage import targets_resolve
 from memories.vocabulary_records import (
     VOCABULARY_RECORDS,
@@ -26,10 +32,13 @@ from memories.vocabulary_records import (
     EntityRecord,
     ProjectRecord,
     RelationshipRecord,
+    SessionRecord,
     parse_vocabulary,
 )
 from text.analysis import languages
 from web.validation import reasons
+
+_SESSIONS_AT_ONCE = 1_000
 
 
 def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
@@ -45,6 +54,8 @@ def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
     match record:
         case ProjectRecord():
             _project_enrich(run, found.location, record)
+        case SessionRecord():
+            run.deferred.append((found.location, record))
         case CategoryRecord():
             category_merge_details(
                 details=CategoryDetails(record.path, record.name, record.description, record.aliases),
@@ -98,7 +109,7 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
     language = record.language or project.language
     # Existing memories are stemmed in the old language.
     if language != project.language and (project.pk in run.used or project.memories.exists()):
-        run.tally.notes.append((location, f"language: {record.slug} has memories already and stays {project.language}"))
+        run.note(location, f"language: {record.slug} has memories already and stays {project.language}")
     else:
         project.language = language
     changed = {name: value for name in _ENRICHED if (value := getattr(project, name)) != before[name]}
@@ -112,6 +123,7 @@ def _project_enrich(run: ImportRun, location: str, record: ProjectRecord) -> Non
 
 def deferred_write(run: ImportRun) -> None:
     """Store the deferred relations, now that all vocabulary is known."""
+    _sessions_enrich(run, [(location, one) for location, one in run.deferred if isinstance(one, SessionRecord)])
     for location, record in run.deferred:
         match record:
             case CategoryRecord():
@@ -129,11 +141,53 @@ def deferred_write(run: ImportRun) -> None:
                 _relationship_write(run, location, record)
 
 
+# The fields of a session that a record may fill in.
+_SESSION_FIELDS = ("agent", "title", "started_at", "ended_at")
+
+
+def _sessions_enrich(run: ImportRun, records: Sequence[tuple[str, SessionRecord]]) -> None:
+    """Make or match sessions, and fill in what is empty."""
+    slugs = {record.project or run.options.project or DEFAULT_PROJECT for _, record in records}
+    projects_ensure(run, slugs)
+    wanted: dict[tuple[int, str], SessionRecord] = {}
+    for location, record in records:
+        slug = record.project or run.options.project or DEFAULT_PROJECT
+        project = run.projects.get(slug)
+        if project is None or not run.viewer.may_write(project.id):
+            run.tally.vocabulary -= 1
+            run.refused(location, f"project: you cannot write to {slug!r}")
+        else:
+            wanted[project.id, record.id] = record
+    keys = list(wanted)
+    for start in range(0, len(keys), _SESSIONS_AT_ONCE):
+        block = [(key, wanted[key]) for key in keys[start : start + _SESSIONS_AT_ONCE]]
+        ids = sessions_ensure({key: record.agent for key, record in block}, run.vocabulary)
+        sessions = Session.objects.in_bulk([ids[key] for key, _ in block])
+        changed = [sessions[ids[key]] for key, record in block if _session_fill(run, sessions[ids[key]], record)]
+        Session.objects.bulk_update(changed, _SESSION_FIELDS)
+
+
+def _session_fill(run: ImportRun, session: Session, record: SessionRecord) -> bool:
+    """Set the empty fields of a session from its record. Returns whether there are any."""
+    values: dict[str, Any] = {
+        name: value.astimezone(UTC) if isinstance(value, datetime) else value
+        for name in _SESSION_FIELDS
+        if (value := getattr(record, name)) and not getattr(session, name)
+    }
+    if values and session.batch_id != run.batch_id:
+        before = {name: getattr(session, name) for name in values}
+        after = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
+        audit(run.viewer, "session_enrich", session, before=before, after=after, batch_id=run.batch_id)
+    for name, value in values.items():
+        setattr(session, name, value)
+    return bool(values)
+
+
 def _relationship_write(run: ImportRun, location: str, record: RelationshipRecord) -> None:
     found = _evidence(run, record)
     for name in record.evidence:
         if name not in found:
-            run.tally.notes.append((location, f"evidence: {name!r} is not a memory that was found; left out"))
+            run.note(location, f"evidence: {name!r} is not a memory that was found; left out")
     source: EntityKey = (record.source.type, record.source.name)
     target: EntityKey = (record.target.type, record.target.name)
     relationship_merge_details(

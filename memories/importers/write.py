@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -45,6 +44,8 @@ from memories.vocabulary_records import is_vocabulary
 from web.validation import reasons
 
 BLOCK = 4_000
+# Blocks of long texts end after this many characters: several blocks are in memory at a time.
+BLOCK_SIZE = 16_000_000
 # Blocks that are analysed while the next are read and the previous are written.
 AHEAD = 3
 # Imports wait for each other, so that none misses the rows of another.
@@ -74,6 +75,7 @@ class Incoming(NamedTuple):
     title: str
     content_hash: str
     volatile: frozenset[str]
+    notes: tuple[str, ...]
 
 
 # The project id, whether the record has an id, and the id or the hash of its text.
@@ -171,9 +173,15 @@ def _blocks(reading: Reading) -> Iterator[Iterator[Block]]:
     """The source in blocks, read and validated by another thread while this one waits for the database."""
 
     def following() -> Block | None:
-        if not (found := list(islice(reading.records, BLOCK))):
+        items: list[Item] = []
+        size = 0
+        for found in reading.records:
+            items.append(_read(found))
+            size += _size(items[-1])
+            if len(items) == BLOCK or size > BLOCK_SIZE:
+                break
+        if not items:
             return None
-        items = [_read(item) for item in found]
         names = names_of([item.record for item in items if isinstance(item, Incoming)])
         return Block(items, names, reading.fraction())
 
@@ -195,6 +203,10 @@ def _thread(name: str) -> Iterator[ThreadPoolExecutor]:
         yield thread
     finally:
         thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _size(item: Item) -> int:
+    return len(item.record.content) + len(item.raw) if isinstance(item, Incoming) else 0
 
 
 def _read(item: SourceRecord | RefusedRecord) -> Item:
@@ -272,6 +284,9 @@ def _names_settle(
 ) -> list[tuple[Incoming, int]]:
     """Make or match all names and update changed memories. Returns the new ones with their ids."""
     written = [*new, *(one for one, _ in changed)]
+    for one in written:
+        for note in one.notes:
+            run.note(one.location, note)
     names = block.names
     if len(written) < len(block.items):
         # Make no names for records that are refused or unchanged.
@@ -303,6 +318,16 @@ def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
     if found.volatile:
         lasting = {name: value for name, value in found.data.items() if name not in found.volatile | {text_key}}
         known_by = _CANONICAL(lasting).encode()
+    if found.raw is not None:
+        try:
+            raw = _CANONICAL(found.raw)
+            raw.encode()
+            lasting = {name: value for name, value in found.raw.items() if name not in found.volatile_raw}
+            known_by += b"\0" + _CANONICAL(lasting).encode()
+        except (ValueError, RecursionError):
+            return RefusedRecord(found.location, _unstorable(found.raw) or "cannot be stored as JSON")
+        if "\\u0000" in raw and (reason := _unstorable(found.raw)):
+            return RefusedRecord(found.location, reason)
     return Incoming(
         found.location,
         record,
@@ -311,10 +336,11 @@ def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
         title,
         content_hash_of(title, record.content),
         found.volatile,
+        found.notes,
     )
 
 
-def _unstorable(data: dict[str, Any]) -> str:
+def _unstorable(data: Mapping[str, Any]) -> str:
     try:
         return unstorable(data)
     except RecursionError:

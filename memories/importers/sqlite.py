@@ -1,0 +1,72 @@
+"""SQLite databases of other programs, read without writing to them, locking them or loading them into memory."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+# The text of a column is cut here; memories hold up to a million characters.
+MAX_TEXT = 1_000_001
+# Bytes 18 and 19 of a database with a write-ahead log.
+_WAL = b"\x02\x02"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """One consistent state of a database, which other processes may be writing to.
+
+    With a write-ahead log, readers do not lock out writers. If nobody has such a database open, its log does not exist,
+    and it is read as it is: opening it in the usual way would create the log.
+    """
+    with path.open("rb") as file:
+        has_log = file.read(20)[18:20] == _WAL
+    log = path.with_name(path.name + "-wal")
+    mode = "immutable=1" if has_log and not log.exists() else "mode=ro"
+    # A reading is iterated in one thread and closed in another.
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.resolve()))}?{mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=10
+    )
+    try:
+        connection.text_factory = _text
+        connection.row_factory = sqlite3.Row
+        # The schema is another program's: its functions and triggers must not run.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("BEGIN")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def tables(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
+    """The plain tables and their columns: no views and no virtual tables, which need extensions."""
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'")
+    return {
+        name: frozenset(row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(name)})"))
+        for (name,) in names.fetchall()
+    }
+
+
+def last_row(connection: sqlite3.Connection, table: str) -> int:
+    """The highest row number: about the number of rows, without counting them."""
+    return int(connection.execute(f"SELECT max(rowid) FROM {_quoted(table)}").fetchone()[0] or 0)
+
+
+def rows(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a table, one at a time, without empty values. Long texts are cut at MAX_TEXT, blobs left out."""
+    chosen = ", ".join(
+        f"CASE typeof({name}) WHEN 'text' THEN substr({name}, 1, {MAX_TEXT}) WHEN 'blob' THEN NULL ELSE {name} END"
+        for name in map(_quoted, columns)
+    )
+    for row in connection.execute(f"SELECT {chosen} FROM {_quoted(table)}"):
+        yield {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
