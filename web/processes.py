@@ -14,8 +14,9 @@ from django.conf import settings
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 10
-_RESTART_SECONDS = (1, 5, 30)
-_STEADY_SECONDS = 60
+_RESTART_SECONDS = (1, 2, 5, 10)
+# A child that lived this long is restarted after the shortest pause.
+_STEADY_SECONDS = 30
 
 
 class SupervisedProcess:

@@ -3,10 +3,13 @@
 import logging
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TypeVar
 
 from django.conf import settings
+from django.utils import timezone
 
+from access.models import AuditEvent
 from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
 from search.engines.column_snapshot import ColumnSnapshot
@@ -16,9 +19,11 @@ from search.engines.postgres import PostgresEngine
 from search.engines.postgres_columns import postgres_snapshot
 
 # In seconds. A reader waits for changes younger than the first; an index that lags by more than the second does not
-# answer a viewer who may see only some projects.
+# answer. In between it answers those who changed nothing lately.
 _MAX_WAIT = 1.0
 _MAX_LAG = 10.0
+# The longest time between a change in the audit trail and its row in the outbox: both belong to one transaction.
+_LONGEST_WRITE = timedelta(seconds=60)
 
 logger = logging.getLogger(__name__)
 
@@ -35,23 +40,34 @@ def engine_named(name: str) -> Engine:
 def select_engine(viewer: Viewer, *, wait_for_index: bool = True) -> Engine:
     """Return the configured engine or, if it cannot answer now, the Postgres engine.
 
-    With `wait_for_index`, wait up to a second until the index has what was stored just before: clients search for what
-    they have just stored. A memory's project decides who may see it, so a viewer restricted to some projects gets no
-    answer from an index that lags by more than ten seconds.
+    Clients search for what they have just stored. With `wait_for_index`, wait up to a second until the index has it; if
+    it still has not, for example because its writer restarts, a viewer who changed something lately gets an answer from
+    the database. If the index lags by more than ten seconds, all do.
     """
     try:
         engine = engine_named(settings.SEARCH_ENGINE)
+        late = engine.seconds_behind >= _MAX_WAIT
         if wait_for_index and 0 < engine.seconds_behind < _MAX_WAIT:
             begin = time.perf_counter()
-            wait_until_applied(_MAX_WAIT - engine.seconds_behind)
+            late = not wait_until_applied(_MAX_WAIT - engine.seconds_behind)
             engine = engine_named(settings.SEARCH_ENGINE)
             engine.waited_ms = (time.perf_counter() - begin) * 1000
     except EngineUnavailableError as error:
         logger.debug("%s", error)
         return PostgresEngine()
-    if viewer.project_ids is not None and engine.seconds_behind > _MAX_LAG:
+    if engine.seconds_behind > _MAX_LAG or (late and _has_changed_something(viewer, engine.seconds_behind)):
         return PostgresEngine()
     return engine
+
+
+def _has_changed_something(viewer: Viewer, seconds: float) -> bool:
+    """Whether a viewer has changed anything within the last seconds, or in a transaction that ended since."""
+    if viewer.door == AuditEvent.Door.COMMAND:
+        return False  # a command makes one change or one search
+    since = timezone.now() - timedelta(seconds=seconds) - _LONGEST_WRITE
+    # Uses auditevent_at_idx.
+    events = AuditEvent.objects.filter(at__gte=since, user=viewer.user_id, api_key=viewer.api_key_id)
+    return events.order_by().exists()
 
 
 def with_engine(ask: Callable[[Engine], T], viewer: Viewer, *, wait_for_index: bool = True) -> T:

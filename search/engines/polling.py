@@ -16,6 +16,7 @@ _LONGER = (RETRY_SECONDS, 2, 5, 15, 30)
 
 
 Stop = Callable[[], bool]
+Healthy = Callable[[], None]
 
 
 def never() -> bool:
@@ -26,13 +27,21 @@ class StoppedError(Exception):
     """Stopped before the work was complete."""
 
 
-def repeat(step: Callable[[], None], failed: str, stop: Stop) -> None:
-    """Repeat a step until `stop` or StoppedError. Log failures as `failed` and pause, longer after each in a row."""
+def repeat(step: Callable[[Healthy], None], failed: str, stop: Stop) -> None:
+    """Repeat a step until `stop` or StoppedError. Log failures as `failed` and pause, longer after each in a row.
+
+    A step may work for weeks: it calls its argument whenever its work succeeds, so that the next failure is the first.
+    """
     failures = 0
+
+    def healthy() -> None:
+        nonlocal failures
+        failures = 0
+
     while not stop():
         try:
-            step()
-            failures = 0
+            step(healthy)
+            healthy()
         except StoppedError:
             return
         except Exception as error:  # whatever it is - a full disk, a database that restarts - it is tried again

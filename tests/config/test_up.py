@@ -363,6 +363,31 @@ def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_hom
     assert postgres_of(prepared_home) == []
 
 
+def test_what_was_stored_is_found_by_the_next_search_while_the_follower_restarts(runs, prepared_home):
+    run = runs(free_port())
+    run.link()
+    eventually(lambda: run.index_state() == "ready")
+    key = command(prepared_home, "create_api_key", "agent", "--scopes", "read,write", "-v", "0").strip()
+
+    def call(path, body=None):
+        data = body and json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://127.0.0.1:{run.port}/api/{path}", data, headers)
+        with urllib.request.build_opener().open(request, timeout=60) as response:
+            return json.load(response)
+
+    seen = []
+    for word in ("samovar", "percolator", "cezve"):
+        eventually(run.followers)[0].kill()
+        call("memories", {"content": f"A {word} is on the stove.", "project": "kitchen"})
+        found = call(f"search?q={word}&mode=keyword")
+        seen.append((word, found["total"], found["engine"]))
+    assert seen == [("samovar", 1, "postgres"), ("percolator", 1, "postgres"), ("cezve", 1, "postgres")]
+    eventually(lambda: outbox_of(prepared_home) == 0)
+    assert call("search?q=samovar&mode=keyword")["engine"] == "tantivy"
+    assert run.end(signal.SIGTERM) == 0
+
+
 def test_interruption_before_the_index_is_there_ends_in_order(runs, home):
     run = runs(free_port())
     run.wait_for("loading the sample")

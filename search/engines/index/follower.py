@@ -27,7 +27,7 @@ from search.engines.index.freshness import listening, wait_for_notification
 from search.engines.index.segments import FoundRows, IndexRow, load_rows, stream_rows
 from search.engines.index.transactions import follower_lock, read_snapshot
 from search.engines.index.writer import SEGMENT_ROWS, Writer
-from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, Stop, StoppedError, never, repeat, wait
+from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
 from search.engines.segment_store import NotReadableError, replace_file
 from search.engines.vectors import writer as replica
 from web.processes import SupervisedProcess
@@ -265,10 +265,10 @@ def _batch_size() -> int:
 def follow(stop: Stop, progress: Progress = _ignore) -> None:
     """Follow the outbox until `stop`. While another process does, wait to take its place."""
 
-    def step() -> None:
+    def step(healthy: Healthy) -> None:
         try:
             with follower_lock() as root:
-                _follow(root, stop, progress)
+                _follow(root, stop, progress, healthy)
         except store.WriterElsewhereError:
             wait(1.0, stop)
         except DamagedError as error:
@@ -278,7 +278,7 @@ def follow(stop: Stop, progress: Progress = _ignore) -> None:
     repeat(step, "The search index could not be brought up to date", stop)
 
 
-def _follow(root: Path, stop: Stop, progress: Progress) -> None:
+def _follow(root: Path, stop: Stop, progress: Progress, healthy: Healthy) -> None:
     writer = open_writer(root, progress, stop)
     try:
         # Listen before the first look, so that no notification is lost.
@@ -290,6 +290,7 @@ def _follow(root: Path, stop: Stop, progress: Progress) -> None:
                     replica.discard()
                     writer = Writer.open(build(root, progress, stop))
                 writer, taken = _apply_next(root, writer, progress, stop)
+                healthy()
                 if not taken:
                     if not _is_current(root, writer):
                         return

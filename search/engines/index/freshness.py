@@ -48,22 +48,27 @@ def notify_writer() -> None:
         _execute(f"NOTIFY {_CHANNEL}")
 
 
-def wait_until_applied(seconds: float) -> None:
-    """Notify the writer, and wait until the index has all changes that are committed now, or the time is over.
+def wait_until_applied(seconds: float) -> bool:
+    """Notify the writer, and wait until the index has all changes that are committed now, or the time is over. Return
+    whether it has.
 
     Do not wait within a transaction: its own changes are not visible to the writer.
     """
     if connection.in_atomic_block:
-        return
+        return False
     until = time.monotonic() + seconds
     last = outbox.newest()
     notify_writer()
     look = _LOOK_SECONDS
     # If the index is gone, the next reader finds out.
     with suppress(NotReadableError, DamagedError):
-        while time.monotonic() < until and not (outbox.is_applied(last) and store.is_newest(store.read_view())):
+        while not (outbox.is_applied(last) and store.is_newest(store.read_view())):
+            if time.monotonic() >= until:
+                return False
             time.sleep(look)
             look = min(look * 1.5, _LONGEST_LOOK_SECONDS)
+        return True
+    return False
 
 
 def _execute(statement: str) -> None:

@@ -24,7 +24,7 @@ from search.engines import crash_points
 from search.engines.array_files import DamagedError, Mask
 from search.engines.base import Ids
 from search.engines.index.transactions import read_snapshot
-from search.engines.polling import POLL_SECONDS, Stop, StoppedError, never, repeat, wait
+from search.engines.polling import POLL_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
 from search.engines.segment_store import SegmentWriter, merge_tail, remove_unreferenced
 from search.engines.vectors import change_log, files
 from search.engines.vectors.files import HalfVectors, ReplicaManifest, VectorSegment
@@ -206,7 +206,7 @@ def sync_in_background(stop: Stop) -> Iterator[None]:
 
 
 def _follow(stop: Stop) -> None:
-    def step() -> None:
+    def step(_: Healthy) -> None:
         if not sync(stop=stop):
             wait(POLL_SECONDS, stop)
 

@@ -1,0 +1,48 @@
+"""Steps that are repeated: the pauses after failures grow while nothing succeeds, and only then."""
+
+import pytest
+from django.db import OperationalError
+
+from search.engines import polling
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses between steps, which take no time."""
+    found = []
+    monkeypatch.setattr(polling, "wait", lambda seconds, stop: found.append(seconds))
+    return found
+
+
+def drops(*, after_work):
+    """A step that never returns: the connection is lost each time, with or without work before."""
+
+    def step(healthy):
+        if after_work:
+            healthy()
+        raise OSError("the connection is lost")
+
+    return step
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("after_work", "expected"),
+    [pytest.param(True, [1, 1, 1, 1, 1, 1], id="healthy"), pytest.param(False, [1, 2, 5, 15, 30, 30], id="unhealthy")],
+)
+def test_pauses_grow_only_while_nothing_succeeds(pauses, monkeypatch, after_work, expected):
+    monkeypatch.setattr(polling.connection, "close", lambda: None)
+    polling.repeat(drops(after_work=after_work), "It failed", lambda: len(pauses) == 6)
+    assert pauses == expected
+
+
+@pytest.mark.django_db
+def test_outage_is_logged_without_a_traceback(pauses, monkeypatch, caplog):
+    monkeypatch.setattr(polling.connection, "close", lambda: None)
+
+    def step(healthy):
+        raise OperationalError("the server closed the connection") if not pauses else ValueError("a bug")
+
+    polling.repeat(step, "It failed", lambda: len(pauses) == 2)
+    assert [bool(record.exc_info) for record in caplog.records] == [False, True]
+    assert caplog.records[0].getMessage() == "It failed; trying again in 1 s: the server closed the connection"
