@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from access.keys import ApiRequest, allowed
 from curation.queries import TermNotFoundError, read_log, similar_names, visible_curation
-from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename, Retag, Split
+from curation.schemas import Alias, Create, Edit, Forget, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.services import curation_apply, curation_plan, curation_undo
 from web.errors import GUARDED, ApiError, errors
 from web.params import Params, pairs_of
@@ -110,7 +110,12 @@ _OPERATIONS: dict[type[Operation], str] = {
     Split: "Make a new term of some of the memories of another one, chosen by a query or by their ids.",
     Relate: "Relate two categories, concepts or entities, correct a relationship of entities, or end either.",
     Retag: "Change tags, categories, concepts or entities of all memories that match. It needs the token of a dry run.",
+    Forget: "Delete all memories that match a query. It needs the token of a dry run, and can be undone as a whole.",
 }
+# The address of an operation on memories that is not a curator's.
+_ADDRESSES: dict[type[Operation], str] = {Forget: "/memories/forget"}
+# These change many memories at once: nobody does that unseen.
+_PREVIEWED = (Retag, Forget)
 
 
 def _add_endpoint(model: type[Operation], description: str) -> None:
@@ -121,7 +126,7 @@ def _add_endpoint(model: type[Operation], description: str) -> None:
 
     endpoint.__annotations__["body"] = model
     router.post(
-        f"/curation/{model.verb}",
+        _ADDRESSES.get(model, f"/curation/{model.verb}"),
         response={200: Answer, **_ERRORS},
         operation_id=f"curation_{model.verb}",
         summary=model.verb.capitalize(),
@@ -164,14 +169,14 @@ def one(request: ApiRequest, curation_id: int) -> CurationReply:
 )
 def undo(request: ApiRequest, curation_id: int) -> CurationReply:
     """Put everything that a curation changed back as it was, unless it was changed again since."""
-    viewer = allowed(request, "curate")
+    viewer = request.viewer
     Params.from_pairs(pairs_of(request.GET))
     return CurationReply.model_validate(curation_undo(curation_id=min(curation_id, 2**63 - 1), viewer=viewer))
 
 
 def _apply(request: ApiRequest, operation: Operation) -> Answer:
-    viewer = allowed(request, "curate")
-    if isinstance(operation, Retag) and not (operation.dry_run or operation.token):
+    viewer = allowed(request, "write" if isinstance(operation, Forget) else "curate")
+    if isinstance(operation, _PREVIEWED) and not (operation.dry_run or operation.token):
         raise ApiError(
             422,
             "invalid_request",

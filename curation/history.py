@@ -13,14 +13,17 @@ from curation.tables import fetch, load_json
 from memories.history import LinkChange, RawEvent, maker_of
 
 Action = CurationChange.Action
+Kind = MemoryChange.Kind
 
 _MOST = 1_000
+_KINDS = {"merge": Kind.MERGED, "forget": Kind.DELETED}
 # curationchange_memory_gin. Of rows that list thousands of memories, only those of this one leave the database.
 _CHANGES = """
 SELECT curation_id, "table", action, source_id, target_id,
   (SELECT jsonb_agg(item) FROM jsonb_array_elements(before) item
-    WHERE action IN ('unlink', 'tag') AND item -> 0 = to_jsonb(%(id)s)),
-  (SELECT jsonb_agg(item) FROM jsonb_array_elements(after) item WHERE action = 'tag' AND item -> 0 = to_jsonb(%(id)s))
+    WHERE action IN ('unlink', 'tag', 'state') AND item -> 0 = to_jsonb(%(id)s)),
+  (SELECT jsonb_agg(item) FROM jsonb_array_elements(after) item
+    WHERE action IN ('tag', 'state') AND item -> 0 = to_jsonb(%(id)s))
 FROM curation_curationchange WHERE memory_ids @> ARRAY[%(id)s]::bigint[] ORDER BY id DESC LIMIT %(most)s"""
 _DELETED = """
 SELECT (item ->> 'id')::bigint, item FROM curation_curationchange, jsonb_array_elements(before) item
@@ -71,13 +74,17 @@ def _event(curation: Curation, changes: Sequence[Any], title: str) -> RawEvent:
         if action == Action.TAG:
             before["tags"], after["tags"] = rows_before[0][1], rows_after[0][1]
             continue
+        if action == Action.STATE:
+            for place, name in enumerate(("state", "state_reason"), 1):
+                before[name], after[name] = rows_before[0][place], rows_after[0][place]
+            continue
         removed = [source_id] if action == Action.RELINK else [row[1] for row in rows_before]
         added = [target_id] if action in (Action.RELINK, Action.LINK) else []
         if removed or added:
             plural = VOCABULARIES[table].plural
             known = links.get(plural, LinkChange())
             links[plural] = LinkChange((*known.removed, *removed), (*known.added, *added))
-    kind = MemoryChange.Kind.MERGED if curation.verb == "merge" else MemoryChange.Kind.RETAGGED
+    kind = _KINDS.get(curation.verb, Kind.RETAGGED)
     return RawEvent(
         id=f"curation-{curation.pk}",
         at=curation.at,
@@ -96,7 +103,7 @@ def _undone(event: RawEvent, at: datetime, undo: AuditEvent | None) -> RawEvent:
     return RawEvent(
         id=f"{event.id}-undone",
         at=at,
-        kind=MemoryChange.Kind.RETAGGED.value,
+        kind=(Kind.RESTORED if event.kind == Kind.DELETED else Kind.RETAGGED).value,
         by=maker_of(undo) if undo else "",
         door=undo.door if undo else event.door,
         reason=f"Undone: {event.reason}" if event.reason else "Undone.",

@@ -208,6 +208,36 @@ class Journal:
         ids = [memory_id for memory_id, _ in before]
         self._record("memory", Action.TAG, memory_ids=ids, before=list(before), after=list(after))
 
+    def forget(self, memory_ids: Sequence[int], reason: str) -> None:
+        """Delete memories, a block in one statement."""
+        for start in range(0, len(memory_ids), BLOCK):
+            ids = list(memory_ids[start : start + BLOCK])
+            before = read_states(ids)
+            after = [[memory_id, "deleted", reason] for memory_id, _, _ in before]
+            write_states(after)
+            self._record("memory", Action.STATE, memory_ids=ids, before=before, after=after)
+
+
+def read_states(memory_ids: Sequence[int]) -> list[list[Any]]:
+    """Ids, states and reasons of memories, which are locked until the transaction ends."""
+    rows = fetch(
+        "SELECT id, state, state_reason FROM memories_memory WHERE id = ANY(%s) ORDER BY id FOR UPDATE",
+        [list(memory_ids)],
+    )
+    return [list(row) for row in rows]
+
+
+def write_states(rows: Sequence[Sequence[Any]]) -> None:
+    """Set the states and reasons of memories."""
+    ids, states, reasons = zip(*rows, strict=True)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE memories_memory memory SET state = made.state, state_reason = made.reason, updated_at = now()"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, state, reason)"
+            " WHERE memory.id = made.id",
+            [list(ids), list(states), list(reasons)],
+        )
+
 
 def set_links(kind: str, rows: Sequence[Sequence[Any]]) -> None:
     """Set the origin, the weight and the time of links."""

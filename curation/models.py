@@ -67,6 +67,7 @@ class CurationChange(models.Model):
         UNLINK = "unlink"
         WEIGH = "weigh"
         TAG = "tag"
+        STATE = "state"
 
     id = models.BigAutoField(primary_key=True)
     curation = models.ForeignKey(Curation, models.CASCADE, related_name="changes")

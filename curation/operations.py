@@ -27,12 +27,14 @@ from curation.queries import (
     visible_relationships,
     working_copy_of,
 )
-from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename, Retag, Split
+from curation.schemas import Alias, Create, Edit, Forget, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.tables import fetch
 from curation.term_edits import clean_tag
 from curation.working_copy import CurationRefusedError, Relink, TableRow, TermRef, WorkingCopy
+from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import DEFAULT_ENTITY_TYPE, slug_name
+from search.query import SearchQuery
 
 
 def apply_operation(operation: Operation, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -293,8 +295,18 @@ def _check_evidence(operation: Relate, source_id: int, target_id: int, viewer: V
         )
 
 
-def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
+def _forget(operation: Forget, viewer: Viewer) -> tuple[str, WorkingCopy]:
     query = parse_query(operation.query)
+    chosen = _writable_matches(query, viewer)
+    there = Memory.objects.filter(pk__in=chosen).exclude(state=Memory.State.DELETED)
+    ids = tuple(there.order_by("pk").values_list("pk", flat=True))
+    if not ids:
+        raise CurationRefusedError("All memories that match are deleted already.", "query")
+    return "memory", WorkingCopy({}, title=f"Deleted all memories that match {query.querystring()}", forgotten=ids)
+
+
+def _writable_matches(query: SearchQuery, viewer: Viewer) -> tuple[int, ...]:
+    """The memories that match a query. Refuses if there are none, and if the viewer may not write one of them."""
     ids = tuple(matching_ids(query, viewer))
     if not ids:
         raise CurationRefusedError("No memory matches the query.", "query")
@@ -303,6 +315,12 @@ def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
             "You can read but not write some of these projects: narrow the query by project=….",
             "query",
         )
+    return ids
+
+
+def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
+    query = parse_query(operation.query)
+    ids = _writable_matches(query, viewer)
     copy = WorkingCopy({})
     for kind, sources, target in _retag_links(operation, viewer, ids):
         copy.relinks.append(Relink(kind, sources, target, ids))
@@ -354,6 +372,7 @@ _OPERATIONS: dict[type[Operation], Callable[[Any, Viewer], tuple[str, WorkingCop
     Alias: _alias,
     Split: _split,
     Relate: _relate,
+    Forget: _forget,
     Retag: _retag,
 }
 

@@ -206,6 +206,7 @@ _TO_DO = {
     "Removed:": "Remove:",
     "Stated:": "State:",
     "Retagged": "Retag",
+    "Deleted": "Delete",
 }
 
 

@@ -97,7 +97,7 @@ def _plain(item: Any) -> Any:
 
 def _changed_memory_ids(kind: str, copy: WorkingCopy, relinks: tuple[Relink, ...]) -> list[int]:
     """Ids of the memories whose links, tags or facet columns would change."""
-    ids: set[int] = set()
+    ids: set[int] = set(copy.forgotten)
     for relink in relinks:
         if relink.memory_ids is None:
             ids.update(linked_ids(relink.kind, relink.sources))

@@ -238,6 +238,24 @@ def _as_stored(value: Any) -> Any:
     return value
 
 
+class Forget(Operation):
+    """Delete all memories that match a query. They can be restored together, by its undo, or one by one."""
+
+    verb = "forget"
+    query: Query = Field(
+        description="A query string as on the explore page. As there, it finds active and proposed memories by default."
+    )
+    reason: Annotated[str, Field(max_length=1_000), AfterValidator(_storable)] = Field(
+        "", description="Why, for the memories and the audit trail."
+    )
+
+    @model_validator(mode="after")
+    def _is_narrowed(self) -> "Forget":
+        if not self.query.strip("? "):
+            raise refuse("query: is empty, and would delete all memories: give a text or a filter")
+        return self
+
+
 class Retag(Operation):
     """Change the tags, categories, concepts or entities of all memories that match a query."""
 

@@ -28,13 +28,15 @@ from curation.queries import (
     visible_curation,
     visible_curations,
 )
-from curation.schemas import Operation
+from curation.schemas import Forget, Operation
 from curation.undo import UndoRefusedError, revert
 from curation.working_copy import CurationRefusedError, Relink, TermRef
 from memories.changes import Kind, changes_record_many
 from memories.storage import corpus_bump, outbox_stamp
 from web.errors import Refusal
 
+# The kinds of change by verb; others change tags and links.
+_KINDS = {"merge": Kind.MERGED, "forget": Kind.DELETED}
 # The longest wait for other writers; an import may take minutes.
 _LOCK_TIMEOUT = "5s"
 
@@ -90,7 +92,7 @@ class Applied:
 
 def curation_plan(*, operation: Operation, viewer: Viewer) -> Plan:
     """The plan of an operation; a refusal is part of it. Raises TermNotFoundError."""
-    _require_curator(viewer)
+    _require_scope(operation.verb, viewer)
     with transaction.atomic():
         try:
             return prepare(operation, viewer).plan
@@ -101,7 +103,7 @@ def curation_plan(*, operation: Operation, viewer: Viewer) -> Plan:
 
 def curation_apply(*, operation: Operation, viewer: Viewer) -> Applied:
     """Apply an operation. Raises CurationRefusedError, TermNotFoundError or, for an old token, PlanChangedError."""
-    _require_curator(viewer)
+    _require_scope(operation.verb, viewer)
     with _exclusive():
         prepared = prepare(operation, viewer)
         if operation.token and operation.token != prepared.plan.token:
@@ -111,9 +113,11 @@ def curation_apply(*, operation: Operation, viewer: Viewer) -> Applied:
 
 def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
     """Restore everything that a curation changed. Raises UndoRefusedError if later changes prevent it."""
-    _require_curator(viewer)
+    if not viewer.scopes & {"curate", "write"}:
+        raise CurationForbiddenError
     with _exclusive():
         curation = visible_curation(curation_id, viewer)
+        _require_scope(curation.verb, viewer)
         _refuse_undo(curation, viewer)
         known = set(structure_problems())
         affected = revert(curation)
@@ -126,13 +130,15 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         curation.save(update_fields=["undone_at", "undone_by"])
         event = audit(viewer, "curation_undo", curation, after={"title": curation.title})
         changes_record_many(event, Kind.RETAGGED, sorted(affected.memory_ids()))
+        changes_record_many(event, Kind.RESTORED, sorted(affected.restored))
         outbox_stamp()
         corpus_bump()
         return curation
 
 
-def _require_curator(viewer: Viewer) -> None:
-    if "curate" not in viewer.scopes:
+def _require_scope(verb: str, viewer: Viewer) -> None:
+    """Writers, who may delete memories one by one, may delete many at once; all else is for curators."""
+    if ("write" if verb == Forget.verb else "curate") not in viewer.scopes:
         raise CurationForbiddenError
 
 
@@ -176,12 +182,14 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
         moved = prepared.memory_ids if kind == prepared.kind else journal.relinked.get(kind, ())
         refresh_columns(kind, moved)
     _write_tags(prepared.relinks, journal)
+    if isinstance(operation, Forget):
+        journal.forget(prepared.working_copy.forgotten, operation.reason)
     curation.terms = sorted(_changed_terms(prepared, journal))
     curation.save(update_fields=["terms"])
     _refresh_search_terms(journal.entity_ids(prepared.changes))
     after = {"title": plan.title, "memories": plan.memories, "arguments": curation.arguments}
     event = audit(viewer, f"curation_{plan.verb}", curation, after=after)
-    changes_record_many(event, Kind.MERGED if plan.verb == "merge" else Kind.RETAGGED, prepared.memory_ids)
+    changes_record_many(event, _KINDS.get(plan.verb, Kind.RETAGGED), prepared.memory_ids)
     outbox_stamp()
     corpus_bump()
     made = [

@@ -12,7 +12,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from categories.kinds import VOCABULARIES
 from categories.models import Relationship
 from curation.facet_columns import read_tags, write_tags
-from curation.journal import set_links, unnest_links, unnest_parameters
+from curation.journal import read_states, set_links, unnest_links, unnest_parameters, write_states
 from curation.models import Curation, CurationChange
 from curation.queries import memories_with
 from curation.tables import DERIVED, VECTORS, delete_rows, fetch_column, insert_rows, read_full_rows, update_rows
@@ -39,9 +39,10 @@ class AffectedRows:
     relinked: dict[str, set[int]] = field(default_factory=dict)
     entity_ids: set[int] = field(default_factory=set)
     retagged: set[int] = field(default_factory=set)
+    restored: set[int] = field(default_factory=set)
 
     def memory_ids(self) -> set[int]:
-        """All memories that were changed."""
+        """Memories whose tags or links were changed."""
         return self.retagged.union(*self.relinked.values())
 
     def links(self, kind: str, memory_ids: Iterable[int]) -> None:
@@ -224,6 +225,13 @@ def _revert_tags(change: CurationChange, affected: AffectedRows) -> None:
     affected.retagged.update(current)
 
 
+def _revert_state(change: CurationChange, affected: AffectedRows) -> None:
+    current = {memory_id: [memory_id, *rest] for memory_id, *rest in read_states(change.memory_ids or [])}
+    _refuse_memories([row[0] for row in change.after if current.get(row[0]) != row], "has another state")
+    write_states(change.before)
+    affected.restored.update(current)
+
+
 def _refuse_memories(memory_ids: Collection[int], what: str) -> None:
     """Name the memories that prevent the undo. The viewer may write all of them."""
     if memory_ids:
@@ -242,4 +250,5 @@ _REVERTS: dict[Action, Callable[[Any, AffectedRows], None]] = {
     Action.WEIGH: _revert_weigh,
     Action.LINK: _revert_link,
     Action.TAG: _revert_tags,
+    Action.STATE: _revert_state,
 }

@@ -74,6 +74,8 @@ class WorkingCopy:
     rows: dict[str, dict[int, TableRow]]
     title: str = ""
     relinks: list[Relink] = field(default_factory=list)
+    forgotten: tuple[int, ...] = ()
+    """Ids of memories to delete."""
     lines: list[PlanLine] = field(default_factory=list)
     merged: dict[int, int] = field(default_factory=dict)
     """Ids of terms that were merged, with the ids of their targets."""

@@ -26,7 +26,7 @@ from memories.services import (
     memory_update,
     memory_upsert,
 )
-from memories.storage import one_revision
+from memories.storage import one_revision, outbox_stamp
 from web.errors import GUARDED, Error, errors
 from web.params import Params, pairs_of
 from web.responses import error_of, error_of_input
@@ -216,6 +216,8 @@ def bulk(request: ApiRequest, body: BulkRequest) -> BulkReply:
         results += (_result(index, data, viewer, request) for index, data in enumerate(body.operations))
         if body.atomic and any(result.error for result in results):
             raise _RefusedError
+        # The next search waits for changes that are younger than a second.
+        outbox_stamp()
     failed = sum(result.error is not None for result in results)
     if failed and body.atomic:
         results = [result if result.error else _prevented(result) for result in results]

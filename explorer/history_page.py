@@ -29,6 +29,7 @@ _MOST_TOKENS = 1_500
 _CONTEXT = 60
 _TOKEN = re.compile(r"\s*\S+|\s+$")
 _IGNORED = {"updated_at"}
+_TEXTS = {"title", "summary", "content", "state_reason"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,11 @@ def _shown(change: FieldChange) -> ShownChange:
     name = change.field.replace("_", " ")
     if isinstance(change.before, list) and isinstance(change.after, list):
         return ShownChange(name, tuple(_compare_lists(change.before, change.after)))
-    return ShownChange(name, tuple(_elided(compare_texts(_text(change.before), _text(change.after)))))
+    before, after = _text(change.before), _text(change.after)
+    if change.field in _TEXTS:
+        return ShownChange(name, tuple(_elided(compare_texts(before, after))))
+    parts = (Part("del", before), Part("same", " "), Part("ins", after))
+    return ShownChange(name, tuple(part for part in parts if part.text))
 
 
 def _text(value: Any) -> str:

@@ -154,10 +154,14 @@ def changes(
     visible = viewer.project_ids
     if project_ids is not None:
         visible = frozenset(project_ids) if visible is None else visible.intersection(project_ids)
-    window, is_cut = _window(place, visible, limit)
+    # There may be few of the wanted kinds.
+    window, is_cut = _window(place, visible, least=limit + 1, most=_LOOKED_THROUGH if kinds else limit + 1)
     last = window[-1][0] if window else place
     end = last if is_cut else _Place(max(last.revision, newest), _END)
-    wanted = [at for at, kind in window if not kinds or kind in kinds][: limit + 1]
+    matching = [at for at, kind in window if not kinds or kind in kinds]
+    wanted = matching[: limit + 1]
+    if len(matching) > len(wanted):
+        end, is_cut = wanted[-1], True
     entries = MemoryChange.objects.select_related("event__user", "event__api_key").in_bulk([at.id for at in wanted])
     listed: list[tuple[MemoryChange, int]] = []
     for at in wanted:
@@ -183,7 +187,9 @@ def changes(
     return ChangeFeed(tuple(found), _write_cursor(end), is_cut)
 
 
-def _window(place: _Place, project_ids: frozenset[int] | None, limit: int) -> tuple[list[tuple[_Place, str]], bool]:
+def _window(
+    place: _Place, project_ids: frozenset[int] | None, *, least: int, most: int
+) -> tuple[list[tuple[_Place, str]], bool]:
     """The next entries, as place and kind, and whether there may be more after them."""
     parameters: dict[str, Any] = {"revision": place.revision, "id": place.id if place.done else place.id + 1}
     statement = (
@@ -192,11 +198,11 @@ def _window(place: _Place, project_ids: frozenset[int] | None, limit: int) -> tu
     )
     if project_ids is None:
         # memorychange_feed_idx.
-        most = max(limit + 1, _LOOKED_THROUGH)
+        most = max(least, most)
         rows = _fetch(statement.format(of=""), {**parameters, "most": most})
         return [(_Place(*row[:2]), row[2]) for row in rows], len(rows) == most
     # memorychange_project_idx, once for each project.
-    most = max(limit + 1, _LOOKED_THROUGH // max(1, len(project_ids)))
+    most = max(least, most // max(1, len(project_ids)))
     rows = _fetch(
         "SELECT found.*, project.id FROM unnest(%(projects)s::bigint[]) AS project (id) CROSS JOIN LATERAL ("
         f"{statement.format(of=' AND project_id = project.id')}) found ORDER BY 1, 2",

@@ -158,6 +158,13 @@ def values_at(memory: Memory, event_id: str, links: Mapping[str, Any], viewer: V
     return values
 
 
+def value_before(memory_id: int, name: str, now: Any, viewer: Viewer) -> Any:
+    """The value of a field before the last event that gave it its present value; None without such an event."""
+    memory = Memory.objects.select_related("batch").defer("content", "terms", "raw").get(pk=memory_id)
+    events = (event for event in _events_of(memory, viewer) if name in event.before)
+    return next((event.before[name] for event in events if event.after.get(name) == now), None)
+
+
 class TermGoneError(Refusal):
     """A version cannot be restored, because a term of the memory was deleted since."""
 

@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 from django.db import connection, transaction
 from django.utils import timezone
 
-from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.bulk_copy import LINK_TABLES, insert_block
-from memories.history import values_at
+from memories.history import value_before, values_at
 from memories.models import Memory, Project
 from memories.queries import memory_version, visible_to
 from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
@@ -602,10 +601,10 @@ def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "", if_versi
     state = Memory.State.ACTIVE.value
     values: dict[str, Any] = {}
     if before.state == Memory.State.DELETED:
-        state = _state_before(memory_id, Memory.State.DELETED)
+        state = _state_before(memory_id, Memory.State.DELETED, viewer)
     elif before.state == Memory.State.SUPERSEDED:
         values = _without_successor(before, {})
-        if _state_before(memory_id, Memory.State.SUPERSEDED) == Memory.State.PROPOSED:
+        if _state_before(memory_id, Memory.State.SUPERSEDED, viewer) == Memory.State.PROPOSED:
             state = Memory.State.PROPOSED.value
     after = replace(before, state=state, state_reason=reason, updated_at=timezone.now(), **values)
     return _store(before, after, "restore", viewer, reason)
@@ -635,10 +634,7 @@ def memory_version_restore(
     return _store(before, after, "restore_version", viewer, reason or f"Restored as it was after event {event_id}.")
 
 
-def _state_before(memory_id: int, now: Memory.State) -> str:
+def _state_before(memory_id: int, now: Memory.State, viewer: Viewer) -> str:
     """The state before the last event that set the current one."""
-    event = AuditEvent.objects.filter(
-        subject_type="memory", subject_id=memory_id, after__state=now.value, before__has_key="state"
-    ).first()
-    state = (event.before or {}).get("state") if event else None
+    state = value_before(memory_id, "state", now.value, viewer)
     return state if state in Memory.State.values else Memory.State.ACTIVE.value

@@ -428,10 +428,18 @@ def outbox_add_batch(batch_id: int) -> None:
         )
 
 
+# Rows that are visible while their transaction is in progress are this transaction's own, also those of its savepoints,
+# whose ids are higher than its own. The age of a row's id is relative to that.
+_STAMP = """
+UPDATE memories_outbox SET at = clock_timestamp() FROM (SELECT pg_current_xact_id()::text::bigint AS id) own
+WHERE CASE WHEN age(memories_outbox.xmin) <= 0
+  THEN pg_xact_status((own.id - age(memories_outbox.xmin))::text::xid8) = 'in progress' END"""
+
+
 def outbox_stamp() -> None:
     """Set the time of this transaction's outbox entries to now, so that a long transaction is no delay."""
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE memories_outbox SET at = clock_timestamp() WHERE xmin = pg_current_xact_id()::xid")
+        cursor.execute(_STAMP)
 
 
 # Within `one_revision`: whether a service has asked for a new revision.

@@ -105,6 +105,8 @@ class ImportRun:
     met: int = 0
     """The number of items read from the source."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
+    superseding: list[tuple[str, int, int, tuple[str, ...]]] = field(default_factory=list)
+    """Location, memory, project, and the names of the memories that it supersedes."""
     tally: ImportCounts = field(default_factory=ImportCounts)
 
     def note(self, location: str, text: str) -> None:

@@ -39,6 +39,7 @@ from memories.storage import (
     snapshots_insert,
     snapshots_read,
     snapshots_update,
+    targets_resolve,
 )
 from memories.vocabulary_records import is_vocabulary
 from web.validation import reasons
@@ -142,6 +143,7 @@ def records_write(
         if sink:
             sink.end()
         deferred_write(run)
+        _supersede_named(run)
         if run.tally.created:
             outbox_add_batch(batch_id)
         # Also for the foreign key checks at commit, which are planned once: for empty tables they would use any index.
@@ -461,6 +463,8 @@ def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
 def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
     record = one.record
     project_id = run.projects[_project_of(run, record)].id
+    if record.supersedes:
+        run.superseding.append((one.location, memory_id, project_id, record.supersedes))
     return record_snapshot(
         record=record,
         memory_id=memory_id,
@@ -477,6 +481,26 @@ def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
 
 def _successors(snapshot: MemorySnapshot) -> set[NamedLink]:
     return {link for link in snapshot.links if link.rel == SUPERSEDED_BY_REL}
+
+
+def _supersede_named(run: ImportRun) -> None:
+    """Mark the memories that records supersede, now that all are stored. Others keep their states and successors."""
+    found = targets_resolve((project_id, name) for _, _, project_id, names in run.superseding for name in names)
+    successors: dict[int, int] = {}
+    for location, memory_id, project_id, names in run.superseding:
+        for name in names:
+            older = found.get((project_id, name))
+            if older is None or older == memory_id:
+                note = f"supersedes: {name!r} is not another memory of its project; left out"
+                run.tally.notes.append((location, note))
+            else:
+                successors[older] = memory_id
+    changes = [
+        (old, replace(old, state="superseded", superseded_by_id=successors[old.id], updated_at=run.now))
+        for old in snapshots_read(successors).values()
+        if old.state in (Memory.State.ACTIVE, Memory.State.PROPOSED) and old.superseded_by_id is None
+    ]
+    memories_audit(run.viewer, "supersede", snapshots_update(changes), batch_id=run.batch_id)
 
 
 def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None:

@@ -182,3 +182,27 @@ def test_change_that_commits_late_is_not_skipped():
     thread.join()
     assert [change.title for change in changes(EVERYTHING, after=early.cursor).changes] == ["Late."]
     assert not MemoryChange.objects.filter(revision=None).exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_nothing_is_lost_between_pages_of_several_projects_and_kinds(monkeypatch, limit):
+    monkeypatch.setattr("memories.changes._LOOKED_THROUGH", 4)
+    for number in range(12):
+        pk = create(f"Text {number}.", project=f"p{number % 4 % 3}")
+        if number % 5 == 0:
+            memory_archive(memory_id=pk, viewer=EVERYTHING)
+    some = frozenset(Project.objects.filter(slug__in=["p0", "p2"]).values_list("pk", flat=True))
+    for viewer in (EVERYTHING, Viewer(some, frozenset({"read"}))):
+        for kinds in ((), ("archived",)):
+            whole = kinds_of(changes(viewer, limit=500, kinds=kinds))
+            cursor, pages = "", []
+            while True:
+                feed = changes(viewer, after=cursor, limit=limit, kinds=kinds)
+                pages += kinds_of(feed)
+                assert len(feed.changes) <= limit
+                cursor = feed.cursor
+                if not feed.has_more:
+                    break
+            assert pages == whole
+    assert len(kinds_of(changes(EVERYTHING, limit=500))) == 15

@@ -372,3 +372,17 @@ def test_the_development_data_comes_in_whole_and_goes_again():
     assert batch_counts(last_batch()) == (21_104, 0, 0, 21_104, 0)
     run(undo=batch.pk)
     assert counts() == before
+
+
+def test_record_supersedes_the_memories_that_it_names(jsonl):
+    old, other = {"id": "old", "content": "Old."}, {"id": "other", "content": "Other.", "state": "archived"}
+    new = {"id": "new", "content": "New.", "supersedes": ["old", "other", "nobody"]}
+    imported = jsonl(new, old, other)
+    run(imported)
+    memories = {memory.external_id: memory for memory in Memory.objects.all()}
+    assert (memories["old"].state, memories["old"].superseded_by) == ("superseded", memories["new"])
+    assert (memories["other"].state, memories["other"].superseded_by) == ("archived", None)
+    notes = last_batch().report["notes"]
+    assert [note["note"] for note in notes] == ["supersedes: 'nobody' is not another memory of its project; left out"]
+    run(imported)
+    assert last_batch().unchanged == 3

@@ -15,6 +15,7 @@ from access.viewer import command_viewer, viewer_of_user
 from memories.models import Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create
+from memories.storage import outbox_stamp
 from search import engines
 from search.engines import crash_points
 from search.engines.index import follower as indexer
@@ -89,6 +90,47 @@ def test_an_agent_finds_what_it_has_stored(monkeypatch):
     sent = json.dumps({"content": "samovar", "project": "tea"})
     assert client.post("/api/memories", sent, content_type="application/json").status_code == 201
     assert client.get("/api/search", {"q": "samovar", "mode": "keyword"}).json()["total"] == 1
+
+
+@pytest.mark.usefixtures("_kept")
+def test_an_agent_finds_what_it_has_written_in_bulk_by_external_id_and_by_restoring(monkeypatch):
+    monkeypatch.setattr(engines, "_MAX_WAIT", 3_600.0)
+    raw = make_key(name="agent", scopes=["read", "write"], every_project=True, viewer=command_viewer()).raw
+    client = Client(headers={"Authorization": f"Bearer {raw}"})
+
+    def total(word):
+        reply = client.get("/api/search", {"q": word, "mode": "keyword"}).json()
+        assert reply["engine"] == "tantivy"
+        return reply["total"]
+
+    operations = [{"op": "create", "memory": {"content": f"Marmalade {n}", "project": "tea"}} for n in range(3)]
+    client.post("/api/memories/bulk", {"operations": operations}, content_type="application/json")
+    assert total("marmalade") == 3
+    address = "/api/memories/by-external-id/tea/jam"
+    stored = client.put(address, {"content": "Quince jam"}, content_type="application/json").json()
+    client.put(address, {"content": "Plum jam"}, content_type="application/json")
+    assert (total("quince"), total("plum")) == (0, 1)
+    events = client.get(f"/api/memories/{stored['id']}/history").json()["events"]
+    client.post(f"/api/memories/{stored['id']}/history/{events[-1]['id']}/restore")
+    assert (total("quince"), total("plum")) == (1, 0)
+    forget = {"query": "q=marmalade&mode=keyword"}
+    plan = client.post("/api/memories/forget", {**forget, "dry_run": True}, content_type="application/json").json()[
+        "plan"
+    ]
+    client.post("/api/memories/forget", {**forget, "token": plan["token"]}, content_type="application/json")
+    assert total("marmalade") == 0
+
+
+@pytest.mark.usefixtures("indexed")
+def test_changes_of_a_long_transaction_with_savepoints_are_as_old_as_its_end():
+    with transaction.atomic():
+        for word in ("First", "Second"):
+            with transaction.atomic():
+                store_one(word)
+                OutboxEntry.objects.update(at=Now() - timedelta(minutes=5))
+        outbox_stamp()
+        assert OutboxEntry.objects.count() >= 2
+        assert not OutboxEntry.objects.filter(at__lt=Now() - timedelta(minutes=1)).exists()
 
 
 @pytest.mark.usefixtures("indexed")
