@@ -58,8 +58,8 @@ TOOLS = (
     Tool(
         "search",
         "Step 1: index of memories (id, title, date, type, project). Further filters: match_all (of tags), concept,"
-        " entity, author, agent, source, state, since=30d, has, no; a leading - leaves out (-tag). mode faceted: query"
-        " optional.",
+        " entity, author, agent, source, state, since=30d, updated_since, has, no; a leading - leaves out (-tag). mode"
+        " faceted: query optional.",
         tools.search,
         {
             "query": {"type": "string", "description": 'words, "phrase", prefix*, -not, or'},

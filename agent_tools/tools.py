@@ -35,12 +35,12 @@ from memories.services import (
     memory_update,
 )
 from search.facets import FACET, FACETS, Facet
-from search.query import SearchQuery
+from search.query import FacetScope, SearchQuery
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import unified
-from text.formatting import legible
+from text.formatting import legible, number
 from web.errors import ApiError
 from web.middleware import is_outage
 from web.params import Params, QueryError, unknown_parameter
@@ -266,6 +266,9 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
 def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
     query = _query(rest, 10)
+    if query.include_facets and "facet_scope" not in rest:
+        # Its specification asks for the tags and types of the memories that match.
+        query = query.replace(facet_scope=FacetScope.RESULTS)
     result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
     rows = drop_empty_columns([_whole(detail) for detail in found])
@@ -374,6 +377,10 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
             f"{term.count} {'carries' if term.count == 1 else 'carry'} {term.text}: {term.facet}={term.value}"
             for term in result.named[:_NAMED_SHOWN]
         ]
+    if result.hidden:
+        more = number(result.hidden, at_least=result.hidden_at_least)
+        match = "matches" if more == "1" else "match"
+        head["hidden"] = f'{more} more {match} in other states: state=["archived", "superseded"] to see'
     head |= _warnings(result.warnings)
     if not head["filters"]:
         del head["filters"]
@@ -415,10 +422,7 @@ def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
         if facet.has_more:
             notes.append(f"{facet.spec.api_name}: the {len(facet.values)} largest of {facet.distinct:,}")
     if result.date_buckets is not None:
-        buckets = result.date_buckets
-        counts["date_buckets"] = {
-            name: getattr(buckets, name) for name in ("last_7d", "last_30d", "last_90d", "last_year", "older")
-        }
+        counts["date_buckets"] = result.date_buckets.by_name()
     return {"facets": counts} | ({"facet_notes": notes} if notes else {})
 
 

@@ -254,7 +254,7 @@ def _counted(result: SearchResult) -> dict[str, Any]:
     counted = [facet for facet in result.facets if not facet.unavailable]
     counts: dict[str, Any] = {facet.spec.api_name: _value_counts(facet) for facet in counted}
     if result.date_buckets:
-        counts["date_buckets"] = DateBucketCounts.model_validate(result.date_buckets, from_attributes=True)
+        counts["date_buckets"] = DateBucketCounts(**result.date_buckets.by_name())
     if result.histogram and not result.histogram.unavailable:
         counts["histogram"] = _histogram_reply(result.histogram)
     return {

@@ -23,7 +23,7 @@ from explorer.sidebar import (
     value_rows,
 )
 from search.facets import FACET, STATES
-from search.query import Mode, SearchQuery, Sort
+from search.query import FacetScope, Mode, SearchQuery, Sort
 from search.result import FacetPage, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
 from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
@@ -172,7 +172,11 @@ def build_context(
         url=explore_url(query),
         named=tuple(_named_link(query, term) for term in result.named[:_NAMED_SHOWN]),
         hidden_note=_hidden_note(query, result),
-        notices=(*problems, *(_warning_notice(query, pages, warning) for warning in result.warnings)),
+        notices=(
+            *problems,
+            *(_warning_notice(query, pages, warning) for warning in result.warnings),
+            *_scope_notice(query),
+        ),
         chips=chips,
         clear_url=explore_url(query.without_filters()),
         panels=panels,
@@ -326,6 +330,13 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         suggestion="Did you mean" if links else did_you_mean_text(warning.did_you_mean),
         links=links,
     )
+
+
+def _scope_notice(query: SearchQuery) -> tuple[Notice, ...]:
+    if query.facet_scope == FacetScope.CHOICES:
+        return ()
+    link = Link("Count what each choice would give", explore_url(query.with_(facet_scope=FacetScope.CHOICES)))
+    return (Notice("The facets count these results alone.", links=(link,)),)
 
 
 def did_you_mean_text(names: Sequence[str]) -> str:

@@ -89,13 +89,14 @@ class MemoryHit(BaseModel):
 
 
 class DateBucketCounts(BaseModel):
-    """Cumulative counts: the last 30 days include the last 7. `older` is before the last 365 days."""
+    """Cumulative counts up to now: the last 30 days include the last 7. `older` is before the last 365 days."""
 
     last_7d: int
     last_30d: int
     last_90d: int
     last_year: int
     older: int
+    future: int = Field(0, description="Dated later than now; only if there are any.")
 
 
 class HistogramBar(BaseModel):

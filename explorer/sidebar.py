@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from explorer.links import explore_url, values_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
-from search.query import SearchQuery, Selection, dates_label
+from search.query import SearchQuery, Selection, dates_label, span_label
 from text.formatting import number, plural, spoken_number, with_article
 
 # The number of memories with a value in the whole corpus; None if unknown.
@@ -384,6 +384,10 @@ def build_chips(
         label = dates_label(query)
         removed = ChipPart(label, address(query.without(DATE_KEY)), f"Remove filter: date {label}")
         chips.append(Chip("chip-date", "date", (removed,)))
+    if query.updated_since:
+        label = span_label(query.updated_since)
+        removed = ChipPart(label, address(query.with_(updated_since="")), f"Remove filter: changed {label}")
+        chips.append(Chip("chip-updated", "changed", (removed,)))
     return tuple(chips)
 
 

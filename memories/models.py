@@ -148,6 +148,7 @@ class Memory(models.Model):
             GinIndex(fields=["concept_ids"], name="memory_concept_gin"),
             GinIndex(fields=["entity_ids"], name="memory_entity_gin"),
             models.Index(fields=["-created_at", "-id"], name="memory_created_idx"),
+            models.Index(fields=["-updated_at", "-id"], name="memory_updated_idx"),
             # Totals of the default states are index-only scans of it.
             models.Index(fields=["state", "-created_at", "-id"], name="memory_state_created_idx"),
             models.Index(fields=["project", "-created_at", "-id"], name="memory_project_created_idx"),

@@ -79,10 +79,9 @@ def corpus_answer(
 ) -> Counts:
     """The answer of an engine to the plan of an empty query. Only the date buckets are counted now."""
     view = corpus_view(engine, plan.project_ids, zone)
-    since = [
-        found.total for found in engine.match([replace(plan, start=now - timedelta(days=days)) for days in BUCKET_DAYS])
-    ]
-    buckets = (*since, view.counted.summary.total - since[-1])
+    spans = [replace(plan, start=now - timedelta(days=days), end=now) for days in BUCKET_DAYS]
+    *since, later = (found.total for found in engine.match([*spans, replace(plan, start=now)]))
+    buckets = (*since, view.counted.summary.total - since[-1] - later, later)
     facets = {request.key: view.answer(request) for request in requests}
     return replace(view.counted, facets=facets, buckets=buckets, buckets_without_dates=buckets)
 

@@ -9,8 +9,8 @@ from memories.queries import visible_to
 from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
 from search.facet_counts import value_terms
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FacetKind
-from search.plan import ResolvedQuery, explain_unknown, named_candidates, stored_as
-from search.query import SearchQuery, Sort
+from search.plan import ResolvedQuery, explain_unknown, named_candidates
+from search.query import SearchQuery, Selection, Sort
 from search.result import FilterRelaxation, SearchWarning, page_warnings
 from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
 from text.formatting import memories
@@ -53,6 +53,9 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str
     if query.has_dates:
         changed = replace(plan, start=None, end=None)
         yield DATE_KEY, "", "the dates", query.without(DATE_KEY), changed
+    if query.updated_since:
+        changed = replace(plan, updated_from=None)
+        yield "updated_since", query.updated_since, "the date of change", query.with_(updated_since=""), changed
     for key, chosen in query.selections().items():
         spec, filter_ = FACET[key], plan.filter(key) or Filter(key)
         name = spec.label.lower()
@@ -84,24 +87,31 @@ def match_warnings(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int, viewer: Viewer
 ) -> list[SearchWarning]:
     """Warnings about unknown names and words, and about a page past the end."""
-    suspects = list(resolved.unknown)
-    if total == 0:
-        # A plain text value is unknown if no visible memory has it, which is checked only without results.
-        plain = [
-            (key, value)
-            for key, chosen in query.selections().items()
-            if FACET[key].kind in {FacetKind.SCALAR, FacetKind.TEXTS} and key != "state"
-            for value in chosen.include
-        ]
-        visible = EngineQuery(project_ids=resolved.plan.project_ids)
-        plans = [visible.with_filter(Filter(key, include=((stored_as(key, value),),))) for key, value in plain]
-        suspects += [pair for pair, found in zip(plain, engine.match(plans), strict=True) if found.total == 0]
+    suspects = [*resolved.unknown, *_unknown_values(engine, query, resolved, total)]
     warnings = explain_unknown(resolved, engine, suspects)
     named = name_warnings(engine, query, resolved, total) if query.text else []
     warnings += named
     if total == 0 and query.text and not named:
         warnings += spelling_warnings(engine, query, resolved, viewer)
     return [*warnings, *page_warnings(query, total)]
+
+
+def _unknown_values(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int) -> list[tuple[str, str]]:
+    """The chosen plain values that no visible memory has. A value that alone gives results is known without a check."""
+    plain: list[tuple[str, str, Filter]] = []
+    for key, chosen in query.selections().items():
+        filter_ = resolved.plan.filter(key)
+        if filter_ and FACET[key].kind in {FacetKind.SCALAR, FacetKind.TEXTS} and key != "state":
+            included = () if total and _is_single(chosen) else zip(chosen.include, filter_.include, strict=True)
+            for name, values in (*included, *zip(chosen.exclude, filter_.exclude, strict=True)):
+                plain.append((key, name, Filter(key, include=(values,))))
+    visible = EngineQuery(project_ids=resolved.plan.project_ids)
+    counts = engine.match([visible.with_filter(alone) for _, _, alone in plain])
+    return [(key, name) for (key, name, _), found in zip(plain, counts, strict=True) if found.total == 0]
+
+
+def _is_single(chosen: Selection) -> bool:
+    return chosen.require_all or len(chosen.include) + chosen.no_value == 1
 
 
 # --- similar words -----------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The facets, declared once in the order of the sidebar, and the types of their counts."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 
@@ -115,10 +115,17 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class DateBuckets:
-    """Cumulative counts: the last 30 days include the last 7. `older` is before the last year."""
+    """Cumulative counts up to now: the last 30 days include the last 7. `older` is before the last year, `future` after
+    now.
+    """
 
     last_7d: int = 0
     last_30d: int = 0
     last_90d: int = 0
     last_year: int = 0
     older: int = 0
+    future: int = 0
+
+    def by_name(self) -> dict[str, int]:
+        """The counts; `future` only if there are any."""
+        return {name: count for name, count in asdict(self).items() if count or name != "future"}

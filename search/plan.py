@@ -39,8 +39,9 @@ from search.engines.base import (
 )
 from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, FacetKind, FacetSpec
 from search.meaning import not_ready_warning, share_warnings
-from search.query import Mode, SearchQuery
+from search.query import FacetScope, Mode, SearchQuery
 from search.result import SearchWarning
+from text.dates import since_span
 from text.query_syntax import TextQuery, parse_text, plain_text_of
 
 # Modes that find memories by the names of what they carry.
@@ -120,7 +121,9 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         filters=tuple(_filters(query, chosen)),
         start=start,
         end=end,
+        updated_from=now - since_span(query.updated_since) if query.updated_since else None,
         subcategories=query.subcategories,
+        counts_results=query.facet_scope == FacetScope.RESULTS,
     )
     return ResolvedQuery(
         plan=plan,

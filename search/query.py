@@ -75,6 +75,13 @@ class Sort(StrEnum):
     TITLE = "title"
 
 
+class FacetScope(StrEnum):
+    """The memories over which a facet with a selection is counted."""
+
+    CHOICES = "choices"
+    RESULTS = "results"
+
+
 class Interval(StrEnum):
     AUTO = "auto"
     HOUR = "hour"
@@ -159,6 +166,9 @@ class SearchQuery(Params):
         "", alias="to", description="Last day, included, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
     since: Annotated[str, AfterValidator(check_since)] = Field("", description="A span up to now: 24h, 7d, 4w, 6m, 1y.")
+    updated_since: Annotated[str, AfterValidator(check_since)] = Field(
+        "", description="Changed within a span up to now, written as for `since`."
+    )
     timezone: Annotated[str, AfterValidator(check_zone)] = Field(
         "", alias="tz", description="Time zone of days and bars; by default that of the viewer."
     )
@@ -169,6 +179,10 @@ class SearchQuery(Params):
     page_size: int = Field(25, ge=1, le=100)
     offset: int = Field(0, ge=0, le=100 * MAX_PAGE, description="Skip this many results; pages then count from there.")
     include_facets: bool = Field(False, description="Count the facets over the whole match set.")
+    facet_scope: FacetScope = Field(
+        FacetScope.CHOICES,
+        description="What facets count: what each choice would give, or the results, with the facet's own selection.",
+    )
     bucket: Interval = Field(Interval.AUTO, description="Width of the bars of the histogram.")
 
     # --- reading ---------------------------------------------------------------------------------------------
@@ -265,7 +279,7 @@ class SearchQuery(Params):
         if self.date_from or self.date_to:
             return instant(self.date_from, zone, end=False), instant(self.date_to, zone, end=True)
         if self.since:
-            return now - since_span(self.since), None
+            return now - since_span(self.since), now
         return None, None
 
     # --- other queries ---------------------------------------------------------------------------------------
@@ -310,7 +324,7 @@ class SearchQuery(Params):
         query = self.without(DATE_KEY)
         for spec in FACETS:
             query = query.without(spec.key)
-        return query.with_(match_all=False, concept_all=False, entity_all=False, subcategories=True)
+        return query.with_(updated_since="", match_all=False, concept_all=False, entity_all=False, subcategories=True)
 
     def between(self, first: str, last: str) -> Self:
         """With the dates set; both ends are included."""
@@ -378,8 +392,13 @@ def dates_label(query: SearchQuery) -> str:
         return _from_to(first, last)
     if first or last:
         return f"from {date_text(first)}" if first else f"to {date_text(last)}"
+    return span_label(query.since)
+
+
+def span_label(since: str) -> str:
+    """A span up to now in words."""
     units = {"h": "hours", "d": "days", "w": "weeks", "m": "months", "y": "years"}
-    number, unit = query.since[:-1], units[query.since[-1]]
+    number, unit = since[:-1], units[since[-1]]
     return f"last {unit[:-1]}" if number == "1" else f"last {number} {unit}"
 
 

@@ -41,7 +41,9 @@ _NAMED = 3
 class SimilarRequest(ExtraParams):
     """How many memories similar to one are wanted, and whether only those of its project."""
 
-    ineffective = frozenset({"q", "mode", "sort", "page", "page_size", "offset", "include_facets", "bucket"})
+    ineffective = frozenset(
+        {"q", "mode", "sort", "page", "page_size", "offset", "include_facets", "facet_scope", "bucket"}
+    )
     ineffective_message = "does nothing here: the nearest come first"
     ineffective_suggestion = "leave it out; limit says how many, and filters say which"
 

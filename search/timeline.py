@@ -55,7 +55,7 @@ class TimelineRequest(ExtraParams):
     """The anchor of a timeline and its length. Without an anchor, the best hit of the query's words is the anchor."""
 
     # A timeline is in order of time, and as long as its depths.
-    ineffective = frozenset({"sort", "page", "page_size", "offset", "include_facets", "bucket"})
+    ineffective = frozenset({"sort", "page", "page_size", "offset", "include_facets", "facet_scope", "bucket"})
     ineffective_message = "does nothing in a timeline"
     ineffective_suggestion = "leave it out; depth_before and depth_after set its length"
 

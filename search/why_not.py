@@ -22,7 +22,7 @@ from search.engines.base import Engine, EngineQuery, Filter, LanguageText, Vecto
 from search.facet_counts import named_label, value_terms
 from search.facets import DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, resolve_query
-from search.query import ExtraParams, SearchQuery, Sort, dates_label
+from search.query import ExtraParams, SearchQuery, Sort, dates_label, span_label
 from search.relevance import ranked_page
 from search.result import term_text
 from search.snapshots import snapshot
@@ -213,6 +213,11 @@ def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
 def _date_checks(
     engine: Engine, query: SearchQuery, resolved: ResolvedQuery, everything: EngineQuery, memory: Memory
 ) -> Iterator[Check]:
+    if resolved.plan.updated_from is not None:
+        changed = replace(everything, updated_from=resolved.plan.updated_from)
+        last = f"changed {moment_label(memory.updated_at, resolved.zone)}"
+        passed = bool(engine.filter_ids(changed, [memory.pk]))
+        yield Check("updated_since", "Changed", span_label(query.updated_since), last, passed)
     start, end = resolved.plan.start, resolved.plan.end
     if start is None and end is None:
         return

@@ -13,6 +13,7 @@ from memories.models import Memory, MemoryLink
 from search.facets import DEFAULT_STATES, FACETS
 from tests.vectors import similarity
 from text.analysis import index_terms
+from text.dates import since_span
 from text.query_syntax import parse_text, plain_text_of
 
 
@@ -22,6 +23,7 @@ class Document:
     values: dict[str, frozenset[str]]
     own_categories: frozenset[str]
     created_at: datetime
+    updated_at: datetime
     language: str
     index: dict[str, list[tuple[int, str]]]
     # The names of tags, categories, concepts and entities, by (facet, value).
@@ -82,7 +84,18 @@ def load_documents(ids=None):
         references = " ".join([memory.summary, memory.external_id, *links["link"].get(memory.pk, ())])
         fields = [(memory.title, "A"), (" ".join(memory.tags), "B"), (references, "C"), (memory.content, "D")]
         index = index_terms(fields, memory.project.language)
-        documents.append(Document(memory.pk, values, own, memory.created_at, memory.project.language, index, names))
+        documents.append(
+            Document(
+                memory.pk,
+                values,
+                own,
+                memory.created_at,
+                memory.updated_at,
+                memory.project.language,
+                index,
+                names,
+            )
+        )
     return documents
 
 
@@ -112,6 +125,8 @@ def _passes(document, query, *, skip="", now=None):
         start, end = query.period(UTC, now or datetime.now(UTC))
         if (start and document.created_at < start) or (end and document.created_at >= end):
             return False
+    if query.updated_since and document.updated_at < (now or datetime.now(UTC)) - since_span(query.updated_since):
+        return False
     if not query.text:
         return True
     words = parse_text(query.text, document.language)
@@ -145,7 +160,8 @@ def matching(documents, query, now=None):
 
 def facet_counts(documents, query, key):
     """Counts of one facet by the counting rules, and how many memories have no value in it."""
-    passing = [document for document in documents if _passes(document, query, skip=key)]
+    skipped = "" if query.facet_scope == "results" else key
+    passing = [document for document in documents if _passes(document, query, skip=skipped)]
     counts = Counter(value for document in passing for value in _chosen(document, key, query))
     return counts, sum(1 for document in passing if not document.values[key])
 

@@ -20,7 +20,7 @@ Value = int | str
 Ids = npt.NDArray[np.int64]
 Similarities = npt.NDArray[np.float32]
 
-# In days. The buckets are cumulative; one more bucket holds everything older than the last.
+# In days. The buckets are cumulative and end now; two more hold everything older than the last, and everything later.
 BUCKET_DAYS = (7, 30, 90, 365)
 
 
@@ -101,6 +101,8 @@ class EngineQuery:
     filters: tuple[Filter, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
+    # The earliest time of the last change.
+    updated_from: datetime | None = None
     # Whether a category includes its descendants.
     subcategories: bool = True
     # Whether the counts of a facet keep its own inclusions.

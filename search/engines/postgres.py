@@ -45,6 +45,7 @@ _ORDERS = {
     # memory_created_idx serves newest and oldest where nothing filters.
     Sort.NEWEST: "m.created_at DESC, m.id DESC",
     Sort.OLDEST: "m.created_at ASC, m.id ASC",
+    # memory_updated_idx
     Sort.UPDATED: "m.updated_at DESC, m.id DESC",
     Sort.TITLE: 'lower(m.title) COLLATE "C" ASC, m.id ASC',
 }
@@ -305,15 +306,16 @@ class PostgresEngine:
 
     @staticmethod
     def _spans(sql: Sql, now: datetime) -> list[str]:
-        spans = [f"m.created_at >= {sql.bind(now - timedelta(days=days))}" for days in BUCKET_DAYS]
-        return [*spans, f"m.created_at < {sql.bind(now - timedelta(days=BUCKET_DAYS[-1]))}"]
+        later = f"m.created_at >= {sql.bind(now)}"
+        starts = [f"m.created_at >= {sql.bind(now - timedelta(days=days))}" for days in BUCKET_DAYS]
+        return [*(f"({start} AND NOT {later})" for start in starts), f"NOT {starts[-1]}", later]
 
     @staticmethod
     def _gather(rows: list[Any], plan: EngineQuery, requests: Sequence[FacetRequest]) -> Counts:
         values: dict[int, list[ValueCount]] = {k: [] for k in range(len(requests))}
         distinct: dict[int, int] = {}
         days: list[tuple[date, int, int]] = []
-        buckets = [0] * 10
+        buckets = [0] * 2 * (len(BUCKET_DAYS) + 2)
         for k, value, a, b, c in rows:
             if k == _DAYS_KEY:
                 days.append((date.fromisoformat(value), a, b))
@@ -327,9 +329,10 @@ class PostgresEngine:
             request.key: FacetCounts(tuple(sorted(values[k], key=lambda v: (-v.count, v.value))), distinct.get(k, 0))
             for k, request in enumerate(requests)
         }
+        half = len(buckets) // 2
         summed = any(row[0] == _SUMMARY_KEY for row in rows)
         summary = _read_summary(rows, plan) if summed else MatchSet(0)
-        return Counts(summary, facets, DayCounts.of(days), tuple(buckets[:5]), tuple(buckets[5:]))
+        return Counts(summary, facets, DayCounts.of(days), tuple(buckets[:half]), tuple(buckets[half:]))
 
     def _sql(self) -> Sql:
         return Sql(self._knn_ids)

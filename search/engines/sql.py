@@ -64,6 +64,9 @@ class Sql:
             conditions.extend(self._excluded(chosen, plan))
             if chosen.includes and (chosen.key != without_includes or chosen.require_all):
                 conditions.append(self.included(chosen, plan))
+        if plan.updated_from is not None:
+            # memory_updated_idx
+            conditions.append(f"m.updated_at >= {self.bind(plan.updated_from)}")
         if not without_dates:
             conditions.extend(self.inside(plan))
         return conditions

@@ -110,6 +110,36 @@ def test_retrieve_memory_counts_as_its_specification_says(ids):
     assert ask("retrieve_memory", query="zeppelin")["memories"] == []
 
 
+def test_retrieve_memory_counts_the_memories_that_match_unless_asked_otherwise(ids):
+    reply = ask("retrieve_memory", tags=["tea"], include_facets=True)
+    assert reply["facets"]["tags"] == {"tea": 4, "guests": 2, "boat": 1, "brewing": 1}
+    assert ask("retrieve_memory", type="decision", include_facets=True)["facets"]["memory_types"] == {"decision": 3}
+    choices = ask("retrieve_memory", type="decision", include_facets=True, facet_scope="choices")
+    assert choices["facets"]["memory_types"] == {"note": 6, "decision": 3, "bugfix": 2, "howto": 2, "idea": 1}
+    assert ask("search", type="decision", include_facets=True)["facets"]["memory_types"]["note"] == 6
+
+
+def test_matches_in_other_states_are_mentioned(ids):
+    reply = ask("search", query="sugar")
+    assert (reply["total"], reply["hidden"]) == (
+        1,
+        '1 more matches in other states: state=["archived", "superseded"] to see',
+    )
+    seen = ask("search", query="sugar", state=["archived", "superseded"])
+    assert [row["id"] for row in seen["memories"]] == [ids["t6"]]
+    assert "hidden" not in seen
+    assert "hidden" not in ask("retrieve_memory", query="oolong")
+
+
+def test_a_tag_that_nothing_has_is_named_beside_one_that_exists(ids):
+    assert ask("search", tags=["tea", "kettel"])["warnings"] == ["No tag is named “kettel”. Did you mean tag=kettle?"]
+    assert ask("search", type=["note", "nosuchtype"])["warnings"][0].startswith("No type is named “nosuchtype”.")
+    assert ask("search", **{"-tag": "nosuchtag"})["warnings"] == ["No tag is named “nosuchtag”."]
+    assert "warnings" not in ask("search", tags=["tea", "kettle"])
+    # Boats have cranes; the tea house has none.
+    assert ask("search", viewer_of("tea"), tags=["tea", "crane"])["warnings"] == ["No tag is named “crane”."]
+
+
 def test_timeline_shows_what_is_around(ids):
     reply = ask("timeline", anchor=ids["b1"], depth_before=1, depth_after=2, project=["boat"])
     assert [(row["at"], row["id"]) for row in reply["memories"]] == [(0, ids["b1"]), (1, ids["b2"]), (2, ids["b3"])]

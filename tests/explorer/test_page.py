@@ -228,3 +228,20 @@ def test_lower_bound_without_a_filter_is_marked():
     without = FilterRelaxation("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
     empty = context_of("q=x&tag=tea", total=0, hits=(), relaxations=(without,)).empty
     assert empty.relaxations[0].count == "1,000+"
+
+
+def test_what_changed_lately_is_a_chip_that_can_be_removed():
+    context = context_of("updated_since=7d&tag=tea")
+    (chip,) = [chip for chip in context.chips if chip.id == "chip-updated"]
+    assert (chip.label, chip.parts[0].label, chip.parts[0].remove_url) == (
+        "changed",
+        "last 7 days",
+        "/explore/?tag=tea",
+    )
+
+
+def test_facets_of_the_results_alone_say_so():
+    (notice,) = context_of("tag=tea&facet_scope=results").notices
+    assert notice.text == "The facets count these results alone."
+    assert notice.links[0].url == "/explore/?tag=tea"
+    assert context_of("tag=tea").notices == ()

@@ -96,6 +96,21 @@ def test_date_buckets_are_the_five_of_the_specification(corpus, caller):
     assert buckets["last_year"] + buckets["older"] == 14
 
 
+def test_the_values_of_a_facet_are_counted_over_the_choices_or_the_results(corpus, caller):
+    choices = caller.get("/api/facets/type?type=decision").json()
+    assert {v["value"]: v["count"] for v in choices["values"]} == {
+        "note": 6,
+        "decision": 3,
+        "bugfix": 2,
+        "howto": 2,
+        "idea": 1,
+    }
+    results = caller.get("/api/facets/type?type=decision&facet_scope=results").json()
+    assert {v["value"]: v["count"] for v in results["values"]} == {"decision": 3}
+    assert results["filters"] == {"type": ["decision"], "facet_scope": "results"}
+    assert caller.get("/api/facets/type?facet_scope=all").status_code == 422
+
+
 def test_bar_of_the_histogram_gives_the_number_on_it(corpus, caller):
     histogram = found(caller, "include_facets=1")["facets"]["histogram"]
     assert sum(bar["count"] for bar in histogram["bars"]) == 14

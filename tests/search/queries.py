@@ -80,6 +80,8 @@ def queries(documents):
         "concept.all": st.booleans(),
         "entity.all": st.booleans(),
         "subcategories": st.booleans(),
+        "updated_since": st.sampled_from(["24h", "600d", "700d", "20y"]),
+        "facet_scope": st.sampled_from(["choices", "results"]),
         "from": st.sampled_from(["2024-01-05", "2024-02-29", "2025-03-01"]),
         "to": st.sampled_from(["2024-02-29", "2024-12-31", "2025-06-01"]),
     }

@@ -6,7 +6,7 @@ import pytest
 
 from categories.models import Category, Concept, Entity
 from memories.models import Project
-from search.query import SearchQuery
+from search.query import Mode, SearchQuery
 from search.run import run
 from tests.html import html_of
 
@@ -30,7 +30,7 @@ def _renamed(corpus):
 def test_what_is_no_word_and_is_a_name_is_told_with_its_count(everyone, text, mode):
     assert named(everyone, q=text, mode=mode)[0] == ("author", ("Mio",))
     total = run(SearchQuery(author=("Mio",)), everyone).total
-    (warning, *_) = run(SearchQuery(text=text), everyone).warnings
+    (warning, *_) = run(SearchQuery(text=text, mode=Mode.KEYWORD), everyone).warnings
     said = text.strip().strip('"')
     assert warning.message == f"No memory contains “{said}”, but {total} memories have the author with that name."
 
@@ -47,7 +47,7 @@ def test_what_is_no_word_and_is_a_name_is_told_with_its_count(everyone, text, mo
 )
 def test_every_facet_with_names_of_its_own_is_told_as_a_query_says_it(everyone, text, key, value):
     assert named(everyone, q=text) == [(key, (value,))]
-    message = run(SearchQuery(text=text), everyone).warnings[0].message
+    message = run(SearchQuery(text=text, mode=Mode.KEYWORD), everyone).warnings[0].message
     assert f" {run(SearchQuery.from_mapping({key: value}), everyone).total} memor" in message
 
 
@@ -89,7 +89,7 @@ def test_a_name_tells_nothing_of_what_may_not_be_seen(everyone):
     seen = run(SearchQuery(entity=("Mio",)), restricted).total
     assert 0 < seen < run(SearchQuery(entity=("Mio",)), everyone).total
     said = "1 memory has" if seen == 1 else f"{seen} memories have"
-    assert said in run(SearchQuery(text='"Mio"'), restricted).warnings[0].message
+    assert said in run(SearchQuery(text='"Mio"', mode=Mode.KEYWORD), restricted).warnings[0].message
 
 
 def test_the_page_links_to_the_filter_without_the_words(client, django_user_model):

@@ -128,7 +128,7 @@ def test_the_last_day_there_is_has_no_end():
 
 def test_explicit_dates_win_over_since():
     now = datetime(2026, 6, 1, tzinfo=UTC)
-    assert parse("since=7d").period(UTC, now) == (now - timedelta(days=7), None)
+    assert parse("since=7d").period(UTC, now) == (now - timedelta(days=7), now)
     assert parse("since=7d&to=2026-01-01").period(UTC, now)[0] is None
 
 

@@ -1,6 +1,7 @@
 """run() over the hand-written corpus."""
 
 import dataclasses
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 
@@ -8,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memories.models import Memory
+from memories.models import Memory, Project
 from search.engines.postgres import PostgresEngine
 from search.query import SearchQuery, Sort
 from search.result import FacetListing, HitDetail
@@ -126,7 +127,7 @@ def test_a_word_that_nothing_has_suggests_one_like_it(corpus, everyone, typed, m
 
 def test_suggested_words_are_of_memories_that_may_be_seen(corpus, everyone):
     viewer = dataclasses.replace(everyone, project_ids=frozenset({Memory.objects.get(external_id="b1").project_id}))
-    assert [w.did_you_mean for w in ask("q=oolnog", everyone).warnings] == [("oolong",)]
+    assert [w.did_you_mean for w in ask("q=oolnog&mode=keyword", everyone).warnings] == [("oolong",)]
     assert not any(w.did_you_mean for w in ask("q=oolnog", viewer).warnings)
 
 
@@ -173,10 +174,62 @@ def test_date_buckets_are_cumulative_and_their_edges_are_inside(corpus, everyone
     for memory, age in zip(Memory.objects.filter(project__slug="tea").order_by("id"), ages, strict=False):
         Memory.objects.filter(pk=memory.pk).update(created_at=now - timedelta(days=age), state="active")
     result = ask("project=tea&include_facets=1", everyone)
-    buckets = dataclasses.asdict(result.date_buckets)
+    buckets = result.date_buckets.by_name()
     assert buckets == {"last_7d": 2, "last_30d": 4, "last_90d": 6, "last_year": 8, "older": 1}
     assert buckets["last_year"] + buckets["older"] == result.total
     assert ask("project=tea&since=7d", everyone).total == 2
+
+
+def test_what_is_dated_later_than_now_is_in_no_bucket_but_its_own(corpus, everyone):
+    Memory.objects.filter(title="Cups").update(created_at=datetime.now(UTC) + timedelta(days=2))
+    for querystring in ("project=tea", "project=tea&type=note", "project=tea&from=2024-01-01"):
+        result = ask(f"{querystring}&include_facets=1", everyone)
+        for buckets in (result.date_buckets, result.quick_ranges):
+            assert (buckets.last_7d, buckets.last_year, buckets.future) == (0, 0, 1)
+            assert buckets.older == result.total - 1
+    assert result.date_buckets.by_name()["future"] == 1
+    assert ask("project=tea&since=7d", everyone).total == 0
+
+
+def test_updated_since_filters_by_the_last_change_whenever_a_memory_was_created(corpus, everyone):
+    now = datetime.now(UTC)
+    for title, age in (("Cups", 2), ("Paint order", 6), ("Crane brake slips", 8)):
+        Memory.objects.filter(title=title).update(updated_at=now - timedelta(days=age))
+    Memory.objects.exclude(title__in=["Cups", "Paint order", "Crane brake slips"]).update(
+        updated_at=now - timedelta(days=300)
+    )
+    assert titles(ask("updated_since=7d&sort=updated", everyone)) == ["Cups", "Paint order"]
+    assert ask("updated_since=2w", everyone).total == 3
+    result = ask("updated_since=7d&tag=paint&include_facets=1", everyone)
+    assert result.total == 1
+    assert {v.value: v.count for v in facet(result, "type").values if v.count} == {"note": 1}
+    assert sum(bar.all for bar in result.histogram.bars) == 1
+    tea = replace(everyone, project_ids=frozenset([Project.objects.get(slug="tea").pk]))
+    assert titles(ask("updated_since=7d", tea)) == ["Cups"]
+    nothing = ask("updated_since=24h&tag=paint", everyone)
+    assert [(one.key, one.label, one.count) for one in nothing.relaxations] == [
+        ("updated_since", "the date of change", 1),
+        ("tag", "tag paint", 0),
+    ]
+
+
+def test_facets_count_the_choices_or_the_results(corpus, everyone):
+    def counts(querystring, key):
+        found = facet(ask(f"{querystring}&include_facets=1", everyone, facet_limit=100), key)
+        return {v.value: v.count for v in found.values if v.count}, found.no_value
+
+    assert counts("type=decision", "type") == ({"note": 6, "decision": 3, "bugfix": 2, "howto": 2, "idea": 1}, 0)
+    assert counts("type=decision&facet_scope=results", "type") == ({"decision": 3}, 0)
+    assert counts("tag=tea", "tag")[0]["hardware"] == 3
+    # The tags of t1, t3, t7 and t8.
+    assert counts("tag=tea&facet_scope=results", "tag") == ({"tea": 4, "guests": 2, "boat": 1, "brewing": 1}, 0)
+    assert counts("tag=tea&no=tag", "tag")[1] == counts("tag=tea&no=tag&facet_scope=results", "tag")[1] == 2
+    assert counts("type=note", "state")[0] == {"active": 6, "archived": 1}
+    assert counts("type=note&facet_scope=results", "state")[0] == {"active": 6}
+    # In AND mode both count the results.
+    for scope in ("choices", "results"):
+        both = counts(f"tag=tea&tag=guests&tag.all=1&facet_scope={scope}", "tag")[0]
+        assert both == {"tea": 2, "guests": 2}
 
 
 def test_buckets_are_of_the_match_set_and_quick_ranges_ignore_the_dates(corpus, everyone):
@@ -241,7 +294,7 @@ def test_a_prefix_of_one_letter_is_explained(corpus, everyone):
     result = ask("q=kettle c*", everyone)
     assert titles(result) == ["Kettle valve stuck"]
     assert "at least two letters" in result.warnings[0].message
-    assert not ask("q=ket*", everyone).warnings
+    assert not ask("q=ket*&mode=keyword", everyone).warnings
 
 
 def test_what_is_asked_for_in_the_title_is_marked_there_alone(corpus, everyone):

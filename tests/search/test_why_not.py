@@ -1,6 +1,7 @@
 """Checks of a memory against a query agree with the search, through every interface."""
 
 import random
+from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 import pytest
@@ -78,6 +79,13 @@ def test_all_of_several_and_none_are_asked_for_in_words(corpus, everyone):
 def test_name_that_means_nothing_matches_nothing_and_is_told(corpus, everyone):
     found = explained("category=nowhere", "t1", everyone)
     assert told(found)["Category"] == ("nowhere", "Kitchen / Brewing", False)
+
+
+def test_the_last_change_is_a_condition_of_its_own(corpus, everyone):
+    Memory.objects.filter(external_id="t1").update(updated_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC))
+    asked, has, passed = told(explained("updated_since=24h", "t1", everyone))["Changed"]
+    assert (asked, has, passed) == ("last 24 hours", "changed 2 Jan 2026, 03:04 UTC", False)
+    assert explained("updated_since=200y", "t1", everyone).matches
 
 
 # --- words --------------------------------------------------------------------------------------------------------

@@ -125,8 +125,9 @@ class FacetCounter:
                 late[segment.span] = segment.arrays["quarter"] >= first
             recent = np.flatnonzero(late & mask)
         found = values_at(self._view, "created", recent)
-        since = [int(np.count_nonzero(found >= moment)) for moment in moments]
-        return (*since, self._matches.count(mask) - since[-1])
+        later = int(np.count_nonzero(found >= days.microseconds_of(now)))
+        since = [int(np.count_nonzero(found >= moment)) - later for moment in moments]
+        return (*since, self._matches.count(mask) - since[-1] - later, later)
 
     def _quarters_of(self, mask: Mask) -> Array:
         if (known := self._quarters.get(id(mask))) is None:

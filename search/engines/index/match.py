@@ -89,6 +89,8 @@ class MatchMasks:
                 masks.append(~self.without_value(chosen.key))
             if chosen.includes and chosen.key != without_includes:
                 masks.append(self._included(chosen, plan))
+        if (since := plan.updated_from) is not None:
+            masks.append(self.cached(("updated", since), lambda: self._updated(days.microseconds_of(since))))
         if plan.start is not None or plan.end is not None:
             masks.append(self.cached(("dates", plan.start, plan.end), lambda: self._dated(plan)))
         return reduce(np.logical_and, masks) if len(masks) > 1 else masks[0]
@@ -135,6 +137,12 @@ class MatchMasks:
                 stretch &= created >= days.microseconds_of(plan.start)
             if plan.end is not None:
                 stretch &= created < days.microseconds_of(plan.end)
+        return mask
+
+    def _updated(self, since: int) -> Mask:
+        mask = np.zeros(self._view.manifest.size, np.bool_)
+        for segment in self._view.segments:
+            mask[segment.span] = segment.arrays["updated"] >= since
         return mask
 
     def _texts(self, texts: Sequence[LanguageText], *, always: bool = False) -> Mask:

@@ -1,0 +1,14 @@
+"""An index for filters and orders by the last change."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("memories", "0002_memory_important_idx")]
+
+    operations = [
+        migrations.AddIndex(
+            model_name="memory",
+            index=models.Index(fields=["-updated_at", "-id"], name="memory_updated_idx"),
+        ),
+    ]
