@@ -77,3 +77,11 @@ class Importer:
     looks_like: str
     knows: Callable[["Source"], bool]
     read: Callable[[Path, Options], Reading]
+
+
+def damage_text(reason: str, place: str) -> str:
+    """The message for a source that is damaged at a place."""
+    return (
+        f"{reason}, {place}. Nothing was imported. Get an undamaged copy, or import what comes before the damage with "
+        "--keep-going."
+    )

@@ -11,19 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memories.importers import sqlite
-from memories.importers.base import (
-    Importer,
-    ImportFailedError,
-    NotReadableError,
-    Options,
-    Reading,
-    Records,
-    RefusedRecord,
-    SourceRecord,
-)
+from memories.importers.base import Importer, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from memories.importers.drafts import Draft, fields_of, listed, plain_text, sections
-from memories.importers.sources import Document, Source, damage_text, document_reading, readable_database
+from memories.importers.sources import Document, Source, document_reading, readable_database
+from memories.importers.sqlite import database_reading
 
 SOURCE = "claude-mem"
 # The columns that a table needs, under their present names.
@@ -112,33 +103,25 @@ def read(path: Path, options: Options) -> Reading:
 
 
 def _database_reading(source: Source, options: Options) -> Reading:
-    tables = {name: columns for name, columns in source.tables.items() if name in _NEEDED}
-    done = total = 0
+    sessions = _Sessions()
+    # Sessions first: prompts have the project of theirs.
+    tables = {name: source.tables[name] for name in _NEEDED if name in source.tables}
+    lacking = {
+        name: missing
+        for name, columns in tables.items()
+        if (missing := _NEEDED[name] - {_present(column) for column in columns})
+    }
 
-    def records() -> Records:
-        nonlocal done, total
-        last = "its beginning"
-        try:
-            with sqlite.opened(source.path) as connection:
-                total = sum(sqlite.last_row(connection, table) for table in tables)
-                sessions = _Sessions()
-                # Sessions first: prompts have the project of theirs.
-                for table in (name for name in _NEEDED if name in tables):
-                    if missing := _NEEDED[table] - {_present(name) for name in tables[table]}:
-                        yield RefusedRecord(table, f"has no column {', '.join(sorted(missing))}; none of it is read")
-                        continue
-                    for row in sqlite.rows(connection, table, sorted(tables[table])):
-                        last = f"{table} {row.get('id', '')}".strip()
-                        yield _record(table, last, {_present(name): value for name, value in row.items()}, sessions)
-                        done += 1
-                yield from sessions.merged()
-        except sqlite3.Error as error:
-            reason = f"The database cannot be read further ({error})"
-            if not options.keep_going:
-                raise ImportFailedError(damage_text(reason, f"after {last}")) from None
-            yield RefusedRecord(f"after {last}", f"{reason}; everything after it is lost")
+    def records(connection: sqlite3.Connection, table: str, location: str, row: Row) -> Iterator[SourceRecord]:
+        yield _record(table, location, {_present(name): value for name, value in row.items()}, sessions)
 
-    return Reading(records(), lambda: min(1.0, done / total) if total else None)
+    def at_end() -> Iterator[SourceRecord | RefusedRecord]:
+        for name, missing in lacking.items():
+            yield RefusedRecord(name, f"has no column {', '.join(sorted(missing))}; none of it is read")
+        yield from sessions.merged()
+
+    chosen = [(name, sorted(columns)) for name, columns in tables.items() if name not in lacking]
+    return database_reading(source.path, options, chosen, records, at_end=at_end)
 
 
 def _present(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from memories.importers import claude_mem, git, jsonl, markdown
+from memories.importers import claude_mem, git, jsonl, markdown, mem0, memory_graph, memory_service
 from memories.importers.base import Importer, NotReadableError
 from memories.importers.sources import Source
 
@@ -10,6 +10,9 @@ from memories.importers.sources import Source
 IMPORTERS = (
     git.IMPORTER,
     claude_mem.IMPORTER,
+    memory_service.IMPORTER,
+    memory_graph.IMPORTER,
+    mem0.IMPORTER,
     markdown.IMPORTER,
     jsonl.IMPORTER,
 )

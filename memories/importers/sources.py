@@ -25,6 +25,7 @@ from memories.importers.base import (
     Records,
     RefusedRecord,
     SourceRecord,
+    damage_text,
 )
 
 _GZIP = b"\x1f\x8b"
@@ -124,7 +125,9 @@ class Document:
 
     def fields(self, key: str = "") -> frozenset[str]:
         """The field names of the first object in the list under a key, or of the list that the document is."""
-        found = self.head.get(key) if key and isinstance(self.head, dict) else self.head
+        found = self.head
+        if key:
+            found = self.head.get(key) if isinstance(self.head, dict) else None
         first = found[0] if isinstance(found, list) and found else None
         return frozenset(first) if isinstance(first, dict) else frozenset()
 
@@ -380,13 +383,6 @@ def document_reading(
             yield from at_end()
 
     return Reading(found(), position.fraction)
-
-
-def damage_text(reason: str, place: str) -> str:
-    return (
-        f"{reason}, {place}. Nothing was imported. Get an undamaged copy, or import what comes before the damage with "
-        "--keep-going."
-    )
 
 
 def small_text(document: Document, limit: int) -> str:

@@ -1,11 +1,21 @@
 """SQLite databases of other programs, read without writing to them, locking them or loading them into memory."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from memories.importers.base import (
+    ImportFailedError,
+    Options,
+    Reading,
+    Records,
+    RefusedRecord,
+    SourceRecord,
+    damage_text,
+)
 
 # The text of a column is cut here; memories hold up to a million characters.
 MAX_TEXT = 1_000_001
@@ -54,8 +64,10 @@ def tables(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 
 
 def last_row(connection: sqlite3.Connection, table: str) -> int:
-    """The highest row number: about the number of rows, without counting them."""
-    return int(connection.execute(f"SELECT max(rowid) FROM {_quoted(table)}").fetchone()[0] or 0)
+    """The highest row number: about the number of rows, without counting them. 0 if the table has no such numbers."""
+    with suppress(sqlite3.OperationalError):
+        return int(connection.execute(f"SELECT max(rowid) FROM {_quoted(table)}").fetchone()[0] or 0)
+    return 0
 
 
 def rows(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -66,6 +78,42 @@ def rows(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> 
     )
     for row in connection.execute(f"SELECT {chosen} FROM {_quoted(table)}"):
         yield {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+
+
+# The records of one row: the connection, the table, the location, the row.
+RowRecords = Callable[[sqlite3.Connection, str, str, Mapping[str, Any]], Iterable[SourceRecord | RefusedRecord]]
+
+
+def database_reading(
+    path: Path,
+    options: Options,
+    chosen: Sequence[tuple[str, Sequence[str]]],
+    records: RowRecords,
+    *,
+    at_end: Callable[[], Iterable[SourceRecord | RefusedRecord]] = tuple,
+) -> Reading:
+    """The reading of tables with their columns, in order, from one state of a database."""
+    done = total = 0
+
+    def found() -> Records:
+        nonlocal done, total
+        last = "its beginning"
+        try:
+            with opened(path) as connection:
+                total = sum(last_row(connection, table) for table, _ in chosen)
+                for table, columns in chosen:
+                    for row in rows(connection, table, columns):
+                        last = f"{table} {row.get('id', '')}".strip()
+                        yield from records(connection, table, last, row)
+                        done += 1
+                yield from at_end()
+        except sqlite3.Error as error:
+            reason = f"The database cannot be read further ({error})"
+            if not options.keep_going:
+                raise ImportFailedError(damage_text(reason, f"after {last}")) from None
+            yield RefusedRecord(f"after {last}", f"{reason}; everything after it is lost")
+
+    return Reading(found(), lambda: min(1.0, done / total) if total else None)
 
 
 def _quoted(name: str) -> str:
