@@ -245,7 +245,9 @@ class ContextReply(BaseModel):
     took_ms: float
 
 
-@read_operation(router, "/context", "context", ContextReply, parameters=ContextRequest.openapi_parameters())
+@read_operation(
+    router, "/context", "context", ContextReply, parameters=ContextRequest.openapi_parameters(), may_be_text=True
+)
 @timed
 def context(request: ApiRequest) -> tuple[Timings, ContextReply | HttpResponse]:
     """The pinned, decided, proposed and lately changed memories of a project, within a budget of tokens."""

@@ -115,8 +115,8 @@ def test_limit_out_of_bounds_is_told(ids):
         pytest.param(
             "category_search",
             {"category": "kitchen", "children": True},
-            "children: is not a parameter. Did you mean include_children? the parameters are category,"
-            " include_children, include_chunks, limit",
+            "children: is not a parameter. Did you mean include_children? category_search takes: category,"
+            " include_children, include_chunks, limit, format, max_tokens.",
             id="unknown argument",
         ),
     ],

@@ -32,7 +32,7 @@ def test_context_lists_each_memory_once_where_it_matters_most(corpus):
         "pinned": ["Sugar on every table", "Descale with rm -rf vinegar"],
         "decisions": ["Brew green tea at 70 °C"],
         "proposed": ["Serve tea on the boat"],
-        "changed": ["Cups", "Guests like oolong", "tea tea tea tea", "Kettle valve stuck"],
+        "changed": ["tea tea tea tea", "Cups", "Guests like oolong", "Kettle valve stuck"],
     }
     assert found.total == 8
     assert found.categories[:2] == (("guests", 3), ("kitchen", 3))

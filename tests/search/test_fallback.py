@@ -232,7 +232,7 @@ def test_every_door_says_that_the_database_answers(memories, browser, caller):
         page = browser.get(address)
         assert page.status_code == 200
         assert NOT_READY in html_of(page)
-    reply = caller.get("/api/search?q=tea").json()
+    reply = caller.get("/api/search?q=tea&mode=keyword").json()
     assert (reply["engine"], reply["total"]) == ("postgres", 6)
     assert reply["warnings"] == [{"message": NOT_READY, "parameter": "engine", "did_you_mean": []}]
     for address in ("/api/facets?q=tea", "/api/facets/tag?q=tea"):
@@ -241,7 +241,7 @@ def test_every_door_says_that_the_database_answers(memories, browser, caller):
     follower.catch_up()
     for address in ("/explore/?q=tea", "/facets/tag/?q=tea"):
         assert NOT_READY not in html_of(browser.get(address))
-    reply = caller.get("/api/search?q=tea").json()
+    reply = caller.get("/api/search?q=tea&mode=keyword").json()
     assert (reply["engine"], reply["total"], reply["warnings"]) == ("tantivy", 6, [])
 
 
