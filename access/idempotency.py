@@ -20,6 +20,13 @@ from web.errors import ApiError, UnauthorizedError
 HEADER = "Idempotency-Key"
 KEPT = timedelta(hours=24)
 _LONGEST = 255
+PARAMETER = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "maxLength": _LONGEST},
+    "description": "A word such as a UUID: for 24 hours, the same request is answered with the same reply, done once.",
+}
 # Rows that one request removes: more than one, so that the table shrinks.
 _SWEPT = 20
 

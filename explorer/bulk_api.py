@@ -11,6 +11,7 @@ from ninja import Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError
 
+from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
 from access.keys import ApiRequest, allowed
 from access.viewer import Viewer
 from explorer.memory_api import ChangeRequest, MemoryPatch, Written, answer_written, memory_address
@@ -206,6 +207,7 @@ class _RefusedError(Exception):
     "/memories/bulk",
     response={200: BulkReply, **errors(400, *GUARDED, 411, 413, 415, 422)},
     operation_id="memory_bulk",
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
 )
 def bulk(request: ApiRequest, body: BulkRequest) -> BulkReply:
     """Up to 1,000 writes, each with its own result. The status is 200 also if some of them are refused."""

@@ -1,6 +1,7 @@
 """Memories as JSON, and the health of the site. Records validate the input, services write."""
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, Self
@@ -13,6 +14,7 @@ from ninja import Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
 from access.keys import ApiRequest, allowed, known_viewer
 from access.viewer import Viewer
 from explorer.status import SiteStatus, site_status
@@ -46,6 +48,11 @@ class ReasonRequest(Params):
     reason: Text = Field("", max_length=1_000, description="Why, for the audit trail.")
 
 
+def _header(name: str, description: str) -> dict[str, Any]:
+    """A header as an OpenAPI document lists it."""
+    return {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": description}
+
+
 class ChangeRequest(ReasonRequest):
     """Why something is changed, and the version that it must have for that."""
 
@@ -54,6 +61,10 @@ class ChangeRequest(ReasonRequest):
         max_length=100,
         description="Change only this version, as a reply gives it; an `If-Match` header says the same.",
     )
+
+    @classmethod
+    def openapi_parameters(cls, without: Collection[str] = ()) -> list[dict[str, Any]]:
+        return [*super().openapi_parameters(without), _header("If-Match", "The version or ETag that is to be changed.")]
 
     @classmethod
     def of(cls, request: HttpRequest) -> Self:
@@ -299,6 +310,7 @@ def _site_fields(status: SiteStatus) -> dict[str, Any]:
     "/memories",
     response={201: Stored, **errors(400, *GUARDED, 409, 411, 413, 415, 422)},
     operation_id="memory_create",
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
 )
 def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Stored]:
     """Create a memory. Only `content` is required; new categories, concepts and entities are created."""
@@ -322,6 +334,7 @@ def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpRespon
     response={200: MemoryReply, 304: None, **errors(*GUARDED, 404, 422)},
     operation_id="memory",
     url_name="memory",
+    openapi_extra={"parameters": [_header("If-None-Match", "ETags of replies that the client still has.")]},
 )
 def read(request: ApiRequest, memory_id: int, response: HttpResponse) -> MemoryReply | Status[None]:
     """A memory with all of its data: content, relationships, links, provenance, validity."""
@@ -400,7 +413,7 @@ def restore(request: ApiRequest, memory_id: int, response: HttpResponse) -> Writ
     "/memories/{int:memory_id}/relations",
     response={200: Written, **errors(400, *GUARDED, 404, 411, 413, 415, 422)},
     operation_id="memory_relate",
-    openapi_extra={"parameters": ReasonRequest.openapi_parameters()},
+    openapi_extra={"parameters": [*ReasonRequest.openapi_parameters(), IDEMPOTENCY_KEY]},
 )
 def relate(request: ApiRequest, memory_id: int, relation: RelationRequest, response: HttpResponse) -> Written:
     """Link a memory to another one of its project. `supersedes` and `superseded-by` also set the state."""
