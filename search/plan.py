@@ -47,6 +47,8 @@ from text.query_syntax import TextQuery, parse_text, plain_text_of
 # Modes that find memories by the names of what they carry.
 _BY_NAME = {Mode.HYBRID, Mode.KEYWORD, Mode.FACETED, Mode.UNIFIED}
 _MAX_NAME_LENGTH = 500
+# The values of a list with commas for which similar names are looked up.
+_MAX_PARTS = 5
 
 # Plain SQL: every answer begins with this statement, and building it from a queryset takes longer than running it.
 _PROJECTS = "SELECT id, slug, name, language FROM memories_project ORDER BY slug"
@@ -355,12 +357,18 @@ def explain_unknown(
     visible = EngineQuery(project_ids=resolved.plan.project_ids)
     warnings = []
     for key, name in suspects:
+        # Names may contain commas, so a comma separates no values; somebody may have meant it to.
+        parts = [part.strip() for part in name.split(",") if part.strip()][:_MAX_PARTS]
         try:
-            near = _near_names(resolved, engine, visible, key, name)
+            if len(parts) > 1:
+                near = [one for part in parts for one in _near_names(resolved, engine, visible, key, part)[:1]]
+            else:
+                near = _near_names(resolved, engine, visible, key, name)
         except EngineTimeoutError:
             near = []
         label = FACET[key].label.lower()
-        warnings.append(SearchWarning(f"No {label} is named “{name}”.", key, tuple(near)))
+        advice = " For several, give each one on its own, not with a comma." if len(parts) > 1 else ""
+        warnings.append(SearchWarning(f"No {label} is named “{name}”.{advice}", key, tuple(dict.fromkeys(near))))
     return warnings
 
 

@@ -134,6 +134,16 @@ def test_page_past_the_last_is_empty_and_says_so(corpus, caller):
     assert [warning["parameter"] for warning in reply["warnings"]] == ["page"]
 
 
+def test_values_with_a_comma_between_them_are_answered_with_how_to_give_several(corpus, engine, caller):
+    reply = found(caller, "tag=tea,crain")
+    assert reply["total"] == 0
+    assert reply["warnings"][0] == {
+        "parameter": "tag",
+        "message": "No tag is named “tea,crain”. For several, give each one on its own, not with a comma.",
+        "did_you_mean": ["tea", "crane"],
+    }
+
+
 @pytest.mark.parametrize(
     ("spelt", "canonical"),
     [
