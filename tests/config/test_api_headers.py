@@ -91,6 +91,15 @@ def test_replies_to_keys_are_compressed_and_those_to_sessions_are_not_nor_stored
     assert session["Cache-Control"] == "private, no-store"
 
 
+def test_the_etag_of_a_compressed_memory_still_allows_to_change_it(caller, tea):
+    path = f"/api/memories/{tea.pk}"
+    etag = caller.get(path, headers={"Accept-Encoding": "gzip"})["ETag"]
+    assert caller.get(path, headers={"If-None-Match": etag}).status_code == 304
+    for status in (200, 412):
+        changed = caller.patch(path, {"importance": 0.5}, content_type="application/json", headers={"If-Match": etag})
+        assert changed.status_code == status
+
+
 @pytest.mark.parametrize(
     ("path", "allow"),
     [
