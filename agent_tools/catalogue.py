@@ -117,7 +117,7 @@ TOOLS = (
             "sort_by": {"enum": list(CATEGORY_SORTS)},
             "filter": _TEXT,
             "include_hierarchy": _SWITCH,
-            "limit": _NUMBER,
+            **_PAGE,
             **_OUTPUT_SHORT,
         },
         inputs=(CategoryListRequest,),

@@ -52,6 +52,7 @@ def list_categories(arguments: Arguments, viewer: Viewer) -> str:
     head: dict[str, Any] = {
         "total_categories": found.total,
         "returned_categories": len(found.listed),
+        "has_more": found.has_more,
         "aggregate_stats": {
             "total_documents": aggregate.numbers.memories,
             "total_chunks": aggregate.numbers.chunks,
@@ -64,7 +65,13 @@ def list_categories(arguments: Arguments, viewer: Viewer) -> str:
         **_notes("", found.warnings),
     }
     rows = _drop_empty_columns([_listed(one, request.include_hierarchy) for one in found.listed])
-    return render_rows(head, "categories", rows, options, lambda n: "raise it, or narrow by filter")
+    return render_rows(
+        head,
+        "categories",
+        rows,
+        options,
+        lambda n: f"raise it, narrow by filter, or continue with offset={found.begin + n}",
+    )
 
 
 def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
@@ -155,6 +162,7 @@ def _listed(one: ListedNode, with_hierarchy: bool) -> TableRow:
         "name": node.name,
         "description": node.description,
         "document_count": one.numbers.memories,
+        "own_document_count": one.own,
         "chunk_count": one.numbers.chunks,
         "concept_count": one.numbers.concepts,
         "aliases": ", ".join(node.aliases),

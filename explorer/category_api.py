@@ -124,6 +124,7 @@ def category_list_reply(found: CategoryList, *, with_hierarchy: bool) -> Categor
     return CategoryListReply(
         total_categories=found.total,
         returned_categories=len(found.listed),
+        has_more=found.has_more,
         categories=[_listed(one, with_hierarchy) for one in found.listed],
         aggregate_stats=AggregateStats(
             total_documents=aggregate.numbers.memories,

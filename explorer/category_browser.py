@@ -12,7 +12,7 @@ from pydantic import Field
 
 from access.viewer import Viewer
 from categories.vocabulary_cache import CachedCategory
-from explorer.visible_tree import CategoryChild, CategoryDescription, VisibleTree, visible_tree
+from explorer.visible_tree import CategoryChild, CategoryDescription, VisibleTree, chunk_warnings, visible_tree
 from search.category_counts import Totals
 from search.engines import with_engine
 from search.engines.base import Engine, FacetRequest
@@ -125,8 +125,21 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             # Indicators are of all memories, and would be misread next to numbers of a query.
             indicators=None if node or request.below or counted.matching is not None else _indicators(visible),
             related=tuple(visible.tree.get_many(node.related_ids, visible.is_visible)) if node else (),
-            warnings=tuple(engine_notices(engine, viewer)),
+            warnings=(
+                *_chunk_warnings(visible, counted, node),
+                *engine_notices(engine, viewer),
+            ),
         )
+
+
+def _chunk_warnings(
+    visible: VisibleTree, counted: "_BrowserCounts", node: CachedCategory | None
+) -> tuple[SearchWarning, ...]:
+    """Numbers of chunks are shown unless a query restricts the memories."""
+    if counted.matching is not None:
+        return ()
+    counts = visible.counts
+    return chunk_warnings(counts, counts.slots(node.id, below=True) if node else counts.shown)
 
 
 @dataclass(frozen=True, slots=True)

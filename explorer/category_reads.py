@@ -18,7 +18,14 @@ from access.viewer import Viewer
 from categories.queries import Term
 from categories.vocabulary_cache import CachedCategory, Tree
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.visible_tree import CategoryChild, CategoryDescription, VisibleTree, ambiguity_warning, visible_tree
+from explorer.visible_tree import (
+    CategoryChild,
+    CategoryDescription,
+    VisibleTree,
+    ambiguity_warning,
+    chunk_warnings,
+    visible_tree,
+)
 from search.category_counts import CategoryCounts, ConceptCounts, Totals
 from search.engines import with_engine
 from search.engines.array_files import Array, Mask
@@ -118,10 +125,12 @@ SELECT memory.id, memory.title, memory.summary, project.slug, memory.memory_type
 FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id
 WHERE memory.id = ANY(%(ids)s) AND memory.state <> 'deleted' AND (%(all)s OR memory.project_id = ANY(%(projects)s))"""
 _BY_NAME = "lower(name), id"
-_CONCEPT_ORDERS = {"name": _BY_NAME, "document_count": _BY_NAME, "weight": f"weight DESC NULLS LAST, {_BY_NAME}"}
+_BY_COUNT = f"memories DESC, {_BY_NAME}"
+_CONCEPT_ORDERS = {"name": _BY_NAME, "document_count": _BY_COUNT, "weight": f"weight DESC NULLS LAST, {_BY_COUNT}"}
 _CONCEPTS = """
 SELECT id, name, concept_type, weight, related_ids FROM categories_concept
-WHERE id = ANY(%s) ORDER BY {order} LIMIT %s"""
+JOIN unnest(%s::bigint[], %s::bigint[]) AS counted (concept_id, memories) ON concept_id = id
+ORDER BY {order} LIMIT %s"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +232,19 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
             numbers=numbers,
             own=own,
             with_below=with_below,
-            children=tuple(children[: CategoryListRequest.most]),
+            children=tuple(children[: request.limit]),
             children_total=len(children),
             documents=documents,
             concepts=concepts,
             chunks=chunks,
             message=_message(numbers, with_below),
             others=others,
-            warnings=(*request.notices, *ambiguity_warning(node, others), *engine_notices(engine, viewer)),
+            warnings=(
+                *request.notices,
+                *ambiguity_warning(node, others),
+                *chunk_warnings(counts, slots),
+                *engine_notices(engine, viewer),
+            ),
             timings=watch.timings,
         )
 
@@ -248,15 +262,32 @@ def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) ->
         slots = visible.counts.slots(node.id, below=request.include_children)
         concept_counts = visible.counts.concept_counts(slots)
         numbers = visible.counts.numbers_with(slots, concept_counts)
+        concepts = _concepts(visible, concept_counts, request.sort_by, request.limit)
         return ConceptList(
             category=visible.describe(node),
             numbers=numbers,
-            concepts=_concepts(visible, concept_counts, request.sort_by, request.limit),
+            concepts=concepts,
             message=_message(numbers, visible.counts.numbers(node.id).memories),
             others=others,
-            warnings=(*request.notices, *ambiguity_warning(node, others), *engine_notices(engine, viewer)),
+            warnings=(
+                *request.notices,
+                *ambiguity_warning(node, others),
+                *_weight_warnings(request.sort_by, concepts),
+                *chunk_warnings(visible.counts, slots),
+                *engine_notices(engine, viewer),
+            ),
             timings=watch.timings,
         )
+
+
+def _weight_warnings(sort_by: str, concepts: Sequence[ConceptCount]) -> list[SearchWarning]:
+    """A warning if an order by weight has concepts without one."""
+    missing = sum(concept.weight is None for concept in concepts)
+    if sort_by != "weight" or not missing:
+        return []
+    which = "None" if missing == len(concepts) else "Not every one"
+    text = f"{which} of these concepts has a weight: those without one follow by their number of memories."
+    return [SearchWarning(text, "sort_by")]
 
 
 def _message(numbers: Totals, with_below: int) -> str:
@@ -332,21 +363,17 @@ def _concepts(
     if not len(concept_counts.ids):
         return ()
     counts = visible.counts
-    ids, most = concept_counts.ids, limit
-    if sort_by == "document_count":
-        # Includes ties with the last one, which are ordered by name below.
-        ids = ids[
-            concept_counts.memories
-            >= np.partition(concept_counts.memories, -min(limit, len(ids)))[-min(limit, len(ids))]
-        ]
-        most = len(ids)
+    ids, memories = concept_counts.ids, concept_counts.memories
+    if sort_by == "document_count" and len(ids) > limit:
+        # Those with at least as many memories as the last one.
+        most = memories >= np.partition(memories, -limit)[-limit]
+        ids, memories = ids[most], memories[most]
     with connection.cursor() as cursor:
-        cursor.execute(_CONCEPTS.format(order=_CONCEPT_ORDERS[sort_by]), [ids.tolist(), most])
+        statement = _CONCEPTS.format(order=_CONCEPT_ORDERS[sort_by])
+        cursor.execute(statement, [ids.tolist(), memories.tolist(), limit])
         rows = cursor.fetchall()
     pairs = zip(concept_counts.memories.tolist(), concept_counts.chunks.tolist(), strict=True)
     numbers = dict(zip(concept_counts.ids.tolist(), pairs, strict=True))
-    if sort_by == "document_count":
-        rows = sorted(rows, key=lambda row: -numbers[row[0]][0])[:limit]
     related = _related(visible, rows)
     totals = counts.concept_totals()
     return tuple(
@@ -396,11 +423,18 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class CategoryList:
+    """A page of categories; `begin` of the `total` are before it."""
+
     total: int
+    begin: int
     listed: tuple[ListedNode, ...]
     aggregate: Aggregate
     warnings: tuple[SearchWarning, ...]
     timings: dict[str, float]
+
+    @property
+    def has_more(self) -> bool:
+        return self.begin + len(self.listed) < self.total
 
 
 def category_list(request: CategoryListRequest, viewer: Viewer) -> CategoryList:
@@ -419,11 +453,19 @@ def _list(engine: Engine, request: CategoryListRequest, viewer: Viewer) -> Categ
         ranked = chosen[_order(tree, counts, chosen, codes[chosen], request.sort_by)]
         return CategoryList(
             total=len(chosen),
+            begin=request.begin,
             listed=tuple(
-                _listed(visible, tree.ordered[at], request.include_hierarchy) for at in ranked[: request.limit].tolist()
+                _listed(visible, tree.ordered[at], request.include_hierarchy)
+                for at in ranked[request.begin : request.begin + request.limit].tolist()
             ),
             aggregate=_aggregate(visible, wanted, codes),
-            warnings=(*request.notices, *_nothing(request.filter, len(chosen)), *engine_notices(engine, viewer)),
+            warnings=(
+                *request.notices,
+                *_nothing(request.filter, len(chosen)),
+                *_past_the_end(request, len(chosen)),
+                *(chunk_warnings(counts, counts.shown) if len(chosen) else ()),
+                *engine_notices(engine, viewer),
+            ),
             timings=watch.timings,
         )
 
@@ -436,6 +478,14 @@ def _nothing(part: str, found: int) -> list[SearchWarning]:
         return [SearchWarning("There is no category that you can see.")]
     where = "path" if "/" in part else "name"
     return [SearchWarning(f"No category has “{part}” in its {where}. Leave filter out to list all of them.", "filter")]
+
+
+def _past_the_end(request: CategoryListRequest, found: int) -> list[SearchWarning]:
+    if not found or request.begin < found:
+        return []
+    if request.offset:
+        return [SearchWarning(f"Offset {request.offset:,} is past the last category, {found - 1:,}.", "offset")]
+    return [SearchWarning(f"Page {request.page:,} is past the last page, {-(-found // request.limit):,}.", "page")]
 
 
 def _wanted(tree: Tree, part: str) -> Array:

@@ -4,13 +4,15 @@ A limit out of bounds is brought into them with a warning; every other invalid p
 """
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
 from search.result import SearchWarning
 from text.formatting import legible
-from web.params import Params, Required, Value
+from web.params import MAX_PAGE, Params, Required, Value
+from web.validation import Problem
 
 CategorySort = Literal["popularity", "name", "document_count", "chunk_count", "concept_count"]
 ConceptSort = Literal["document_count", "name", "weight"]
@@ -86,6 +88,16 @@ class CategoryListRequest(_Limited):
         False, description="With the parent and the children of each (also `includeHierarchy`)."
     )
     filter: Value = Field("", description="Part of a name.")
+    page: int = Field(1, ge=1, le=MAX_PAGE, description="Page number; each has `limit` categories.")
+    offset: int = Field(0, ge=0, description="Skip this many categories, in place of `page`.")
+
+    @property
+    def begin(self) -> int:
+        return self.offset or (self.page - 1) * self.limit
+
+    def conflicts(self) -> Iterator[Problem]:
+        if self.page > 1 and self.offset:
+            yield Problem("offset", "is given together with page", "give one of the two")
 
 
 class ConceptListRequest(_Limited):

@@ -45,7 +45,7 @@ class CategoryStatistics(BaseModel):
     own_documents: int = Field(description="Directly in it, regardless of the query.")
     documents_with_children: int = Field(description="In it or its subcategories, regardless of the query.")
     total_child_categories: int = Field(description="Number of children; 0 without include_children.")
-    child_categories: list[ChildCategory] = Field(description="Largest first, at most 200.")
+    child_categories: list[ChildCategory] = Field(description="Largest first, at most `limit`.")
 
 
 class CategoryDocument(BaseModel):
@@ -107,7 +107,7 @@ class CategoryReply(BaseModel):
 class ListedStatistics(BaseModel):
     """Totals of a category with its descendants."""
 
-    document_count: int
+    document_count: int = Field(description="In it or its subcategories.")
     own_document_count: int = Field(description="Directly in it.")
     chunk_count: int
     concept_count: int
@@ -147,6 +147,7 @@ class CategoryListReply(BaseModel):
 
     total_categories: int = Field(description="Number of categories that match the filter.")
     returned_categories: int
+    has_more: bool = Field(description="Whether the next `page` has any.")
     categories: list[ListedCategory]
     aggregate_stats: AggregateStats
     warnings: list[QueryWarning]

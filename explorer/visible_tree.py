@@ -9,6 +9,7 @@ from access.viewer import Viewer
 from categories.names import Names, names_at
 from categories.revision import DataRevision, data_revision
 from categories.vocabulary_cache import CachedCategory, Tree, similar_paths, tree_at
+from memories.embedding.progress import EmbeddedShare
 from search.category_counts import CategoryCounts, Totals, category_counts_at
 from search.engines import read_columns
 from search.engines.array_files import Array, Mask
@@ -119,3 +120,13 @@ def ambiguity_warning(node: CachedCategory, others: Sequence[str]) -> tuple[Sear
     more = f", of {len(others)}" if len(others) > len(shown) else ""
     text = f"{len(others) + 1} categories have this name; this is {node.path}. Others: {', '.join(shown)}{more}."
     return (SearchWarning(text, "category", tuple(shown)),)
+
+
+def chunk_warnings(counts: CategoryCounts, memories: Array) -> tuple[SearchWarning, ...]:
+    """A warning if some of these memories, given by their places or as a mask, have not been split into chunks yet."""
+    chunks = counts.chunks_at[memories]
+    share = EmbeddedShare(int(np.count_nonzero(chunks)), len(chunks))
+    if share.is_complete:
+        return ()
+    text = f"{share.text} of these memories have been split into chunks so far: the numbers of chunks are short."
+    return (SearchWarning(text.capitalize(), "chunks"),)

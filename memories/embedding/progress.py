@@ -13,11 +13,12 @@ from categories.searched_terms import SearchableTable
 from memories.embedding.vectors import pending_by_project
 from web.cache import RepeatedReads
 
-# Uses the primary key of the table and the unique constraint of its vectors.
+_PENDING_IDS = 10_000
+# Uses the primary keys of the table and of its vectors.
 _VOCABULARY = """
-SELECT (SELECT count(*) FROM {table}),
-       (SELECT count(*) FROM {table} own WHERE EXISTS
-        (SELECT FROM {vectors} vector WHERE vector.{owner} = own.id AND vector.model_id = %(model)s))"""
+WITH pending AS MATERIALIZED (SELECT own.id FROM {table} own WHERE NOT EXISTS
+  (SELECT FROM {vectors} vector WHERE vector.{owner} = own.id AND vector.model_id = %(model)s))
+SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM pending), ARRAY(SELECT id FROM pending LIMIT %(most)s)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class EmbeddedShare:
 
     @property
     def text(self) -> str:
-        """The share in words, such as “34 %”, with a decimal where a whole number would say all or nothing."""
+        """The share in words: “34 %” or “none”, with a decimal where a whole number would say all or nothing."""
+        if not self.embedded:
+            return "none"
         return f"{self.percent:.1f} %" if self.percent > 99 or self.percent < 1 else f"{int(self.percent)} %"
 
 
@@ -59,8 +62,16 @@ class MemoryProgress:
         return EmbeddedShare(total - self.pending_in(project_ids), total)
 
 
+@dataclass(frozen=True, slots=True)
+class VocabularyProgress:
+    """The share of a table of the vocabulary with a vector, and the ids of the rows without one, up to 10,000."""
+
+    share: EmbeddedShare
+    pending_ids: tuple[int, ...]
+
+
 _memories = RepeatedReads[tuple[object, ...], MemoryProgress]()
-_vocabulary = RepeatedReads[tuple[object, ...], EmbeddedShare]()
+_vocabulary = RepeatedReads[tuple[object, ...], VocabularyProgress]()
 
 
 def memory_progress(revision: DataRevision, model_id: int | None = None) -> MemoryProgress:
@@ -75,15 +86,15 @@ def memory_progress(revision: DataRevision, model_id: int | None = None) -> Memo
     return _memories.get((*revision.database, model), (revision.revision, revision.vectors), read)
 
 
-def vocabulary_progress(revision: DataRevision, searched: SearchableTable) -> EmbeddedShare:
-    """The share of the rows of a table of the vocabulary that have a vector of the serving model."""
+def vocabulary_progress(revision: DataRevision, searched: SearchableTable) -> VocabularyProgress:
+    """The progress of the serving model over a table of the vocabulary."""
 
-    def read() -> EmbeddedShare:
+    def read() -> VocabularyProgress:
         statement = _VOCABULARY.format(table=searched.table, vectors=searched.vectors, owner=searched.owner)
         with connection.cursor() as cursor:
-            cursor.execute(statement, {"model": revision.model_id})
-            total, embedded = cursor.fetchone()
-        return EmbeddedShare(embedded, total)
+            cursor.execute(statement, {"model": revision.model_id, "most": _PENDING_IDS})
+            total, pending, ids = cursor.fetchone()
+        return VocabularyProgress(EmbeddedShare(total - pending, total), tuple(ids))
 
     if not revision.is_shared:
         return read()

@@ -35,7 +35,7 @@ def test_every_argument_that_is_offered_is_taken():
         "timeline": OF_A_SEARCH | set(OutputOptions.model_fields) | TIMELINE,
         "get_observations": {*Batch.model_fields, "orderBy", *OutputOptions.model_fields},
         "retrieve_memory": OF_A_SEARCH | set(OutputOptions.model_fields),
-        "list_categories": {"sort_by", "limit", "include_hierarchy", "filter", *OutputOptions.model_fields},
+        "list_categories": {"sort_by", "page", "limit", "include_hierarchy", "filter", *OutputOptions.model_fields},
         "category_search": {"category", "include_children", "include_chunks", "limit", *OutputOptions.model_fields},
         "list_concepts_in_category": {"category", "sort_by", "limit", "include_children", *OutputOptions.model_fields},
         "store_memory": set(field_names(StrictMemoryRecord)),

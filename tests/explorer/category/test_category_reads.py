@@ -6,6 +6,7 @@ from access.viewer import Viewer
 from categories.details import CategoryDetails, ConceptDetails, category_merge_details, concept_merge_details
 from categories.models import Category, Concept
 from categories.services import Vocabulary
+from explorer.category_browser import BrowseRequest, browse
 from explorer.category_reads import category_list, category_overview, chunks_of, concepts_in, memories_of
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.visible_tree import CategoryNotFoundError, visible_tree
@@ -13,6 +14,7 @@ from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.engines import select_engine
+from search.query import SearchQuery
 from tests.embedding import embed_all
 
 pytestmark = pytest.mark.django_db
@@ -116,7 +118,7 @@ def test_name_of_several_is_answered_with_the_largest_and_told(corpus, everyone)
     Category.objects.filter(path="kitchen").update(path="tea-kitchen")
     found = overview(everyone, "kitchen")
     assert (found.category.node.path, found.others) == ("tea-kitchen", ("boat/kitchen",))
-    (warning,) = found.warnings
+    warning = found.warnings[0]
     assert warning.message == "2 categories have this name; this is tea-kitchen. Others: boat/kitchen."
 
 
@@ -288,3 +290,69 @@ def test_ring_of_parents_hangs_nothing(corpus, everyone):
     Category.objects.filter(pk=yard.pk).update(parent=dock)
     assert overview(everyone, "yard", include_children=True).numbers.memories == 6
     assert category_list(CategoryListRequest(include_hierarchy=True), everyone).total == 9
+
+
+# --- limits, pages and chunks that are missing --------------------------------------------------------------------
+
+
+def test_children_obey_the_limit_and_all_are_counted(corpus, everyone):
+    found = overview(everyone, "kitchen", include_children=True, limit=1)
+    assert ([child.node.name for child in found.children], found.children_total) == (["Brewing"], 2)
+
+
+def test_pages_of_the_list_hold_every_category_once(corpus, everyone):
+    every = category_list(CategoryListRequest(sort_by="name", limit=200), everyone)
+    assert not every.has_more
+    pages = [
+        category_list(CategoryListRequest(sort_by="name", limit=4, page=page), everyone)
+        for page in range(1, -(-every.total // 4) + 1)
+    ]
+    assert [one.node.path for page in pages for one in page.listed] == [one.node.path for one in every.listed]
+    assert [page.has_more for page in pages] == [True] * (len(pages) - 1) + [False]
+    skipped = category_list(CategoryListRequest(sort_by="name", limit=2, offset=3), everyone)
+    assert [one.node.path for one in skipped.listed] == [one.node.path for one in every.listed[3:5]]
+
+
+def test_page_past_the_last_says_so(corpus, everyone):
+    total = category_list(CategoryListRequest(), everyone).total
+    found = category_list(CategoryListRequest(page=100), everyone)
+    assert [one.message for one in found.warnings if one.parameter == "page"] == ["Page 100 is past the last page, 1."]
+    found = category_list(CategoryListRequest(offset=100), everyone)
+    assert found.total == total
+    assert [one.message for one in found.warnings if one.parameter == "offset"] == [
+        f"Offset 100 is past the last category, {total - 1}."
+    ]
+
+
+def test_order_by_weight_says_that_concepts_have_none(corpus, everyone):
+    def asked(**more):
+        found = concepts_in(ConceptListRequest(name="yard", include_children=True, sort_by="weight", **more), everyone)
+        return [one.message for one in found.warnings if one.parameter == "sort_by"]
+
+    none = "None of these concepts has a weight: those without one follow by their number of memories."
+    assert asked() == [none]
+    Concept.objects.filter(name="maintenance").update(weight=0.4)
+    assert asked() == [none.replace("None of", "Not every one of")]
+    Concept.objects.update(weight=0.5)
+    assert asked() == []
+
+
+def test_numbers_of_chunks_say_that_they_are_short(corpus, everyone):
+    def notices(found):
+        return [one.message for one in found.warnings if one.parameter == "chunks"]
+
+    embed_all()
+    asked = CategoryRequest(name="kitchen", include_children=True)
+    assert notices(category_overview(asked, everyone)) == []
+    memory_create(
+        record=MemoryRecord(content="The lid is lost.", project="tea", categories=["Kitchen"]), viewer=everyone
+    )
+    short = "have been split into chunks so far: the numbers of chunks are short."
+    assert notices(category_overview(asked, everyone)) == [f"75 % of these memories {short}"]
+    assert notices(concepts_in(ConceptListRequest(name="kitchen", include_children=True), everyone)) == [
+        f"75 % of these memories {short}"
+    ]
+    assert notices(category_list(CategoryListRequest(), everyone))[0].endswith(short)
+    assert notices(browse("kitchen", BrowseRequest(), SearchQuery(), everyone)) == [f"75 % of these memories {short}"]
+    assert notices(browse("kitchen", BrowseRequest(), SearchQuery(tag=("kettle",)), everyone)) == []
+    assert notices(category_overview(CategoryRequest(name="yard", include_children=True), everyone)) == []

@@ -23,6 +23,8 @@ def test_nothing_asked_is_what_the_specification_says():
         "limit": 50,
         "include_hierarchy": False,
         "filter": "",
+        "page": 1,
+        "offset": 0,
     }
     assert asked(ConceptListRequest.from_pairs([], name="tea")) == {
         "name": "tea",
