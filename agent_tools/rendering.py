@@ -133,25 +133,30 @@ _EVIDENCE = 5
 
 def unified_head(found: UnifiedResult) -> dict[str, Any]:
     """The head of unified results: the number found, and totals by kind before deduplication."""
-    totals = {kind.plural: f"{total.count}{'+' * total.at_least}" for kind, total in found.totals.items()}
-    return {"found": found.found, "has_more": found.has_more, "totals": totals}
+    head: dict[str, Any] = {"found": found.found, "has_more": found.has_more}
+    head["totals"] = {kind.plural: total.count for kind, total in found.totals.items()}
+    if lower_bounds := [kind.plural for kind, total in found.totals.items() if total.at_least]:
+        head["lower_bounds"] = lower_bounds
+    return head
 
 
 def unified_rows(hits: Sequence[UnifiedHit]) -> list[dict[str, CellValue]]:
-    """A row for each result, all with the same columns. Only memories have an id: `see` names the next call."""
+    """A row for each result, all with the same columns. `see` names the next call for what is no memory, and its id
+    starts with its kind, so that it is not taken for the id of a memory.
+    """
     return drop_empty_columns([_row(hit) for hit in hits])
 
 
 def _row(hit: UnifiedHit) -> dict[str, CellValue]:
-    memory, entity, relationship = hit.memory, hit.entity, hit.relationship
-    row: dict[str, CellValue] = {"kind": hit.kind.value, "id": None, "title": hit.title_text, "text": "", "date": ""}
-    row |= {"type": "", "project": "", "see": ""}
+    memory, term, relationship = hit.memory, hit.term, hit.relationship
+    row: dict[str, CellValue] = {"kind": hit.kind.value, "id": f"{hit.kind.value}:{hit.id}", "title": hit.title_text}
+    row |= {"score": round(hit.score, 3), "text": "", "date": "", "type": "", "project": "", "see": ""}
     if memory:
         row |= {"id": memory.id, "date": f"{memory.created_at:%Y-%m-%d}", "type": memory.memory_type}
         row["project"] = memory.project
-    elif entity:
-        row |= {"text": entity.description, "type": entity.type}
-        row["see"] = f"search(entity={entity.value}): {entity.memories} memories"
+    elif term:
+        row |= {"text": term.description, "type": term.type}
+        row["see"] = f"search({hit.kind.value}={term.value}): {term.memories} memories"
     elif relationship:
         row |= {"text": relationship.fact, "type": relationship.type}
         more = len(relationship.evidence) - _EVIDENCE

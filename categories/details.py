@@ -10,7 +10,7 @@ from datetime import datetime
 from access.audit import audit
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import slug_of
-from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
+from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, terms_refresh
 from categories.services import ConceptKey, EntityKey, Vocabulary, categories_ensure, concepts_ensure, entities_ensure
 
 
@@ -80,6 +80,7 @@ def category_merge_details(*, details: CategoryDetails, vocabulary: Vocabulary) 
     if details.name and category.batch_id is not None and category.batch_id == vocabulary.batch_id:
         changes["name"] = details.name
     _change(category, changes, vocabulary)
+    terms_refresh(CATEGORIES, [category_id])
     for other in Category.objects.filter(pk__in=related):
         _change(other, {"related_ids": _joined_ids(other.related_ids, {category_id})}, vocabulary)
     return category_id
@@ -110,6 +111,7 @@ def concept_merge_details(*, details: ConceptDetails, vocabulary: Vocabulary) ->
         "related_ids": _joined_ids(concept.related_ids, related),
     }
     _change(concept, changes, vocabulary)
+    terms_refresh(CONCEPTS, [concept_id])
     for other in Concept.objects.filter(pk__in=broader | narrower | related):
         back: dict[str, object] = {}
         if other.pk in broader:

@@ -23,7 +23,19 @@ def aliases_index(name: str) -> GinIndex:
     return GinIndex(lowered, condition=~models.Q(aliases=[]), name=name)
 
 
-class Category(models.Model):
+class SearchedVocabulary(models.Model):
+    """Search terms of a row, maintained by `categories.searched_terms`."""
+
+    terms = SearchVectorField(null=True, editable=False)
+    terms_hash = models.CharField(
+        max_length=32, blank=True, db_default="", default="", editable=False, help_text="Of the text they are of."
+    )
+
+    class Meta:
+        abstract = True
+
+
+class Category(SearchedVocabulary):
     """A node of the category tree. `path` is the unique slug path used in URLs; it contains those of the ancestors.
 
     `parent` has a database constraint, unlike references among memories: the tree is a small reference table.
@@ -47,6 +59,7 @@ class Category(models.Model):
         indexes = [
             models.Index(Lower("name"), name="category_name_lower_idx"),
             GinIndex(fields=["name"], name="category_name_trgm", opclasses=["gin_trgm_ops"]),
+            GinIndex(fields=["terms"], name="category_terms_gin"),
             aliases_index("category_aliases_lower_gin"),
         ]
 
@@ -54,7 +67,7 @@ class Category(models.Model):
         return self.path
 
 
-class Concept(models.Model):
+class Concept(SearchedVocabulary):
     """An idea that memories are about."""
 
     id = models.BigAutoField(primary_key=True)
@@ -74,23 +87,12 @@ class Concept(models.Model):
         constraints = [models.UniqueConstraint(Lower("name"), name="concept_name_unique")]
         indexes = [
             GinIndex(fields=["name"], name="concept_name_trgm", opclasses=["gin_trgm_ops"]),
+            GinIndex(fields=["terms"], name="concept_terms_gin"),
             aliases_index("concept_aliases_lower_gin"),
         ]
 
     def __str__(self) -> str:
         return self.name
-
-
-class SearchedVocabulary(models.Model):
-    """Search terms of entities and relationships, maintained by `categories.searched_terms`."""
-
-    terms = SearchVectorField(null=True, editable=False)
-    terms_hash = models.CharField(
-        max_length=32, blank=True, db_default="", default="", editable=False, help_text="Of the text they are of."
-    )
-
-    class Meta:
-        abstract = True
 
 
 class Entity(SearchedVocabulary):
@@ -147,7 +149,7 @@ class Relationship(SearchedVocabulary):
 
 
 class VocabularyVector(models.Model):
-    """The vector of an entity's or relationship's text, with the hash of that text.
+    """The vector of the text of a row of the vocabulary, with the hash of that text.
 
     There are thousands, not millions: a scan of these narrow rows is faster than an index. The database removes a
     vector with its row.
@@ -171,6 +173,22 @@ class EntityVector(VocabularyVector):
 
     def __str__(self) -> str:
         return f"entity {self.entity_id} by {self.model_id}"
+
+
+class ConceptVector(VocabularyVector):
+    pk = models.CompositePrimaryKey("concept_id", "model_id")
+    concept = models.ForeignKey(Concept, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+
+    def __str__(self) -> str:
+        return f"concept {self.concept_id} by {self.model_id}"
+
+
+class CategoryVector(VocabularyVector):
+    pk = models.CompositePrimaryKey("category_id", "model_id")
+    category = models.ForeignKey(Category, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+
+    def __str__(self) -> str:
+        return f"category {self.category_id} by {self.model_id}"
 
 
 class RelationshipVector(VocabularyVector):

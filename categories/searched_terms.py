@@ -1,4 +1,4 @@
-"""The text of entities and relationships, and their search terms.
+"""The text of entities, concepts, categories and relationships, and their search terms.
 
 The text is defined here once, in SQL: its hash shows whether terms or a vector are up to date.
 """
@@ -57,6 +57,27 @@ ENTITIES = SearchableTable(
         ("own.description", "D"),
     ),
 )
+_ALIASES = "array_to_string(own.aliases, ' | ')"
+_NAMED_TEXT = (
+    "own.name || CASE WHEN own.aliases = '{}' THEN '' ELSE ', ' || array_to_string(own.aliases, ', ') END"
+    " || CASE WHEN own.description = '' THEN '' ELSE E'\\n' || own.description END"
+)
+_NAMED_FIELDS = (("own.name", "A"), (_ALIASES, "B"), ("own.description", "D"))
+CONCEPTS = SearchableTable(
+    kind="concept",
+    table="categories_concept",
+    rows="categories_concept own",
+    text=_NAMED_TEXT,
+    fields=_NAMED_FIELDS,
+)
+# Without the path: the name of a category would find all of its descendants too.
+CATEGORIES = SearchableTable(
+    kind="category",
+    table="categories_category",
+    rows="categories_category own",
+    text=_NAMED_TEXT,
+    fields=_NAMED_FIELDS,
+)
 _SENTENCE = "source.name || ' ' || replace(own.relationship_type, '_', ' ') || ' ' || target.name"
 RELATIONSHIPS = SearchableTable(
     kind="relationship",
@@ -68,7 +89,8 @@ RELATIONSHIPS = SearchableTable(
     text=f"{_SENTENCE} || CASE WHEN own.fact = '' THEN '' ELSE E'\\n' || own.fact END",
     fields=((_SENTENCE, "A"), ("own.fact", "D")),
 )
-SEARCHED = (ENTITIES, RELATIONSHIPS)
+SEARCHED = (ENTITIES, CONCEPTS, CATEGORIES, RELATIONSHIPS)
+SEARCHED_KINDS = {searched.kind: searched for searched in SEARCHED}
 
 _LANGUAGES = "(SELECT string_agg(DISTINCT language, ' ' ORDER BY language) FROM memories_project)"
 # Terms depend on the languages of all projects: a new language changes the hash.

@@ -13,7 +13,7 @@ from access.viewer import Viewer
 from categories.models import Category, FormerPath
 from categories.paths import CategoryPath, parse_path, slug_of
 from categories.queries import tags_now
-from categories.searched_terms import ENTITIES, terms_refresh
+from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, terms_refresh
 
 EntityKey = tuple[str, str]
 """An entity's type and name."""
@@ -136,7 +136,9 @@ def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], v
                 ],
             )
             vocabulary.count("categories", cursor.rowcount)
-        known.update(_category_ids(rows))
+        made = _category_ids(rows)
+        terms_refresh(CATEGORIES, made.values())
+        known.update(made)
 
 
 def _former_paths(paths: Sequence[CategoryPath]) -> dict[str, str]:
@@ -209,7 +211,9 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
             [vocabulary.batch_id, missing, [wanted[name].concept_type for name in missing]],
         )
         vocabulary.count("concepts", cursor.rowcount)
-    vocabulary.concepts.update(_concept_ids(missing))
+    made = _concept_ids(missing)
+    terms_refresh(CONCEPTS, made.values())
+    vocabulary.concepts.update(made)
 
 
 def _concept_ids(names: list[str]) -> dict[str, int]:

@@ -264,7 +264,11 @@ RERANK_TIMEOUT_MS = env_int("RERANK_TIMEOUT_MS", 300, low=10, high=60_000)
 # share of common terms at which two results are collapsed; see docs/unified.md.
 UNIFIED_LEG_TIMEOUT_MS = env_int("UNIFIED_LEG_TIMEOUT_MS", 2_000, low=20, high=60_000)
 UNIFIED_LEG_LIMIT = env_int("UNIFIED_LEG_LIMIT", 100, low=10, high=1_000)
-UNIFIED_WEIGHTS = env_shares("UNIFIED_WEIGHTS", {"memory": 1.0, "entity": 0.8, "relationship": 0.7}, others=False)
+UNIFIED_WEIGHTS = env_shares(
+    "UNIFIED_WEIGHTS",
+    {"memory": 1.0, "entity": 0.8, "concept": 0.8, "category": 0.7, "relationship": 0.7},
+    others=False,
+)
 UNIFIED_DEDUP_SIMILARITY = env_share("UNIFIED_DEDUP_SIMILARITY", 0.85)
 # Slower facets are reported as unavailable; the hits are returned all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)

@@ -196,12 +196,16 @@ class Journal:
     def _mark_relinked(self, kind: str, memory_ids: Iterable[int]) -> None:
         self.relinked.setdefault(kind, set()).update(memory_ids)
 
-    def entity_ids(self, changes: Sequence[RowChange]) -> set[int]:
-        """Ids of the remaining entities whose text, or whose relationships' text, may have changed."""
+    def term_ids(self, changes: Sequence[RowChange]) -> dict[str, set[int]]:
+        """Ids by kind of the remaining rows whose text, or whose relationships' text, may have changed."""
         remaining = [(change.table, change.id) for change in changes if change.values is not None]
-        ids = {self.new_ids.get(key, key[1]) for key in remaining if key[0] == "entity"}
+        found: dict[str, set[int]] = {kind: set() for kind in VOCABULARIES}
+        for key in remaining:
+            if key[0] in found:
+                found[key[0]].add(self.new_ids.get(key, key[1]))
         facts = [self.new_ids.get(key, key[1]) for key in remaining if key[0] == "relationship"]
-        return ids | {row["source_id"] for row in read_full_rows("relationship", facts)}
+        found["entity"] |= {row["source_id"] for row in read_full_rows("relationship", facts)}
+        return found
 
     def record_tags(self, before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> None:
         """Record the old and the new tags of memories."""

@@ -1,6 +1,6 @@
 """Plan, apply and undo operations. Each is atomic, audited, exclusive, and recorded so that it can be undone."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from access.audit import audit
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import MadeBy, Relationship
-from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
+from categories.searched_terms import SEARCHED_KINDS, terms_refresh
 from categories.services import VOCABULARY_LOCK
 from curation.checks import structure_problems
 from curation.facet_columns import read_tags, refresh_columns, write_tags
@@ -125,7 +125,7 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
             refresh_columns(kind, ids)
         if problems := [problem for problem in structure_problems() if problem not in known]:
             raise UndoRefusedError(f"A later change depends on it: {problems[0]}")
-        _refresh_search_terms(affected.entity_ids)
+        _refresh_search_terms(affected.term_ids)
         curation.undone_at, curation.undone_by_id = timezone.now(), viewer.user_id
         curation.save(update_fields=["undone_at", "undone_by"])
         event = audit(viewer, "curation_undo", curation, after={"title": curation.title})
@@ -186,7 +186,7 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
         journal.forget(prepared.working_copy.forgotten, operation.reason)
     curation.terms = sorted(_changed_terms(prepared, journal))
     curation.save(update_fields=["terms"])
-    _refresh_search_terms(journal.entity_ids(prepared.changes))
+    _refresh_search_terms(journal.term_ids(prepared.changes))
     after = {"title": plan.title, "memories": plan.memories, "arguments": curation.arguments}
     event = audit(viewer, f"curation_{plan.verb}", curation, after=after)
     changes_record_many(event, _KINDS.get(plan.verb, Kind.RETAGGED), prepared.memory_ids)
@@ -240,12 +240,13 @@ def tags_after(tags: Sequence[str], steps: Iterable[Relink]) -> list[str]:
     return result
 
 
-def _refresh_search_terms(entity_ids: Collection[int]) -> None:
-    """Update the search terms of entities and of their relationships."""
-    ids = list(entity_ids)
-    facts = Relationship.objects.filter(Q(source_id__in=ids) | Q(target_id__in=ids)).values_list("pk", flat=True)
-    for searched, of in ((ENTITIES, ids), (RELATIONSHIPS, list(facts) if ids else [])):
-        while terms_refresh(searched, of):
+def _refresh_search_terms(term_ids: Mapping[str, Collection[int]]) -> None:
+    """Update the search terms of rows by kind, and of the relationships of the entities among them."""
+    entities = list(term_ids.get("entity", ()))
+    facts = Relationship.objects.filter(Q(source_id__in=entities) | Q(target_id__in=entities))
+    related = {"relationship": list(facts.values_list("pk", flat=True))} if entities else {}
+    for kind, ids in {**term_ids, **related}.items():
+        while terms_refresh(SEARCHED_KINDS[kind], ids):
             pass
 
 

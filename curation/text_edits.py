@@ -14,7 +14,7 @@ from access.audit import audit
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import clean_name
-from categories.searched_terms import ENTITIES, RELATIONSHIPS, terms_refresh
+from categories.searched_terms import RELATIONSHIPS, SEARCHED_KINDS, terms_refresh
 from categories.services import vocabulary_lock_shared
 from curation.queries import OTHERS_USE_IT, used_by_others
 from memories.records import unstorable
@@ -42,8 +42,7 @@ def term_describe(
     names = clean_aliases(aliases, term.name)
     refuse_taken_names(names, namesakes(kind, term.pk, getattr(term, "entity_type", "")))
     _edit(term, {"description": _text(description, "description"), "aliases": names}, viewer)
-    if isinstance(term, Entity):
-        terms_refresh(ENTITIES, [term.pk])
+    terms_refresh(SEARCHED_KINDS[kind], [term.pk])
 
 
 @transaction.atomic

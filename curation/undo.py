@@ -34,10 +34,10 @@ class UndoRefusedError(Refusal):
 
 @dataclass
 class AffectedRows:
-    """Rows with derived values to refresh: memories by the kind of their changed links, and entities."""
+    """Rows with derived values to refresh: memories by the kind of their changed links, and terms by their kind."""
 
     relinked: dict[str, set[int]] = field(default_factory=dict)
-    entity_ids: set[int] = field(default_factory=set)
+    term_ids: dict[str, set[int]] = field(default_factory=lambda: {kind: set() for kind in VOCABULARIES})
     retagged: set[int] = field(default_factory=set)
     restored: set[int] = field(default_factory=set)
 
@@ -85,7 +85,7 @@ def _revert_update(change: CurationChange, affected: AffectedRows) -> None:
         _refuse_differing(table, row, current.get(row["id"]))
     if table == "category" and (moved := [row["id"] for row in before if "parent_id" in row]):
         affected.links("category", memories_with("category", moved).values_list("pk", flat=True))
-    _add_entities(table, before, affected)
+    _add_terms(table, before, affected)
     _refuse_taken(table, lambda: update_rows(table, before))
 
 
@@ -95,7 +95,7 @@ def _revert_delete(change: CurationChange, affected: AffectedRows) -> None:
         _restore_vectors(table, before)
         return
     _refuse_taken(table, lambda: insert_rows(table, before))
-    _add_entities(table, before, affected)
+    _add_terms(table, before, affected)
 
 
 def _refuse_differing(table: str, expected: TableRow, current: TableRow | None) -> None:
@@ -141,13 +141,14 @@ def _restore_vectors(table: str, rows: Sequence[TableRow]) -> None:
         return
 
 
-def _add_entities(table: str, rows: Iterable[TableRow], affected: AffectedRows) -> None:
-    if table == "entity":
-        affected.entity_ids |= {row["id"] for row in rows}
+def _add_terms(table: str, rows: Iterable[TableRow], affected: AffectedRows) -> None:
+    if table in affected.term_ids:
+        affected.term_ids[table] |= {row["id"] for row in rows}
     elif table == "relationship":
+        entities = affected.term_ids["entity"]
         ids = [row["id"] for row in rows]
-        affected.entity_ids |= set(Relationship.objects.filter(pk__in=ids).values_list("source_id", flat=True))
-        affected.entity_ids |= {row["source_id"] for row in rows if "source_id" in row}
+        entities |= set(Relationship.objects.filter(pk__in=ids).values_list("source_id", flat=True))
+        entities |= {row["source_id"] for row in rows if "source_id" in row}
 
 
 def _row_label(table: str, row: TableRow) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
-from explorer.links import Link, explore_url, memory_url, node_url, relationship_url
+from explorer.links import Link, category_url, explore_url, memory_url, node_url, relationship_url
 from search.explain import Reason, explain
 from search.query import Mode, SearchQuery
 from search.result import Hit, SearchResult
@@ -123,7 +123,7 @@ class RelatedLink:
 
 @dataclass(frozen=True, slots=True)
 class ResultCard:
-    """A result of unified search: a memory, an entity, or a relationship from `source` to `target`."""
+    """A result of unified search: a memory, a term, or a relationship from `source` to `target`."""
 
     kind: str
     id: int
@@ -154,11 +154,10 @@ def build_result_cards(query: SearchQuery, result: UnifiedResult, zone: tzinfo) 
 
 
 def others_found(result: UnifiedResult) -> str:
-    """The numbers of entities and relationships, in words."""
-    entities, relationships = (result.totals[kind] for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP))
-    return (
-        f"{plural(entities.count, 'entity', 'entities', at_least=entities.at_least)}, "
-        f"{plural(relationships.count, 'relationship', at_least=relationships.at_least)}"
+    """The numbers of results that are no memories, in words; kinds without any are left out."""
+    totals = {kind: total for kind, total in result.totals.items() if kind != ResultKind.MEMORY and total.count}
+    return ", ".join(
+        plural(total.count, kind.value, kind.plural, at_least=total.at_least) for kind, total in totals.items()
     )
 
 
@@ -173,7 +172,7 @@ def _card(query: SearchQuery, hit: UnifiedHit, memory: HitCard | None) -> Result
         page_url=_page_url(hit),
         title=hit.title,
         snippet=hit.content,
-        type=hit.entity.type if hit.entity else "",
+        type=_type(hit),
         origin=hit.source,
         confidence="" if sure is None else f"{sure:.0%} confidence",
         why=hit.why,
@@ -186,6 +185,13 @@ def _card(query: SearchQuery, hit: UnifiedHit, memory: HitCard | None) -> Result
     )
 
 
+def _type(hit: UnifiedHit) -> str:
+    """The type of an entity or concept, and the path of a category below another one."""
+    if hit.term is None:
+        return ""
+    return hit.term.value if hit.kind == ResultKind.CATEGORY and "/" in hit.term.value else hit.term.type
+
+
 def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[RelatedLink, ...]:
     return tuple(
         RelatedLink(item.kind.value, item.title, item.reason, _url(query, item), item.kind != ResultKind.MEMORY)
@@ -194,22 +200,24 @@ def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[RelatedLink,
 
 
 def _end(query: SearchQuery, ref: EntityRef) -> Link:
-    return Link(ref.name, _filtered(query, (ref.value,)), f"Memories that mention {ref.name}, {ref.type}")
+    return Link(ref.name, _filtered(query, "entity", (ref.value,)), f"Memories that mention {ref.name}, {ref.type}")
 
 
 def _page_url(hit: UnifiedHit) -> str:
-    if hit.entity:
-        return node_url("entity", hit.id, hit.entity.value)
+    if hit.term and hit.kind == ResultKind.CATEGORY:
+        return category_url(hit.term.value)
+    if hit.term:
+        return node_url(hit.kind.value, hit.id, hit.term.value)
     return relationship_url(hit.id) if hit.relationship else ""
 
 
 def _url(query: SearchQuery, item: Linked) -> str:
-    return memory_url(item.id, query) if item.kind == ResultKind.MEMORY else _filtered(query, item.values)
+    return memory_url(item.id, query) if item.kind == ResultKind.MEMORY else _filtered(query, item.facet, item.values)
 
 
-def _filtered(query: SearchQuery, values: tuple[str, ...]) -> str:
-    """The memories that name all given entities, under the filters of the query."""
+def _filtered(query: SearchQuery, key: str, values: tuple[str, ...]) -> str:
+    """The memories that carry all given values of a facet, under the filters of the query."""
     narrowed = query.with_(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
     for value in values:
-        narrowed = narrowed if value in narrowed.entity else narrowed.toggle("entity", value)
-    return explore_url(narrowed.with_(entity_all=narrowed.entity_all or len(narrowed.entity) > 1))
+        narrowed = _narrowed(narrowed, key, value)
+    return explore_url(narrowed.with_(entity_all=narrowed.entity_all or (key == "entity" and len(narrowed.entity) > 1)))

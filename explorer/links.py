@@ -76,6 +76,11 @@ def node_url(kind: str, node_id: int, value: str) -> str:
     return _path(f"graph:{kind}", value if is_plain and not {"", ".", ".."} & set(steps) else str(node_id))
 
 
+def category_url(path: str) -> str:
+    """The page of a category."""
+    return _path("explorer:category", path)
+
+
 def relationship_url(relationship_id: int) -> str:
     """The page of a relationship and its evidence."""
     return _path("graph:relationship", relationship_id)

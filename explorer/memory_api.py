@@ -269,7 +269,8 @@ class Health(BaseModel):
     revision: int = Field(0, description="With a key that sees every project: it rises with every change.")
     pending_embeddings: int = Field(0, description="With a key: memories that are yet to be made findable by meaning.")
     pending_vocabulary: int = Field(
-        0, description="With a key that sees every project: entities and relationships that are yet to be made so."
+        0,
+        description="With a key that sees every project: rows of the vocabulary that are yet to be made so.",
     )
     embeddings: EmbeddingState | None = Field(None, description="With a key: search by meaning.")
 

@@ -271,17 +271,21 @@ class FacetPageReply(FacetReply):
     warnings: list[QueryWarning]
 
 
-KindName = Literal["memory", "entity", "relationship"]
+KindName = Literal["memory", "entity", "concept", "category", "relationship"]
 
 
 class LegReply(BaseModel):
-    """One of the six legs of unified search."""
+    """One of the ten legs of unified search."""
 
     name: str = Field(description="Kind and way, such as `entity meaning`.")
     ms: float
     found: int
-    state: Literal["ok", "late", "failed"] = Field(description="`late` and `failed`: the leg is not included.")
-    reason: str = Field(description="Why it is not included; empty if it is.")
+    state: Literal["ok", "partly", "no_vectors", "late", "failed"] = Field(
+        description="`partly`: not everything that it searches has a vector so far. `no_vectors`, `late` and `failed`:"
+        " the leg is not included."
+    )
+    reason: str = Field(description="Why it is not included, or not completely; empty for `ok`.")
+    embedded_percent: float | None = Field(description="For a leg by meaning: the share with a vector, if known.")
 
 
 class LinkedReply(BaseModel):
@@ -294,13 +298,13 @@ class LinkedReply(BaseModel):
     url: str
 
 
-class EntityReply(BaseModel):
-    """A stored entity."""
+class TermReply(BaseModel):
+    """A stored entity, concept or category."""
 
     id: int
     name: str
-    type: str
-    value: str = Field(description="The value of `entity=` for it.")
+    type: str = Field(description="Empty for a category.")
+    value: str = Field(description="The value of the filter for it, such as `entity=`.")
     aliases: list[str]
     description: str
     memories: int = Field(description="Number of memories that match the filters and mention it.")
@@ -330,7 +334,7 @@ class RelationshipReply(BaseModel):
 
 
 class UnifiedHitReply(BaseModel):
-    """A result with the record of its kind, unless `view=index`; the other two are missing."""
+    """A result with the record of its kind, unless `view=index`; the others are missing."""
 
     kind: KindName
     id: int = Field(description="Unique within its kind: a memory and an entity can share an id.")
@@ -340,13 +344,15 @@ class UnifiedHitReply(BaseModel):
     legs: dict[str, int] = Field(description="Its place by `words` and by `meaning`, from 1, where that found it.")
     why: str = Field(description="The explanation in words.")
     source: str = Field(
-        description="The source of a memory; the number of memories that mention an entity or support a relationship."
+        description="The source of a memory; the number of memories that carry a term or support a relationship."
     )
     url: str = Field(description="The page of a memory; otherwise the memories that mention or support it.")
     related: list[LinkedReply] = Field(description="At most two, each with the reason.")
     folded: list[LinkedReply] = Field(description="Results with the same content or from the same memory, and why.")
     memory: MemoryHit | None = None
-    entity: EntityReply | None = None
+    entity: TermReply | None = None
+    concept: TermReply | None = None
+    category: TermReply | None = None
     relationship: RelationshipReply | None = None
 
 
@@ -355,11 +361,13 @@ class KindTotals(BaseModel):
 
     memories: int = Field(description="As `total`.")
     entities: int
+    concepts: int
+    categories: int
     relationships: int
 
 
 class UnifiedReply(SearchReply):
-    """A page of results of three kinds. `memories` are those on the page; `total` and facets are of memories, `pages`
+    """A page of results of five kinds. `memories` are those on the page; `total` and facets are of memories, `pages`
     of `found` results. `lower_bounds` names the totals that may be larger.
     """
 
@@ -395,8 +403,8 @@ def _hit(
     record: dict[str, Any] = {}
     if in_full and hit.memory:
         record["memory"] = memory_hit(hit.memory)
-    if in_full and hit.entity:
-        record["entity"] = EntityReply.model_validate(hit.entity, from_attributes=True)
+    if in_full and hit.term:
+        record[hit.kind.value] = TermReply.model_validate(hit.term, from_attributes=True)
     if in_full and hit.relationship:
         record["relationship"] = RelationshipReply.model_validate(hit.relationship, from_attributes=True)
     return UnifiedHitReply(
@@ -422,11 +430,19 @@ def _linked(items: Iterable[Linked], query: SearchQuery, site: str) -> Iterable[
 
 
 def _address(item: Linked, query: SearchQuery) -> str:
-    """The page of a memory; for other records the memories of their entities."""
+    """The page of a memory; for other records the memories that carry them."""
     if item.kind == ResultKind.MEMORY:
         return reverse("explorer:memory", args=[item.id])
-    return explore_url(SearchQuery(entity=item.values, entity_all=len(item.values) > 1))
+    chosen: dict[str, Any] = {item.facet: item.values}
+    return explore_url(SearchQuery(**chosen, entity_all=len(item.values) > 1))
 
 
 def _leg(leg: LegAnswer) -> LegReply:
-    return LegReply(name=leg.name, ms=leg.ms, found=len(leg.found), state=leg.state.value, reason=leg.reason)
+    return LegReply(
+        name=leg.name,
+        ms=leg.ms,
+        found=len(leg.found),
+        state=leg.state.value,
+        reason=leg.reason,
+        embedded_percent=leg.share.percent if leg.share else None,
+    )

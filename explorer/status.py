@@ -120,7 +120,7 @@ class StatusPage:
     queries: str
     version: str
     vocabulary: str
-    """Progress of entities and relationships; empty if hidden."""
+    """Progress of the vocabulary; empty if hidden."""
     refresh_seconds: int
     """The interval to reload while work is in progress; 0 if none is."""
 
@@ -164,7 +164,7 @@ def _meaning_text(status: SiteStatus) -> str:
 def _vocabulary_text(pending: int | None) -> str:
     if pending is None:
         return ""
-    return f"{pending:,} entities and relationships are not embedded yet." if pending else ""
+    return f"{pending:,} concepts, categories, entities and relationships are not embedded yet." if pending else ""
 
 
 def _index_text(index: IndexHealth) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from categories.revision import DataRevision
-from memories.embedding.progress import memory_progress
+from memories.embedding.progress import EmbeddedShare, memory_progress
 from search.engines.base import EngineQuery
 from search.result import SearchWarning
 
@@ -13,9 +13,14 @@ def not_ready_warning(reason: str) -> SearchWarning:
     return SearchWarning(f"Search by meaning is not ready: {reason}. Found by words alone.", "mode")
 
 
+def memory_share(revision: DataRevision, plan: EngineQuery) -> EmbeddedShare:
+    """The share of the memories of the searched projects that have a vector; it counts no other project."""
+    return memory_progress(revision).share(_searched_projects(plan))
+
+
 def share_warnings(revision: DataRevision, plan: EngineQuery) -> Iterator[SearchWarning]:
-    """A warning if not all memories of the searched projects have a vector; it counts no other project."""
-    share = memory_progress(revision).share(_searched_projects(plan))
+    """A warning if not all memories of the searched projects have a vector."""
+    share = memory_share(revision, plan)
     if share.is_complete:
         return
     if not share.embedded:

@@ -33,7 +33,13 @@ def jsonl(tmp_path):
 # Tables that the migrations fill and no test changes.
 LASTING = ("django_content_type", "auth_permission")
 # Among deleted rows their indexes find less, until a vacuum.
-OF_VECTORS = ("memories_chunk", "categories_entityvector", "categories_relationshipvector")
+OF_VECTORS = (
+    "memories_chunk",
+    "categories_entityvector",
+    "categories_conceptvector",
+    "categories_categoryvector",
+    "categories_relationshipvector",
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""The vectors of entities and relationships: pending rows and writing.
+"""The vectors of the vocabulary: pending rows and writing.
 
 As with memories there is no queue: a row is pending for a model while the hash of its text differs from the one
 embedded last. There are thousands of rows, so both tables are scanned.
@@ -51,7 +51,7 @@ def pending_rows(
 
 
 def vocabulary_pending(model_id: int) -> int:
-    """The number of entities and relationships that a model has yet to embed."""
+    """The number of rows of the vocabulary that a model has yet to embed."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT " + " + ".join(f"(SELECT count(*) {_waiting(searched)})" for searched in SEARCHED),

@@ -1,6 +1,6 @@
 """The worker that makes memories searchable by meaning: it embeds pending texts and lets models replace each other.
 
-Memories come first, then the entities and relationships of the vocabulary.
+Memories come first, then the vocabulary.
 """
 
 import logging
@@ -47,7 +47,7 @@ def thread_count(embedder: Embedder) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The numbers of memories, and of entities and relationships, that a model has yet to embed."""
+    """The numbers of memories, and of rows of the vocabulary, that a model has yet to embed."""
 
     memories: int
     vocabulary: int
@@ -227,7 +227,7 @@ class Worker:
             raise failures[0]
 
     def _embed_vocabulary(self, targets: Sequence[Target]) -> None:
-        """Embed entities and relationships, after their search terms include changes made without the services."""
+        """Embed the vocabulary, after its search terms include changes made without the services."""
         terms_refresh_all()
         for target in targets:
             self.vocabulary += vocabulary_embed(

@@ -1,20 +1,20 @@
-"""Ranks results of three kinds in one order by reciprocal rank fusion, reranks them, and groups duplicates. Pure.
+"""Ranks results of five kinds in one order by reciprocal rank fusion, reranks them, and groups duplicates. Pure.
 
 Raw scores of different legs are not comparable, so only the ranks in the legs and the weight of the kind count.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from search.ranking import Boosts, RankWeights, ScoreParts
-from search.unified.legs import LegAnswer, LegState, ResultKind, Way
+from search.unified.legs import TERM_KINDS, LegAnswer, ResultKind, Way
 
 # The k of (k + 1) / (k + rank). It is small so that the best of a kind rank among the first of a kind with a greater
 # weight.
 _RANK_CONSTANT = 10
 # The number of best candidates that are deduplicated.
 WINDOW = 100
-# An entity named by more memories is useful beyond the results, and is not folded.
+# A term that more memories have is useful beyond the results, and is not folded.
 _FEW_MEMORIES = 3
 # A result is folded only if its memories lack at most this share of its own terms.
 _OWN_SHARE = 1 / 3
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The memories of an entity or a relationship: candidates, best first, and the number of all."""
+    """The memories of a term or a relationship: candidates, best first, and the number of all."""
 
     memories: tuple[int, ...] = ()
     count: int = 0
@@ -80,7 +80,7 @@ def fuse(answers: Iterable[LegAnswer], weights: Mapping[str, float]) -> list[Can
     places: dict[Key, dict[Way, int]] = {}
     leg_counts: dict[ResultKind, int] = {}
     for answer in answers:
-        if answer.state != LegState.OK:
+        if not answer.is_included:
             continue
         leg_counts[answer.kind] = leg_counts.get(answer.kind, 0) + 1
         for place, hit in enumerate(answer.found, 1):
@@ -103,11 +103,16 @@ def rerank(candidates: Sequence[Candidate], boosts: Mapping[Key, Boosts], weight
 
 
 def fold(
-    candidates: Sequence[Candidate], terms: Mapping[Key, Terms], origins: Mapping[Key, Origin], min_similarity: float
+    candidates: Sequence[Candidate],
+    terms: Mapping[Key, Terms],
+    origins: Mapping[Key, Origin],
+    min_similarity: float,
+    named: Collection[Key] = (),
 ) -> list[FoldedGroup]:
-    """Fold duplicates into groups, led by a memory rather than an entity, and an entity rather than a relationship.
+    """Fold duplicates into groups, each led by a result of the earliest kind.
 
-    The rank of a group is the best of its members.
+    The rank of a group is the best of its members. The groups of results that are `named` by the whole text of the
+    query come first; such a result is folded only into another one with nearly the same text.
     """
     window, rest = candidates[:WINDOW], candidates[WINDOW:]
     place = {one.key: n for n, one in enumerate(window)}
@@ -115,7 +120,10 @@ def fold(
     folded: dict[Key, list[Folded]] = {}
     for kind in ResultKind:
         for one in (c for c in window if c.kind == kind):
-            found = _fold_target(one, leads, place, terms, origins, min_similarity)
+            if one.key in named:
+                found = _fold_target(one, [lead for lead in leads if lead.key in named], {}, terms, {}, min_similarity)
+            else:
+                found = _fold_target(one, leads, place, terms, origins, min_similarity)
             if found is None:
                 leads.append(one)
             else:
@@ -125,7 +133,7 @@ def fold(
     for lead in leads:
         members = folded.get(lead.key, [])
         best = min([lead.key, *(m.candidate.key for m in members)], key=lambda key: place[key])
-        groups.append((place[best], FoldedGroup(lead, tuple(members))))
+        groups.append(((lead.key not in named, place[best]), FoldedGroup(lead, tuple(members))))
     groups.sort(key=lambda found: found[0])
     return [*(group for _, group in groups), *(FoldedGroup(one) for one in rest)]
 
@@ -151,7 +159,7 @@ def _fold_target(
     # A folded memory still counts here, since its leader has nearly the same terms.
     keys = [key for key in keys if key in place]
     leading = [key for key in keys if key in lead_keys]
-    if not leading or (one.kind == ResultKind.ENTITY and not len(keys) == origin.count <= _FEW_MEMORIES):
+    if not leading or (one.kind in TERM_KINDS and not len(keys) == origin.count <= _FEW_MEMORIES):
         return None
     origin_terms = frozenset[str]().union(*(terms.get(key, Terms()).all for key in keys))
     if len(own.own - origin_terms) > _OWN_SHARE * len(own.own):

@@ -1,4 +1,4 @@
-"""The six concurrent legs of unified search: memories, entities and relationships, by words and by meaning.
+"""The ten concurrent legs of unified search: memories and the four kinds of vocabulary, by words and by meaning.
 
 Each has its own thread, connection and deadline. A leg that fails or is late is left out with a warning.
 """
@@ -10,28 +10,26 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as LegTimeout
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from django.conf import settings
 from django.db import OperationalError, connection
 from psycopg.errors import QueryCanceled
 
 from access.viewer import Viewer
+from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS
+from memories.embedding.progress import EmbeddedShare
 from search.engines import with_engine
 from search.engines.base import Engine, EngineTimeoutError
+from search.meaning import memory_share
 from search.plan import ResolvedQuery
 from search.query import Sort
 from search.snapshots import snapshot
-from search.unified.vocabulary import (
-    LegHit,
-    entities_by_meaning,
-    entities_by_words,
-    relationships_by_meaning,
-    relationships_by_words,
-)
+from search.unified.vocabulary import LegHit, embedded_share, rows_by_meaning, rows_by_words
 
 logger = logging.getLogger(__name__)
 
-# Enough for one unified search; legs of concurrent ones wait, which counts toward their deadline.
+# Legs beyond these wait, which counts toward their deadline: each needs a connection, and most take milliseconds.
 _threads: Executor = ThreadPoolExecutor(max_workers=6, thread_name_prefix="leg")
 
 
@@ -40,11 +38,23 @@ class ResultKind(StrEnum):
 
     MEMORY = "memory"
     ENTITY = "entity"
+    CONCEPT = "concept"
+    CATEGORY = "category"
     RELATIONSHIP = "relationship"
 
     @property
     def plural(self) -> str:
-        return {"memory": "memories", "entity": "entities", "relationship": "relationships"}[self.value]
+        return f"{self.value[:-1]}ies" if self.value.endswith("y") else f"{self.value}s"
+
+
+TABLES = {
+    ResultKind.ENTITY: ENTITIES,
+    ResultKind.CONCEPT: CONCEPTS,
+    ResultKind.CATEGORY: CATEGORIES,
+    ResultKind.RELATIONSHIP: RELATIONSHIPS,
+}
+TERM_KINDS = (ResultKind.ENTITY, ResultKind.CONCEPT, ResultKind.CATEGORY)
+"""The kinds that are facets of memories too."""
 
 
 class Way(StrEnum):
@@ -53,7 +63,11 @@ class Way(StrEnum):
 
 
 class LegState(StrEnum):
+    """The coverage of a leg; only the first two are included in the results."""
+
     OK = "ok"
+    PARTLY = "partly"
+    NO_VECTORS = "no_vectors"
     LATE = "late"
     FAILED = "failed"
 
@@ -81,10 +95,16 @@ class LegAnswer:
     state: LegState = LegState.OK
     found: tuple[LegHit, ...] = ()
     reason: str = ""
+    share: EmbeddedShare | None = None
+    """The share of the rows with a vector; None if it is unknown or not to be shown."""
 
     @property
     def name(self) -> str:
         return f"{self.kind} {self.way}"
+
+    @property
+    def is_included(self) -> bool:
+        return self.state in {LegState.OK, LegState.PARTLY}
 
     @property
     def is_full(self) -> bool:
@@ -110,10 +130,11 @@ def memories_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> 
 LEGS = (
     Leg(ResultKind.MEMORY, Way.WORDS, memories_by_words),
     Leg(ResultKind.MEMORY, Way.MEANING, memories_by_meaning),
-    Leg(ResultKind.ENTITY, Way.WORDS, entities_by_words),
-    Leg(ResultKind.ENTITY, Way.MEANING, entities_by_meaning),
-    Leg(ResultKind.RELATIONSHIP, Way.WORDS, relationships_by_words),
-    Leg(ResultKind.RELATIONSHIP, Way.MEANING, relationships_by_meaning),
+    *(
+        Leg(kind, way, partial(ask, searched))
+        for kind, searched in TABLES.items()
+        for way, ask in ((Way.WORDS, rows_by_words), (Way.MEANING, rows_by_meaning))
+    ),
 )
 
 
@@ -156,13 +177,14 @@ def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, timeout_ms: int) 
     def spent() -> float:
         return round((time.monotonic() - started) * 1000, 1)
 
-    def ask(engine: Engine) -> list[LegHit]:
+    def ask(engine: Engine) -> LegAnswer:
         with snapshot(timeout_ms):
-            return leg.ask(engine, resolved, settings.UNIFIED_LEG_LIMIT)
+            found = leg.ask(engine, resolved, settings.UNIFIED_LEG_LIMIT)
+            state, share = _coverage(leg, engine, resolved)
+        return LegAnswer(leg.kind, leg.way, spent(), state, tuple(found), _REASONS.get(state, ""), share)
 
     try:
-        found = with_engine(ask, viewer, wait_for_index=False)
-        return LegAnswer(leg.kind, leg.way, spent(), found=tuple(found))
+        return with_engine(ask, viewer, wait_for_index=False)
     except EngineTimeoutError:
         return _late(leg, spent(), timeout_ms)
     except OperationalError as error:
@@ -176,6 +198,24 @@ def _answer(leg: Leg, resolved: ResolvedQuery, viewer: Viewer, timeout_ms: int) 
         if not connection.in_atomic_block:
             connection.close()
     return LegAnswer(leg.kind, leg.way, spent(), LegState.FAILED, reason="an error, which is in the log")
+
+
+_REASONS = {LegState.PARTLY: "not everything has a vector so far", LegState.NO_VECTORS: "nothing has a vector so far"}
+
+
+def _coverage(leg: Leg, engine: Engine, resolved: ResolvedQuery) -> tuple[LegState, EmbeddedShare | None]:
+    """The state of a leg that has answered, and the share of its rows with a vector."""
+    if leg.way == Way.WORDS:
+        return LegState.OK, None
+    if leg.kind == ResultKind.MEMORY:
+        share: EmbeddedShare | None = memory_share(resolved.revision, resolved.plan)
+    else:
+        share = embedded_share(TABLES[leg.kind], engine, resolved)
+    if share is None:
+        return LegState.PARTLY, None
+    if share.is_complete:
+        return LegState.OK, share if share.total else None
+    return LegState.PARTLY if share.embedded else LegState.NO_VECTORS, share
 
 
 def _late(leg: Leg, ms: float, timeout_ms: int) -> LegAnswer:

@@ -20,21 +20,37 @@ from search.query import Sort
 from search.ranking import Ranked
 from search.result import Hit
 from search.unified.fusion import Candidate, FoldedGroup, Key, Origin
-from search.unified.legs import ResultKind, Way
+from search.unified.legs import TERM_KINDS, ResultKind, Way
 from search.unified.vocabulary import LegHit, evidence_of, filtered
 from text.analysis import Pattern
 from text.formatting import ordinal, plural
 from text.highlight import MarkedText, matched_spans, segments, snippet
 
 MAX_RELATED = 2
+_CARRIED = {
+    ResultKind.ENTITY: "mentioned in",
+    ResultKind.CONCEPT: "concept of",
+    ResultKind.CATEGORY: "category of",
+}
 # Relationships to read for the entities and memories of a page, by confidence.
 _MAX_RELATIONSHIPS = 500
-# Entities without a memory among the results for which to read the newest one.
+# Terms without a memory among the results for which to read the newest one.
 _MAX_NEWEST = 5
 _EVIDENCE_SHOWN = 10
 _LENGTH = 260
 
-_ENTITIES = "SELECT id, name, entity_type, aliases, description FROM categories_entity WHERE id = ANY(%s)"
+_TERM = "SELECT id, name, {type}, aliases, description, {value} FROM {table} WHERE id = ANY(%s)"
+_TERMS = {
+    ResultKind.ENTITY: _TERM.format(table="categories_entity", type="entity_type", value="entity_type || ':' || name"),
+    ResultKind.CONCEPT: _TERM.format(table="categories_concept", type="concept_type", value="name"),
+    ResultKind.CATEGORY: _TERM.format(table="categories_category", type="''", value="path"),
+}
+# Links of some memories to others, in both directions; by the primary key and memorylink_target_idx.
+_LINKS = """
+SELECT memory_id, target_memory_id, rel FROM memories_memorylink
+WHERE target_memory_id IS NOT NULL AND (memory_id = ANY(%(ids)s) OR target_memory_id = ANY(%(ids)s))
+ORDER BY memory_id, ordinal LIMIT %(most)s"""
+_MAX_LINKS = 200
 _RELATIONSHIPS = """
 SELECT own.id, own.relationship_type, own.fact, own.confidence, own.valid_from, own.valid_to, own.evidence_ids,
        source.id, source.name, source.entity_type, target.id, target.name, target.entity_type
@@ -58,19 +74,17 @@ class EntityRef:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredEntity:
-    """A stored entity, and the number of memories that pass the filters and name it."""
+class StoredTerm:
+    """A stored entity, concept or category, and the number of memories that pass the filters and carry it."""
 
     id: int
     name: str
     type: str
     aliases: tuple[str, ...]
     description: str
+    value: str
+    """The value for filters."""
     memories: int
-
-    @property
-    def value(self) -> str:
-        return f"{self.type}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +119,12 @@ class Linked:
     title: str
     reason: str
     values: tuple[str, ...] = ()
-    """The filter value of an entity, or of both ends of a relationship."""
+    """The filter value of a term, or of both ends of a relationship."""
+
+    @property
+    def facet(self) -> str:
+        """The facet of the values."""
+        return "entity" if self.kind == ResultKind.RELATIONSHIP else self.kind.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +139,7 @@ class UnifiedHit:
     places: Mapping[Way, int]
     source: str
     memory: Hit | None = None
-    entity: StoredEntity | None = None
+    term: StoredTerm | None = None
     relationship: StoredRelationship | None = None
     evidence: tuple[Linked, ...] = ()
     related: tuple[Linked, ...] = ()
@@ -137,7 +156,7 @@ class UnifiedHit:
     @property
     def linked(self) -> Linked:
         """The result as a linked record."""
-        values = self.relationship.values if self.relationship else (self.entity.value,) if self.entity else ()
+        values = self.relationship.values if self.relationship else (self.term.value,) if self.term else ()
         return Linked(self.kind, self.id, self.title_text, "", values)
 
     @property
@@ -190,12 +209,11 @@ class _Page:
 
     def _hit(self, group: FoldedGroup) -> UnifiedHit | None:
         lead = group.lead
-        read = {
-            ResultKind.MEMORY: self._memory,
-            ResultKind.ENTITY: self._entity,
-            ResultKind.RELATIONSHIP: self._relationship,
-        }[lead.kind]
-        if (found := read(lead.id)) is None:
+        if lead.kind in TERM_KINDS:
+            found = self._term(lead.key)
+        else:
+            found = self._memory(lead.id) if lead.kind == ResultKind.MEMORY else self._relationship(lead.id)
+        if found is None:
             return None
         fields, related = found
         linked = (self._linked(one.candidate.kind, one.candidate.id, one.reason) for one in group.folded)
@@ -218,13 +236,13 @@ class _Page:
         fields = {"title": hit.title, "content": hit.snippet, "source": hit.source, "memory": hit}
         return fields, self._related_to_memory(pk)
 
-    def _entity(self, pk: int) -> _Found | None:
-        row = self._entities.get(pk)
+    def _term(self, key: Key) -> _Found | None:
+        row = self._terms.get(key)
         if row is None:
             return None
         description = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
-        source = f"mentioned in {plural(row.memories, 'memory', 'memories')}"
-        return self._fields(row.name, description, source, entity=row), self._related_to_entity(pk)
+        source = f"{_CARRIED[key[0]]} {plural(row.memories, 'memory', 'memories')}"
+        return self._fields(row.name, description, source, term=row), self._related_to_term(key)
 
     def _relationship(self, pk: int) -> _Found | None:
         row = self._relationships.get(pk)
@@ -241,26 +259,32 @@ class _Page:
     # --- related records ---------------------------------------------------------------------------------------------
 
     def _related_to_memory(self, memory_id: int) -> Iterable[Linked | None]:
-        """Relationships that the memory is evidence for, then the found entities that it names."""
+        """Relationships that the memory is evidence for, found terms that it carries, then memories linked to it."""
         for row in self._neighbours.values():
             if memory_id in row.evidence:
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, "supported by it")
-        named = [
-            key[1]
+        carried = [
+            key
             for key, origin in self._context.origins.items()
-            if key[0] == ResultKind.ENTITY and memory_id in origin.memories
+            if key[0] in TERM_KINDS and memory_id in origin.memories
         ]
-        for pk in sorted(named, key=lambda pk: self._place.get((ResultKind.ENTITY, pk), len(self._place))):
-            yield self._linked(ResultKind.ENTITY, pk, "mentioned in it, and also found")
+        for key in sorted(carried, key=lambda key: self._place.get(key, len(self._place))):
+            yield self._linked(*key, "mentioned in it, and also found")
+        for source, target, rel in self._links:
+            if source == memory_id:
+                yield self._linked(ResultKind.MEMORY, target, f"linked from it: {rel}")
+            elif target == memory_id:
+                yield self._linked(ResultKind.MEMORY, source, f"links to it: {rel}")
 
-    def _related_to_entity(self, entity_id: int) -> Iterable[Linked | None]:
-        """The best memory that names the entity, else the newest; then its relationships by confidence."""
-        found = self._context.origins[ResultKind.ENTITY, entity_id].memories
+    def _related_to_term(self, key: Key) -> Iterable[Linked | None]:
+        """The best memory that carries the term, else the newest; then relationships of an entity by confidence."""
+        found = self._context.origins[key].memories
         if found:
             yield self._linked(ResultKind.MEMORY, found[0], "mentions it, best match")
-        elif entity_id in self._newest:
-            yield self._linked(ResultKind.MEMORY, self._newest[entity_id], "newest memory that mentions it")
-        for row in self._neighbours.values():
+        elif key in self._newest:
+            yield self._linked(ResultKind.MEMORY, self._newest[key], "newest memory that mentions it")
+        kind, entity_id = key
+        for row in self._neighbours.values() if kind == ResultKind.ENTITY else ():
             if entity_id in (row.source.id, row.target.id):
                 reason = "starts at it" if entity_id == row.source.id else "leads to it"
                 yield self._linked(ResultKind.RELATIONSHIP, row.id, reason)
@@ -283,27 +307,29 @@ class _Page:
         if kind == ResultKind.MEMORY:
             title = self._titles.get(pk)
             return None if title is None else Linked(kind, pk, title, reason)
-        if kind == ResultKind.ENTITY:
-            entity = self._entities.get(pk)
-            return None if entity is None else Linked(kind, pk, entity.name, reason, (entity.value,))
+        if kind in TERM_KINDS:
+            term = self._terms.get((kind, pk))
+            return None if term is None else Linked(kind, pk, term.name, reason, (term.value,))
         row = self._relationships.get(pk) or self._neighbours.get(pk)
         return None if row is None else Linked(kind, pk, row.title, reason, row.values)
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _entities(self) -> dict[int, StoredEntity]:
-        """The entities among the hits; others may be invisible."""
-        hits = {key[1]: one for key, one in self._context.hits.items() if key[0] == ResultKind.ENTITY}
-        if not hits:
-            return {}
-        with connection.cursor() as cursor:
-            cursor.execute(_ENTITIES, [list(hits)])
-            rows = cursor.fetchall()
-        return {
-            pk: StoredEntity(pk, name, kind, tuple(aliases), description, hits[pk].memories)
-            for pk, name, kind, aliases, description in rows
-        }
+    def _terms(self) -> dict[Key, StoredTerm]:
+        """The terms among the hits; others may be invisible."""
+        found: dict[Key, StoredTerm] = {}
+        for kind, statement in _TERMS.items():
+            hits = {key[1]: one for key, one in self._context.hits.items() if key[0] == kind}
+            if not hits:
+                continue
+            with connection.cursor() as cursor:
+                cursor.execute(statement, [list(hits)])
+                rows = cursor.fetchall()
+            for pk, name, its_type, aliases, description, value in rows:
+                memories = hits[pk].memories
+                found[kind, pk] = StoredTerm(pk, name, its_type, tuple(aliases), description, value, memories)
+        return found
 
     @cached_property
     def _relationships(self) -> dict[int, StoredRelationship]:
@@ -331,28 +357,36 @@ class _Page:
         return {pk: row for pk, row in rows.items() if pk in evidence}
 
     @cached_property
-    def _newest(self) -> dict[int, int]:
-        alone = [
-            pk for pk in self._shown[ResultKind.ENTITY] if not self._context.origins[ResultKind.ENTITY, pk].memories
-        ]
+    def _newest(self) -> dict[Key, int]:
         plan = filtered(self._context.resolved.plan)
-        found: dict[int, int] = {}
-        for pk in alone[:_MAX_NEWEST]:
-            entity_filter = plan.filter("entity")
-            if entity_filter is not None:
-                # A filter by entity would be replaced, not narrowed.
-                break
-            naming = plan.with_filter(Filter("entity", include=((pk,),)))
-            for memory_id, _ in self._context.engine.hits(naming, Sort.NEWEST, limit=1, offset=0):
-                found[pk] = memory_id
+        # A filter by the same facet would be replaced, not narrowed.
+        kinds = [kind for kind in TERM_KINDS if plan.filter(kind.value) is None]
+        shown: list[Key] = [(kind, pk) for kind in kinds for pk in self._shown[kind]]
+        alone = [key for key in shown if not self._context.origins[key].memories]
+        found: dict[Key, int] = {}
+        for kind, pk in alone[:_MAX_NEWEST]:
+            carrying = plan.with_filter(Filter(kind.value, include=((pk,),)))
+            for memory_id, _ in self._context.engine.hits(carrying, Sort.NEWEST, limit=1, offset=0):
+                found[kind, pk] = memory_id
         return found
+
+    @cached_property
+    def _links(self) -> list[tuple[int, int, str]]:
+        """Links between the memories of the page and others, as (from, to, relation)."""
+        if not self._memories:
+            return []
+        with connection.cursor() as cursor:
+            cursor.execute(_LINKS, {"ids": list(self._memories), "most": _MAX_LINKS})
+            return list(cursor.fetchall())
 
     @cached_property
     def _titles(self) -> dict[int, str]:
         """Titles of the visible memories that the page mentions."""
         wanted = set(self._shown[ResultKind.MEMORY]) | set(self._newest.values())
-        for pk in self._shown[ResultKind.ENTITY]:
-            wanted |= set(self._context.origins[ResultKind.ENTITY, pk].memories[:1])
+        wanted |= {pk for source, target, _ in self._links for pk in (source, target)}
+        for kind in TERM_KINDS:
+            for pk in self._shown[kind]:
+                wanted |= set(self._context.origins[kind, pk].memories[:1])
         for row in self._relationships.values():
             wanted |= set(row.evidence[:_EVIDENCE_SHOWN])
         rows = visible_to(self._context.viewer).filter(pk__in=wanted).values_list("pk", "title")

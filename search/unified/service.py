@@ -1,6 +1,6 @@
-"""unified(query, viewer) -> UnifiedResult: memories, entities and relationships in one order.
+"""unified(query, viewer) -> UnifiedResult: memories and the rows of the vocabulary in one order.
 
-Six concurrent legs (`legs`) find candidates, which are fused, reranked and deduplicated (`fusion`); then a page of them
+Ten concurrent legs (`legs`) find candidates, which are fused, reranked and deduplicated (`fusion`); then a page of them
 is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
@@ -13,9 +13,9 @@ from django.conf import settings
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.searched_terms import ENTITIES, RELATIONSHIPS
 from search.engines import with_engine
 from search.engines.base import Engine
+from search.meaning import not_ready_warning
 from search.plan import resolve_query
 from search.query import SearchQuery
 from search.ranking import Boosts, Ranked, RankWeights
@@ -24,14 +24,20 @@ from search.result import HitDetail, SearchResult, SearchWarning, page_warnings,
 from search.run import run
 from search.snapshots import snapshot
 from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
-from search.unified.legs import LegAnswer, LegState, ResultKind, RunningLegs, Way
+from search.unified.legs import TABLES, TERM_KINDS, LegAnswer, LegState, ResultKind, RunningLegs, Way
 from search.unified.rows import PageContext, UnifiedHit, read_page
-from search.unified.vocabulary import LegHit
+from search.unified.vocabulary import LegHit, named_ids
+from text.formatting import listed
 from web.timing import Stopwatch, took_ms
 
 # The factor for relationships that are no longer valid.
 _PAST = 0.8
-_KINDS = {ResultKind.ENTITY: ENTITIES, ResultKind.RELATIONSHIP: RELATIONSHIPS}
+# The ids of the terms of a memory by kind; a category is also that of the memories of its descendants.
+_COLUMNS = {
+    ResultKind.ENTITY: "entity_ids",
+    ResultKind.CONCEPT: "concept_ids",
+    ResultKind.CATEGORY: "category_path_ids",
+}
 # All terms of a row, and those of its description, without its name.
 _TERMS = """
 SELECT id, array_to_string(tsvector_to_array(terms), E'\\x01'),
@@ -41,7 +47,7 @@ FROM {table} WHERE id = ANY(%s)"""
 _MEMORY_TERMS = """
 SELECT id, array_to_string(tsvector_to_array(ts_filter(terms, '{a,d}')), E'\\x01'), ''
 FROM memories_memory WHERE id = ANY(%s)"""
-_NAMED = "SELECT id, entity_ids FROM memories_memory WHERE id = ANY(%s) AND entity_ids && %s::int[]"
+_CARRYING = "SELECT id, {column} FROM memories_memory WHERE id = ANY(%s) AND {column} && %s::int[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ def unified(
     facet_limit: int | None = None,
     with_corpus: bool = False,
 ) -> UnifiedResult:
-    """Search memories, entities and relationships. See docs/unified.md."""
+    """Search memories and the vocabulary. See docs/unified.md."""
     # Without hits: the legs find and rank them.
     count_memories = partial(
         run,
@@ -127,7 +133,8 @@ def _unified(
         origins = _origins(candidates, answers)
         candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
         terms = _terms(candidates[:WINDOW])
-        groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY)
+        named = {(kind, pk) for kind in TERM_KINDS for pk in named_ids(resolved.plan, kind)}
+        groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY, named)
         begin = query.begin
         page = groups[begin : begin + query.page_size]
         context = PageContext(engine, resolved, viewer, _hits_by_key(answers), candidates, origins)
@@ -139,7 +146,18 @@ def _unified(
         found=len(groups),
         totals=_totals(memories, answers),
         legs=tuple(answers),
-        warnings=(*memories.warnings, *_left_out(answers), *page_warnings(query, len(groups))),
+        # The search for memories gives the same warning, unless the model has been loaded in the meantime.
+        warnings=tuple(
+            dict.fromkeys(
+                (
+                    *([not_ready_warning(resolved.without_meaning)] if resolved.without_meaning else ()),
+                    *memories.warnings,
+                    *_left_out(answers, resolved.without_meaning),
+                    *_coverage_warnings(answers),
+                    *page_warnings(query, len(groups)),
+                )
+            )
+        ),
         timings={
             **memories.timings,
             **{stage: ms + memories.timings.get(stage, 0) for stage, ms in watch.timings.items()},
@@ -152,19 +170,17 @@ def _hits_by_key(answers: Iterable[LegAnswer]) -> dict[Key, LegHit]:
 
 
 def _origins(candidates: Sequence[Candidate], answers: Sequence[LegAnswer]) -> dict[Key, Origin]:
-    """For each entity and relationship, the found memories that name it or are evidence for it, best first."""
+    """For each term and relationship, the found memories that carry it or are evidence for it, best first."""
     hit = _hits_by_key(answers)
     memories = [one.id for one in candidates if one.kind == ResultKind.MEMORY]
-    entities = [one.id for one in candidates if one.kind == ResultKind.ENTITY]
-    naming: dict[int, list[int]] = {pk: [] for pk in entities}
-    for memory_id, entity_ids in sorted(_named(memories, entities), key=lambda row: memories.index(row[0])):
-        for pk in entity_ids:
-            if pk in naming:
-                naming[pk].append(memory_id)
-    origins: dict[Key, Origin] = {
-        (ResultKind.ENTITY, pk): Origin(tuple(own), hit[ResultKind.ENTITY, pk].memories) for pk, own in naming.items()
-    }
     place = {pk: n for n, pk in enumerate(memories)}
+    origins: dict[Key, Origin] = {}
+    for kind in TERM_KINDS:
+        carrying: dict[int, list[int]] = {one.id: [] for one in candidates if one.kind == kind}
+        for memory_id, term_ids in sorted(_carrying(kind, memories, carrying), key=lambda row: place[row[0]]):
+            for pk in set(term_ids) & carrying.keys():
+                carrying[pk].append(memory_id)
+        origins |= {(kind, pk): Origin(tuple(own), hit[kind, pk].memories) for pk, own in carrying.items()}
     for one in candidates:
         if one.kind == ResultKind.RELATIONSHIP:
             evidence = hit[one.key].evidence
@@ -173,16 +189,17 @@ def _origins(candidates: Sequence[Candidate], answers: Sequence[LegAnswer]) -> d
     return origins
 
 
-def _named(memories: Collection[int], entities: Collection[int]) -> list[tuple[int, list[int]]]:
-    if not memories or not entities:
+def _carrying(kind: ResultKind, memories: Collection[int], ids: Collection[int]) -> list[tuple[int, list[int]]]:
+    """The memories that carry some terms of a kind, with all of their terms."""
+    if not memories or not ids:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_NAMED, [list(memories), list(entities)])
+        cursor.execute(_CARRYING.format(column=_COLUMNS[kind]), [list(memories), list(ids)])
         return list(cursor.fetchall())
 
 
 def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Boosts]:
-    """Boosts of all candidates. Entities and relationships are as recent as their newest found memory."""
+    """Boosts of all candidates. Rows of the vocabulary are as recent as their newest found memory."""
     of_memories = boosts_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
     boosts: dict[Key, Boosts] = {(ResultKind.MEMORY, pk): own for pk, own in of_memories.items()}
     confidence = _confidence([one.id for one in candidates if one.kind == ResultKind.RELATIONSHIP], now)
@@ -215,7 +232,7 @@ def _terms(window: Sequence[Candidate]) -> dict[Key, Terms]:
         ids = [one.id for one in window if one.kind == kind]
         if not ids:
             continue
-        statement = _MEMORY_TERMS if kind == ResultKind.MEMORY else _TERMS.format(table=_KINDS[kind].table)
+        statement = _MEMORY_TERMS if kind == ResultKind.MEMORY else _TERMS.format(table=TABLES[kind].table)
         with connection.cursor() as cursor:
             cursor.execute(statement, [ids])
             rows = cursor.fetchall()
@@ -256,19 +273,31 @@ def _ranked_memories(page: Sequence[FoldedGroup], answers: Iterable[LegAnswer]) 
 def _totals(memories: SearchResult, answers: Sequence[LegAnswer]) -> dict[ResultKind, KindTotal]:
     """Totals by kind: memories of the match set, and hits of the legs for the others."""
     totals = {ResultKind.MEMORY: KindTotal(memories.total, memories.at_least)}
-    for kind in (ResultKind.ENTITY, ResultKind.RELATIONSHIP):
+    for kind in TABLES:
         own = [answer for answer in answers if answer.kind == kind]
         count = len({hit.id for answer in own for hit in answer.found})
         totals[kind] = KindTotal(count, any(answer.is_full or answer.state != LegState.OK for answer in own))
     return totals
 
 
-def _left_out(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
-    """A warning for each reason why legs were left out."""
+def _left_out(answers: Iterable[LegAnswer], without_meaning: str) -> list[SearchWarning]:
+    """A warning for each reason why legs were left out, but the one that the memories have already."""
     by_reason: dict[str, list[str]] = {}
     for answer in answers:
-        if answer.state != LegState.OK:
+        if answer.state in {LegState.LATE, LegState.FAILED} and answer.reason != without_meaning:
             by_reason.setdefault(answer.reason, []).append(f"{answer.kind.plural} by {answer.way}")
     return [
         SearchWarning(f"Not included: {', '.join(names)} ({reason}).", "mode") for reason, names in by_reason.items()
     ]
+
+
+def _coverage_warnings(answers: Iterable[LegAnswer]) -> list[SearchWarning]:
+    """A warning if rows of the vocabulary have no vector; the warning about memories is that of their own search."""
+    parts = [
+        f"{answer.share.text if answer.share else 'a part'} of the {answer.kind.plural}"
+        for answer in answers
+        if answer.state in {LegState.PARTLY, LegState.NO_VECTORS} and answer.kind != ResultKind.MEMORY
+    ]
+    if not parts:
+        return []
+    return [SearchWarning(f"Search by meaning covers {listed(parts)} so far; more may appear.", "mode")]

@@ -1,17 +1,18 @@
-"""Searches entities and relationships by words and by meaning, restricted to those visible to a viewer.
+"""Searches the vocabulary by words and by meaning, restricted to what is visible to a viewer.
 
 They belong to no project and are visible only through memories. Those without a memory that passes the filters are
 removed before ranking and counting, so that not even a rank reveals them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from django.db import connection
 
-from categories.searched_terms import ENTITIES, RELATIONSHIPS, SearchableTable
+from categories.searched_terms import RELATIONSHIPS, SearchableTable
+from memories.embedding.progress import EmbeddedShare, vocabulary_progress
 from memories.embedding.vocabulary import literal
 from memories.models import Project
 from search.engines.base import Engine, EngineQuery, FacetRequest, VectorQuery
@@ -26,8 +27,10 @@ _MAX_ROWS = 2_000
 # Names fully contained in the text: `mintbrook webhooks` finds Mintbrook. The index narrows by any word.
 _NAMED = """
 (m.terms @@ %(any)s::tsquery AND tsvector_to_array(ts_filter(m.terms, '{{a}}')) <@ %(said)s::text[] AND {always})"""
-# Uses entity_terms_gin and relationship_terms_gin.
-_BY_WORDS = "SELECT m.id, {rank} AS rank FROM {table} m WHERE {condition} ORDER BY rank DESC, m.id LIMIT %(most)s"
+# Uses the index on the terms, such as entity_terms_gin. Rows whose name is the whole text come first.
+_BY_WORDS = """
+SELECT m.id, {rank} AS rank FROM {table} m WHERE {condition} OR m.id = ANY(%(named)s::bigint[])
+ORDER BY m.id = ANY(%(named)s::bigint[]) DESC, rank DESC, m.id LIMIT %(most)s"""
 _BY_MEANING = """
 SELECT id, similarity FROM (
   SELECT m.id, (1 - (vector.embedding <=> %(vector)s::halfvec))::real AS similarity
@@ -45,20 +48,30 @@ class LegHit:
     evidence: tuple[int, ...] = ()
 
 
-def entities_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
-    return _entities(engine, resolved, _by_words(ENTITIES, resolved), limit)
+def rows_by_words(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
+    return _visible(searched, engine, resolved, _by_words(searched, resolved))[:limit]
 
 
-def entities_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
-    return _entities(engine, resolved, _by_meaning(ENTITIES, resolved.plan), limit)
+def rows_by_meaning(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
+    return _visible(searched, engine, resolved, _by_meaning(searched, resolved.plan))[:limit]
 
 
-def relationships_by_words(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
-    return _relationships(engine, resolved, _by_words(RELATIONSHIPS, resolved), limit)
+def embedded_share(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery) -> EmbeddedShare | None:
+    """The share of the rows that have a vector. None if some that a viewer of some projects sees have none: a number
+    would count what others alone see.
+    """
+    progress = vocabulary_progress(resolved.revision, searched)
+    if resolved.plan.project_ids is None or progress.share.is_complete:
+        return progress.share
+    everything = replace(resolved, plan=EngineQuery(project_ids=resolved.plan.project_ids))
+    if not _visible(searched, engine, everything, dict.fromkeys(progress.pending_ids, 0.0)):
+        return EmbeddedShare(progress.share.total, progress.share.total)
+    return None
 
 
-def relationships_by_meaning(engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
-    return _relationships(engine, resolved, _by_meaning(RELATIONSHIPS, resolved.plan), limit)
+def named_ids(plan: EngineQuery, kind: str) -> list[int]:
+    """The rows of a kind whose name or alias is the whole text."""
+    return [int(value) for key, values in plan.named if key == kind for value in values]
 
 
 def filtered(plan: EngineQuery) -> EngineQuery:
@@ -66,13 +79,18 @@ def filtered(plan: EngineQuery) -> EngineQuery:
     return plan.without_text
 
 
-def memories_of_entities(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> dict[int, int]:
-    """The number of memories per entity that pass the filters, without zeros."""
+def memories_of_terms(engine: Engine, resolved: ResolvedQuery, kind: str, ids: Sequence[int]) -> dict[int, int]:
+    """The number of memories per term of a kind that pass the filters, without zeros."""
     if not ids:
         return {}
-    request = FacetRequest("entity", only=tuple(ids))
-    counts = engine.counts(filtered(resolved.plan), [request], zone=resolved.zone, now=resolved.now, days=False)
-    return {int(value.value): value.count for value in counts.facets["entity"].values if value.count}
+    plan = filtered(resolved.plan)
+    own = plan.filter(kind)
+    if own is not None and len(own.include) == 1 and not own.no_value:
+        # The counts of a facet leave its own choices out, unless all of them are required.
+        plan = plan.with_filter(replace(own, require_all=True))
+    request = FacetRequest(kind, only=tuple(ids))
+    counts = engine.counts(plan, [request], zone=resolved.zone, now=resolved.now, days=False)
+    return {int(value.value): value.count for value in counts.facets[kind].values if value.count}
 
 
 def evidence_of(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
@@ -100,31 +118,33 @@ def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:
     return {value for group in groups for value in group}
 
 
-def _entities(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[LegHit]:
-    memories = memories_of_entities(engine, resolved, list(found))
-    return [LegHit(pk, score, memories[pk]) for pk, score in found.items() if pk in memories][:limit]
-
-
-def _relationships(engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float], limit: int) -> list[LegHit]:
-    evidence = evidence_of(engine, resolved, list(found))
-    visible = [LegHit(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
-    return visible[:limit]
+def _visible(
+    searched: SearchableTable, engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float]
+) -> list[LegHit]:
+    """The rows, with those left out that no memory makes visible."""
+    if searched is RELATIONSHIPS:
+        evidence = evidence_of(engine, resolved, list(found))
+        return [LegHit(pk, score, len(evidence[pk]), evidence[pk]) for pk, score in found.items() if pk in evidence]
+    memories = memories_of_terms(engine, resolved, searched.kind, list(found))
+    return [LegHit(pk, score, memories[pk]) for pk, score in found.items() if pk in memories]
 
 
 def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, float]:
-    """Scores of rows that match the words, best first; empty if the text only excludes words.
+    """Scores of rows that match the words or are named by the whole text, best first.
 
-    An entity also matches if the text contains its whole name.
+    An entity, a concept or a category also matches if the text contains its whole name.
     """
     texts = [text.words for text in resolved.plan.texts if text.words.positive]
-    if not texts:
+    named = named_ids(resolved.plan, searched.kind)
+    if not texts and not named:
         return {}
     condition, rank, parameters = words_sql(texts, always=False)
-    if searched is ENTITIES and (terms := _all_terms(resolved.plain_text)):
+    if texts and searched is not RELATIONSHIPS and (terms := _all_terms(resolved.plain_text)):
         always, _, parameters = words_sql(texts, always=True, beside=parameters)
         condition = f"({condition} OR {_NAMED.format(always=always)})"
         parameters |= {"any": " | ".join(map(quote_term, terms)), "said": terms}
-    return _read(_BY_WORDS.format(table=searched.table, rank=rank, condition=condition), parameters)
+    statement = _BY_WORDS.format(table=searched.table, rank=rank, condition=condition)
+    return _read(statement, {**parameters, "named": named})
 
 
 def _all_terms(text: str) -> list[str]:

@@ -45,7 +45,7 @@ def test_three_kinds_come_in_one_order_with_what_leads_on(mill):
     assert {row["kind"] for row in reply["results"]} == {"memory", "entity", "relationship"}
     assert reply["found"] == found.found
     wheel = next(row for row in reply["results"] if row["kind"] == "entity" and row["title"] == "wheel")
-    assert wheel["id"] is None
+    assert wheel["id"].startswith("entity:")
     assert wheel["see"] == "search(entity=part:wheel): 5 memories"
     fact = next(row for row in reply["results"] if row["title"] == "Osk inspects wheel")
     assert (fact["text"], fact["see"]) == (

@@ -1,4 +1,4 @@
-"""Terms and vectors of entities and relationships: written with the rows, caught up, and updated on a change."""
+"""Terms and vectors of the vocabulary: written with the rows, caught up, and updated on a change."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,11 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from categories.details import EntityDetails, RelationshipDetails, entity_merge_details, relationship_merge_details
-from categories.models import Entity, EntityVector, Relationship, RelationshipVector
+from categories.models import Category, Concept, Entity, EntityVector, Relationship, RelationshipVector
 from categories.searched_terms import ENTITIES, terms_refresh, terms_refresh_all
 from categories.services import Vocabulary
+from curation.schemas import Rename
+from curation.services import curation_apply, curation_undo
 from curation.text_edits import relationship_describe, term_describe
 from memories.embedding.models import HASHED, HashedWords
 from memories.embedding.pending import Refused
@@ -59,6 +61,24 @@ def embed(model, embedder=None):
 def test_an_entity_that_a_memory_brings_is_found_at_once():
     memory_create(record=MemoryRecord(content="Tea.", entities=["tool:Copper Kettle"]), viewer=command_viewer())
     assert terms(Entity.objects.get()) == {"copper", "kettl", "tool"}
+
+
+def test_concepts_and_categories_that_a_memory_brings_are_found_at_once():
+    record = MemoryRecord(content="Tea.", concepts=["thundering herd"], categories=["Yard/Grain store"])
+    memory_create(record=record, viewer=command_viewer())
+    assert terms(Concept.objects.get()) == {"thunder", "herd"}
+    assert terms(Category.objects.get(path="yard/grain-store")) == {"grain", "store"}
+    term_describe(term=Concept.objects.get(), description="All at once", aliases=["stampede"], viewer=command_viewer())
+    assert terms(Concept.objects.get()) == {"thunder", "herd", "all", "at", "onc", "stamped"}
+
+
+def test_renamed_concept_is_found_by_its_new_name_until_that_is_undone():
+    memory_create(record=MemoryRecord(content="Tea.", concepts=["herd"]), viewer=command_viewer())
+    rename = Rename(kind="concept", term="herd", name="flock")
+    applied = curation_apply(operation=rename, viewer=command_viewer())
+    assert "flock" in terms(Concept.objects.get())
+    curation_undo(curation_id=applied.curation.pk, viewer=command_viewer())
+    assert terms(Concept.objects.get()) == {"herd"}
 
 
 def test_what_is_said_of_an_entity_is_found_at_once():

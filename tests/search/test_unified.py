@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from access.viewer import Viewer, command_viewer
-from categories.models import Entity, Relationship
+from categories.models import Category, Concept, Entity, Relationship
 from memories.embedding import query as embeddings
 from memories.models import Memory
 from memories.records import MemoryRecord
@@ -18,7 +18,7 @@ from memories.services import memory_create
 from search.query import Mode, SearchQuery
 from search.run import run
 from search.unified import legs
-from search.unified.legs import LEGS, LegState, ResultKind, Way
+from search.unified.legs import LEGS, TERM_KINDS, LegState, ResultKind, Way
 from search.unified.service import unified
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from text.analysis import index_terms, raw_tokens
@@ -41,11 +41,12 @@ def titles(result, kind=None):
 def found(result, name):
     """Titles of the hits of a leg, in order."""
     (leg,) = [leg for leg in result.legs if leg.name == name]
-    model = {"memory": Memory, "entity": Entity, "relationship": Relationship}[leg.kind.value]
+    models = {"memory": Memory, "entity": Entity, "concept": Concept, "category": Category}
+    model = models.get(leg.kind.value, Relationship)
     rows = model.objects.in_bulk([known.id for known in leg.found])
     if leg.kind == ResultKind.MEMORY:
         return [rows[known.id].title for known in leg.found]
-    if leg.kind == ResultKind.ENTITY:
+    if leg.kind in TERM_KINDS:
         return [rows[known.id].name for known in leg.found]
     return [f"{rows[k.id].source.name} {rows[k.id].relationship_type} {rows[k.id].target.name}" for k in leg.found]
 
@@ -71,12 +72,19 @@ def test_an_offset_skips_that_many_results(mill, everyone):
 def test_results_are_of_three_kinds_in_one_order(mill, everyone):
     result = ask("wheel", everyone)
     assert {one.kind.value for one in result.hits} == {"memory", "entity", "relationship"}
-    assert [one.score for one in result.hits] == sorted((one.score for one in result.hits), reverse=True)
+    # The first is named by the whole text.
+    assert titles(result)[0] == "wheel"
+    scores = [one.score for one in result.hits[1:]]
+    assert scores == sorted(scores, reverse=True)
     assert [(leg.name, leg.state.value) for leg in result.legs] == [
         ("memory words", "ok"),
         ("memory meaning", "ok"),
         ("entity words", "ok"),
         ("entity meaning", "ok"),
+        ("concept words", "ok"),
+        ("concept meaning", "ok"),
+        ("category words", "ok"),
+        ("category meaning", "ok"),
         ("relationship words", "ok"),
         ("relationship meaning", "ok"),
     ]
@@ -130,7 +138,7 @@ def test_meaning_finds_entities_and_relationships_and_obeys_signs(mill, everyone
 
 def test_least_similarity_holds_for_every_kind(mill, everyone):
     result = ask("larch spokes", everyone, min_similarity=0.99)
-    assert [len(leg.found) for leg in result.legs if leg.way == Way.MEANING] == [0, 0, 0]
+    assert [len(leg.found) for leg in result.legs if leg.way == Way.MEANING] == [0] * 5
 
 
 @pytest.mark.parametrize(
@@ -180,7 +188,7 @@ def test_a_result_has_common_fields_and_its_own_record(mill, everyone):
     wheel = hit(result, "wheel")
     assert (wheel.kind.value, wheel.content_text) == ("entity", "Twelve spokes of larch, built by Osk in 1904.")
     assert (wheel.source, wheel.why) == ("mentioned in 5 memories", "1st by words and 1st by meaning")
-    assert (wheel.entity.type, wheel.entity.aliases, wheel.entity.memories) == ("part", ("waterwheel",), 5)
+    assert (wheel.term.type, wheel.term.aliases, wheel.term.memories) == ("part", ("waterwheel",), 5)
     assert (wheel.memory, wheel.relationship) == (None, None)
     osk = hit(ask("lantern friday", everyone), "Osk inspects wheel")
     assert [(one.title, one.reason) for one in osk.evidence] == [("Wheel inspected", "supports it")]
@@ -200,7 +208,7 @@ def test_at_most_two_related_items_each_with_its_reason(mill, everyone):
 
 
 def test_an_entity_that_only_one_memory_tells_of_is_folded_into_it(mill, everyone):
-    result = ask("sluice", everyone)
+    result = ask("sluice dawn", everyone)
     assert "sluice" not in titles(result, "entity")
     assert ("entity", "sluice", "supported by it only") in [
         (one.kind.value, one.title, one.reason) for one in hit(result, "Sluice opened").folded
@@ -255,8 +263,8 @@ def test_what_other_projects_tell_of_is_nowhere_in_an_answer(miller, text):
 
 
 def test_numbers_are_of_the_memories_that_the_viewer_may_see(miller, everyone):
-    assert hit(ask("larch spokes", everyone), "wheel").entity.memories == 5
-    assert hit(ask("larch spokes", miller), "wheel").entity.memories == 4
+    assert hit(ask("larch spokes", everyone), "wheel").term.memories == 5
+    assert hit(ask("larch spokes", miller), "wheel").term.memories == 4
     sluice = ask("sluice feeds", miller)
     known = [k for leg in sluice.legs if leg.kind == ResultKind.RELATIONSHIP for k in leg.found]
     assert {len(k.evidence) for k in known} == {1}
@@ -270,7 +278,7 @@ def test_places_do_not_tell_of_what_is_hidden(miller, everyone):
 
 def test_who_may_see_nothing_finds_nothing(mill):
     result = ask("wheel", Viewer())
-    assert (result.hits, result.found, [len(leg.found) for leg in result.legs]) == ((), 0, [0] * 6)
+    assert (result.hits, result.found, [len(leg.found) for leg in result.legs]) == ((), 0, [0] * 10)
 
 
 WORDS = ["wheel", "axle", "osk", "person", "hinge", "quill", "larch", "sluice", "stone", "-osk", '"the vault"', "or"]
@@ -333,10 +341,10 @@ def test_a_leg_that_fails_is_named_and_left_out(mill, everyone, monkeypatch, nam
     with_leg(monkeypatch, name, fail)
     result = ask("wheel", everyone, min_similarity=0.05)
     assert state_of(result, name) == (LegState.FAILED, "an error, which is in the log")
-    assert [leg.state for leg in result.legs if leg.name != name] == [LegState.OK] * 5
+    assert [leg.state for leg in result.legs if leg.name != name] == [LegState.OK] * 9
     assert {one.kind.value for one in result.hits} == {"memory", "entity", "relationship"}
     kind, way = name.split()
-    plural = {"memory": "memories", "entity": "entities", "relationship": "relationships"}[kind]
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
     message = f"Not included: {plural} by {way} (an error, which is in the log)."
     assert message in [warning.message for warning in result.warnings]
 
@@ -359,7 +367,7 @@ def test_without_a_model_the_legs_by_meaning_say_why(mill, everyone):
     result = ask("wheel", everyone)
     reasons = {leg.reason for leg in result.legs if leg.way == Way.MEANING and leg.state == LegState.FAILED}
     assert len(reasons) == 1
-    assert [leg.state for leg in result.legs if leg.way == Way.WORDS] == [LegState.OK] * 3
+    assert [leg.state for leg in result.legs if leg.way == Way.WORDS] == [LegState.OK] * 5
     assert {one.kind.value for one in result.hits} == {"memory", "entity", "relationship"}
 
 
@@ -383,7 +391,7 @@ def test_legs_have_threads_and_connections_of_their_own(in_threads, everyone, mo
 
     monkeypatch.setattr(legs, "LEGS", tuple(replace(leg, ask=watched(leg.ask)) for leg in LEGS))
     result = ask("wheel", everyone)
-    assert [leg.state for leg in result.legs] == [LegState.OK] * 6
+    assert [leg.state for leg in result.legs] == [LegState.OK] * 10
     assert seen == {"leg"}
 
 

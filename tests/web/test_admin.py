@@ -100,6 +100,8 @@ def test_every_model_is_in_the_admin_but_those_it_cannot_take():
         "ConceptLink",
         "EntityLink",
         "EntityVector",
+        "ConceptVector",
+        "CategoryVector",
         "OutboxEntry",
         "VectorChange",
         "RelationshipVector",

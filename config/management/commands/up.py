@@ -22,6 +22,7 @@ from django.urls import get_resolver
 from access.sign_in import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
 from access.viewer import command_viewer
 from agent_tools import asgi
+from categories.searched_terms import terms_refresh_all
 from memories.embedding import shared
 from memories.embedding.models import missing_packages
 from memories.models import Memory
@@ -142,6 +143,8 @@ class Command(BaseCommand):
         if pending := executor.migration_plan(executor.loader.graph.leaf_nodes()):
             self.say(f"Bringing the database up to date ({len(pending)} migrations) …")
             call_command("migrate", interactive=False, verbosity=0)
+            # A migration may have added columns of search terms, which only a worker would fill.
+            terms_refresh_all()
         if collect_static():
             self.say("Collected the static files.")
         if not Memory.objects.exists():

@@ -80,7 +80,7 @@ class Command(BaseCommand):
         if pending.memories:
             self.stdout.write(f"{memories(pending.memories)} still pending: {reason}")
         if pending.vocabulary:
-            rows = plural(pending.vocabulary, "entity or relationship", "entities and relationships")
+            rows = plural(pending.vocabulary, "term of the vocabulary", "terms of the vocabulary")
             self.stdout.write(f"{rows} still pending: {reason}")
         self.stdout.write(f"{model.name} is {model.state}.")
 

@@ -1,0 +1,166 @@
+"""Concepts and categories among the results of unified search, exact names first, and legs without vectors."""
+
+import json
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+
+from access.keys import make_key
+from access.viewer import command_viewer
+from agent_tools.catalogue import TOOL
+from agent_tools.tools import call
+from categories.details import ConceptDetails, concept_merge_details
+from categories.models import Concept
+from categories.services import Vocabulary
+from memories.embedding import query as embeddings
+from memories.models import Memory
+from memories.records import MemoryRecord
+from memories.services import memory_create, memory_link
+from search.query import SearchQuery
+from search.unified.legs import LegState
+from search.unified.service import unified
+from tests.html import html_of
+from tests.unified_corpus import embed_all
+from web.cache import clear_caches
+
+
+def store(project, title, concept, category):
+    record = MemoryRecord(content=title, title=title, project=project, concepts=[concept], categories=[category])
+    return memory_create(record=record, viewer=command_viewer())
+
+
+@pytest.fixture
+def yard(mill):
+    """The mill and the vault, with a concept and a category in each."""
+    store("mill", "Every sack at the door", "thundering herd", "Works/Grain store")
+    store("mill", "Two carts at the gate", "thundering herd", "Works/Grain store/Gate")
+    store("vault", "Nobody at night", "quiet hours", "Works/Strongroom")
+    vocabulary = Vocabulary(batch_id=None, viewer=command_viewer())
+    concept_merge_details(details=ConceptDetails("thundering herd", aliases=("stampede",)), vocabulary=vocabulary)
+    embed_all()
+    clear_caches()
+
+
+def ask(text, viewer, **arguments):
+    return unified(SearchQuery.from_mapping({"q": text, "mode": "unified", **arguments}), viewer)
+
+
+def first(result):
+    return (result.hits[0].kind.value, result.hits[0].title_text)
+
+
+def leg(result, name):
+    return next(one for one in result.legs if one.name == name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("thundering herd", ("concept", "thundering herd"), id="concept"),
+        pytest.param("Stampede", ("concept", "thundering herd"), id="alias of a concept"),
+        pytest.param("grain store", ("category", "Grain store"), id="category"),
+        pytest.param("OSK", ("entity", "Osk"), id="entity"),
+        pytest.param("wheel", ("entity", "wheel"), id="entity that many memories contain"),
+    ],
+)
+def test_exact_name_stands_first_whatever_its_kind(yard, everyone, text, expected):
+    assert first(ask(text, everyone)) == expected
+
+
+def test_words_of_a_name_find_concepts_and_categories_too(yard, everyone):
+    result = ask("herd", everyone)
+    assert ("concept", "thundering herd") in [(hit.kind.value, hit.title_text) for hit in result.hits]
+    assert [one.memories for one in leg(result, "concept words").found] == [2]
+    assert [one.memories for one in leg(ask("store", everyone), "category words").found] == [2]
+
+
+def test_filters_and_projects_of_the_viewer_decide_which_are_found(yard, everyone, miller):
+    for text in ("quiet hours", "strongroom"):
+        assert first(ask(text, everyone))[0] in {"concept", "category"}
+        assert {hit.kind.value for hit in ask(text, miller).hits} <= {"memory", "entity", "relationship"}
+    assert [one.memories for one in leg(ask("works", everyone), "category words").found] == [3]
+    assert [one.memories for one in leg(ask("works", miller), "category words").found] == [2]
+    within = ask("works or gate", everyone, category="works/grain-store/gate")
+    assert sorted(one.memories for one in leg(within, "category words").found) == [1, 1]
+
+
+def test_memories_linked_to_a_result_are_related_to_it(yard, everyone):
+    sacks, carts = (Memory.objects.get(title=title) for title in ("Every sack at the door", "Two carts at the gate"))
+    memory_link(memory_id=carts.pk, target_id=sacks.pk, rel="follows", viewer=command_viewer())
+    related = {hit.id: [one.reason for one in hit.related] for hit in ask("door gate", everyone).hits if hit.memory}
+    assert "links to it: follows" in related[sacks.pk]
+    assert "linked from it: follows" in related[carts.pk]
+
+
+# --- vectors that are missing -------------------------------------------------------------------------------------
+
+
+def forget_vectors(kind, condition="true"):
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM categories_{kind}vector WHERE {condition}")
+    clear_caches()
+
+
+def notices(result):
+    return [warning.message for warning in result.warnings if warning.parameter == "mode"]
+
+
+def test_leg_without_vectors_is_not_ok(yard, everyone):
+    assert notices(ask("herd", everyone)) == []
+    forget_vectors("concept")
+    result = ask("herd", everyone)
+    assert (leg(result, "concept meaning").state, leg(result, "concept words").state) == (
+        LegState.NO_VECTORS,
+        LegState.OK,
+    )
+    assert notices(result) == ["Search by meaning covers none of the concepts so far; more may appear."]
+    assert result.totals[leg(result, "concept words").kind].at_least
+
+
+def test_leg_with_some_of_the_vectors_answers_partly_with_the_share(yard, everyone):
+    forget_vectors("concept", f"concept_id = {Concept.objects.get(name='quiet hours').pk}")
+    found = leg(ask("herd", everyone), "concept meaning")
+    assert (found.state, found.share.percent) == (LegState.PARTLY, 50.0)
+
+
+def test_share_reveals_nothing_of_other_projects(yard, miller):
+    forget_vectors("concept", f"concept_id = {Concept.objects.get(name='quiet hours').pk}")
+    hidden = leg(ask("herd", miller), "concept meaning")
+    assert (hidden.state, hidden.share.percent) == (LegState.OK, 100.0)
+    forget_vectors("concept")
+    own = ask("herd", miller)
+    assert (leg(own, "concept meaning").state, leg(own, "concept meaning").share) == (LegState.PARTLY, None)
+    assert notices(own) == ["Search by meaning covers a part of the concepts so far; more may appear."]
+
+
+def test_without_a_model_the_reason_is_given_once(yard, everyone):
+    embeddings.forget()
+    assert notices(ask("herd", everyone)) == [
+        "Search by meaning is not ready: the model is still loading. Found by words alone."
+    ]
+
+
+# --- every interface ----------------------------------------------------------------------------------------------
+
+
+def test_api_page_and_tool_show_the_record_and_the_way_on(yard, everyone):
+    raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer()).raw
+    client = Client(headers={"Authorization": f"Bearer {raw}"})
+    reply = client.get("/api/search", {"q": "thundering herd", "mode": "unified"}).json()
+    one = reply["results"][0]
+    assert (one["kind"], one["concept"]["value"], one["concept"]["memories"]) == ("concept", "thundering herd", 2)
+    assert one["url"] == "http://testserver/explore/?concept=thundering+herd"
+    assert (reply["totals"]["concepts"], reply["totals"]["categories"]) == (1, 0)
+    rows = json.loads(call(TOOL["search"], {"query": "grain store", "mode": "unified", "format": "json"}, everyone))
+    row = rows["results"][0]
+    assert (row["kind"], row["id"]) == ("category", f"category:{ask('grain store', everyone).hits[0].id}")
+    assert row["see"] == "search(category=works/grain-store): 2 memories"
+    assert row["score"] > 0
+    assert rows["totals"]["categories"] == 1
+    browser = Client()
+    browser.force_login(User.objects.create_superuser("reader"))
+    page = html_of(browser.get("/explore/?q=grain+store&mode=unified"))
+    assert 'class="kind kind-category"' in page
+    assert 'href="/categories/works/grain-store/"' in page
