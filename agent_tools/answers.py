@@ -1,16 +1,31 @@
 """The answers to requests of the protocol: the list of tools, and the results of their calls."""
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from django.db import close_old_connections
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
-from mcp_types import CallToolResult, ListToolsResult, TextContent, ToolAnnotations
+from mcp_types import (
+    INVALID_REQUEST,
+    CallToolResult,
+    GetPromptResult,
+    ListToolsResult,
+    ReadResourceResult,
+    TextContent,
+    ToolAnnotations,
+)
 from mcp_types import Tool as OfferedTool
 
 from access.viewer import Viewer
-from agent_tools.catalogue import TOOL, TOOLS
+from agent_tools.catalogue import PROFILES, TOOL
+from agent_tools.chatgpt import site_address
+from agent_tools.resources import PROMPTS as PROMPTS
+from agent_tools.resources import RESOURCES as RESOURCES
+from agent_tools.resources import TEMPLATES as TEMPLATES
+from agent_tools.resources import get_prompt, read_resource
 from agent_tools.tools import Arguments, Tool, ToolRefusedError, call
 from web.errors import close_to
 
@@ -19,24 +34,48 @@ logger = logging.getLogger("mnemoscope.mcp")
 Context = ServerRequestContext[Any, Any]
 # The viewer of a call; it may query the database. Raises ToolRefusedError if the caller is no longer allowed.
 ViewerOf = Callable[[Context], Viewer]
+Result = TypeVar("Result")
 
 
-def offered_tools() -> ListToolsResult:
-    return ListToolsResult(tools=[offered(tool) for tool in TOOLS])
+def offered_tools(profile: str) -> ListToolsResult:
+    return ListToolsResult(tools=[offered(tool) for tool in PROFILES[profile]])
 
 
-def answer(context: Context, name: str, arguments: Arguments, viewer_of: ViewerOf) -> CallToolResult:
+def answer(
+    context: Context, name: str, arguments: Arguments, viewer_of: ViewerOf, profile: str, site: str
+) -> CallToolResult:
     """The result of a call. Errors are results too, and tell the model what to do next."""
     close_old_connections()
+    site_address.set(site)
+    tools = TOOL | {tool.name: tool for tool in PROFILES[profile]}
     try:
-        tool = TOOL.get(name)
+        tool = tools.get(name)
         if tool is None:
-            near = "".join(f" Did you mean {other}?" for other in close_to(name, TOOL, 1))
-            raise ToolRefusedError(f"There is no tool {name[:60]!a}.{near} The tools are {', '.join(TOOL)}.")
+            near = "".join(f" Did you mean {other}?" for other in close_to(name, tools, 1))
+            raise ToolRefusedError(f"There is no tool {name[:60]!a}.{near} The tools are {', '.join(tools)}.")
         return _text(call(tool, arguments, viewer_of(context)))
     except ToolRefusedError as error:
         logger.info("%s: %s", name[:60], error)
         return _text(str(error), is_error=True)
+    finally:
+        close_old_connections()
+
+
+def resource(context: Context, uri: str, viewer_of: ViewerOf) -> ReadResourceResult:
+    return _with_viewer(context, viewer_of, partial(read_resource, uri))
+
+
+def prompt(context: Context, name: str, arguments: Mapping[str, str], viewer_of: ViewerOf) -> GetPromptResult:
+    return _with_viewer(context, viewer_of, partial(get_prompt, name, arguments))
+
+
+def _with_viewer(context: Context, viewer_of: ViewerOf, read: Callable[[Viewer], Result]) -> Result:
+    """The result of a read. Raises MCPError, since the protocol has no error results for anything but tools."""
+    close_old_connections()
+    try:
+        return read(viewer_of(context))
+    except ToolRefusedError as error:
+        raise MCPError(INVALID_REQUEST, str(error)) from error
     finally:
         close_old_connections()
 

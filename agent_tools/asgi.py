@@ -9,8 +9,8 @@ import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -23,7 +23,9 @@ from access.keys import KeyRefusedError, viewer_of_raw
 from access.models import AuditEvent
 from access.viewer import Viewer
 from agent_tools.claude_mem.worker import worker
-from web.errors import ApiError
+from agent_tools.workflow import DEFAULT_PROFILE
+from web.errors import ApiError, sentences
+from web.params import Params
 from web.responses import answer
 
 logger = logging.getLogger("mnemoscope.mcp")
@@ -77,6 +79,7 @@ class McpApplication:
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
+            _profile_of(scope)
             if self._server is None:
                 raise ApiError(
                     503,
@@ -128,7 +131,7 @@ def _load() -> Any:
     """Load the server, which takes a second, only when it is needed."""
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    from agent_tools.server import build_server
+    from agent_tools.server import Caller, build_server
 
     # Stateless: every request has its key, and any process may answer it. `authenticate` has checked Host and Origin by
     # the site's settings, which allow more patterns than the SDK.
@@ -136,12 +139,27 @@ def _load() -> Any:
         viewer: Viewer = context.request.scope[_VIEWER]
         return viewer
 
+    def caller_of(context: Any) -> Caller:
+        scope = context.request.scope
+        return Caller(_profile_of(scope), f"{scope['scheme']}://{context.request.headers['host']}")
+
     return StreamableHTTPSessionManager(
-        build_server(viewer_of),
+        build_server(viewer_of, caller_of),
         json_response=True,
         stateless=True,
         max_request_body_size=MAX_BYTES,
     )
+
+
+def _profile_of(scope: Scope) -> str:
+    """The profile of tools in the query string of a request. Raises QueryError."""
+    return McpRequest.from_pairs(parse_qsl(scope["query_string"].decode("latin-1"))).tools
+
+
+class McpRequest(Params):
+    """The query string of the address that a client connects to."""
+
+    tools: Literal["core", "all", "chatgpt"] = DEFAULT_PROFILE
 
 
 def authenticate(scope: Scope) -> Viewer:
@@ -190,7 +208,7 @@ def _refusal(error: Exception, scope: Scope) -> HttpResponse:
     request.method = scope["method"]
     response = answer(request, error)
     known = json.loads(response.content)
-    message = f"{known['detail']} {known['suggestion']}".strip()
+    message = sentences(known["detail"], known["suggestion"])
     # The request has not been read, so its id is unknown.
     reply = {"jsonrpc": "2.0", "id": None, "error": {"code": _SERVER_ERROR, "message": message, "data": known}}
     response.content = json.dumps(reply).encode()

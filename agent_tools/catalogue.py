@@ -1,9 +1,9 @@
-"""The catalogue of tools. Every agent reads each word of it at every start."""
+"""The catalogue of tools. Every agent reads each word of its profile at every start."""
 
 from typing import Any
 
-from agent_tools import category_tools, tools
-from agent_tools.rendering import DEFAULT_TOKENS
+from agent_tools import category_tools, chatgpt, memory_tools, tools, vocabulary_tools
+from agent_tools.rendering import DEFAULT_TOKENS, OutputOptions
 from agent_tools.tools import Tool
 from explorer.batch_api import Batch
 from explorer.category_requests import (
@@ -13,8 +13,13 @@ from explorer.category_requests import (
     CategoryRequest,
     ConceptListRequest,
 )
+from explorer.history_api import ChangesRequest
+from explorer.session_context import ContextRequest
 from memories.records import MemoryChanges, StrictMemoryRecord
+from search.facets import FACET
 from search.query import Mode, SearchQuery
+from search.result import FacetListing
+from search.similar import SimilarRequest
 from search.timeline import TimelineRequest
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -37,6 +42,13 @@ _FILTERS: dict[str, Any] = {
     "from": _DATE,
     "to": _DATE,
 }
+# Hosts that send only arguments of the schema can filter by all of them in a search.
+_FURTHER_FILTERS: dict[str, Any] = {
+    **dict.fromkeys(("concept", "entity", "author", "agent", "source", "state", "has", "no"), _LIST),
+    "match_all": _SWITCH,
+    "since": {"type": "string", "description": "30d"},
+    "updated_since": _TEXT,
+}
 _PAGE: dict[str, Any] = {"page": _NUMBER, "limit": _NUMBER}
 _RECORD: dict[str, Any] = {
     "title": _TEXT,
@@ -46,7 +58,7 @@ _RECORD: dict[str, Any] = {
     "entities": {"type": "array", "items": _TEXT, "description": "type:name"},
 }
 
-TOOLS = (
+CORE = (
     Tool(
         "__IMPORTANT",
         "3-LAYER WORKFLOW (ALWAYS FOLLOW): 1. search(query) -> index with ids, 50-100 tokens a hit. 2."
@@ -57,14 +69,14 @@ TOOLS = (
     ),
     Tool(
         "search",
-        "Step 1: index of memories (id, title, date, type, project). Further filters: match_all (of tags), concept,"
-        " entity, author, agent, source, state, since=30d, updated_since, has, no; a leading - leaves out (-tag). mode"
-        " faceted: query optional.",
+        "Step 1: index of memories (id, title, date, type, project); without query all, newest first. A leading - on a"
+        " filter leaves out (-tag); match_all: all of the tags; has, no: a facet with or without value.",
         tools.search,
         {
             "query": {"type": "string", "description": 'words, "phrase", prefix*, -not, or'},
             "mode": {"enum": [mode.value for mode in Mode]},
             **_FILTERS,
+            **_FURTHER_FILTERS,
             "include_facets": {"type": "boolean", "description": "counts over all matches"},
             "orderBy": {"enum": ["relevance", "newest", "oldest", "updated", "title"]},
             **_PAGE,
@@ -74,7 +86,7 @@ TOOLS = (
     ),
     Tool(
         "timeline",
-        "Step 2: what was remembered before and after a memory (anchor, an id; or the best hit of query). Takes"
+        "Step 2: what was remembered around a memory (anchor: an id or a time; or the best hit of query). Takes"
         " search's filters.",
         tools.timeline_of,
         {
@@ -154,7 +166,12 @@ TOOLS = (
         "store_memory",
         "Remember something lasting. Search first: what is there is better updated.",
         tools.store_memory,
-        {"content": {"type": "string", "description": "Markdown"}, "project": _TEXT, **_RECORD},
+        {
+            "content": {"type": "string", "description": "Markdown"},
+            "project": _TEXT,
+            **_RECORD,
+            "supersedes": {"type": "array", "items": _TEXT, "description": "#id"},
+        },
         inputs=(StrictMemoryRecord,),
         required=("content",),
         scope="write",
@@ -190,4 +207,99 @@ TOOLS = (
         scope="write",
     ),
 )
+FURTHER = (
+    Tool(
+        "list_values",
+        "Page the values of a facet with counts: every tag, concept, entity, type, project… Takes search's filters.",
+        vocabulary_tools.list_values,
+        {
+            "facet": {"enum": list(FACET)},
+            "search": {"type": "string", "description": "part of a name"},
+            "sort": {"enum": ["count", "name"]},
+            **_PAGE,
+        },
+        inputs=(SearchQuery, FacetListing, OutputOptions),
+        required=("facet",),
+    ),
+    Tool(
+        "about",
+        "A concept or an entity: definition, links, newest memories; with to: what links the two.",
+        vocabulary_tools.about,
+        {"concept": _TEXT, "entity": _TEXT, "to": _TEXT},
+        inputs=(OutputOptions,),
+    ),
+    Tool(
+        "similar",
+        "Memories similar to one (id) or to a text, with duplicates marked; without both: proposed duplicates.",
+        memory_tools.similar,
+        {"id": _NUMBER, "text": _TEXT, "limit": _NUMBER},
+        inputs=(SearchQuery, SimilarRequest, OutputOptions),
+    ),
+    Tool(
+        "changes",
+        "What was created, edited, superseded, deleted, restored… since 7d or a date; further with after=cursor.",
+        memory_tools.changes,
+        {"since": _TEXT, "after": _TEXT, "project": _LIST, "kind": _LIST, "limit": _NUMBER},
+        inputs=(ChangesRequest, OutputOptions),
+    ),
+    Tool(
+        "history",
+        "The changes of a memory, newest first, with values before and after.",
+        memory_tools.history,
+        {"id": _NUMBER, "limit": _NUMBER},
+        inputs=(memory_tools.HistoryOf, OutputOptions),
+        required=("id",),
+    ),
+    Tool(
+        "restore",
+        "Undelete a memory, or take it back to how it was after an event of its history.",
+        memory_tools.restore,
+        {"id": _NUMBER, "event": _TEXT, "reason": _TEXT},
+        required=("id",),
+        scope="write",
+    ),
+    Tool(
+        "session_context",
+        "What to know when work on a project starts.",
+        memory_tools.session_context,
+        {"project": _LIST, "budget": {"type": "integer", "description": "tokens"}},
+        inputs=(ContextRequest,),
+    ),
+    Tool(
+        "curate",
+        "Edit the vocabulary. create, edit: term or name, description, type, aliases, weight, memories. relate: term,"
+        " how, other; of entities with fact, evidence (ids); remove ends it. rename: term, name. alias: add, remove."
+        " move: category, parent. merge: source, target.",
+        vocabulary_tools.curate,
+        {
+            "operation": {"enum": list(vocabulary_tools.OPERATIONS)},
+            "kind": {"enum": ["category", "concept", "entity", "tag"]},
+            "term": _TEXT,
+            "name": _TEXT,
+            "how": _TEXT,
+            "other": _TEXT,
+            "dry_run": _SWITCH,
+        },
+        inputs=tuple(vocabulary_tools.OPERATIONS.values()),
+        required=("operation",),
+        scope="curate",
+        destructive=True,
+        idempotent=False,
+    ),
+)
+# ChatGPT offers a server for research only if it has these two, with these arguments.
+CHATGPT = (
+    Tool(
+        "search",
+        "Search memories by words and meaning.",
+        chatgpt.search,
+        {"query": {"type": "string", "description": 'words, "phrase", -not'}},
+        required=("query",),
+    ),
+    Tool("fetch", "A whole memory by its id from search.", chatgpt.fetch, {"id": _TEXT}, required=("id",)),
+)
+TOOLS = (*CORE, *FURTHER)
 TOOL = {tool.name: tool for tool in TOOLS}
+
+# The tools that are listed. A tool that is not listed can still be called, unless another of the name is.
+PROFILES: dict[str, tuple[Tool, ...]] = {"core": CORE, "all": TOOLS, "chatgpt": CHATGPT}

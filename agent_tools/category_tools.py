@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
-from agent_tools.rendering import TableRow, render_rows, render_tables
+from agent_tools.rendering import TableRow, drop_empty_columns, render_rows, render_tables
 from agent_tools.tools import Arguments, pairs_of_arguments, split_output_options
 from explorer.category_reads import (
     CategoryMemory,
@@ -33,14 +33,14 @@ def category_search(arguments: Arguments, viewer: Viewer) -> str:
     head: dict[str, Any] = {"category": _about(found.category), "statistics": statistics}
     head |= _notes(found.message, found.warnings)
     tables: dict[str, Sequence[TableRow]] = {
-        "documents": _drop_empty_columns([_document(one) for one in found.documents]),
-        "concepts": _drop_empty_columns([_concept(one) for one in found.concepts]),
+        "documents": drop_empty_columns([_document(one) for one in found.documents]),
+        "concepts": drop_empty_columns([_concept(one) for one in found.concepts]),
     }
     if found.children:
         statistics["total_child_categories"] = found.children_total
         tables["child_categories"] = [_child(one) for one in found.children]
     if found.chunks is not None:
-        tables["chunks"] = _drop_empty_columns([_chunk(one) for one in found.chunks])
+        tables["chunks"] = drop_empty_columns([_chunk(one) for one in found.chunks])
     return render_tables(head, tables, options, "raise it, or ask for a smaller limit")
 
 
@@ -64,7 +64,7 @@ def list_categories(arguments: Arguments, viewer: Viewer) -> str:
         },
         **_notes("", found.warnings),
     }
-    rows = _drop_empty_columns([_listed(one, request.include_hierarchy) for one in found.listed])
+    rows = drop_empty_columns([_listed(one, request.include_hierarchy) for one in found.listed])
     return render_rows(
         head,
         "categories",
@@ -86,16 +86,10 @@ def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
         },
         **_notes(found.message, found.warnings),
     }
-    rows = _drop_empty_columns(
+    rows = drop_empty_columns(
         [{**_concept(one), "total_document_count": one.total_document_count} for one in found.concepts]
     )
     return render_rows(head, "concepts", rows, options, lambda n: "raise it, or ask for a smaller limit")
-
-
-def _drop_empty_columns(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Drop columns that are empty in every row (zero counts as a value)."""
-    used = {key for row in rows for key, value in row.items() if value not in {"", None}}
-    return [{key: value for key, value in row.items() if key in used} for row in rows]
 
 
 def _notes(message: str, warnings: Iterable[SearchWarning]) -> dict[str, Any]:

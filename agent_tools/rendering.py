@@ -123,7 +123,7 @@ def _first_row_cut(
 
 def drop_empty_columns(rows: Sequence[TableRow]) -> list[dict[str, CellValue]]:
     """Drop columns that are empty in every row."""
-    used = {key for row in rows for key, value in row.items() if value not in ("", None, False)}
+    used = {key for row in rows for key, value in row.items() if value not in {"", None} and value is not False}
     return [{key: value for key, value in row.items() if key in used} for row in rows]
 
 

@@ -5,30 +5,71 @@ of the project, are imported after the handshake: a client waits for that before
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, NotificationParams, PaginatedRequestParams
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    NotificationParams,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+)
 
-from agent_tools.workflow import WORKFLOW
+from agent_tools.workflow import DEFAULT_PROFILE, WORKFLOW
 from web.version import VERSION
 
 if TYPE_CHECKING:
     from agent_tools.answers import Context, ViewerOf
 
 
-def build_server(viewer_of: "ViewerOf") -> Server[Any]:
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The tools that a client lists, and the address by which it reaches the site, empty if it is unknown."""
+
+    profile: str = DEFAULT_PROFILE
+    site: str = ""
+
+
+def build_server(viewer_of: "ViewerOf", caller_of: Callable[["Context"], Caller]) -> Server[Any]:
     """The server with all tools, for callers that `viewer_of` accepts."""
 
     # In threads: Django forbids the database in the event loop, and imports would stop it.
     async def list_tools(context: "Context", params: PaginatedRequestParams | None) -> ListToolsResult:
-        return await anyio.to_thread.run_sync(lambda: _answers().offered_tools())
+        return await anyio.to_thread.run_sync(lambda: _answers().offered_tools(caller_of(context).profile))
 
     async def call_tool(context: "Context", params: CallToolRequestParams) -> CallToolResult:
+        caller = caller_of(context)
+        arguments = params.arguments or {}
         return await anyio.to_thread.run_sync(
-            lambda: _answers().answer(context, params.name, params.arguments or {}, viewer_of)
+            lambda: _answers().answer(context, params.name, arguments, viewer_of, caller.profile, caller.site)
+        )
+
+    async def list_resources(context: "Context", params: PaginatedRequestParams | None) -> ListResourcesResult:
+        return await anyio.to_thread.run_sync(lambda: _answers().RESOURCES)
+
+    async def list_templates(context: "Context", params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        return await anyio.to_thread.run_sync(lambda: _answers().TEMPLATES)
+
+    async def read_resource(context: "Context", params: ReadResourceRequestParams) -> ReadResourceResult:
+        return await anyio.to_thread.run_sync(lambda: _answers().resource(context, params.uri, viewer_of))
+
+    async def list_prompts(context: "Context", params: PaginatedRequestParams | None) -> ListPromptsResult:
+        return await anyio.to_thread.run_sync(lambda: _answers().PROMPTS)
+
+    async def get_prompt(context: "Context", params: GetPromptRequestParams) -> GetPromptResult:
+        return await anyio.to_thread.run_sync(
+            lambda: _answers().prompt(context, params.name, params.arguments or {}, viewer_of)
         )
 
     return Server(
@@ -37,6 +78,11 @@ def build_server(viewer_of: "ViewerOf") -> Server[Any]:
         instructions=WORKFLOW,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
     )
 
 
@@ -46,12 +92,12 @@ def _answers() -> Any:
     return answers
 
 
-async def serve_stdio(viewer_of: "ViewerOf", once_connected: Callable[[], None]) -> None:
+async def serve_stdio(viewer_of: "ViewerOf", once_connected: Callable[[], None], profile: str) -> None:
     """Serve a client over standard input and output until it disconnects.
 
     `once_connected` is called in a thread, after the handshake.
     """
-    server = build_server(viewer_of)
+    server = build_server(viewer_of, lambda context: Caller(profile))
 
     async def initialized(context: "Context", params: NotificationParams) -> None:
         await anyio.to_thread.run_sync(once_connected)

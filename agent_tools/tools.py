@@ -20,8 +20,11 @@ from agent_tools.rendering import (
 )
 from agent_tools.workflow import WORKFLOW as WORKFLOW
 from explorer.batch_api import Batch, batch_of
-from explorer.timeline_api import index_row
+from explorer.graph.path_page import PathEndError
+from explorer.graph.queries import NameUnknownError
+from explorer.timeline_api import cut_title, index_row
 from explorer.visible_tree import CategoryNotFoundError
+from memories.history import EventNotFoundError, HistoryEvent, memory_history
 from memories.models import Memory
 from memories.queries import MemoryDetail
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
@@ -35,7 +38,12 @@ from memories.services import (
     memory_update,
 )
 from search.facets import FACET, FACETS, Facet
+<<<<<<< HEAD
 from search.query import FacetScope, SearchQuery
+=======
+from search.near_duplicates import near_duplicates
+from search.query import SearchQuery
+>>>>>>> 470a3bb (Offer tools for values, concepts, similar memories, session context and the vocabulary, with resources, prompts and profiles)
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
@@ -102,6 +110,8 @@ INDEX_SIZE = 20
 # The number of values listed for a facet; a note tells if there are more.
 FACET_VALUES = 10
 COUNTED_VALUES = 50
+# Characters of a value before and after a change.
+_VALUE_LENGTH = 200
 _NAMED_SHOWN = 5
 # The facets of `retrieve_memory`, as its specification names them.
 _COUNTED_FACETS = ("tags", "memory_types")
@@ -141,12 +151,12 @@ class Tool:
         names = [*self.properties]
         if self.takes_filters:
             names += [spec.key for spec in FACETS if spec.key not in names]
-            names += [name for name in ("since", "has", "no", "match_all") if name not in names]
+            names += [name for name in ("since", "updated_since", "has", "no", "match_all") if name not in names]
         return f"{self.name} takes: {', '.join(names)}." if names else f"{self.name} takes no arguments."
 
     def check_names(self, given: Iterable[str]) -> None:
         """Raise QueryError, naming every argument that the tool does not accept."""
-        accepted = {*self.properties, *(name for model in self.inputs for name in _names_of(model))}
+        accepted = {*self.properties, *(name for model in self.inputs for name in names_of(model))}
         # Spellings in camel case are only for programs that send them.
         known = [name for name in accepted if name in self.properties or name.islower()]
         unknown = [unknown_parameter(name, known) for name in given if name not in accepted]
@@ -186,6 +196,12 @@ def _explained(error: Exception, tool: Tool) -> str:
             suggestion = "Take ids from search; do not guess them."
         case CategoryNotFoundError():
             suggestion = "Try using list_categories to see available categories."
+        case NameUnknownError():
+            suggestion = f"Look for it: list_values(facet={error.kind.key}, search=…)."
+        case PathEndError(cause=NameUnknownError()):
+            suggestion = "Look for it: list_values(facet=entity, search=…)."
+        case EventNotFoundError():
+            suggestion = "The events are in history(id=…)."
         case AlreadyExistsError():
             suggestion = f"Change the existing memory: update_memory(id={error.memory_id}, …)."
         case ScopeMissingError() | NotAllowedError():
@@ -197,7 +213,8 @@ def _explained(error: Exception, tool: Tool) -> str:
     return f"{detail}{near} {suggestion}".strip()
 
 
-def _names_of(model: type[BaseModel]) -> frozenset[str]:
+def names_of(model: type[BaseModel]) -> frozenset[str]:
+    """Every name under which a field of a request may be given."""
     if issubclass(model, Params):
         return model.names()
     return frozenset((*field_names(model), *(field.alias for field in model.model_fields.values() if field.alias)))
@@ -228,8 +245,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
         head = _page(found.answer, _all_facets) | unified_head(found)
         return render_rows(head, "results", unified_rows(found.hits), options, _next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
-    rows = [_row(hit) for hit in result.hits]
-    return render_rows(_page(result, _all_facets), "memories", rows, options, _next_page(query))
+    return render_rows(_page(result, _all_facets), "memories", index_rows(result.hits), options, _next_page(query))
 
 
 def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
@@ -237,9 +253,9 @@ def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
     request, query = TimelineRequest.with_query(pairs_of_arguments(rest))
     found = timeline(request, query, viewer)
     head: dict[str, Any] = {"earlier": found.earlier, "later": found.later}
-    head |= _warnings(found.warnings)
-    rows: list[dict[str, Any]] = [{"at": -n, **_row(hit)} for n, hit in enumerate(reversed(found.before), 1)]
-    rows += [{"at": n, **_row(hit)} for n, hit in enumerate((found.anchor, *found.after)) if hit]
+    head |= warning_lines(found.warnings)
+    hits = (*found.before, *filter(None, (found.anchor,)), *found.after)
+    rows: list[dict[str, Any]] = [{"at": at, **row} for at, row in enumerate(index_rows(hits), -len(found.before))]
     # The nearest first, so that truncation drops the furthest.
     rows.sort(key=lambda row: (abs(row["at"]), row["at"]))
     return render_rows(
@@ -277,7 +293,12 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
 
 def store_memory(arguments: Arguments, viewer: Viewer) -> str:
     memory = memory_create(record=read_model(StrictMemoryRecord, _given(arguments)), viewer=viewer)
-    return _written(memory, "stored")
+    near = near_duplicates(memory, viewer)
+    alike = [
+        f"#{one.id} {cut_title(one.title)} ({one.project}, {one.state}): {one.similarity:.2f} by {one.by}"
+        for one in near.memories
+    ]
+    return written(memory, "stored", **({"near_duplicates": alike} if alike else {}))
 
 
 def update_memory(arguments: Arguments, viewer: Viewer) -> str:
@@ -289,13 +310,13 @@ def update_memory(arguments: Arguments, viewer: Viewer) -> str:
         )
     changes = read_model(MemoryChanges, given)
     memory = memory_update(memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason)
-    return _written(memory, "updated")
+    return written(memory, "updated", **_last_change(memory, viewer))
 
 
 def relate(arguments: Arguments, viewer: Viewer) -> str:
     link = read_model(MemoryLinkRequest, _given(arguments))
     memory = memory_link(memory_id=link.id, target_id=link.target, rel=link.rel, viewer=viewer)
-    return _written(memory, f"{link.rel} #{link.target}")
+    return written(memory, f"{link.rel} #{link.target}")
 
 
 # --- from results to rows ----------------------------------------------------------------------------------------
@@ -320,7 +341,16 @@ def _given(arguments: Arguments) -> Arguments:
     return {key: value for key, value in arguments.items() if value is not None}
 
 
-def _row(hit: Hit) -> dict[str, CellValue]:
+def index_rows(hits: Iterable[Hit]) -> list[dict[str, CellValue]]:
+    """Rows of an index. The state has a column only if some memory is not active."""
+    listed = list(hits)
+    rows = [index_cells(hit) for hit in listed]
+    if all(hit.state == Memory.State.ACTIVE for hit in listed):
+        return rows
+    return [row | {"state": hit.state} for row, hit in zip(rows, listed, strict=True)]
+
+
+def index_cells(hit: Hit) -> dict[str, CellValue]:
     row = index_row(hit)
     return {
         "id": row.id,
@@ -342,20 +372,20 @@ def _whole(detail: MemoryDetail) -> dict[str, CellValue]:
         "project": memory.project.slug,
         "state": "" if memory.state == Memory.State.ACTIVE else memory.state,
         "superseded_by": detail.superseded_by.id if detail.superseded_by else None,
-        "tags": _joined(memory.tags),
-        "categories": _joined(node.path for node in detail.categories),
-        "concepts": _joined(term.label for term in detail.concepts),
-        "entities": _joined(term.value for term in detail.entities),
-        "authors": _joined(memory.authors),
+        "tags": joined(memory.tags),
+        "categories": joined(node.path for node in detail.categories),
+        "concepts": joined(term.label for term in detail.concepts),
+        "entities": joined(term.value for term in detail.entities),
+        "authors": joined(memory.authors),
         "agent": memory.agent,
         "source": memory.source_uri or memory.source,
-        "links": _joined(f"{x.rel} {f'#{x.memory.id}' if x.memory else x.target}" for x in detail.links),
+        "links": joined(f"{x.rel} {f'#{x.memory.id}' if x.memory else x.target}" for x in detail.links),
         "summary": memory.summary,
         "content": memory.content,
     }
 
 
-def _joined(values: Iterable[str]) -> str:
+def joined(values: Iterable[str]) -> str:
     return ", ".join(values)
 
 
@@ -370,18 +400,22 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
         "page_size": result.page_size,
         "total": result.total,
         "has_more": result.has_more,
-        "filters": {key: _joined(v) if isinstance(v, list) else v for key, v in result.query.applied().items()},
+        "filters": {key: joined(v) if isinstance(v, list) else v for key, v in result.query.applied().items()},
     }
     if result.named:
         head["named"] = [
             f"{term.count} {'carries' if term.count == 1 else 'carry'} {term.text}: {term.facet}={term.value}"
             for term in result.named[:_NAMED_SHOWN]
         ]
+<<<<<<< HEAD
     if result.hidden:
         more = number(result.hidden, at_least=result.hidden_at_least)
         match = "matches" if more == "1" else "match"
         head["hidden"] = f'{more} more {match} in other states: state=["archived", "superseded"] to see'
     head |= _warnings(result.warnings)
+=======
+    head |= warning_lines(result.warnings)
+>>>>>>> 470a3bb (Offer tools for values, concepts, similar memories, session context and the vocabulary, with resources, prompts and profiles)
     if not head["filters"]:
         del head["filters"]
     if result.relaxations:
@@ -389,7 +423,7 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
     return head | (facets(result) if result.facets is not None else {})
 
 
-def _warnings(warnings: Iterable[SearchWarning]) -> dict[str, Any]:
+def warning_lines(warnings: Iterable[SearchWarning]) -> dict[str, Any]:
     messages = [" ".join(filter(None, (warning.message, _did_you_mean(warning)))) for warning in warnings]
     return {"warnings": messages} if messages else {}
 
@@ -435,6 +469,24 @@ def _next_page(query: SearchQuery) -> Callable[[int], str]:
     return advice
 
 
-def _written(memory: Memory, done: str) -> str:
-    row = {"id": memory.pk, "done": done, "title": memory.title, "state": memory.state}
-    return encode(row, "toon")
+def written(memory: Memory, done: str, **more: Any) -> str:
+    """The reply to a write: the memory, where it is, and what differs from before."""
+    row = {"id": memory.pk, "done": done, "title": memory.title, "project": memory.project.slug, "state": memory.state}
+    return encode({**row, **more}, "toon")
+
+
+def changes_text(event: HistoryEvent) -> str:
+    """The fields that an event changed, with their values before and after, each cut."""
+    changes = [one for one in event.changes if one.field != "updated_at"]
+    return "; ".join(f"{one.field}: {_value(one.before)} → {_value(one.after)}" for one in changes)
+
+
+def _value(value: Any) -> str:
+    text = " ".join((joined(map(str, value)) if isinstance(value, list) else str(value or "")).split()) or "nothing"
+    return text if len(text) <= _VALUE_LENGTH else f"{text[: _VALUE_LENGTH - 1]}…"
+
+
+def _last_change(memory: Memory, viewer: Viewer) -> dict[str, str]:
+    """The last event of a memory, for a viewer who may read it."""
+    found = memory_history(viewer, memory.pk, limit=1) if "read" in viewer.scopes else None
+    return {"changed": changes_text(found.events[0])} if found and found.events else {}

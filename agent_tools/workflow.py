@@ -1,4 +1,10 @@
-"""The workflow that every agent is given when it connects, before any tool is loaded."""
+"""The workflow that every agent is given when it connects, before any tool is loaded, and the names of the profiles."""
+
+from typing import Literal
+
+# The catalogue has the tools of each.
+PROFILE_NAMES = ("core", "all", "chatgpt")
+DEFAULT_PROFILE: Literal["all"] = "all"
 
 WORKFLOW = """\
 3-LAYER WORKFLOW (always follow; it costs a tenth of fetching everything):

@@ -8,7 +8,6 @@ from access.models import AuditEvent, MemoryChange
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from curation.models import Curation, CurationChange
-from curation.queries import merged_ids, visible_curations
 from curation.tables import fetch, load_json
 from memories.history import LinkChange, RawEvent, maker_of
 
@@ -47,6 +46,9 @@ class CurationHistory:
             ).select_related("user", "api_key")
         }
         # The title of a curation of memories of other projects may name what only these have.
+        # Each start of the project imports this module, few need a search.
+        from curation.queries import visible_curations
+
         shown = set(visible_curations(viewer).filter(pk__in=changes).values_list("pk", flat=True))
         found = []
         for curation in curations:
@@ -58,6 +60,8 @@ class CurationHistory:
 
     def present_ids(self, kind: str, ids: Collection[int]) -> dict[int, int]:
         """Each id with that of the term that it was merged into; its own if it exists, 0 if neither does."""
+        from curation.queries import merged_ids
+
         return merged_ids(kind, ids)
 
     def former_names(self, kind: str, ids: Collection[int]) -> dict[int, str]:

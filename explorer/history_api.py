@@ -179,7 +179,7 @@ def feed(request: ApiRequest) -> ChangesReply:
         viewer,
         after=asked.after,
         since=asked.begin(datetime.now(UTC)),
-        project_ids=_project_ids(asked.project, viewer) if asked.project else None,
+        project_ids=visible_project_ids(asked.project, viewer) if asked.project else None,
         kinds=asked.kind,
         limit=asked.limit,
     )
@@ -205,7 +205,7 @@ def _change_reply(change: ChangedMemory, request: HttpRequest) -> ChangeReply:
     )
 
 
-def _project_ids(slugs: Iterable[str], viewer: Viewer) -> list[int]:
+def visible_project_ids(slugs: Iterable[str], viewer: Viewer) -> list[int]:
     """The ids of visible projects. Raises QueryError for others, whether they exist or not."""
     visible = Project.objects.all()
     if viewer.project_ids is not None:

@@ -45,8 +45,7 @@ class Refusal(Exception):  # noqa: N818 - the base of errors, whose own names en
     @property
     def explanation(self) -> str:
         """The detail and the suggestion as sentences, for interfaces that show a text alone."""
-        detail = self.detail if self.detail.endswith((".", "?", "!")) else f"{self.detail}."
-        return f"{detail} {self.suggestion}".strip()
+        return sentences(self.detail, self.suggestion)
 
     @property
     def body(self) -> Error:
@@ -57,6 +56,12 @@ class Refusal(Exception):  # noqa: N818 - the base of errors, whose own names en
     def response(self) -> HttpResponse:
         # A lone surrogate, echoed, cannot be encoded: JsonResponse writes ASCII, in which it is only an escape.
         return JsonResponse(self.body.model_dump(), status=self.status, headers=dict(self.headers))
+
+
+def sentences(detail: str, suggestion: str) -> str:
+    """Two texts that may lack their stops, one after the other."""
+    stop = "" if detail.endswith((".", "?", "!")) else "."
+    return f"{detail}{stop} {suggestion}".strip()
 
 
 class ApiError(Refusal):

@@ -35,13 +35,12 @@ _MILLISECONDS = re.compile(r"[0-9]{12,14}")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A search or timeline as a client asked for it: the query, the number of hits to skip, and remarks for the model.
+    """A search or timeline as a client asked for it, and remarks for the model.
 
     `values` are the arguments that are none of a search, such as `anchor`.
     """
 
     query: SearchQuery
-    offset: int
     notes: tuple[str, ...]
     values: dict[str, str]
 
@@ -82,7 +81,7 @@ def read_arguments(pairs: Iterable[Pair], viewer: Viewer) -> Asked:
         notes.append(f"limit is {limit}: from 1 to {_MOST} are possible; use offset for the rest.")
     query = SearchQuery.from_pairs([(name, value) for name, values in ours.items() for value in values])
     offset = whole_number(others.get("offset"), 0, 0, 1_000_000)
-    return Asked(query.with_(page_size=limit), offset, tuple(notes), others)
+    return Asked(query.with_(page_size=limit).starting_at(offset), tuple(notes), others)
 
 
 def whole_number(value: object, default: int, least: int, most: int) -> int:

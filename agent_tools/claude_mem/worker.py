@@ -15,13 +15,13 @@ from django.db import close_old_connections
 from access.models import AuditEvent
 from access.viewer import Viewer
 from agent_tools.claude_mem import corpora
-from agent_tools.claude_mem.arguments import Asked, read_arguments, whole_number
+from agent_tools.claude_mem.arguments import read_arguments, whole_number
 from explorer.batch_api import Batch, batch_of
 from explorer.session_context import ContextRequest, session_context
 from explorer.timeline_api import index_row
 from memories.queries import MemoryDetail, visible_to
 from search.query import SORT_ALIASES
-from search.result import Hit, HitDetail, SearchResult
+from search.result import Hit, HitDetail
 from search.run import run
 from search.timeline import TimelineRequest, timeline
 from web.errors import ApiError
@@ -120,24 +120,14 @@ def _health(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
     asked = read_arguments(pairs, VIEWER)
-    result, hits = _hits(asked)
+    result = run(asked.query, VIEWER, include_facets=False, detail=HitDetail.INDEX)
     lines = [f"Found {result.total} result(s)", *asked.notes, *(warning.message for warning in result.warnings)]
-    if hits:
-        lines += ["", *_table(hits)]
-    if more := result.total - asked.offset - len(hits):
-        lines += ["", f"{more} more: use offset={asked.offset + len(hits)}"] if more > 0 else []
+    if result.hits:
+        lines += ["", *_table(result.hits)]
+    shown = asked.query.begin + len(result.hits)
+    if result.total > shown:
+        lines += ["", f"{result.total - shown} more: use offset={shown}"]
     return _content("\n".join(lines))
-
-
-def _hits(asked: Asked) -> tuple[SearchResult, tuple[Hit, ...]]:
-    """The hits from an offset on, which may span two pages."""
-    size = asked.query.page_size
-    before, skipped = divmod(asked.offset, size)
-    first = run(asked.query.replace(page=before + 1), VIEWER, include_facets=False, detail=HitDetail.INDEX)
-    if not skipped or not first.has_more:
-        return first, first.hits[skipped:]
-    second = run(asked.query.replace(page=before + 2), VIEWER, include_facets=False, detail=HitDetail.INDEX)
-    return first, (*first.hits[skipped:], *second.hits[:skipped])
 
 
 def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:

@@ -2,17 +2,19 @@
 
 import json
 
+import pytest
+
 from agent_tools.answers import offered
-from agent_tools.catalogue import TOOL, TOOLS
+from agent_tools.catalogue import PROFILES, TOOL, TOOLS
+from agent_tools.memory_tools import RestoreRequest, SimilarTo
 from agent_tools.rendering import OutputOptions
-from agent_tools.tools import WORKFLOW
-from explorer.batch_api import Batch
-from memories.records import MemoryChanges, StrictMemoryRecord
+from agent_tools.tools import MemoryLinkRequest, names_of
+from agent_tools.vocabulary_tools import AboutRequest
+from agent_tools.workflow import DEFAULT_PROFILE, PROFILE_NAMES, WORKFLOW
+from search.facets import FACETS
 from search.query import ALIASES, SearchQuery
 from tests.agent_tools.tokens import tokens
-from web.validation import field_names
 
-TIMELINE = {"anchor", "depth_before", "depth_after"}
 OF_A_SEARCH = {*(p["name"] for p in SearchQuery.openapi_parameters()), *ALIASES}
 
 
@@ -20,8 +22,14 @@ def sent(tool):
     return json.dumps(offered(tool).model_dump(mode="json", by_alias=True, exclude_none=True), separators=(",", ":"))
 
 
-def test_definitions_cost_less_than_1500_tokens():
-    assert sum(tokens(sent(tool)) for tool in TOOLS) <= 1_500
+@pytest.mark.parametrize(("profile", "most"), [("core", 1_700), ("all", 2_500), ("chatgpt", 150)])
+def test_definitions_of_a_profile_cost_few_tokens(profile, most):
+    assert sum(tokens(sent(tool)) for tool in PROFILES[profile]) <= most
+
+
+def test_profiles_are_those_that_can_be_chosen():
+    assert tuple(PROFILES) == PROFILE_NAMES
+    assert DEFAULT_PROFILE in PROFILES
 
 
 def test_workflow_costs_little_more_than_nothing():
@@ -29,26 +37,31 @@ def test_workflow_costs_little_more_than_nothing():
 
 
 def test_every_argument_that_is_offered_is_taken():
-    known = {
-        "__IMPORTANT": set(),
-        "search": OF_A_SEARCH | set(OutputOptions.model_fields),
-        "timeline": OF_A_SEARCH | set(OutputOptions.model_fields) | TIMELINE,
-        "get_observations": {*Batch.model_fields, "orderBy", *OutputOptions.model_fields},
-        "retrieve_memory": OF_A_SEARCH | set(OutputOptions.model_fields),
-        "list_categories": {"sort_by", "page", "limit", "include_hierarchy", "filter", *OutputOptions.model_fields},
-        "category_search": {"category", "include_children", "include_chunks", "limit", *OutputOptions.model_fields},
-        "list_concepts_in_category": {"category", "sort_by", "limit", "include_children", *OutputOptions.model_fields},
-        "store_memory": set(field_names(StrictMemoryRecord)),
-        "update_memory": {*field_names(MemoryChanges), "reason"},
-        "relate": {"id", "target", "rel"},
+    """Those of the schema that no input reads are read by the tool itself."""
+    of_tools = {
+        "search": set(OutputOptions.model_fields),
+        "timeline": set(OutputOptions.model_fields),
+        "get_observations": set(OutputOptions.model_fields),
+        "retrieve_memory": set(OutputOptions.model_fields),
+        "list_categories": set(OutputOptions.model_fields),
+        "category_search": set(OutputOptions.model_fields),
+        "list_concepts_in_category": set(OutputOptions.model_fields),
+        "update_memory": {"id", "reason"},
+        "relate": set(MemoryLinkRequest.model_fields),
+        "list_values": {"facet"},
+        "about": set(AboutRequest.model_fields),
+        "similar": set(SimilarTo.model_fields),
+        "restore": set(RestoreRequest.model_fields),
+        "curate": {"operation"},
     }
-    assert [name for tool in TOOLS for name in tool.properties if name not in known[tool.name]] == []
+    for tool in TOOLS:
+        known = {name for model in tool.inputs for name in names_of(model)} | of_tools.get(tool.name, set())
+        assert set(tool.properties) <= known, tool.name
 
 
-def test_filters_that_are_named_in_words_exist():
-    words = {"match_all", "concept", "entity", "author", "agent", "source", "state", "since", "has", "no", "-tag"}
-    assert words <= OF_A_SEARCH
-    assert all(word in TOOL["search"].description for word in words)
+def test_search_offers_every_filter_in_its_schema():
+    filters = {spec.key for spec in FACETS} | {"from", "to", "since", "has", "no", "match_all"}
+    assert filters <= set(TOOL["search"].properties) <= OF_A_SEARCH | set(OutputOptions.model_fields)
 
 
 def test_tools_that_take_no_filters_say_so():
@@ -62,4 +75,10 @@ def test_tools_that_take_no_filters_say_so():
         "store_memory",
         "update_memory",
         "relate",
+        "about",
+        "changes",
+        "history",
+        "restore",
+        "session_context",
+        "curate",
     ]

@@ -39,10 +39,10 @@ def stdio(database_url, **environment):
     )
 
 
-async def over_http(site, raw, talk):
+async def over_http(site, raw, talk, path="/mcp"):
     async with (
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {raw}"}, timeout=120) as http,
-        Client(streamable_http_client(f"{site}/mcp", http_client=http)) as client,
+        Client(streamable_http_client(f"{site}{path}", http_client=http)) as client,
     ):
         return await talk(client)
 
@@ -124,10 +124,18 @@ def test_tools_are_listed_with_their_hints(shared_ids, site):
         "store_memory",
         "update_memory",
         "relate",
+        "list_values",
+        "about",
+        "similar",
+        "changes",
+        "history",
+        "restore",
+        "session_context",
+        "curate",
     ]
     writing = {name for name, tool in tools.items() if not tool.annotations.read_only_hint}
-    assert writing == {"store_memory", "update_memory", "relate"}
-    assert [name for name, tool in tools.items() if tool.annotations.destructive_hint] == ["update_memory"]
+    assert writing == {"store_memory", "update_memory", "relate", "restore", "curate"}
+    assert [name for name, tool in tools.items() if tool.annotations.destructive_hint] == ["update_memory", "curate"]
     assert tools["store_memory"].annotations.destructive_hint is False
 
 

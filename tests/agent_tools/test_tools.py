@@ -174,7 +174,8 @@ def test_budget_says_how_to_go_on(ids):
 
 def test_stored_memory_is_found_changed_and_connected(ids):
     stored = toon_format.decode(told("store_memory", content="Relined the brake.", project="boat", tags=["crane"]))
-    assert stored == {"id": stored["id"], "done": "stored", "title": "Relined the brake.", "state": "active"}
+    assert list(stored) == ["id", "done", "title", "project", "state"]
+    assert list(stored.values())[1:] == ["stored", "Relined the brake.", "boat", "active"]
     changed = told("update_memory", id=stored["id"], type="fix", tags=["brake"], reason="clearer")
     assert "done: updated" in changed
     memory = Memory.objects.get(pk=stored["id"])
@@ -231,7 +232,8 @@ def test_mistake_is_named_with_what_to_do(ids, name, arguments, said):
 def test_misspelt_argument_of_the_output_is_answered_with_the_arguments_of_this_tool(ids, name):
     message = refused("search", query="tea", **{name: "json"})
     assert message.startswith(f"{name}: is not a parameter. Did you mean format")
-    assert all(word in message for word in (" query,", " limit,", " format,", " max_tokens,", " concept,", " since,"))
+    listed = set(message.partition("search takes: ")[2].rstrip(".").split(", "))
+    assert {"query", "limit", "format", "max_tokens", "concept", "since"} <= listed
 
 
 def test_timeline_names_its_own_arguments_and_not_those_that_it_refuses(ids):

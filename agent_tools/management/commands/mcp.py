@@ -7,13 +7,14 @@ from typing import Any
 
 import anyio
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection
 
 from access.keys import KeyRefusedError, TooManyRequestsError, viewer_of_raw
 from access.models import AuditEvent
 from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
+from agent_tools.workflow import DEFAULT_PROFILE, PROFILE_NAMES
 
 KEY = "MNEMOSCOPE_KEY"
 
@@ -22,7 +23,15 @@ class Command(BaseCommand):
     help = f"Serve the agent tools over standard input and output, with the key in {KEY} or as the machine's owner."
     requires_system_checks: list[str] = []  # whatever is printed besides the protocol ends the connection
 
-    def handle(self, **options: Any) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--tools",
+            choices=PROFILE_NAMES,
+            default=DEFAULT_PROFILE,
+            help="which tools are listed: all, only the core, or the pair that ChatGPT expects",
+        )
+
+    def handle(self, *, tools: str, **options: Any) -> None:
         with ThreadPoolExecutor(1) as pool:
             # The database may have to be started, which is mostly waiting.
             asked = pool.submit(identity)
@@ -49,7 +58,7 @@ class Command(BaseCommand):
             except TooManyRequestsError as error:
                 raise ToolRefusedError(f"{error} Wait {error.seconds} seconds.") from error
 
-        anyio.run(serve_stdio, viewer_of, prepare)
+        anyio.run(serve_stdio, viewer_of, prepare, tools)
 
 
 _preparing = threading.Lock()

@@ -1,0 +1,181 @@
+"""The tools beyond the three layers: similar memories, changes and histories, and the context of a session."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from access.viewer import Viewer
+from agent_tools.rendering import CellValue, drop_empty_columns, render_rows
+from agent_tools.tools import (
+    Arguments,
+    changes_text,
+    index_cells,
+    pairs_of_arguments,
+    read_model,
+    split_output_options,
+    warning_lines,
+    written,
+)
+from curation.suggestions.params import ReviewQuery
+from curation.suggestions.proposals import Kind
+from curation.suggestions.queries import suggestions_matching
+from explorer.history_api import ChangesRequest, HistoryRequest, visible_project_ids
+from explorer.session_context import ContextRequest
+from explorer.session_context import session_context as context_of
+from explorer.timeline_api import cut_title
+from memories.changes import changes as feed
+from memories.history import maker_of, memory_history
+from memories.queries import visible_to
+from memories.records import MemoryId
+from memories.services import MemoryNotFoundError, memory_restore, memory_version_restore
+from search.query import MAX_TEXT_LENGTH, Mode, SearchQuery
+from search.result import HitDetail
+from search.run import run
+from search.similar import SimilarRequest, similar_memories
+from web.params import Params, QueryError, Value
+from web.validation import Problem
+
+_SIMILAR = 10
+
+
+class SimilarTo(Params):
+    """The memory or the text to compare with; without either, the pairs that are proposed as duplicates."""
+
+    id: MemoryId | None = None
+    text: Value = ""
+
+
+def similar(arguments: Arguments, viewer: Viewer) -> str:
+    options, rest = split_output_options(arguments)
+    own, others = SimilarTo.split(pairs_of_arguments(rest))
+    asked = SimilarTo.from_pairs(own)
+    if asked.id is not None and asked.text:
+        raise QueryError([Problem("text", "is given together with id", "give one of the two")])
+    request, query = SimilarRequest.with_query(others)
+    head: dict[str, Any] = {}
+    if asked.id is not None:
+        found = similar_memories(asked.id, request, query, viewer)
+        head |= {"reason": found.reason} if found.reason else {}
+        head |= warning_lines(found.warnings)
+        rows: list[dict[str, CellValue]] = [
+            {**index_cells(one.hit), "similarity": one.similarity, "duplicate": one.is_duplicate}
+            for one in found.memories
+        ]
+    elif asked.text:
+        by_meaning = query.with_(text=asked.text[:MAX_TEXT_LENGTH], mode=Mode.SEMANTIC, page_size=request.limit)
+        result = run(by_meaning, viewer, include_facets=False, detail=HitDetail.INDEX)
+        head |= warning_lines(result.warnings)
+        rows = [{**index_cells(hit), "similarity": hit.why.similarity} for hit in result.hits]
+    else:
+        rows = _proposed(query, request.limit, viewer)
+        head["pairs"] = "proposed as duplicates and not decided yet (manage.py suggest looks for more)"
+    return render_rows(head, "memories", drop_empty_columns(rows), options, lambda n: "raise it, or lower limit")
+
+
+def _proposed(query: SearchQuery, limit: int, viewer: Viewer) -> list[dict[str, CellValue]]:
+    review = ReviewQuery(kind=Kind.MEMORY_DUPLICATE.value, project=next(iter(query.project), ""))
+    pairs = list(suggestions_matching(viewer, review)[:limit])
+    ids = {pk for pair in pairs for pk in (pair.subject_id, pair.target_id) if pk}
+    titles = dict(visible_to(viewer).filter(pk__in=ids).values_list("id", "title"))
+    return [
+        {
+            "id": pair.subject_id,
+            "title": cut_title(titles[pair.subject_id]),
+            "duplicate_of": pair.target_id,
+            "its_title": cut_title(titles[pair.target_id]),
+            "confidence": round(pair.confidence, 2),
+        }
+        for pair in pairs
+        if pair.subject_id in titles and pair.target_id in titles
+    ]
+
+
+def session_context(arguments: Arguments, viewer: Viewer) -> str:
+    asked = ContextRequest.from_pairs(pairs_of_arguments(arguments))
+    return context_of(asked, viewer).text
+
+
+# --- changes -----------------------------------------------------------------------------------------------------
+
+
+def changes(arguments: Arguments, viewer: Viewer) -> str:
+    options, rest = split_output_options(arguments)
+    asked = ChangesRequest.from_pairs(pairs_of_arguments(rest))
+    found = feed(
+        viewer,
+        after=asked.after,
+        since=asked.begin(datetime.now(UTC)),
+        project_ids=visible_project_ids(asked.project, viewer) if asked.project else None,
+        kinds=asked.kind,
+        limit=asked.limit,
+    )
+    rows: list[dict[str, CellValue]] = [
+        {
+            "at": f"{change.at:%Y-%m-%d %H:%M}",
+            "kind": change.kind,
+            "id": change.memory_id,
+            "title": cut_title(change.title or ""),
+            "project": change.project,
+            "by": maker_of(change.event),
+            "through": change.event.door,
+            "reason": change.event.note,
+        }
+        for change in found.changes
+    ]
+    head = {"cursor": found.cursor, "has_more": found.has_more}
+    return render_rows(head, "changes", drop_empty_columns(rows), options, lambda n: f"then ask with limit={max(n, 1)}")
+
+
+class HistoryOf(HistoryRequest):
+    """The memory whose history is wanted, and which part of it."""
+
+    id: MemoryId | None = None
+    limit: int = Field(10, ge=1, le=200)
+
+    def missing(self) -> Iterator[Problem]:
+        if self.id is None:
+            yield Problem("id", "is missing", "write the id of a memory")
+
+
+def history(arguments: Arguments, viewer: Viewer) -> str:
+    options, rest = split_output_options(arguments)
+    asked = HistoryOf.from_pairs(pairs_of_arguments(rest))
+    memory_id = asked.id or 0
+    found = memory_history(viewer, memory_id, before=asked.before, limit=asked.limit)
+    if found is None:
+        raise MemoryNotFoundError(memory_id)
+    rows: list[dict[str, CellValue]] = [
+        {
+            "event": event.id,
+            "at": f"{event.at:%Y-%m-%d %H:%M}",
+            "kind": event.kind,
+            "by": event.by,
+            "through": event.door,
+            "reason": event.reason,
+            "changes": changes_text(event),
+        }
+        for event in found.events
+    ]
+    head = {"id": memory_id} | ({"next": f"before={found.next}"} if found.next else {})
+    return render_rows(head, "events", drop_empty_columns(rows), options, lambda n: f"then ask with limit={max(n, 1)}")
+
+
+class RestoreRequest(BaseModel):
+    """A memory, and the event of its history after which it was as it should be again; none to undo a deletion."""
+
+    id: MemoryId
+    event: Annotated[str, Field(max_length=100)] = ""
+    reason: Annotated[str, Field(max_length=1_000)] = ""
+
+
+def restore(arguments: Arguments, viewer: Viewer) -> str:
+    given = {key: value for key, value in arguments.items() if value is not None}
+    if "event" in given:
+        given["event"] = str(given["event"])
+    asked = read_model(RestoreRequest, given)
+    if asked.event:
+        memory = memory_version_restore(memory_id=asked.id, event_id=asked.event, viewer=viewer, reason=asked.reason)
+        return written(memory, f"restored as after event {asked.event}")
+    return written(memory_restore(memory_id=asked.id, viewer=viewer, reason=asked.reason), "restored")
