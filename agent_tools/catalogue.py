@@ -252,11 +252,20 @@ FURTHER = (
     ),
     Tool(
         "restore",
-        "Undelete a memory, or take it back to how it was after an event of its history.",
+        "Undelete a memory, take it back to how it was after an event of its history, or undo a forget.",
         memory_tools.restore,
-        {"id": _NUMBER, "event": _TEXT, "reason": _TEXT},
-        required=("id",),
+        {"id": _NUMBER, "event": _TEXT, "forgotten": _NUMBER, "reason": _TEXT},
         scope="write",
+    ),
+    Tool(
+        "forget",
+        "Delete all memories that search's filters find: first a preview, then with its token.",
+        memory_tools.forget,
+        {"query": _TEXT, "tag": _LIST, "reason": _TEXT, "token": _TEXT},
+        inputs=(SearchQuery, memory_tools.ForgetRequest),
+        scope="write",
+        destructive=True,
+        idempotent=False,
     ),
     Tool(
         "session_context",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from access.viewer import Viewer
-from agent_tools.rendering import CellValue, drop_empty_columns, render_rows
+from agent_tools.rendering import CellValue, drop_empty_columns, encode, render_rows
 from agent_tools.tools import (
     Arguments,
     changes_text,
@@ -18,6 +18,8 @@ from agent_tools.tools import (
     warning_lines,
     written,
 )
+from curation.schemas import Forget
+from curation.services import curation_apply, curation_plan, curation_undo
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import suggestions_matching
@@ -34,7 +36,7 @@ from search.query import MAX_TEXT_LENGTH, Mode, SearchQuery
 from search.result import HitDetail
 from search.run import run
 from search.similar import SimilarRequest, similar_memories
-from web.params import Params, QueryError, Value
+from web.params import Params, QueryError, Text, Value
 from web.validation import Problem
 
 _SIMILAR = 10
@@ -60,14 +62,17 @@ def similar(arguments: Arguments, viewer: Viewer) -> str:
         head |= {"reason": found.reason} if found.reason else {}
         head |= warning_lines(found.warnings)
         rows: list[dict[str, CellValue]] = [
-            {**index_cells(one.hit), "similarity": one.similarity, "duplicate": one.is_duplicate}
+            {**index_cells(one.hit), "similarity": round(one.similarity, 3), "duplicate": one.is_duplicate}
             for one in found.memories
         ]
     elif asked.text:
         by_meaning = query.with_(text=asked.text[:MAX_TEXT_LENGTH], mode=Mode.SEMANTIC, page_size=request.limit)
         result = run(by_meaning, viewer, include_facets=False, detail=HitDetail.INDEX)
         head |= warning_lines(result.warnings)
-        rows = [{**index_cells(hit), "similarity": hit.why.similarity} for hit in result.hits]
+        rows = [
+            {**index_cells(hit), "similarity": hit.why.similarity and round(hit.why.similarity, 3)}
+            for hit in result.hits
+        ]
     else:
         rows = _proposed(query, request.limit, viewer)
         head["pairs"] = "proposed as duplicates and not decided yet (manage.py suggest looks for more)"
@@ -90,6 +95,33 @@ def _proposed(query: SearchQuery, limit: int, viewer: Viewer) -> list[dict[str, 
         for pair in pairs
         if pair.subject_id in titles and pair.target_id in titles
     ]
+
+
+class ForgetRequest(Params):
+    """The reason of a deletion, and the token of its preview; without a token it is a preview."""
+
+    reason: Annotated[Text, Field(max_length=1_000)] = ""
+    token: Annotated[Text, Field(max_length=100)] = ""
+
+
+def forget(arguments: Arguments, viewer: Viewer) -> str:
+    own, others = ForgetRequest.split(pairs_of_arguments(arguments))
+    asked = ForgetRequest.from_pairs(own)
+    query = SearchQuery.from_pairs(others).querystring()
+    operation = read_model(
+        Forget, {"query": query, "reason": asked.reason, "token": asked.token, "dry_run": not asked.token}
+    )
+    if asked.token:
+        applied = curation_apply(operation=operation, viewer=viewer)
+        done = {"done": applied.plan.title, "memories": applied.plan.memories}
+        return encode({**done, "undo": f"restore(forgotten={applied.curation.pk})"}, "toon")
+    plan = curation_plan(operation=operation, viewer=viewer)
+    reply: dict[str, Any] = {"done": "nothing yet", "would_delete": plan.memories}
+    if plan.refusals:
+        return encode({**reply, "refused": "; ".join(plan.refusals)}, "toon")
+    reply["examples"] = [f"#{one.id} {cut_title(one.title)}" for one in plan.examples]
+    reply["next"] = f"show this to the user; to delete, call again with token={plan.token}"
+    return encode(reply, "toon")
 
 
 def session_context(arguments: Arguments, viewer: Viewer) -> str:
@@ -163,10 +195,14 @@ def history(arguments: Arguments, viewer: Viewer) -> str:
 
 
 class RestoreRequest(BaseModel):
-    """A memory, and the event of its history after which it was as it should be again; none to undo a deletion."""
+    """A memory, and the event of its history after which it was as it should be again; none to undo a deletion.
 
-    id: MemoryId
+    Or a deletion of many memories, by its id.
+    """
+
+    id: MemoryId | None = None
     event: Annotated[str, Field(max_length=100)] = ""
+    forgotten: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     reason: Annotated[str, Field(max_length=1_000)] = ""
 
 
@@ -175,6 +211,11 @@ def restore(arguments: Arguments, viewer: Viewer) -> str:
     if "event" in given:
         given["event"] = str(given["event"])
     asked = read_model(RestoreRequest, given)
+    if asked.forgotten:
+        undone = curation_undo(curation_id=asked.forgotten, viewer=viewer)
+        return encode({"done": f"undone: {undone.title}", "memories": undone.memories}, "toon")
+    if asked.id is None:
+        raise QueryError([Problem("id", "is missing", "write the id of a memory, or forgotten=ID of a deletion")])
     if asked.event:
         memory = memory_version_restore(memory_id=asked.id, event_id=asked.event, viewer=viewer, reason=asked.reason)
         return written(memory, f"restored as after event {asked.event}")

@@ -38,12 +38,8 @@ from memories.services import (
     memory_update,
 )
 from search.facets import FACET, FACETS, Facet
-<<<<<<< HEAD
-from search.query import FacetScope, SearchQuery
-=======
 from search.near_duplicates import near_duplicates
-from search.query import SearchQuery
->>>>>>> 470a3bb (Offer tools for values, concepts, similar memories, session context and the vocabulary, with resources, prompts and profiles)
+from search.query import FacetScope, SearchQuery
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
@@ -407,15 +403,11 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
             f"{term.count} {'carries' if term.count == 1 else 'carry'} {term.text}: {term.facet}={term.value}"
             for term in result.named[:_NAMED_SHOWN]
         ]
-<<<<<<< HEAD
     if result.hidden:
         more = number(result.hidden, at_least=result.hidden_at_least)
         match = "matches" if more == "1" else "match"
         head["hidden"] = f'{more} more {match} in other states: state=["archived", "superseded"] to see'
-    head |= _warnings(result.warnings)
-=======
     head |= warning_lines(result.warnings)
->>>>>>> 470a3bb (Offer tools for values, concepts, similar memories, session context and the vocabulary, with resources, prompts and profiles)
     if not head["filters"]:
         del head["filters"]
     if result.relaxations:

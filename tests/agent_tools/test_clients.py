@@ -130,12 +130,17 @@ def test_tools_are_listed_with_their_hints(shared_ids, site):
         "changes",
         "history",
         "restore",
+        "forget",
         "session_context",
         "curate",
     ]
     writing = {name for name, tool in tools.items() if not tool.annotations.read_only_hint}
-    assert writing == {"store_memory", "update_memory", "relate", "restore", "curate"}
-    assert [name for name, tool in tools.items() if tool.annotations.destructive_hint] == ["update_memory", "curate"]
+    assert writing == {"store_memory", "update_memory", "relate", "restore", "forget", "curate"}
+    assert [name for name, tool in tools.items() if tool.annotations.destructive_hint] == [
+        "update_memory",
+        "forget",
+        "curate",
+    ]
     assert tools["store_memory"].annotations.destructive_hint is False
 
 

@@ -136,6 +136,21 @@ def test_changes_and_history_show_values_before_and_after_and_lead_back(ids):
     assert "The events are in history(id=" in refused("restore", id=ids["b1"], event="999999")
 
 
+def test_memories_are_forgotten_after_a_preview_and_come_back_together(ids):
+    preview = toon_format.decode(told("forget", tag="crane", project="boat"))
+    assert (preview["done"], preview["would_delete"]) == ("nothing yet", 3)
+    assert f"#{ids['b1']} Crane brake slips" in preview["examples"]
+    assert ask("search", tag="crane")["total"] == 3
+    token = preview["next"].rpartition("token=")[2]
+    done = toon_format.decode(told("forget", tag="crane", project="boat", token=token))
+    assert done["memories"] == 3
+    assert ask("search", tag="crane")["total"] == 0
+    told("restore", forgotten=int(done["undo"].partition("=")[2].rstrip(")")))
+    assert ask("search", tag="crane")["total"] == 3
+    assert "would delete all memories" in refused("forget")
+    assert "nothing" in told("forget", viewer_of("tea"), tag="crane", project="boat")
+
+
 def test_reply_to_a_new_memory_names_its_project_and_what_says_the_same(ids):
     text = told("store_memory", content="The crane brake slips when wet, and we hold the load by hand.")
     stored = toon_format.decode(text)
