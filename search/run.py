@@ -58,7 +58,7 @@ from web.timing import Stopwatch
 # Seconds. Changes normally reach the index within a second; a longer delay gets a notice.
 _PATIENCE = 3.0
 _COUNTED_BEHIND = 10_000
-_TERMS_NAMED = 4
+_TERMS_NAMED = 3
 
 
 def run(
