@@ -35,7 +35,8 @@ OPERATIONS: dict[str, type[Operation]] = {
     operation.verb: operation for operation in (Create, Edit, Relate, Rename, Alias, Move, Merge)
 }
 _VALUES = 50
-_NEIGHBOURS = 15
+_NEIGHBOURS = 10
+_COUNTED = 6
 _SHARED = 10
 
 
@@ -119,10 +120,10 @@ def _described(node: NodeDetail) -> tuple[dict[str, Any], dict[str, Sequence[Tab
         "memories": profile.memories,
         "first": str(profile.first or ""),
         "last": str(profile.last or ""),
-        "categories": joined(f"{node.path} {count}" for node, count in profile.categories),
-        "tags": joined(f"{tag} {count}" for tag, count in profile.tags),
+        "categories": joined(f"{node.path} {count}" for node, count in profile.categories[:_COUNTED]),
+        "tags": joined(f"{tag} {count}" for tag, count in profile.tags[:_COUNTED]),
         "entities" if node.kind is CONCEPT else "concepts": joined(
-            f"{term.label} {count}" for term, count in profile.others
+            f"{term.label} {count}" for term, count in profile.others[:_COUNTED]
         ),
     }
     head = {key: value for key, value in head.items() if value != ""}

@@ -18,7 +18,7 @@ from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem.arguments import read_arguments
 from explorer.timeline_api import index_row
 from search.models import SavedView
-from search.query import MAX_TEXT_LENGTH, Mode, SearchQuery, Sort
+from search.query import MAX_TEXT_LENGTH, FacetScope, Mode, SearchQuery, Sort
 from search.result import HitDetail
 from search.run import run
 from search.saved_views import saved_view_save
@@ -69,7 +69,8 @@ def listed(viewer: Viewer) -> list[dict[str, Any]]:
 def described(view: SavedView, viewer: Viewer) -> dict[str, Any]:
     """A corpus with the numbers that it has now."""
     query = _query(view)
-    result = run(query, viewer, include_facets=True, facet_limit=20, detail=HitDetail.NONE)
+    over_results = query.replace(facet_scope=FacetScope.RESULTS)
+    result = run(over_results, viewer, include_facets=True, facet_limit=20, detail=HitDetail.NONE)
     types = next((facet.values for facet in result.facets or () if facet.spec.key == "type"), ())
     return {
         "name": _key_of(view),
@@ -81,12 +82,7 @@ def described(view: SavedView, viewer: Viewer) -> dict[str, Any]:
                 "earliest": _created(query, Sort.OLDEST, viewer),
                 "latest": _created(query, Sort.NEWEST, viewer),
             },
-            "type_breakdown": {
-                # A facet also counts the values that its own selection leaves out.
-                value.value: value.count
-                for value in types
-                if value.count and (value.selected or not query.type)
-            },
+            "type_breakdown": {value.value: value.count for value in types if value.count},
         },
         "session_id": None,
         "updated_at": view.updated_at.isoformat(),
