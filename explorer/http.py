@@ -53,9 +53,12 @@ def request_pairs(request: HttpRequest) -> list[Pair]:
 def read_query(pairs: list[Pair]) -> tuple[SearchQuery, tuple[Problem, ...]]:
     """The search query of a page, and the parameters that are invalid."""
     query, problems = SearchQuery.read(pairs)
-    if query.min_similarity is not None and not query.mode.looks_by_meaning:
-        # The form still sends it after a change of mode, where it has no meaning.
-        query, problems = SearchQuery.read((k, v) for k, v in pairs if ALIASES.get(k, k) != "min_similarity")
+    # After a change of mode the form still sends parameters that have no meaning in the new mode.
+    meaningless = {"sort"} if query.is_unified else set()
+    if not query.mode.looks_by_meaning:
+        meaningless.add("min_similarity")
+    if any(ALIASES.get(key, key) in meaningless for key, _ in pairs):
+        query, problems = SearchQuery.read((k, v) for k, v in pairs if ALIASES.get(k, k) not in meaningless)
     if query.date_from or query.date_to:
         # The form still sends `since` after dates are entered; explicit dates win.
         query = query.model_copy(update={"since": ""})

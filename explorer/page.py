@@ -358,10 +358,10 @@ def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime)
 
 
 def _sorts(query: SearchQuery) -> tuple[Option, ...]:
-    """The orders. The default order has an empty value, to keep it out of the URL."""
+    """The orders, none for unified search. The default order has an empty value, to keep it out of the URL."""
     natural = Sort.RELEVANCE if query.text else Sort.NEWEST
     if query.is_unified:
-        return (Option("", SORT_LABELS[natural], selected=True),)
+        return ()
     offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
     return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)
 

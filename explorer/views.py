@@ -75,7 +75,7 @@ def explore(request: PageRequest) -> HttpResponse:
         partial="explorer",
         timings=result.timings,
         status=422 if problems and wants_fragment(request) else 200,
-        address="" if problems else explore_url(query),
+        address=explore_url(query),
     )
 
 
@@ -118,7 +118,7 @@ def facet_values(request: PageRequest, key: str) -> HttpResponse:
         partial="level" if is_level else "values",
         timings=page.timings,
         status=422 if problems and wants_fragment(request) else 200,
-        address="" if is_level or problems else values.here,
+        address="" if is_level else values.here,
     )
 
 

@@ -85,6 +85,35 @@ def test_searching_keeps_the_focus_and_leaves_no_trail(open_page):
     expect(page.locator(".hit mark").first).to_have_text(re.compile("oolong", re.IGNORECASE))
 
 
+def test_unified_search_drops_the_order_and_page_and_address_stay_together(open_page):
+    page = open_page("/explore/?q=kettle&project=tea")
+    refused = []
+    page.on("response", lambda response: response.status >= 400 and refused.append(response.url))
+    with staying(page):
+        page.get_by_label("Sort").select_option(label="Newest first")
+        page.wait_for_url("**sort=newest")
+        page.get_by_label("Match").select_option(label="Memories, entities, relationships")
+        page.wait_for_url("**/explore/?q=kettle&mode=unified&project=tea")
+        expect(page.get_by_label("Sort")).to_have_count(0)
+        page.get_by_role("link", name="Clear all").first.click()
+        page.wait_for_url("**/explore/?q=kettle&mode=unified")
+    assert refused == []
+    assert page.locator(".notice.error").count() == 0
+
+
+def test_address_after_a_refused_parameter_is_that_of_the_results_shown(open_page):
+    page = open_page("/explore/?tag=tea")
+    with staying(page):
+        page.evaluate("document.getElementById('bucket').options[0].value = 'fortnight'")
+        page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+        expect(page.locator(".notice.error")).to_contain_text("bucket")
+        page.wait_for_url("**/explore/?type=note&tag=tea")
+    shown = total(page).inner_text()
+    page.reload()
+    expect(total(page)).to_have_text(shown)
+    open_page.complaints.clear()
+
+
 def test_groups_stay_as_they_were_folded(open_page):
     page = open_page("/explore/")
     page.locator("#facet-tag > summary").click()
