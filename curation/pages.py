@@ -1,5 +1,6 @@
 """The contexts of the pages of curation: a term with its forms, a preview, the log."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,19 +16,22 @@ from curation.plan import Plan
 from curation.queries import (
     find_term,
     labels,
-    parse_query,
     read_log,
     visible_relationships,
     visible_terms,
 )
 from curation.working_copy import TermRef
 from explorer.links import Link, explore_url, filter_url
+from explorer.page import Notice, problem_notices
+from explorer.sidebar import HiddenField, form_fields
 from search.facets import FACET
 from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run
 from text.formatting import memories as memories_label
 from text.formatting import number
+from text.titles import plain_title
+from web.validation import Problem
 
 PAGE_SIZE = 50
 # Terms that the browser suggests while typing.
@@ -56,6 +60,8 @@ class PlanPage:
 
     title: str
     memories: str
+    heading: str
+    """How many memories change, and how many of them a search does not show."""
     figures: tuple[str, ...]
     lines: tuple[Any, ...]
     more_lines: int
@@ -73,8 +79,10 @@ class RetagPage:
 
     count: str
     search_query: str
-    form: OperationForm
-    query: str
+    notices: tuple[Notice, ...]
+    form: OperationForm | None
+    """None if a parameter could not be read: without it, too many memories would match."""
+    pairs: tuple[HiddenField, ...]
     url: str
     back_url: str
     term_options: tuple[str, ...]
@@ -164,11 +172,12 @@ def plan_page(
     return PlanPage(
         title=_to_do(plan.title),
         memories=memories_label(plan.memories) if plan.memories else "No memory",
+        heading=_plan_heading(plan),
         figures=tuple(_figure(figure) for figure in plan.figures if figure.moved or figure.collapsed)[:SHOWN_LINES],
         lines=plan.lines[:SHOWN_LINES],
         more_lines=max(0, len(plan.lines) - SHOWN_LINES),
         examples=tuple(
-            Link(example.title or f"#{example.id}", reverse("explorer:memory", args=[example.id]))
+            Link(plain_title(example.title) or f"#{example.id}", reverse("explorer:memory", args=[example.id]))
             for example in plan.examples
         ),
         pairs=(*((key, value) for key, value in pairs if key != "token"), ("token", plan.token)),
@@ -179,18 +188,24 @@ def plan_page(
     )
 
 
-def retag_page(query: str, form: OperationForm, viewer: Viewer) -> RetagPage:
-    """Raises CurationRefusedError for an invalid query."""
-    search_query = parse_query(query)
-    found = run(search_query, viewer, detail=HitDetail.NONE)
+def _plan_heading(plan: Plan) -> str:
+    changing = f"{memories_label(plan.memories)} {'changes' if plan.memories == 1 else 'change'}"
+    hidden = f", {number(plan.hidden)} of them archived, superseded or deleted" if plan.hidden else ""
+    return f"{changing}{hidden}" if plan.memories else "No memory changes"
+
+
+def retag_page(query: SearchQuery, form: OperationForm, viewer: Viewer, problems: Iterable[Problem]) -> RetagPage:
+    """The page to retag all memories that match a query. With problems it only names them."""
+    notices = problem_notices(problems)
     return RetagPage(
-        count=memories_label(found.total),
-        search_query=search_query.querystring(),
-        form=form,
-        query=query,
+        count="" if notices else memories_label(run(query, viewer, detail=HitDetail.NONE).total),
+        search_query=query.querystring(),
+        notices=notices,
+        form=None if notices else form,
+        pairs=form_fields(query),
         url=reverse("curation:retag"),
-        back_url=explore_url(search_query),
-        term_options=term_options("category", viewer),
+        back_url=explore_url(query),
+        term_options=() if notices else term_options("category", viewer),
     )
 
 

@@ -12,7 +12,15 @@ from typing import Any
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from curation.operations import apply_operation
-from curation.queries import counts_among, labels, linked_ids, memories_with, visible_relationships, visible_terms
+from curation.queries import (
+    counts_among,
+    hidden_among,
+    labels,
+    linked_ids,
+    memories_with,
+    visible_relationships,
+    visible_terms,
+)
 from curation.schemas import Operation
 from curation.working_copy import PlanLine, Relink, RowChange, TermRef, WorkingCopy
 from memories.queries import visible_to
@@ -49,6 +57,8 @@ class Plan:
     lines: tuple[PlanLine, ...] = ()
     figures: tuple[Figure, ...] = ()
     memories: int = 0
+    hidden: int = 0
+    """The number of these memories that a search does not show unless it selects their state."""
     examples: tuple[Example, ...] = ()
     token: str = ""
 
@@ -79,6 +89,7 @@ def prepare(operation: Operation, viewer: Viewer) -> PreparedOperation:
         lines=tuple(_visible_lines(copy.lines, viewer)),
         figures=figures,
         memories=len(memory_ids),
+        hidden=hidden_among(memory_ids),
         examples=tuple(_examples(memory_ids, viewer)),
         token=_token(operation, changes, relinks, memory_ids, figures),
     )

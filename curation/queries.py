@@ -22,6 +22,7 @@ from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import unstorable
 from search.engines.postgres import PostgresEngine
+from search.facets import DEFAULT_STATES
 from search.plan import resolve_query
 from search.query import SearchQuery, Sort
 from search.result import HitDetail
@@ -189,6 +190,12 @@ def counts_among(kind: str, refs: Collection[TermRef], among: Collection[int]) -
         f" WHERE id = ANY(%s::bigint[]) AND term = ANY(%s::{cast}) GROUP BY 1 ORDER BY 2 DESC, 1",
         [list(among), list(refs)],
     )
+
+
+def hidden_among(memory_ids: Collection[int]) -> int:
+    """The number of given memories whose state keeps them out of a search that selects no state."""
+    statement = "SELECT count(*) FROM memories_memory WHERE id = ANY(%s::bigint[]) AND state <> ALL(%s)"
+    return int(fetch_column(statement, [list(memory_ids), list(DEFAULT_STATES)])[0])
 
 
 def _own_column(kind: str) -> tuple[str, str]:

@@ -19,7 +19,9 @@ from curation.queries import TermNotFoundError, find_term, not_found_message
 from curation.services import Applied, CurationBusyError, curation_undo
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
-from explorer.http import page_viewer, private
+from explorer.http import page_viewer, private, read_query
+from explorer.links import explore_url
+from web.params import pairs_of
 
 View = Callable[..., HttpResponse]
 Render = Callable[[], HttpResponse]
@@ -87,16 +89,21 @@ def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -
 
 @curators_only
 def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
-    data = _data(request)
-    query = data.get("query", "")
-    form = RetagForm(data if data.keys() - {"query"} else None, "memory", query)
+    data = _data(request).copy()
+    own = {*RetagForm.base_fields, "token", "csrfmiddlewaretoken"}
+    query, problems = read_query([(key, value) for key, value in pairs_of(data) if key not in own])
+    for key in data.keys() - own:
+        del data[key]
+    form = RetagForm(data or None, "memory", query.querystring())
     here = reverse("curation:retag")
 
     def render_form() -> HttpResponse:
-        page = retag_page(query, form, viewer)
-        return render(request, "curation/retag.html", {"retag": page}, status=422 if form.is_bound else 200)
+        page = retag_page(query, form, viewer, problems)
+        return render(request, "curation/retag.html", {"retag": page}, status=422 if form.is_bound or problems else 200)
 
-    back = (f"{reverse('explorer:explore')}?{query}", "Back to results")
+    if problems:
+        return render_form()
+    back = (explore_url(query), "Back to results")
     return _respond(request, viewer, form, here, back, render_form) if form.is_bound else render_form()
 
 

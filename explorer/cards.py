@@ -1,6 +1,6 @@
 """Results as cards, with their links, the reasons for them, and similar results grouped. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
@@ -13,6 +13,7 @@ from search.unified.rows import EntityRef, Linked, UnifiedHit
 from search.unified.service import UnifiedResult
 from text.formatting import day_label, moment_label, plural, type_family
 from text.highlight import MarkedText
+from text.titles import plain_parts, plain_title
 
 _TAGS_SHOWN = 5
 _AUTHORS_SHOWN = 2
@@ -41,18 +42,25 @@ class HitCard:
     more_tags: int
     state: str
     pinned: bool
+    has_why: bool
     why: tuple[Reason, ...]
+    """The reasons for the hit. On the explore page they are missing until the reader opens them."""
     similar_to: Link | None = None
     """The near-duplicate that leads its group, if it is on another page."""
     similar: tuple["HitCard", ...] = ()
 
 
-def build_cards(query: SearchQuery, result: SearchResult, zone: tzinfo) -> tuple[HitCard, ...]:
-    """Cards for the hits of a page; near-duplicates are grouped under the first of them."""
+def build_cards(
+    query: SearchQuery, result: SearchResult, zone: tzinfo, opened: Container[str] | None = None
+) -> tuple[HitCard, ...]:
+    """Cards for the hits of a page; near-duplicates are grouped under the first of them.
+
+    `opened` are the ids of the parts that the reader has open; None includes all parts.
+    """
     cards: dict[int, HitCard] = {}
     folded: dict[int, list[HitCard]] = {}
     for hit in result.hits:
-        card = build_card(query, hit, result, zone)
+        card = build_card(query, hit, result, zone, opened)
         leader = hit.why.similar_to
         if leader in cards:
             folded.setdefault(leader, []).append(replace(card, similar_to=None))
@@ -61,11 +69,13 @@ def build_cards(query: SearchQuery, result: SearchResult, zone: tzinfo) -> tuple
     return tuple(replace(card, similar=tuple(folded.get(pk, ()))) for pk, card in cards.items())
 
 
-def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo) -> HitCard:
+def build_card(
+    query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo, opened: Container[str] | None = None
+) -> HitCard:
     """A card without similar ones."""
     category = hit.categories[0] if hit.categories else None
     people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
-    title = hit.title if hit.title_text.strip() else (MarkedText(f"Memory {hit.id}", marked=False),)
+    title = plain_parts(hit.title) if hit.title_text.strip() else (MarkedText(f"Memory {hit.id}", marked=False),)
     return HitCard(
         id=hit.id,
         url=memory_url(hit.id, query),
@@ -75,7 +85,9 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
         family=type_family(hit.memory_type),
         type_url=explore_url(_narrowed(query, "type", hit.memory_type)),
         project=Link(
-            hit.project, explore_url(_narrowed(query, "project", hit.project)), f"Filter by project {hit.project}"
+            hit.project_name or hit.project,
+            explore_url(_narrowed(query, "project", hit.project)),
+            f"Filter by project {hit.project_name or hit.project}",
         ),
         path=Link(" / ".join(category.names), explore_url(_narrowed(query, "category", category.path)))
         if category
@@ -93,7 +105,8 @@ def build_card(query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo)
         more_tags=max(0, len(hit.tags) - _TAGS_SHOWN),
         state="" if hit.state == "active" else hit.state,
         pinned=hit.pinned,
-        why=explain(hit, query, result.min_similarity),
+        has_why=bool(query.text),
+        why=explain(hit, query, result.min_similarity) if opened is None or f"why-{hit.id}" in opened else (),
         similar_to=Link(f"#{like}", memory_url(like, query)) if (like := hit.why.similar_to) is not None else None,
     )
 
@@ -146,10 +159,13 @@ class ResultCard:
     folded: tuple[RelatedLink, ...]
 
 
-def build_result_cards(query: SearchQuery, result: UnifiedResult, zone: tzinfo) -> tuple[ResultCard, ...]:
+def build_result_cards(
+    query: SearchQuery, result: UnifiedResult, zone: tzinfo, opened: Container[str] | None = None
+) -> tuple[ResultCard, ...]:
     answer = result.answer
     return tuple(
-        _card(query, hit, build_card(query, hit.memory, answer, zone) if hit.memory else None) for hit in result.hits
+        _card(query, hit, build_card(query, hit.memory, answer, zone, opened) if hit.memory else None)
+        for hit in result.hits
     )
 
 
@@ -194,7 +210,9 @@ def _type(hit: UnifiedHit) -> str:
 
 def _mentions(query: SearchQuery, items: Iterable[Linked]) -> tuple[RelatedLink, ...]:
     return tuple(
-        RelatedLink(item.kind.value, item.title, item.reason, _url(query, item), item.kind != ResultKind.MEMORY)
+        RelatedLink(
+            item.kind.value, plain_title(item.title), item.reason, _url(query, item), item.kind != ResultKind.MEMORY
+        )
         for item in items
     )
 

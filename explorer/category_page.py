@@ -1,13 +1,15 @@
 """BrowserContext: all data for the templates of the category browser. No database and no request."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import log
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
 from access.viewer import Viewer
+from categories.vocabulary_cache import CachedCategory
 from explorer.cards import HitCard, build_cards
 from explorer.category_browser import MOST_ROWS, Branch, BrowserView, Indicators
 from explorer.histogram_plot import Plot, build_plot
@@ -20,9 +22,9 @@ from search.query import SearchQuery
 from search.result import CorpusCounts, SearchResult
 from text.formatting import memories, number, plural
 
-# A distinctive value has at least this many memories, and is this many times as frequent as among all.
+# A distinctive value has at least this many memories, and is this many times as frequent as overall.
 MIN_SUPPORT = 5
-_MIN_LIFT = 1.2
+_MIN_FACTOR = 1.2
 _SHOWN = 8
 _TOP_TAGS = 14
 _DISTINCTIVE = (("tag", "Tags"), ("concept", "Concepts"), ("entity", "Entities"))
@@ -338,7 +340,7 @@ def _node(
         curate_url=reverse("curation:term", args=["category", str(node.id)]) if "curate" in viewer.scopes else "",
         plot=build_plot(query, histogram, None, viewer.timezone, now) if histogram and histogram.bars else None,
         tags=tuple(_tags(query, facets["tag"])) if "tag" in facets and _counts_here(query, "tag") else (),
-        distinctive=tuple(_distinctive(query, facets, result.total, result.corpus)),
+        distinctive=tuple(_distinctive(query, node, facets, result.total, result.corpus)),
         hits=build_cards(query, result, viewer.timezone),
     )
 
@@ -372,36 +374,51 @@ def _tags(query: SearchQuery, facet: Facet) -> Iterator[Link]:
 
 
 def _distinctive(
-    query: SearchQuery, facets: dict[str, Facet], total: int, corpus: CorpusCounts
+    query: SearchQuery, node: CachedCategory, facets: dict[str, Facet], total: int, corpus: CorpusCounts
 ) -> Iterator[Distinctive]:
+    """Values that are more frequent here than overall, those with the strongest evidence first.
+
+    A value that is the category by another name would always be first and says nothing.
+    """
+    own_names = {name.casefold() for name in (node.name, node.path.rpartition("/")[2], *node.aliases)}
     for key, title in _DISTINCTIVE:
         if not total or not corpus.total or key not in facets or not _counts_here(query, key):
             continue
-        lift = _lift(key, total, corpus)
-        found = [(lift(value), value) for value in facets[key].values if value.count >= MIN_SUPPORT]
-        # Sorted by the rounded number, as it is displayed, then by count.
-        best = sorted((one for one in found if one[0] >= _MIN_LIFT), key=lambda one: (-round(one[0], 1), -one[1].count))
-        if best:
-            yield Distinctive(title, tuple(_lifted(query, key, *one, total) for one in best[:_SHOWN]))
+        found = []
+        for value in facets[key].values:
+            everywhere = max(value.count, corpus.count(key, value) or 0)
+            is_the_category = value.label.casefold() in own_names or value.count == everywhere == total
+            factor = _factor(value.count, everywhere, total, corpus.total)
+            if value.count >= MIN_SUPPORT and factor >= _MIN_FACTOR and not is_the_category:
+                evidence = _log_likelihood(value.count, everywhere, total, corpus.total)
+                found.append((evidence, _lifted(query, key, value, everywhere, factor, total)))
+        if found:
+            found.sort(key=lambda one: (-one[0], one[1].label))
+            yield Distinctive(title, tuple(row for _, row in found[:_SHOWN]))
 
 
-def _lift(key: str, total: int, corpus: CorpusCounts) -> Callable[[FacetValue], float]:
-    """A function from a value to its lift: its share here divided by its share overall."""
+def _factor(here: int, everywhere: int, total: int, corpus: int) -> float:
+    """How many times as frequent a value is here as overall.
 
-    def of(value: FacetValue) -> float:
-        everywhere = corpus.count(key, value)
-        return value.count / total / (everywhere / corpus.total) if everywhere else 0.0
-
-    return of
+    One memory is added to what was found and to what was expected, so that a few memories do not give a huge factor.
+    """
+    return (here + 1) / (everywhere * total / corpus + 1)
 
 
-def _lifted(query: SearchQuery, key: str, lift: float, value: FacetValue, total: int) -> Lifted:
-    times = f"{lift:.1f}" if lift < 10 else f"{lift:,.0f}"
+def _log_likelihood(here: int, everywhere: int, total: int, corpus: int) -> float:
+    """The log-likelihood ratio G² of a value being as frequent here as elsewhere. It weighs support and factor."""
+    expected = everywhere * total / corpus
+    parts = ((here, expected), (everywhere - here, everywhere - expected))
+    return 2 * sum(found * log(found / wanted) for found, wanted in parts if found and wanted > 0)
+
+
+def _lifted(query: SearchQuery, key: str, value: FacetValue, everywhere: int, factor: float, total: int) -> Lifted:
+    share = f"{value.count:,} of {everywhere:,} are here"
     return Lifted(
         label=value.label,
         url=explore_url(query.toggle(key, value.value)),
-        count=number(value.count),
-        lift=f"×{times}",
-        title=f"{value.type or key} {value.label}: {memories(value.count)} here, {times} times as often as overall",
+        count="" if value.count == everywhere else number(value.count),
+        lift=share if value.count == everywhere else f"×{factor:.1f}",
+        title=f"{value.type or key} {value.label}: {share}",
         share=round(100 * value.count / total),
     )

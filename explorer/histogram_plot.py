@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from explorer.links import explore_url
 from search.facets import DateBuckets
 from search.histogram import Bar, Histogram
-from search.query import Interval, SearchQuery
+from search.query import Interval, SearchQuery, dates_label
 from text.formatting import MONTHS, day_text, local_time, number, spoken_number
 
 # Percent; a bar of one memory next to one of ten thousand stays visible.
@@ -30,16 +30,16 @@ INTERVAL_LABELS = {
     Interval.YEAR: "year",
 }
 QUICK_RANGES = (
-    ("7d", "7 d", "Last 7 days", "last_7d"),
-    ("30d", "30 d", "Last 30 days", "last_30d"),
-    ("90d", "90 d", "Last 90 days", "last_90d"),
-    ("1y", "1 y", "Last year", "last_year"),
+    ("7d", "7 d", "last 7 days", "last_7d"),
+    ("30d", "30 d", "last 30 days", "last_30d"),
+    ("90d", "90 d", "last 90 days", "last_90d"),
+    ("1y", "1 y", "last year", "last_year"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PlotBar:
-    """A bar: `all` is without the date filter, drawn pale; `now` is within it, drawn on top in colour."""
+    """A bar as a link: `all` is its number without the date filter, drawn pale; `now` within it, drawn on top."""
 
     id: str
     url: str
@@ -49,16 +49,17 @@ class PlotBar:
     last: str
     all: str
     now: str
-    slot_x: str
-    slot_width: str
+    empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartialBar:
+    """The part of a bar within the dates if they cut the bar. It is drawn hatched."""
+
     x: str
     width: str
-    all_y: str
-    all_height: str
-    now_y: str
-    now_height: str
-    empty: bool
-    partial: bool
+    y: str
+    height: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,13 @@ class Tick:
     label: str
     major: bool
     """Whether it is shown on narrow screens."""
+    is_last: bool = False
+    """Whether it would cross the right edge, and is aligned with it instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuickRange:
+    since: str
     label: str
     name: str
     count: str
@@ -117,6 +121,12 @@ class DateFields:
 class Plot:
     caption: str
     bars: tuple[PlotBar, ...] = ()
+    slots: int = 0
+    all_path: str = ""
+    now_path: str = ""
+    """SVG paths of all bars, one unit wide and 100 high each; empty if nothing is to be drawn."""
+    partial_bars: tuple[PartialBar, ...] = ()
+    has_table: bool = False
     ticks: tuple[Tick, ...] = ()
     ranges: tuple[QuickRange, ...] = ()
     reset_url: str = ""
@@ -135,13 +145,27 @@ class Plot:
 
 
 def build_plot(
-    query: SearchQuery, histogram: Histogram, ranges: DateBuckets | None, zone: tzinfo, now: datetime
+    query: SearchQuery,
+    histogram: Histogram,
+    ranges: DateBuckets | None,
+    zone: tzinfo,
+    now: datetime,
+    *,
+    has_table: bool = False,
 ) -> Plot:
     """Build the plot of a histogram."""
+    peak = max((bar.all for bar in histogram.bars), default=0)
+    whole = [0 if bar.partial else bar.count for bar in histogram.bars]
     chosen = _chosen_bars(query, histogram.bars, zone, now)
     return Plot(
-        caption=_caption(histogram),
+        caption=_caption(query, histogram),
         bars=_bars(query, histogram),
+        slots=len(histogram.bars),
+        # Without dates both are the same, and the coloured bars would cover the pale ones.
+        all_path=_path([bar.all for bar in histogram.bars], peak) if query.has_dates else "",
+        now_path=_path(whole, peak),
+        partial_bars=_partial_bars(histogram.bars, peak),
+        has_table=has_table,
         ticks=_ticks(histogram),
         ranges=_ranges(query, ranges, at_least=histogram.at_least),
         reset_url=explore_url(query.without("date")) if query.has_dates else "",
@@ -206,34 +230,42 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _bars(query: SearchQuery, histogram: Histogram) -> tuple[PlotBar, ...]:
-    peak = max((bar.all for bar in histogram.bars), default=0)
-    slots = len(histogram.bars)
-    drawn = []
-    for index, bar in enumerate(histogram.bars):
-        total, inside = _height(bar.all, peak), _height(bar.count, peak)
-        drawn.append(
-            PlotBar(
-                id=f"bar-{bar.first}",
-                url=explore_url(query.between(bar.first, bar.last)),
-                name=_bar_name(bar, at_least=histogram.at_least),
-                label=bar.label,
-                first=bar.first[:16],
-                last=bar.last[:16],
-                all=number(bar.all, at_least=histogram.at_least),
-                now=number(bar.count, at_least=histogram.at_least),
-                slot_x=_percent(index, slots),
-                slot_width=_percent(1, slots),
-                x=_percent(index + (1 - _BAR_SHARE) / 2, slots),
-                width=_percent(_BAR_SHARE, slots),
-                all_y=f"{100 - total:.2f}%",
-                all_height=f"{total:.2f}%",
-                now_y=f"{100 - inside:.2f}%",
-                now_height=f"{inside:.2f}%",
-                empty=not bar.all,
-                partial=bar.partial,
-            )
+    return tuple(
+        PlotBar(
+            id=f"bar-{bar.first[:16]}",
+            url=explore_url(query.between(bar.first, bar.last)),
+            name=_bar_name(bar, at_least=histogram.at_least),
+            label=bar.label,
+            first=bar.first[:16],
+            last=bar.last[:16],
+            all=number(bar.all, at_least=histogram.at_least),
+            now=number(bar.count, at_least=histogram.at_least),
+            empty=not bar.all,
         )
-    return tuple(drawn)
+        for bar in histogram.bars
+    )
+
+
+def _path(counts: list[int], peak: int) -> str:
+    gap = (1 - _BAR_SHARE) / 2
+    return "".join(
+        f"M{index + gap:.2f} 100V{100 - _height(count, peak):.1f}h{_BAR_SHARE}V100z"
+        for index, count in enumerate(counts)
+        if count
+    )
+
+
+def _partial_bars(bars: tuple[Bar, ...], peak: int) -> tuple[PartialBar, ...]:
+    return tuple(
+        PartialBar(
+            x=_percent(index + (1 - _BAR_SHARE) / 2, len(bars)),
+            width=_percent(_BAR_SHARE, len(bars)),
+            y=f"{100 - _height(bar.count, peak):.2f}%",
+            height=f"{_height(bar.count, peak):.2f}%",
+        )
+        for index, bar in enumerate(bars)
+        if bar.partial and bar.count
+    )
 
 
 def _height(count: int, peak: int) -> float:
@@ -250,13 +282,17 @@ def _day(text: str) -> date:
     return date.fromisoformat(text[:10])
 
 
-def _caption(histogram: Histogram) -> str:
-    """Period, interval and peak: "Jan 2018 – Dec 2023, by quarter · peak 20 in Jan–Mar 2019"."""
+def _caption(query: SearchQuery, histogram: Histogram) -> str:
+    """Period, interval and peak: "Jan 2018 – Dec 2023, by quarter · peak 20 in Jan–Mar 2019".
+
+    The period is the chosen one; without dates it is that of the bars.
+    """
     filled = [bar for bar in histogram.bars if bar.count] or [bar for bar in histogram.bars if bar.all]
     if not filled:
         return "No dates"
     by = f"by {histogram.interval.value}" if histogram.step == 1 else f"by {histogram.step} years"
-    spread = _spread(filled[0], filled[-1], histogram)
+    chosen = dates_label(query) if query.has_dates else ""
+    spread = chosen[:1].upper() + chosen[1:] if chosen else _spread(filled[0], filled[-1], histogram)
     if histogram.peak is None or not histogram.peak.count:
         return f"{spread}, {by} · none within the dates"
     peak = number(histogram.peak.count, at_least=histogram.at_least)
@@ -290,9 +326,10 @@ def _ranges(query: SearchQuery, buckets: DateBuckets | None, *, at_least: bool) 
         count: int = getattr(buckets, attribute)
         current = query.since == since and not (query.date_from or query.date_to)
         target = query.without("date") if current else query.without("date").with_(since=since)
-        spoken = f"{name}: {spoken_number(count, at_least=at_least)}"
         shown = number(count, at_least=at_least)
-        links.append(QuickRange(label, spoken, shown, explore_url(target), current, not count))
+        # The accessible name begins with the visible text, by which people who speak to their computer name it.
+        spoken = f"{label} {shown}, {name}" if count else f"{label}, {name}: none"
+        links.append(QuickRange(since, label, spoken, shown, explore_url(target), current, not count))
     return tuple(links)
 
 
@@ -327,9 +364,9 @@ def _ticks(histogram: Histogram) -> tuple[Tick, ...]:
     step = -(-len(places) // _MAX_TICKS) or 1
     places = places[::step]
     wide = -(-len(places) // _NARROW_TICKS) or 1
-    # A label extends to the right of its bar and must not cross the edge.
+    # A label extends to the right of its bar.
     return tuple(
-        Tick(_percent(i, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars))
+        Tick(_percent(i, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars), i > 0.92 * len(bars))
         for n, (i, text) in enumerate(places)
         if i <= 0.97 * len(bars)
     )

@@ -85,6 +85,11 @@ def is_typing(request: PageRequest) -> bool:
     return request.headers.get("X-Typing") == "1"
 
 
+def opened_parts(request: PageRequest) -> frozenset[str]:
+    """The ids of the parts of the page that the reader has open. A fragment leaves out most of the others."""
+    return frozenset(request.headers.get("X-Open", "").split())
+
+
 def page_response(
     request: PageRequest,
     template: str,
@@ -112,7 +117,7 @@ def page_response(
 def private(response: HttpResponse) -> HttpResponse:
     """Mark a response as private, to be revalidated, and different for htmx."""
     response["Cache-Control"] = "private, no-cache"
-    patch_vary_headers(response, ["HX-Request", "Cookie"])
+    patch_vary_headers(response, ["HX-Request", "X-Open", "Cookie"])
     return response
 
 

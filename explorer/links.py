@@ -49,8 +49,7 @@ def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
 
 def retag_url(query: SearchQuery) -> str:
     """The page to retag all memories that match a query."""
-    parameters = query.with_(sort=None, page_size=25).querystring()
-    return _with_query(_path("curation:retag"), urlencode({"query": parameters}))
+    return _with_query(_path("curation:retag"), query.with_(sort=None, page_size=25).querystring())
 
 
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:

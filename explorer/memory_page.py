@@ -18,6 +18,7 @@ from memories.queries import Around, MemoryDetail, MemoryTitle
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, type_family
+from text.titles import plain_title
 
 _DAYS_AROUND = 3
 
@@ -107,7 +108,7 @@ def build_memory(detail: MemoryDetail, around: Around, query: SearchQuery | None
     memory = detail.memory
     return MemoryContext(
         id=memory.pk,
-        title=memory.title or f"Memory {memory.pk}",
+        title=plain_title(memory.title) or f"Memory {memory.pk}",
         type=_filter("type", memory.memory_type),
         family=type_family(memory.memory_type),
         state="" if memory.state == Memory.State.ACTIVE else memory.state,
@@ -260,7 +261,7 @@ def _entity(entity: Entity) -> FactValue:
 
 def memory_link(memory: MemoryTitle, query: SearchQuery | None, zone: tzinfo, *, is_here: bool = False) -> MemoryLink:
     return MemoryLink(
-        title=memory.title or f"Memory {memory.id}",
+        title=plain_title(memory.title) or f"Memory {memory.id}",
         url="" if is_here else memory_url(memory.id, query),
         id=f"#{memory.id}",
         type=memory.memory_type,
@@ -355,7 +356,7 @@ def build_similar(
         SimilarGroup("Only similar" if duplicates else "", others),
     )
     return SimilarContext(
-        title=found.title,
+        title=plain_title(found.title),
         memory_url=memory_url(memory_id, query),
         groups=tuple(group for group in groups if group.rows),
         empty=f"{found.reason[:1].upper()}{found.reason[1:]}." if found.reason else "",
@@ -376,7 +377,7 @@ def _row(one: SimilarMemory, query: SearchQuery | None, zone: tzinfo) -> Similar
         memory=memory_link(title, query, zone),
         # Truncated, so that only equal texts show 1.00; the epsilon absorbs half-precision errors.
         similarity=f"{int(one.similarity * 100 + 0.05) / 100:.2f}",
-        project=FactValue(hit.project, filter_url("project", hit.project)),
+        project=FactValue(hit.project_name or hit.project, filter_url("project", hit.project)),
         shared=tuple(islice(by_name.values(), _SHARED_SHOWN)),
         more_shared=max(0, len(by_name) - _SHARED_SHOWN) + one.shared.more,
     )

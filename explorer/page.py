@@ -3,14 +3,15 @@
 No database and no request, so that everything a page shows can be tested here.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, others_found
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
-from explorer.links import Link, explore_url, memory_url, retag_url, values_url
+from explorer.links import Link, explore_url, memory_url, retag_url, values_url, why_not_url
 from explorer.sidebar import (
     Chip,
     FacetRow,
@@ -23,11 +24,12 @@ from explorer.sidebar import (
     value_rows,
 )
 from search.facets import FACET, STATES
-from search.query import FacetScope, Mode, SearchQuery, Sort
+from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
 from search.result import FacetPage, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
 from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
-from text.formatting import memories, number, plural, spoken_number
+from text.formatting import listed, memories, number, plural, spoken_number
+from text.titles import plain_title
 from web.validation import Problem
 
 _PAGE_SIZES = (25, 50, 100)
@@ -48,6 +50,8 @@ MODE_LABELS = {
     Mode.TAG: "Tags only",
     Mode.UNIFIED: "Memories, entities, relationships",
 }
+# A filter as other search boxes read it from the text: tag:clock, -type:fix, project:"Boat yard".
+_TYPED_FILTER = re.compile(r'(?<!\S)(-?)([a-z_]+):("[^"]*"|\S+)')
 # The other modes are for agents; a page offers one only if its URL selects it.
 _MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC, Mode.UNIFIED)
 
@@ -61,6 +65,8 @@ class Notice:
     suggestion: str = ""
     links: tuple[Link, ...] = ()
     is_error: bool = False
+    details: str = ""
+    """A long list, which is folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,8 @@ class ExplorerContext:
     """Retags all matches; for curators."""
     pairs: tuple[HiddenField, ...]
     """The query as hidden fields, for other forms."""
+    why_url: str
+    """The page that explains why a memory was found, without the number of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +154,18 @@ def build_context(
     may_curate: bool = False,
     zone: tzinfo = UTC,
     now: datetime | None = None,
+    opened: Container[str] = (),
 ) -> ExplorerContext:
     """The context of the explore page.
 
-    `problems` are notices about parameters that were ignored; `unified` is the result of unified search, if any.
+    `problems` are notices about parameters that were ignored; `unified` is the result of unified search, if any;
+    `opened` are the ids of the parts that the reader has open.
     """
     zone, corpus = query.zone(zone), result.corpus
     pages = unified.pages if unified else result.pages
-    panels = tuple(build_panel(query, facet, corpus.count) for facet in result.facets or ())
+    panels = tuple(build_panel(query, facet, corpus.count, opened) for facet in result.facets or ())
     chips = build_chips(query, result.labels)
-    plot = _plot(query, result, zone, now or datetime.now(UTC))
+    plot = _plot(query, result, zone, now or datetime.now(UTC), has_table="histogram-table" in opened)
     own_fields = {"q"} | ({"sort", "mode"} if corpus.total else set())
     own_fields |= {"from", "to", "bucket"} if plot and plot.bars else set()
     own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
@@ -174,6 +184,7 @@ def build_context(
         hidden_note=_hidden_note(query, result),
         notices=(
             *problems,
+            *_typed_filters(query),
             *(_warning_notice(query, pages, warning) for warning in result.warnings),
             *_scope_notice(query),
         ),
@@ -185,13 +196,14 @@ def build_context(
         plot=plot,
         modes=_modes(query),
         sorts=_sorts(query),
-        hits=build_cards(query, result, zone) if unified is None else (),
-        results=build_result_cards(query, unified, zone) if unified else (),
+        hits=build_cards(query, result, zone, opened) if unified is None else (),
+        results=build_result_cards(query, unified, zone, opened) if unified else (),
         pager=_pager(query, result, unified),
         # An ignored filter means more results than intended: too risky to retag.
         retag=_retag(query, result) if may_curate and not problems else None,
         empty=_empty(query, result) if not (unified.found if unified else result.total) else None,
         pairs=form_fields(query),
+        why_url=why_not_url(query),
     )
 
 
@@ -246,15 +258,19 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
 
 def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
     """A notice for each parameter that could not be read and was ignored."""
-    return tuple(
-        Notice(
-            text=problem.message,
-            parameter=problem.parameter,
-            suggestion=_advice(problem),
-            is_error=True,
+    return tuple(_problem_notice(problem) for problem in problems)
+
+
+def _problem_notice(problem: Problem) -> Notice:
+    if problem.is_unknown_name:
+        # Names that the address of a page can have; the other spellings are for programs.
+        near = dict.fromkeys(ALIASES.get(name, name) for name in problem.did_you_mean)
+        return Notice(
+            text=f"Ignored the unknown parameter “{problem.parameter}”.",
+            suggestion=did_you_mean_text([f"“{name}”" for name in near]),
+            details=f"{problem.suggestion[:1].upper()}{problem.suggestion[1:]}.",
         )
-        for problem in problems
-    )
+    return Notice(problem.message, problem.parameter, _advice(problem), is_error=True)
 
 
 def _title(query: SearchQuery, result: SearchResult, chips: tuple[Chip, ...]) -> str:
@@ -339,6 +355,28 @@ def _scope_notice(query: SearchQuery) -> tuple[Notice, ...]:
     return (Notice("The facets count these results alone.", links=(link,)),)
 
 
+def _typed_filters(query: SearchQuery) -> Iterator[Notice]:
+    """A link to the filters that the text spells out, since a search looks for them as words."""
+    filtered, labels, typed = query, [], []
+    for match in _TYPED_FILTER.finditer(query.text):
+        excluded, name, quoted = match.groups()
+        key, value = ALIASES.get(name, name), quoted.strip('"')
+        if key not in FACET or not value:
+            continue
+        chosen = query.selection(key)
+        if value not in (chosen.exclude if excluded else chosen.include):
+            filtered = filtered.toggle_exclusion(key, value) if excluded else filtered.toggle(key, value)
+        filtered = filtered.with_(text=" ".join(filtered.text.replace(match[0], " ", 1).split()))
+        labels.append(f"{'not ' if excluded else ''}{FACET[key].label.lower()} = {value}")
+        typed.append(f"“{match[0]}”")
+    if labels:
+        label = ", ".join(labels)
+        text = f"{listed(typed)} {'is' if len(typed) == 1 else 'are'} searched for as text."
+        yield Notice(
+            text, suggestion="Filter instead:", links=(Link(label, explore_url(filtered), f"Filter by {label}"),)
+        )
+
+
 def did_you_mean_text(names: Sequence[str]) -> str:
     return f"Did you mean {' or '.join(names)}?" if names else ""
 
@@ -351,10 +389,10 @@ def _advice(problem: Problem) -> str:
     return " ".join(part for part in (did_you_mean_text(problem.did_you_mean), advice) if part)
 
 
-def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime) -> Plot | None:
+def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime, *, has_table: bool) -> Plot | None:
     if result.histogram is None:
         return None
-    return build_plot(query, result.histogram, result.quick_ranges, zone, now)
+    return build_plot(query, result.histogram, result.quick_ranges, zone, now, has_table=has_table)
 
 
 def _sorts(query: SearchQuery) -> tuple[Option, ...]:
@@ -466,7 +504,7 @@ def build_verdict(query: SearchQuery, found: WhyNot | None, notices: Iterable[No
         explore_url(query),
         (*notices, *(Notice(note) for note in found.notes)),
         build_chips(query, found.labels),
-        memory=Link(found.title, memory_url(found.id, query), f"#{found.id}"),
+        memory=Link(plain_title(found.title), memory_url(found.id, query), f"#{found.id}"),
         sentence=found.verdict,
         matches=found.matches,
         page=page,

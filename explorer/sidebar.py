@@ -1,7 +1,7 @@
 """The facets of the sidebar as rows and trees, and the active filters as chips. Pure."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.links import explore_url, values_url
@@ -12,7 +12,7 @@ from text.formatting import number, plural, spoken_number, with_article
 # The number of memories with a value in the whole corpus; None if unknown.
 CorpusCount = Callable[[str, FacetValue], int | None]
 
-# The other facets start collapsed.
+# The other facets start collapsed, without their rows: the page requests them when the reader opens the facet.
 _OPEN_FACETS = frozenset({"project", "type", "category", "tag", "concept", "entity"})
 _SUBTREE_PAGE = 50
 
@@ -36,7 +36,7 @@ class FacetRow:
     title: str
     count: str
     corpus: str = ""
-    """The number of memories with the value in the whole corpus."""
+    """The number of memories with the value in the whole corpus, if it differs from the count."""
     share: int = 0
     """The length of the bar, in percent."""
     checked: bool = False
@@ -44,6 +44,7 @@ class FacetRow:
     implied: bool = False
     """Ticked through its parent, and not sent by itself."""
     zero: bool = False
+    quiet: bool = False
     accessible_name: str = ""
     exclude_url: str = ""
     exclude_name: str = ""
@@ -54,6 +55,17 @@ class FacetRow:
     children_url: str = ""
     """Loads the level below when the row is unfolded; `more_url` is the page that lists all of it."""
     more_url: str = ""
+
+    @property
+    def classes(self) -> str:
+        names = {
+            "on": (self.checked and not self.excluded) or self.implied,
+            "out": self.excluded,
+            "zero": self.zero,
+            "implied": self.implied,
+            "none": self.quiet,
+        }
+        return " ".join(("value", *(name for name, holds in names.items() if holds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +86,16 @@ class Panel:
     summary: str
     is_open: bool
     is_tree: bool
+    is_missing: bool = False
+    """Whether the rows are left out until the reader opens the panel."""
     rows: tuple[FacetRow, ...] = ()
     no_value: FacetRow | None = None
     any_value: FacetRow | None = None
     all_switch: AllSwitch | None = None
     more_url: str = ""
     more_label: str = ""
+    exclude_url: str = ""
+    """The page of all values, where each row has links that work without scripts."""
     note: str = ""
     unavailable: str = ""
 
@@ -89,20 +105,34 @@ class Panel:
         yield from (row for row in (self.no_value, self.any_value) if row)
 
 
-def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
-    """Build the panel of a facet."""
-    spec = facet.spec
+def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str] = ()) -> Panel:
+    """Build the panel of a facet. `opened` are the ids of panels and branches that the reader has open."""
+    spec, panel_id = facet.spec, f"facet-{facet.key}"
     chosen = [v for v in facet.values if v.selected or v.excluded]
     is_tree = spec.kind is FacetKind.TREE
-    rows = _tree(query, facet, corpus) if is_tree else _shown(query, facet, corpus)
+    is_open = bool(chosen) or facet.no_value_selected or facet.any_value_selected or _starts_open(facet)
+    if not (is_open or facet.unavailable or panel_id in opened):
+        all_values = f"All {plural(facet.distinct, 'value', at_least=facet.at_least)}"
+        return Panel(
+            facet.key,
+            panel_id,
+            spec.label,
+            _summary(query, facet),
+            False,
+            is_tree,
+            is_missing=True,
+            more_url=values_url(facet.key, query),
+            more_label=all_values,
+        )
+    rows = _tree(query, facet, corpus, opened) if is_tree else _shown(query, facet, corpus)
     listed = sum(1 for row in rows if not row.zero)
     hidden = 0 if is_tree else max(0, facet.distinct - listed)
     return Panel(
         key=facet.key,
-        id=f"facet-{facet.key}",
+        id=panel_id,
         label=spec.label,
         summary=_summary(query, facet),
-        is_open=bool(chosen) or facet.no_value_selected or facet.any_value_selected or _starts_open(facet),
+        is_open=is_open,
         is_tree=is_tree,
         rows=rows,
         no_value=_no_value(query, facet),
@@ -110,6 +140,7 @@ def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> Panel:
         all_switch=_all_switch(query, facet),
         more_url=values_url(facet.key, query) if hidden or (is_tree and facet.distinct > listed) else "",
         more_label=_more_label(facet, hidden),
+        exclude_url=values_url(facet.key, query) if rows else "",
         note=_note(query, facet),
         unavailable=facet.unavailable,
     )
@@ -133,7 +164,7 @@ def value_rows(
         row = _row(query, facet, value, corpus, peak)
         if last_name_only:
             row = _with_subtree(query, row, value)
-        rows.append(row)
+        rows.append(_with_links(query, facet.key, row))
     return tuple(rows)
 
 
@@ -168,13 +199,13 @@ def _summary(query: SearchQuery, facet: Facet) -> str:
     selection = query.selection(facet.key)
     if facet.key == "state" and not selection.restricts:
         return " and ".join(DEFAULT_STATES)
-    listed = plural(facet.distinct, "value", at_least=facet.at_least) if facet.distinct else "none"
-    parts = ["" if facet.unavailable else listed]
-    if selection.include:
-        parts.append(f"{len(selection.include)} selected")
+    # The values counted are those that another choice would give: beside a selection their number would confuse.
+    parts = [f"{len(selection.include)} selected"] if selection.include else []
     if selection.exclude:
         parts.append(f"{len(selection.exclude)} not")
-    return " · ".join(part for part in parts if part)
+    if not parts and not facet.unavailable:
+        return plural(facet.distinct, "value", at_least=facet.at_least) if facet.distinct else "none"
+    return " · ".join(parts)
 
 
 def _note(query: SearchQuery, facet: Facet) -> str:
@@ -200,7 +231,6 @@ def _row(query: SearchQuery, facet: Facet, value: FacetValue, corpus: CorpusCoun
     if total is not None and total < value.count:
         # The corpus counts the default states only; under other states a count may exceed it.
         total = None
-    label = FACET[key].label.lower()
     return FacetRow(
         id=row_id(key, value.value),
         name=f"-{key}" if value.excluded else key,
@@ -208,15 +238,22 @@ def _row(query: SearchQuery, facet: Facet, value: FacetValue, corpus: CorpusCoun
         label=value.label,
         title=_title(value, facet),
         count=_count(value, facet),
-        corpus="" if total is None else f"{total:,}",
+        corpus="" if total is None or total == value.count else f"{total:,}",
         share=min(100, round(100 * value.count / peak)) if peak else 0,
         checked=value.selected or value.excluded,
         excluded=value.excluded,
         zero=not value.count,
         accessible_name=_accessible_name(value, facet, total),
-        exclude_url=explore_url(query.toggle_exclusion(key, value.value)),
-        exclude_name=f"Exclude {label} {value.label}",
-        only_url=explore_url(query.only(key, value.value)),
+    )
+
+
+def _with_links(query: SearchQuery, key: str, row: FacetRow) -> FacetRow:
+    """Add the links of a row for pages where no script makes them."""
+    return replace(
+        row,
+        exclude_url=explore_url(query.toggle_exclusion(key, row.value)),
+        exclude_name=f"Exclude {FACET[key].label.lower()} {row.label}",
+        only_url=explore_url(query.only(key, row.value)),
     )
 
 
@@ -258,15 +295,9 @@ def _no_value(query: SearchQuery, facet: Facet) -> FacetRow | None:
         count=number(facet.no_value, at_least=facet.at_least),
         checked=facet.no_value_selected,
         zero=not facet.no_value,
+        quiet=True,
         accessible_name=f"No {name}, {spoken_number(facet.no_value, at_least=facet.at_least)}",
-        exclude_url=explore_url(_with_a_value(query, facet.key)),
-        exclude_name=f"Only with {with_article(name)}",
     )
-
-
-def _with_a_value(query: SearchQuery, key: str) -> SearchQuery:
-    query = query.toggle_presence("no", key) if key in query.no else query
-    return query if key in query.has else query.toggle_presence("has", key)
 
 
 def _any_value(query: SearchQuery, facet: Facet) -> FacetRow | None:
@@ -295,8 +326,8 @@ def _all_switch(query: SearchQuery, facet: Facet) -> AllSwitch | None:
 # --- the tree ----------------------------------------------------------------------------------------------------
 
 
-def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[FacetRow, ...]:
-    """The rows as a tree. A value without its parent among them is a root."""
+def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str]) -> tuple[FacetRow, ...]:
+    """The rows as a tree. A value without its parent among them is a root; closed branches have no rows."""
     paths = {value.canonical or value.value for value in facet.values}
     children: dict[str | None, list[FacetValue]] = {}
     for value in facet.values:
@@ -316,7 +347,15 @@ def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount) -> tuple[FacetR
     shown = [row for place, row in enumerate(roots) if place < limit or row.checked or row.is_open]
     if shown and not any(row.is_open for row in shown):
         shown[0] = replace(shown[0], is_open=shown[0].is_branch)
-    return tuple(shown)
+    return tuple(_pruned(query, row, opened) for row in shown)
+
+
+def _pruned(query: SearchQuery, row: FacetRow, opened: Container[str]) -> FacetRow:
+    if not row.children:
+        return row
+    if row.is_open or f"branch-{row.id}" in opened:
+        return replace(row, children=tuple(_pruned(query, child, opened) for child in row.children))
+    return replace(row, children=(), children_url=_level_url(query, row.value))
 
 
 def _branch(
@@ -334,11 +373,12 @@ def _with_subtree(query: SearchQuery, row: FacetRow, value: FacetValue) -> Facet
     """Add the URLs of the level below: to load it if it is missing, and to list all of it."""
     if not value.has_children:
         return row
-    listing = {"parent": value.value}
-    row = replace(row, is_branch=True, more_url=values_url("category", query, listing))
-    if row.children:
-        return row
-    return replace(row, children_url=values_url("category", query, {**listing, "page_size": str(_SUBTREE_PAGE)}))
+    row = replace(row, is_branch=True, more_url=values_url("category", query, {"parent": value.value}))
+    return row if row.children else replace(row, children_url=_level_url(query, value.value))
+
+
+def _level_url(query: SearchQuery, path: str) -> str:
+    return values_url("category", query, {"parent": path, "page_size": str(_SUBTREE_PAGE)})
 
 
 # --- chips -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from explorer.category_page import build_browser, build_lost, category_url
 from explorer.history_page import build_history
 from explorer.http import (
     PageRequest,
+    opened_parts,
     page_response,
     page_viewer,
     private,
@@ -67,6 +68,7 @@ def explore(request: PageRequest) -> HttpResponse:
         unified=unified_result,
         may_curate="curate" in viewer.scopes,
         zone=viewer.timezone,
+        opened=opened_parts(request),
     )
     return page_response(
         request,

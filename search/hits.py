@@ -125,6 +125,7 @@ def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Ca
     return Hit(
         id=row.id,
         project=project.slug,
+        project_name=project.name or project.slug,
         memory_type=row.memory_type,
         title=segments(row.title, title_spans),
         snippet=_snippet(row, text, text_spans, anywhere, project.language) if detail == HitDetail.FULL else (),

@@ -97,6 +97,8 @@ class Hit:
     found: tuple[FieldMatch, ...] = ()
     named: tuple[str, ...] = ()
     """The terms of the query's name that it carries, such as `the concept “caching”`."""
+    project_name: str = ""
+    """The name of the project, as facets show it."""
 
     @property
     def title_text(self) -> str:

@@ -287,4 +287,5 @@ def unknown_parameter(given: str, names: Collection[str], aliases: Iterable[str]
         "is not a parameter",
         f"the parameters are {', '.join(names)}" if names else "there are no parameters here",
         tuple(dict.fromkeys(difflib.get_close_matches(given[:60], [*names, *aliases], 3))),
+        is_unknown_name=True,
     )

@@ -20,6 +20,8 @@ class Problem:
     message: str
     suggestion: str = ""
     did_you_mean: tuple[str, ...] = ()
+    is_unknown_name: bool = False
+    """Whether no parameter has this name; the suggestion then lists all names."""
 
     def __str__(self) -> str:
         return f"{self.parameter}: {self.message}" if self.parameter else self.message

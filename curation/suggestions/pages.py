@@ -17,7 +17,8 @@ from curation.suggestions.queries import PAGE, Evidence, Named, Queue, ShownMemo
 from explorer.http import Pager, build_pager
 from explorer.links import filter_url, memory_url
 from memories.models import Project
-from text.formatting import day_label, memories, number, plural, type_family
+from text.formatting import day_label, memories, moment_label, number, plural, type_family
+from text.titles import plain_title
 
 # The time of a comparison grows with the square of its words.
 _COMPARED_WORDS = 1_500
@@ -111,12 +112,16 @@ class QueueRow:
 class MemorySummary:
     """A memory in a list."""
 
+    number: str
     title: str
     url: str
     type: str
     family: str
     date: str
     date_iso: str
+    moment: str
+    """The date with the time, which tells memories of the same day apart."""
+    by: str
     project: str
     state: str
     near: str
@@ -171,6 +176,8 @@ class SuggestionDetail:
     supporting_label: str
     alternatives: tuple[QueueRow, ...]
     may_decide: bool
+    by_column: bool
+    """Whether each of the two columns has the button that keeps it."""
     accept_url: str
     reject_url: str
     undo_url: str
@@ -284,6 +291,8 @@ def _options(
 
 def proposal_text(one: ShownSuggestion) -> str:
     """The proposed change in a line."""
+    if one.target.kind == "memory":
+        return _numbered(one.target)
     if one.target.kind == "category":
         return " / ".join(one.target.names) or one.target.name
     if one.row.kind in (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE):
@@ -291,11 +300,16 @@ def proposal_text(one: ShownSuggestion) -> str:
     return one.target.name
 
 
+def _numbered(memory: Named) -> str:
+    """The title of a memory with its number, since near-duplicates often have the same title."""
+    return f"#{memory.id} {plain_title(memory.name)}"
+
+
 def queue_row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = False) -> QueueRow:
     return QueueRow(
         id=one.row.pk,
         url=review_url(query.with_(page=query.page), one.row.pk),
-        title=one.subject.name if one.subject.kind == "memory" and one.subject.name != proposal_text(one) else "",
+        title=_numbered(one.subject) if one.subject.kind == "memory" else "",
         proposal=proposal_text(one),
         note=_note(one),
         confidence=f"{one.row.confidence:.0%}",
@@ -335,6 +349,7 @@ def _detail(
     row = one.row
     kind = Kind(row.kind)
     accept, swap = _verbs(one)
+    texts = _texts(one, evidence, zone)
     return SuggestionDetail(
         id=row.pk,
         kind=row.kind,
@@ -348,7 +363,7 @@ def _detail(
         decided=_decided(row, zone),
         accept_label=accept,
         swap_label=swap,
-        texts=_texts(one, evidence, zone),
+        texts=texts,
         sides=tuple(
             _side(side, role, zone)
             for side, role in zip(evidence.sides, ("will be merged away", "will be kept"), strict=False)
@@ -358,6 +373,7 @@ def _detail(
         supporting_label=_supporting_label(one, evidence),
         alternatives=tuple(queue_row(other, query) for other in evidence.alternatives),
         may_decide=may_decide,
+        by_column=bool(swap) and 2 in (len(texts), len(evidence.sides)) and row.state == Suggestion.State.OPEN,
         accept_url=reverse("suggestions:accept", args=[row.pk]),
         reject_url=reverse("suggestions:reject", args=[row.pk]),
         undo_url=reverse("suggestions:undo", args=[row.pk]),
@@ -411,12 +427,15 @@ def _text(memory: ShownMemory, role: str, pieces: tuple[Piece, ...], zone: tzinf
 
 def _memory_summary(memory: ShownMemory, zone: tzinfo) -> MemorySummary:
     return MemorySummary(
+        number=f"#{memory.id}",
         title=memory.title,
         url=memory_url(memory.id),
         type=memory.memory_type,
         family=type_family(memory.memory_type),
         date=day_label(memory.created_at, zone),
         date_iso=memory.created_at.isoformat(),
+        moment=moment_label(memory.created_at, zone),
+        by=memory.by,
         project=memory.project,
         state="" if memory.state == "active" else memory.state,
         near="" if memory.similarity is None else f"{memory.similarity:.2f}",

@@ -23,6 +23,7 @@ from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Value
+from text.titles import plain_title
 
 PAGE = 25
 
@@ -212,6 +213,8 @@ class ShownMemory:
     state: str
     project: str
     created_at: datetime
+    by: str = ""
+    """The authors, or the agent that wrote it."""
     content: str = ""
     tags: tuple[str, ...] = ()
     similarity: float | None = None
@@ -292,13 +295,22 @@ def _alternatives(viewer: Viewer, row: Suggestion) -> tuple[ShownSuggestion, ...
 
 def _memories(viewer: Viewer, ids: Collection[int | None], *, content: bool = False) -> dict[int, ShownMemory]:
     """Visible memories, in the order of the ids."""
-    columns = ["pk", "title", "memory_type", "state", "project__slug", "created_at"]
+    columns = ["pk", "authors", "agent", "title", "memory_type", "state", "project__slug", "created_at"]
     columns += ["content", "tags"] if content else []
     rows = visible_to(viewer).filter(pk__in=[pk for pk in ids if pk is not None]).values_list(*columns)
     found = {}
-    for pk, title, *rest in rows:
-        more = {"content": rest[4], "tags": tuple(rest[5])} if content else {}
-        found[pk] = ShownMemory(pk, title or f"Memory {pk}", *rest[:4], **more)
+    for pk, authors, agent, title, memory_type, state, project, created_at, *text in rows:
+        found[pk] = ShownMemory(
+            id=pk,
+            title=plain_title(title) or f"Memory {pk}",
+            memory_type=memory_type,
+            state=state,
+            project=project,
+            created_at=created_at,
+            by=", ".join(authors) or agent,
+            content=text[0] if content else "",
+            tags=tuple(text[1]) if content else (),
+        )
     return {pk: found[pk] for pk in ids if pk is not None and pk in found}
 
 

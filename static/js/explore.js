@@ -1,8 +1,10 @@
-// The explore page: links that swap, where focus goes afterwards, the filters on a narrow screen, the category tree.
+// The explore page: links that swap, where focus goes afterwards, rows that stay in place, parts that are fetched when
+// they are opened, only and exclude, the filters on a narrow screen, the category tree.
 // Every listener is on the document, because Back replaces the whole body.
 (() => {
   const byId = (id) => document.getElementById(id);
   let then;
+  let held;
 
   // --- links ------------------------------------------------------------------------------------------------------
   // One listener for all links: hx-get would also handle clicks with a modifier, and does not prevent links in SVG.
@@ -12,10 +14,12 @@
     if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
     then = afterwards(link);
+    held = link.dataset.row && { id: link.dataset.row };
     htmx.ajax("GET", link.getAttribute("href"), { source: link, target: "#explorer", swap: "morph show:none" });
   });
 
   // --- focus ------------------------------------------------------------------------------------------------------
+  // A swap may reuse an element for another control: focus goes back to the control of the same id, or to the total.
   function afterwards(link) {
     if (link.matches("[data-chip]")) {
       const place = [...document.querySelectorAll("[data-chip]")].indexOf(link);
@@ -30,13 +34,114 @@
         byId("total").focus({ preventScroll: true });
       };
     }
-    return undefined;
+    const id = link.dataset.row ?? link.id;
+    return () => ((id && byId(id)) || byId("total")).focus({ preventScroll: true });
   }
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.target?.id !== "explorer") return;
     then?.();
     then = undefined;
     document.querySelectorAll("details.branch[open]").forEach(fetchLevel);
+    document.querySelectorAll("details[data-missing][open]").forEach(fetchPart);
+  });
+
+  // --- parts that are fetched when they are opened ----------------------------------------------------------------
+  // Each request names what is open, so that its answer includes it.
+  document.addEventListener("htmx:configRequest", ({ detail: { headers } }) => {
+    headers["X-Open"] = [...document.querySelectorAll("#explorer details[open][id]")].map(({ id }) => id).join(" ");
+  });
+  function fetchPart(part) {
+    const here = location.pathname + location.search;
+    const place = `#${CSS.escape(part.id)}`;
+    htmx.ajax("GET", here, { source: part, target: place, select: place, swap: "morph show:none" });
+  }
+  document.addEventListener("toggle", ({ target }) => {
+    if (target.matches?.("#explorer details[data-missing]") && target.open) fetchPart(target);
+  }, true);
+
+  // --- only and exclude -------------------------------------------------------------------------------------------
+  // One pair of links for the row under the pointer and one for the row with the focus, instead of a pair in each row.
+  // A finger has no pointer: there each row of the dialog gets its link to exclude.
+  const actsOf = () => {
+    const acts = document.createElement("span");
+    acts.className = "acts made";
+    for (const name of ["only", "not"]) {
+      const link = document.createElement("a");
+      link.className = name;
+      link.dataset.swap = "";
+      link.textContent = name === "only" ? "only" : "−";
+      acts.append(link);
+    }
+    return acts;
+  };
+  const made = { pointer: actsOf(), focus: actsOf() };
+
+  function offer(row, acts) {
+    const box = row.querySelector("input[type=checkbox]");
+    if (!box || box.name.startsWith("-") || box.name === "has") {
+      acts.remove();
+      return;
+    }
+    const [only, not] = acts.children;
+    const absent = box.name === "no";
+    const key = absent ? box.value : box.name;
+    const label = box.parentElement.textContent.trim();
+    const facet = row.closest(".facet").querySelector("legend").textContent.toLowerCase();
+    const asked = [...new URLSearchParams(location.search)].filter(([name]) => name !== "page");
+    const without = asked.filter(([name, value]) => name !== box.name || value !== box.value);
+    const unchosen = asked.filter(([name, value]) => ![key, `-${key}`].includes(name)
+      && !(["has", "no"].includes(name) && value === key));
+    const to = (pairs, ...more) => `${location.pathname}?${new URLSearchParams([...pairs, more])}`;
+    only.hidden = absent;
+    only.href = to(unchosen, key, box.value);
+    only.setAttribute("aria-label", `Only ${label}`);
+    not.href = absent ? to(without, "has", key) : to(without, `-${key}`, box.value);
+    not.title = absent ? `Only with a value: ${facet}` : `Exclude ${facet} ${label}`;
+    not.setAttribute("aria-label", not.title);
+    only.dataset.row = not.dataset.row = box.id;
+    if (acts.parentElement !== row) row.append(acts);
+  }
+  document.addEventListener("pointerover", ({ target, pointerType }) => {
+    const row = pointerType === "mouse" && target.closest?.("#filters .value");
+    if (row && !row.querySelector(".acts")) offer(row, made.pointer);
+  });
+  document.addEventListener("focusin", ({ target }) => {
+    const row = target.matches?.("#filters .value input") && target.closest(".value");
+    if (!row || row.contains(made.focus)) return;
+    if (row.contains(made.pointer)) made.pointer.remove();
+    if (!row.querySelector(".acts")) offer(row, made.focus);
+  });
+  const rowsOf = () => [...document.querySelectorAll("#filters .value")];
+  const offerEach = () => {
+    if (!matchMedia("(hover: none)").matches || !byId("filters").open) return;
+    for (const row of rowsOf()) if (!row.querySelector(".acts")) offer(row, actsOf());
+  };
+  document.addEventListener("htmx:afterSettle", () => {
+    for (const acts of document.querySelectorAll("#filters .acts.made")) offer(acts.closest(".value"), acts);
+    if (byId("filters")) offerEach();
+  });
+
+  // --- a row stays where it is ------------------------------------------------------------------------------------
+  // What is above a ticked row may grow or shrink. The sidebar is scrolled by the difference; where it cannot scroll as
+  // far, the panel of the row keeps a distance.
+  const topOf = (id) => byId(id)?.getBoundingClientRect().top;
+  document.addEventListener("change", ({ target }) => {
+    held = target.closest?.("#filters") && { id: target.id };
+  }, true);
+  document.addEventListener("htmx:beforeSwap", () => {
+    if (held) held.top = topOf(held.id);
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    const filters = byId("filters");
+    const moved = () => topOf(held.id) - held.top;
+    if (!held || !filters || Number.isNaN(moved())) return;
+    filters.scrollTop += moved();
+    const panel = byId(held.id).closest(".facet");
+    if (moved() < -0.5) panel.style.marginTop = `${(parseFloat(panel.style.marginTop) || 0) - moved()}px`;
+    if (moved() > 0.5) {
+      filters.firstElementChild.style.paddingBottom = `${moved()}px`;
+      filters.scrollTop += moved();
+    }
   });
 
   // --- filters on a narrow screen ---------------------------------------------------------------------------------
@@ -49,6 +154,7 @@
       filters.setAttribute("aria-label", "Filters");
       byId("filters-fold").open = true;
       filters.showModal();
+      offerEach();
     } else if (event.target.closest?.("[data-close-filters]") || (event.target === filters && filters.open)) {
       filters.close();
     }

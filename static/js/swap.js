@@ -6,6 +6,8 @@
     if ((name === "role" || name === "aria-label") && node.id === "filters") return false;
     return undefined;
   };
+  // Links that a script put into a row are in no answer.
+  Idiomorph.defaults.callbacks.beforeNodeRemoved = (node) => !(node.nodeType === Node.ELEMENT_NODE && node.matches(".acts.made"));
 
   // --- busy -------------------------------------------------------------------------------------------------------
   let underWay = 0;

@@ -8,6 +8,7 @@ from django.conf import settings
 from playwright.sync_api import expect
 
 from memories.models import Memory, Project
+from search.facets import FACETS
 
 SETTLED = "() => !document.documentElement.classList.contains('busy')"
 
@@ -122,16 +123,108 @@ def test_groups_stay_as_they_were_folded(open_page):
     expect(total(page)).to_have_text("6 memories of 14")
     assert page.locator("#facet-tag").get_attribute("open") is None
     assert page.locator("#facet-author").get_attribute("open") is not None
+    expect(page.locator("#facet-author input").first).to_be_visible()
 
 
 def test_exclude_and_take_it_back(open_page):
     page = open_page("/explore/")
-    page.get_by_role("link", name="Exclude type note").click(force=True)
+    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).hover()
+    page.get_by_role("link", name="Exclude type note").click()
     expect(page).to_have_url(re.compile(r"\?-type=note$"))
     expect(total(page)).to_have_text("8 memories of 14")
+    # The row is the same, and its box has the focus.
+    expect(page.get_by_role("checkbox", name=re.compile(r"^Excluded: note, hides 6"))).to_be_focused()
     page.get_by_role("checkbox", name=re.compile(r"^Excluded: note, hides 6")).uncheck()
     expect(page).to_have_url(re.compile(r"/explore/$"))
     expect(total(page)).to_have_text("14 memories")
+
+
+def test_only_and_exclude_follow_the_focus(open_page):
+    page = open_page("/explore/?project=tea&type=note")
+    page.get_by_role("checkbox", name=re.compile(r"^decision, \d")).focus()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Only decision")).to_be_focused()
+    assert page.locator("#filters .acts").count() == 1
+    with staying(page):
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile(r"\?project=tea&type=decision$"))
+        expect(page.get_by_role("checkbox", name=re.compile(r"^decision, \d"))).to_be_focused()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile(r"\?project=tea&-type=decision$"))
+    expect(page.get_by_role("checkbox", name=re.compile(r"^Excluded: decision"))).to_be_focused()
+    page = open_page("/explore/")
+    page.locator("#no-entity").hover()
+    page.get_by_role("link", name="Only with a value: entity").click()
+    expect(page).to_have_url(re.compile(r"has=entity"))
+
+
+def test_focus_stays_on_the_link_that_was_followed_or_goes_to_the_total(open_page):
+    page = open_page("/explore/?q=tea")
+    for name, id_ in (("last year", "range-1y"), ("last 7 days", "range-7d")):
+        page.get_by_role("link", name=re.compile(name)).press("Enter")
+        page.wait_for_url(f"**since={id_[6:]}")
+        page.wait_for_function(SETTLED)
+        expect(page.locator(f"#{id_}")).to_be_focused()
+    page.get_by_role("link", name="Reset").press("Enter")
+    expect(page).to_have_url(re.compile(r"\?q=tea$"))
+    expect(total(page)).to_be_focused()
+    tag = page.locator(".hit .tags a").first
+    tag.press("Enter")
+    expect(page).to_have_url(re.compile(r"tag="))
+    expect(page.locator(f"#{tag.get_attribute('id')}")).to_be_focused()
+
+
+@pytest.mark.parametrize("facet", [spec.key for spec in FACETS])
+def test_ticked_row_does_not_move(open_page, facet):
+    page = open_page("/explore/?q=tea", viewport={"width": 1280, "height": 500})
+    panel = page.locator(f"#facet-{facet}")
+    if panel.get_attribute("open") is None:
+        panel.locator("> summary").click()
+    box = panel.locator("input[type=checkbox]").first
+    box.scroll_into_view_if_needed()
+    place = "(box) => box.getBoundingClientRect().top"
+    before = box.evaluate(place)
+    box_id = box.get_attribute("id")
+    for _ in range(2):
+        page.locator(f"#{box_id}").click()
+        page.wait_for_function(SETTLED)
+        page.wait_for_timeout(50)
+        assert page.locator(f"#{box_id}").evaluate(place) == pytest.approx(before, abs=1)
+
+
+def test_row_is_held_where_the_sidebar_cannot_scroll(open_page):
+    page = open_page("/explore/", viewport={"width": 1280, "height": 1100})
+    box = page.locator("#facet-tag input[type=checkbox]").first
+    before = box.evaluate("(box) => box.getBoundingClientRect().top")
+    # The panel above it will be much shorter in the answer.
+    page.locator("#facet-project fieldset").evaluate("(e) => e.append(document.createElement('hr'))")
+    page.locator("#facet-project hr").evaluate("(e) => { e.style.height = '150px'; }")
+    moved = box.evaluate("(box) => box.getBoundingClientRect().top")
+    assert moved > before + 100
+    box.focus()
+    page.keyboard.press("Space")
+    expect(page.locator("#facet-project hr")).to_have_count(0)
+    assert box.evaluate("(box) => box.getBoundingClientRect().top") == pytest.approx(moved, abs=1)
+
+
+def test_page_is_small_and_fetches_parts_when_they_are_opened(open_page):
+    page = open_page("/explore/?q=kettle")
+    assert page.locator("#facet-author input").count() == 0
+    with staying(page):
+        page.locator("#facet-author > summary").click()
+        expect(page.locator("#facet-author input").first).to_be_visible()
+        page.locator("#histogram-table > summary").click()
+        expect(page.locator("#histogram-table tbody tr").first).to_be_visible()
+        page.get_by_label("Sort").select_option(label="Title A–Z")
+        page.wait_for_url("**sort=title")
+        page.wait_for_function(SETTLED)
+        expect(page.locator("#facet-author input").first).to_be_visible()
+        expect(page.locator("#histogram-table tbody tr").first).to_be_visible()
+    # Per row: the item, its label, box and count; per bar one element.
+    assert page.locator("#facet-type .value").first.locator("*").count() == 3
+    assert page.locator("[data-bar] *").count() == 0
 
 
 def test_focus_goes_to_the_next_chip_and_then_to_the_total(open_page):
@@ -187,7 +280,7 @@ def test_bar_gives_the_number_on_it(open_page):
     bar = page.locator("a[data-bar]").first
     count = bar.get_attribute("data-count")
     with staying(page):
-        bar.locator(".slot").click()
+        bar.click()
         expect(page).to_have_url(re.compile(r"\?from=[\d-]+&to=[\d-]+$"))
     expect(total(page)).to_have_text(re.compile(rf"^\s*{count}\s+memor"))
     page.get_by_role("link", name="Reset").click()
@@ -335,6 +428,22 @@ def test_shortcuts(open_page):
     expect(page.locator("#shortcuts")).to_be_hidden()
 
 
+@pytest.mark.parametrize("path", ["/categories/", "/status/", "/review/", "/facets/tag/"])
+def test_search_is_in_every_header_and_the_keys_listed_are_those_of_the_page(open_page, path):
+    page = open_page(path)
+    page.keyboard.press("?")
+    listed = page.locator("#shortcuts dt").all_inner_texts()
+    assert "/" in listed
+    assert "Enter" not in listed
+    assert ("j k" in listed) == (path == "/review/")
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.type("kettle")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/explore/\?q=kettle$"))
+
+
 def test_theme_is_kept_for_the_server(open_page):
     page = open_page("/explore/")
     page.locator("[data-theme-switch]").click()
@@ -387,7 +496,7 @@ def test_nothing_runs_over_the_edge(open_page, site):
 
 def test_tap_takes_the_nearest_bar(open_page):
     page = open_page("/explore/", **PHONE)
-    box = page.locator("a[data-bar]").last.locator(".slot").bounding_box()
+    box = page.locator("a[data-bar]").last.bounding_box()
     page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page).to_have_url(re.compile(r"\?from=[\d-]+&to=[\d-]+$"))
 
@@ -429,7 +538,7 @@ def test_journey_without_scripts(open_page):
     assert address(page) == "/explore/?q=tea&type=note&from=2024-02-01&sort=oldest"
     page.get_by_role("link", name="Remove filter: type note").click()
     assert address(page) == "/explore/?q=tea&from=2024-02-01&sort=oldest"
-    page.locator("a[data-bar] .slot").first.click()
+    page.locator("a[data-bar]").first.click()
     assert "to=" in address(page)
     page.locator(".hit h2 a").first.click()
     expect(page.locator(".memory h1")).to_be_visible()
@@ -513,3 +622,27 @@ def test_why_not_is_asked_without_searching_anew(open_page):
     page.get_by_role("button", name="Why is it missing?").click()
     expect(page.locator(".sentence")).to_contain_text("It does not match these conditions: tag")
     assert asked == []
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_navigation_on_a_narrow_screen_is_a_menu_in_the_header(open_page, scripts):
+    page = open_page("/explore/", java_script_enabled=scripts, **PHONE)
+    menu = page.locator("#menu")
+    expect(menu).to_be_hidden()
+    button = page.get_by_role("button", name="Menu")
+    assert button.bounding_box()["y"] < 56
+    button.tap()
+    for name in ("Explore", "Categories", "Review", "Status", "Keys"):
+        expect(menu.get_by_role("link", name=name)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(menu).to_be_hidden()
+    button.tap()
+    menu.get_by_role("link", name="Categories").tap()
+    expect(page).to_have_url(re.compile("/categories/$"))
+
+
+def test_navigation_on_a_wide_screen_is_always_shown(open_page):
+    page = open_page("/explore/")
+    expect(page.get_by_role("button", name="Menu")).to_be_hidden()
+    expect(page.locator("#menu").get_by_role("link", name="Categories")).to_be_visible()
+    expect(page.locator("#menu").get_by_role("link", name="Keys")).to_be_hidden()

@@ -10,7 +10,7 @@ from access.keys import make_key
 from access.models import Membership
 from categories.models import Category, Concept
 from curation.models import Curation
-from memories.models import Project
+from memories.models import Memory, Project
 from tests.curation.conftest import dump, tags
 from tests.html import html_of
 
@@ -124,7 +124,8 @@ def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
     explore = html_of(page.get("/explore/?tag=kettle"))
     address = re.search(r'href="(/curate/retag/[^"]+)">Edit all 2…<', explore)[1].replace("&amp;", "&")
     assert "Edit all 2 memories" in html_of(page.get(address))
-    asked = {"query": "tag=kettle", "add_tags": "boiler\nwater", "set_category": ""}
+    assert address == "/curate/retag/?tag=kettle"
+    asked = {"tag": "kettle", "add_tags": "boiler\nwater", "set_category": ""}
     preview = html_of(page.get("/curate/retag/", asked))
     assert "2 memories will be tagged boiler" in preview
     response = page.post("/curate/retag/", dict(HIDDEN.findall(preview)) | {"add_tags": "boiler\nwater"})
@@ -132,11 +133,20 @@ def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
     assert tags("t5") == ["kettle", "boiler", "water"]
 
 
-def test_a_query_that_is_no_query_retags_nothing(page):
-    response = page.get("/curate/retag/", {"tag": "kettle", "add_tags": "boiler"})
+@pytest.mark.parametrize("asked", [{}, {"add_tags": "boiler"}])
+def test_after_an_error_in_the_query_nothing_is_offered_to_be_retagged(page, asked):
+    response = page.get("/curate/retag/", {"tagg": "kettle", **asked})
     assert response.status_code == 422
-    assert "Unknown parameter: tag." in html_of(response)
+    assert "Ignored the unknown parameter “tagg”." in html_of(response)
+    assert "Edit all" not in html_of(response)
     assert "will be tagged boiler" not in html_of(response)
+    assert "Preview" not in html_of(response)
+
+
+def test_preview_says_how_many_memories_a_search_does_not_show(page):
+    Memory.objects.filter(external_id="t5").update(state="archived")
+    preview = html_of(page.get("/curate/merge/tag/kettle/", {"target": "tea"}))
+    assert "2 memories change, 1 of them archived, superseded or deleted" in preview
 
 
 @pytest.mark.parametrize(

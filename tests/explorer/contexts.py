@@ -57,9 +57,9 @@ def answer(query, **changes):
     return SearchResult(**{"query": query, "total": 12, "hits": (hit(),), "matched_by": "", "facets": (), **changes})
 
 
-def context_of(querystring="", zone=UTC, corpus=CORPUS, **changes):
+def context_of(querystring="", zone=UTC, corpus=CORPUS, opened=(), **changes):
     query = query_of(querystring)
-    return build_context(query, answer(query, corpus=corpus, **changes), zone=zone, now=NOW)
+    return build_context(query, answer(query, corpus=corpus, **changes), zone=zone, now=NOW, opened=opened)
 
 
 def panel_of(facet, querystring="", corpus=CORPUS):

@@ -1,5 +1,6 @@
 """The context of the explore page from hand-made results, without a database."""
 
+import re
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -130,11 +131,46 @@ def test_empty_corpus_says_how_to_fill_it():
 def test_problem_becomes_a_notice_with_what_is_allowed():
     _, problems = SearchQuery.read([("tagg", "x"), ("from", "yesterday")])
     unknown, malformed = problem_notices(problems)
-    assert (unknown.parameter, unknown.text, unknown.is_error) == ("tagg", "is not a parameter", True)
-    assert unknown.suggestion.startswith("Did you mean tag")
-    assert "The parameters are q, mode" in unknown.suggestion
+    assert (unknown.text, unknown.is_error) == ("Ignored the unknown parameter “tagg”.", False)
+    assert unknown.suggestion == "Did you mean “tag” or “-tag”?"
+    # The list is long, so the page folds it.
+    assert unknown.details.startswith("The parameters are q, mode")
     assert malformed.parameter == "from"
     assert "YYYY-MM-DD" in malformed.suggestion
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "url"),
+    [
+        pytest.param("tag:clock sync", "tag = clock", "/explore/?q=sync&tag=clock", id="tag"),
+        pytest.param("type:fix", "type = fix", "/explore/?type=fix", id="nothing else"),
+        pytest.param(
+            'sync -type:fix project:"Boat yard"',
+            "not type = fix, project = Boat yard",
+            "/explore/?q=sync&project=Boat+yard&-type=fix",
+            id="several",
+        ),
+    ],
+)
+def test_filters_typed_into_the_text_are_offered_as_filters(text, label, url):
+    query, _ = SearchQuery.read([("q", text)])
+    notice = build_context(query, answer(query)).notices[0]
+    assert "searched for as text" in notice.text
+    assert [(link.label, link.url) for link in notice.links] == [(label, url)]
+
+
+@pytest.mark.parametrize("text", ["https://example.org", "std::vector", "a: b", "12:30"])
+def test_colons_of_other_texts_offer_nothing(text):
+    query, _ = SearchQuery.read([("q", text)])
+    assert build_context(query, answer(query)).notices == ()
+
+
+def test_names_that_are_suggested_are_names_of_the_list():
+    _, problems = SearchQuery.read([("date", "updated")])
+    notice = problem_notices(problems)[0]
+    suggested = re.findall("“([^”]+)”", notice.suggestion)
+    assert suggested
+    assert set(suggested) <= set(notice.details.removeprefix("The parameters are ").rstrip(".").split(", "))
 
 
 def test_warning_about_a_name_links_to_what_may_have_been_meant():
@@ -172,7 +208,6 @@ def test_mode_of_a_link_is_offered_where_it_is_another():
 def test_mode_is_in_every_link_and_has_a_control_of_its_own():
     context = context_of("q=tea&mode=keyword", facets=(Facet("tag", tag_values(3), distinct=1),), total=60)
     assert context.hits[0].url == "/m/7/?ctx=q%3Dtea%26mode%3Dkeyword"
-    assert context.panels[0].rows[0].only_url == "/explore/?q=tea&mode=keyword&tag=tag0"
     assert context.pager.next_url == "/explore/?q=tea&mode=keyword&page=2"
     assert context.hidden == ()
 
@@ -211,7 +246,7 @@ def test_lower_bounds_over_time_are_marked_in_bars_ranges_and_caption():
     plot = context_of("q=x", histogram=histogram, quick_ranges=DateBuckets(1, 2, 3, 4, 5)).plot
     assert (plot.bars[0].name, plot.bars[0].all) == ("May 2026: at least 31", "31+")
     assert plot.caption == "May 2026, by month · peak 31+ in May 2026"
-    assert (plot.ranges[0].name, plot.ranges[0].count) == ("Last 7 days: at least 1", "1+")
+    assert (plot.ranges[0].name, plot.ranges[0].count) == ("7 d 1+, last 7 days", "1+")
     assert plot.at_least
 
 

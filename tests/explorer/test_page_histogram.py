@@ -24,14 +24,23 @@ def test_bars_are_links_that_are_named_by_what_they_give():
     assert plot.bars[0].name == "Mar 2026: 10"
     assert plot.bars[0].url == "/explore/?q=tea&from=2026-03-01&to=2026-03-31"
     assert plot.bars[1].name == "Apr 2026: 20, 5 within the dates"
-    assert plot.bars[1].partial
     assert plot.bars[2].empty
-    assert (plot.bars[1].all_height, plot.bars[0].all_height, plot.bars[0].now_height) == ("100.00%", "50.00%", "0.00%")
-    assert (plot.bars[2].slot_x, plot.bars[2].slot_width) == ("50.000%", "25.000%")
+
+
+def test_bars_are_drawn_in_one_path_and_those_cut_by_the_dates_on_their_own():
+    plot = context_of("from=2026-04-16&to=2026-06-30", histogram=MONTHS).plot
+    assert plot.slots == 4
+    assert plot.all_path == "M0.07 100V50.0h0.86V100zM1.07 100V0.0h0.86V100zM3.07 100V60.0h0.86V100z"
+    assert plot.now_path == "M3.07 100V60.0h0.86V100z"
+    assert [(bar.x, bar.y, bar.height) for bar in plot.partial_bars] == [("26.750%", "75.00%", "25.00%")]
+    assert context_of(histogram=MONTHS).plot.all_path == ""
 
 
 def test_caption_says_when_by_what_and_where_it_peaks():
     assert context_of(histogram=MONTHS).plot.caption == "Apr 2026 – Jun 2026, by month · peak 8 in Jun 2026"
+    chosen = context_of("from=2026-03-15&to=2026-08-31", histogram=MONTHS).plot.caption
+    assert chosen == "15 Mar 2026 – 31 Aug 2026, by month · peak 8 in Jun 2026"
+    assert context_of("since=1y", histogram=MONTHS).plot.caption.startswith("Last year, by month")
     assert context_of(histogram=Histogram()).plot.caption == "No dates"
     years = Histogram(Interval.YEAR, (Bar("1990-01-01", "1999-12-31", "1990–1999", 3, 3),), step=10)
     assert context_of(histogram=years).plot.caption == "1990 – 1999, by 10 years · peak 3 in 1990–1999"
@@ -75,7 +84,7 @@ def test_quick_ranges_have_counts_and_the_current_one_is_taken_off_again():
     ]
     assert plot.ranges[0].url == "/explore/?since=7d"
     assert plot.ranges[1].url == "/explore/"
-    assert plot.ranges[3].name == "Last year: 1,200"
+    assert plot.ranges[3].name == "1 y 1,200, last year"
 
 
 def test_too_fine_a_choice_is_explained():

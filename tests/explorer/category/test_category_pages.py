@@ -116,7 +116,7 @@ def test_what_narrows_the_numbers_is_told_and_can_be_taken_away(corpus, reader):
     page = reader.get("/categories/yard/?q=crane&mode=keyword&type=bugfix&colour=red")
     assert '<b>words</b><span class="chip-value">crane</span>' in html_of(page)
     assert 'href="/categories/yard/?mode=keyword&amp;type=bugfix" aria-label="Remove the words crane"' in html_of(page)
-    assert "<code>colour</code></strong> is not a parameter. It is ignored." in html_of(page)
+    assert "Ignored the unknown parameter “colour”." in html_of(page)
     assert "No tag is named “cran”." in html_of(reader.get("/categories/yard/?tag=cran"))
 
 
@@ -129,18 +129,26 @@ def test_tags_are_counted_among_the_memories_of_the_page_or_not_at_all(corpus, r
     assert tags("/categories/yard/dock/?tag=crane&tag.all=1") == [("crane", "2"), ("boat", "1"), ("hardware", "1")]
 
 
-def test_what_is_distinctive_is_had_more_often_here(corpus, everyone, reader):
-    for n in range(6):
-        record = MemoryRecord(
-            content=f"Rope {n}.", project="boat", categories=["Loft"], tags=["rope"], concepts=["knots"]
-        )
+def test_what_is_distinctive_is_ranked_by_evidence_and_does_not_repeat_the_category(corpus, everyone, reader):
+    def remember(n, *tags, category="Loft"):
+        record = MemoryRecord(content=f"Rope {n}.", project="boat", categories=[category], tags=tags)
         memory_create(record=record, viewer=everyone)
-    page = reader.get("/categories/loft/")
-    lifted = re.findall(r'<li class="bar"[^>]*title="([^"]+)"', html_of(page))
-    # 6 of 6 here, 6 of 20 among all.
-    assert lifted == [
-        "tag rope: 6 memories here, 3.3 times as often as overall",
-        "concept knots: 6 memories here, 3.3 times as often as overall",
+
+    for n in range(8):
+        remember(n, "loft", *(["rope", "towel"] if n < 6 else []), *(["beam"] if n > 2 else []))
+    for n in range(3):
+        remember(10 + n, "towel", category="Shed")
+    page = html_of(reader.get("/categories/loft/"))
+    # The tag "loft" is the category itself; all of "rope" and "beam" is here, and 6 of 9 "towel".
+    assert re.findall(r'<li class="bar"[^>]*title="([^"]+)"', page) == [
+        "tag rope: 6 of 6 are here",
+        "tag beam: 5 of 5 are here",
+        "tag towel: 6 of 9 are here",
+    ]
+    assert re.findall(r"<span>(\d*)</span><b>([^<]+)</b>", page) == [
+        ("", "6 of 6 are here"),
+        ("", "5 of 5 are here"),
+        ("6", "×1.8"),
     ]
 
 
