@@ -169,11 +169,10 @@ def build_result_cards(
     )
 
 
-def others_found(result: UnifiedResult) -> str:
-    """The numbers of results that are no memories, in words; kinds without any are left out."""
-    totals = {kind: total for kind, total in result.totals.items() if kind != ResultKind.MEMORY and total.count}
+def found_by_kind(result: UnifiedResult) -> str:
+    """The numbers of results by kind, in words. They add up to the number of results."""
     return ", ".join(
-        plural(total.count, kind.value, kind.plural, at_least=total.at_least) for kind, total in totals.items()
+        plural(count, kind.value, kind.plural) for kind in ResultKind if (count := result.found_by_kind.get(kind, 0))
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, others_found
+from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, found_by_kind
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
 from explorer.links import Link, explore_url, memory_url, retag_url, values_url, why_not_url
@@ -162,6 +162,7 @@ def build_context(
     `opened` are the ids of the parts that the reader has open.
     """
     zone, corpus = query.zone(zone), result.corpus
+    totals = _totals(result, unified)
     pages = unified.pages if unified else result.pages
     panels = tuple(build_panel(query, facet, corpus.count, opened) for facet in result.facets or ())
     chips = build_chips(query, result.labels)
@@ -172,12 +173,12 @@ def build_context(
     controls = [row for panel in panels for row in panel.controls()]
     return ExplorerContext(
         text=query.text,
-        title=_title(query, result, chips),
-        status=_status(result),
-        total=number(result.total, at_least=result.at_least),
-        total_name=spoken_number(result.total, at_least=True) if result.at_least else "",
-        noun="memory" if result.total == 1 and not result.at_least else "memories",
-        of_total=f"of {corpus.total:,}" if result.total != corpus.total else "",
+        title=_title(query, totals.label, chips),
+        status=_status(result) if unified is None else totals.label,
+        total=totals.count,
+        total_name=totals.name,
+        noun=totals.label.rpartition(" ")[2],
+        of_total=totals.beside,
         matched=_matched(result, unified),
         url=explore_url(query),
         named=tuple(_named_link(query, term) for term in result.named[:_NAMED_SHOWN]),
@@ -273,8 +274,29 @@ def _problem_notice(problem: Problem) -> Notice:
     return Notice(problem.message, problem.parameter, _advice(problem), is_error=True)
 
 
-def _title(query: SearchQuery, result: SearchResult, chips: tuple[Chip, ...]) -> str:
-    parts = [memories(result.total, at_least=result.at_least)]
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    """The number of results as the page writes it: as digits, spoken if that differs, with its noun, and beside it."""
+
+    count: str
+    name: str
+    label: str
+    beside: str
+
+
+def _totals(result: SearchResult, unified: UnifiedResult | None) -> _Totals:
+    if unified is not None:
+        return _Totals(number(unified.found), "", plural(unified.found, "result"), found_by_kind(unified))
+    return _Totals(
+        count=number(result.total, at_least=result.at_least),
+        name=spoken_number(result.total, at_least=True) if result.at_least else "",
+        label=memories(result.total, at_least=result.at_least),
+        beside=f"of {result.corpus.total:,}" if result.total != result.corpus.total else "",
+    )
+
+
+def _title(query: SearchQuery, total: str, chips: tuple[Chip, ...]) -> str:
+    parts = [total]
     if query.text:
         parts.append(query.text if len(query.text) <= 60 else query.text[:60] + "…")
     parts += [chip.text for chip in chips[:3]]
@@ -291,7 +313,9 @@ def _status(result: SearchResult) -> str:
 def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
     took = f"{result.took_ms:,.0f} ms"
     if unified is not None:
-        took = f"{others_found(unified)} · {took}"
+        grouped = f"{unified.grouped:,} more {'is' if unified.grouped == 1 else 'are'} grouped under them · "
+        counted = f"facets count {memories(result.total, at_least=result.at_least)}: {result.matched_by} · {took}"
+        return f"{grouped if unified.grouped else ''}{counted}"
     return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
 
 

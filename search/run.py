@@ -3,6 +3,7 @@
 The number of statements does not depend on the numbers of hits, values and facets.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -53,6 +54,7 @@ from search.result import (
 from search.snapshots import snapshot
 from text.analysis import fold
 from text.formatting import listed
+from text.query_syntax import TextQuery
 from web.timing import Stopwatch
 
 # Seconds. Changes normally reach the index within a second; a longer delay gets a notice.
@@ -105,7 +107,7 @@ def _run(
             total = summary.total
             ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total)
             named = count_named(engine, resolved)
-            matched_by = describe_match_set(engine, resolved, total, named)
+            matched_by = describe_match_set(engine, resolved, query.text, total, named)
             hidden, hidden_at_least, relaxations = count_alternatives(engine, query, resolved, total)
             warnings = (
                 *resolved.warnings,
@@ -276,8 +278,10 @@ def count_named(engine: Engine, resolved: ResolvedQuery) -> tuple[NamedTerm, ...
     return tuple(sorted((term for term in found if term.count), key=lambda term: (-term.count, term.facet, term.value)))
 
 
-def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int, named: Sequence[NamedTerm] = ()) -> str:
-    """How memories matched, in words. The numbers are of different memories, and add up to the total."""
+def describe_match_set(
+    engine: Engine, resolved: ResolvedQuery, typed: str, total: int, named: Sequence[NamedTerm] = ()
+) -> str:
+    """How memories matched a typed text, in words. The numbers are of different memories, and add up to the total."""
     plan = resolved.plan
     if not plan.texts:
         return ""
@@ -290,9 +294,7 @@ def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int, name
         by_words, with_names = (found.total for found in engine.match(plans))
     parts = []
     if not words.is_empty:
-        text = f"{by_words:,} {'contains' if by_words == 1 else 'contain'} {words.describe()}"
-        if by_words == 0 and (meaning is not None or plan.named):
-            text = f"no memory contains {words.describe()}"
+        text = _contained(words, typed, by_words, is_one_way=meaning is not None or bool(plan.named))
         if words.ignored:
             text += f"; ignored: {', '.join(words.ignored)}"
         parts.append(text)
@@ -305,6 +307,18 @@ def describe_match_set(engine: Engine, resolved: ResolvedQuery, total: int, name
         elif not with_names:
             parts[-1] += " or is close in meaning"
     return ", ".join(parts or ["no word to search for"]) + _ceiling(engine, plan)
+
+
+def _contained(words: TextQuery, typed: str, count: int, *, is_one_way: bool) -> str:
+    """How many memories match by their words; `is_one_way` tells that others may match otherwise."""
+    if not words.positive:
+        # Only excluded words, which the conditions hold by their stems.
+        excluded = re.findall(r'-(?:"([^"]+)"|(\S+))', typed)
+        quoted = listed([f"“{phrase or word}”" for phrase, word in excluded], "or")
+        return f"{count:,} {'does' if count == 1 else 'do'} not contain {quoted}"
+    if count == 0 and is_one_way:
+        return f"no memory contains {words.describe()}"
+    return f"{count:,} {'contains' if count == 1 else 'contain'} {words.describe()}"
 
 
 def _near(meaning: VectorQuery) -> str:

@@ -4,6 +4,7 @@ Ten concurrent legs (`legs`) find candidates, which are fused, reranked and dedu
 is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -63,13 +64,16 @@ class UnifiedResult:
     """The result of a unified search.
 
     `memories` is the match set of memories without hits: total, facets, histogram, warnings. `found` is the number of
-    results over all pages; a group of duplicates counts once.
+    results over all pages, `found_by_kind` the same by kind; a group of duplicates counts once, and `grouped` is the
+    number of its other members.
     """
 
     query: SearchQuery
     memories: SearchResult
     hits: tuple[UnifiedHit, ...]
     found: int
+    found_by_kind: dict[ResultKind, int]
+    grouped: int
     totals: dict[ResultKind, KindTotal]
     legs: tuple[LegAnswer, ...]
     warnings: tuple[SearchWarning, ...]
@@ -144,6 +148,8 @@ def _unified(
         memories=memories,
         hits=hits,
         found=len(groups),
+        found_by_kind=dict(Counter(group.lead.kind for group in groups)),
+        grouped=sum(len(group.folded) for group in groups),
         totals=_totals(memories, answers),
         legs=tuple(answers),
         # The search for memories gives the same warning, unless the model has been loaded in the meantime.
