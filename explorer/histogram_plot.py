@@ -319,7 +319,7 @@ def _note(histogram: Histogram) -> str:
 
 
 def _ranges(query: SearchQuery, buckets: DateBuckets | None, *, at_least: bool) -> tuple[QuickRange, ...]:
-    if buckets is None:
+    if buckets is None or not (query.since or buckets.last_year or buckets.older):
         return ()
     links = []
     for since, label, name, attribute in QUICK_RANGES:

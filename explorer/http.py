@@ -117,7 +117,7 @@ def page_response(
 def private(response: HttpResponse) -> HttpResponse:
     """Mark a response as private, to be revalidated, and different for htmx."""
     response["Cache-Control"] = "private, no-cache"
-    patch_vary_headers(response, ["HX-Request", "X-Open", "Cookie"])
+    patch_vary_headers(response, ["HX-Request", "HX-Target", "X-Open", "Cookie"])
     return response
 
 

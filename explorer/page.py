@@ -167,7 +167,9 @@ def build_context(
     panels = tuple(build_panel(query, facet, corpus.count, opened) for facet in result.facets or ())
     chips = build_chips(query, result.labels)
     plot = _plot(query, result, zone, now or datetime.now(UTC), has_table="histogram-table" in opened)
-    own_fields = {"q"} | ({"sort", "mode"} if corpus.total else set())
+    empty = _empty(query, result) if not (unified.found if unified else result.total) else None
+    sorts = _sorts(query) if empty is None else ()
+    own_fields = {"q"} | ({"mode"} if corpus.total else set()) | ({"sort"} if sorts else set())
     own_fields |= {"from", "to", "bucket"} if plot and plot.bars else set()
     own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
     controls = [row for panel in panels for row in panel.controls()]
@@ -196,13 +198,13 @@ def build_context(
         filter_count=sum(len(chip.parts) for chip in chips),
         plot=plot,
         modes=_modes(query),
-        sorts=_sorts(query),
+        sorts=sorts,
         hits=build_cards(query, result, zone, opened) if unified is None else (),
         results=build_result_cards(query, unified, zone, opened) if unified else (),
         pager=_pager(query, result, unified),
         # An ignored filter means more results than intended: too risky to retag.
         retag=_retag(query, result) if may_curate and not problems else None,
-        empty=_empty(query, result) if not (unified.found if unified else result.total) else None,
+        empty=empty,
         pairs=form_fields(query),
         why_url=why_not_url(query),
     )
