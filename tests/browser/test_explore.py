@@ -548,6 +548,23 @@ def test_journey_without_scripts(open_page):
         expect(page.locator(control).first).to_be_hidden()
 
 
+def test_parts_that_scripts_fetch_are_links_without_them(open_page):
+    page = open_page("/explore/?q=kettle", java_script_enabled=False)
+    page.locator("#facet-type").get_by_role("link", name="Exclude…").click()
+    page.get_by_role("link", name="Exclude type note").click(force=True)
+    assert address(page) == "/explore/?q=kettle&-type=note"
+    page.locator("details.why summary").first.click()
+    page.locator("details.why").first.get_by_role("link", name="Explain").click()
+    expect(page.locator(".sentence")).to_be_visible()
+    page.go_back()
+    page.locator("#facet-author > summary").click()
+    page.locator("#facet-author").get_by_role("link", name="All").click()
+    assert address(page) == "/facets/author/?q=kettle&-type=note"
+    page.go_back()
+    page.locator("#histogram-table > summary").click()
+    expect(page.locator("#histogram-table tbody tr").first).to_be_visible()
+
+
 def test_filters_without_scripts_on_a_narrow_screen(open_page):
     page = open_page("/explore/?tag=tea", java_script_enabled=False, viewport={"width": 390, "height": 844})
     page.get_by_text("Filters (1)", exact=True).first.click()

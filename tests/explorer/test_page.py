@@ -12,6 +12,7 @@ from search.histogram import Bar, Histogram
 from search.query import Interval, SearchQuery
 from search.result import FacetListing, FacetPage, FilterRelaxation, SearchWarning
 from tests.explorer.contexts import CORPUS, answer, context_of, hit, panel_of, query_of, tag_values
+from text.highlight import MarkedText
 
 # --- results ------------------------------------------------------------------------------------------------------
 
@@ -51,6 +52,21 @@ def test_hit_without_title_is_called_by_its_id():
 )
 def test_type_has_a_family(memory_type, family):
     assert context_of(hits=(hit(memory_type=memory_type),)).hits[0].family == family
+
+
+def test_title_has_no_marks_of_markdown_and_the_project_its_name():
+    title = (MarkedText("Set *", marked=False), MarkedText("timeout", marked=True), MarkedText("*", marked=False))
+    card = context_of(hits=(hit(title=title, project="lantern", project_name="Lantern"),)).hits[0]
+    assert card.title == (MarkedText("Set ", marked=False), MarkedText("timeout", marked=True))
+    assert (card.project.label, card.project.url) == ("Lantern", "/explore/?project=lantern")
+
+
+def test_reasons_of_a_hit_are_left_out_until_they_are_opened():
+    closed = context_of("q=kettle").hits[0]
+    assert (closed.has_why, closed.why) == (True, ())
+    opened = context_of("q=kettle", opened={"why-7"}).hits[0]
+    assert [reason.label for reason in opened.why][:1] == ["Words"]
+    assert not context_of().hits[0].has_why
 
 
 def test_sort_that_comes_by_itself_is_sent_as_nothing():

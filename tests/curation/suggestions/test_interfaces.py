@@ -239,3 +239,19 @@ def test_the_pages_statements_do_not_grow_with_the_rows(owner, django_assert_max
     owner.get("/review/?kind=concept")
     with django_assert_max_num_queries(24):
         owner.get("/review/?kind=concept")
+
+
+def test_near_duplicates_are_told_apart_by_number_time_and_author_and_kept_in_their_column(owner):
+    suggestion = Suggestion.objects.get(kind=Kind.MEMORY_DUPLICATE)
+    Memory.objects.filter(pk=suggestion.subject_id).update(authors=["Mio"], title="Fire *the* `oven`")
+    page = html_of(owner.get("/review/?kind=memory_duplicate"))
+    columns = re.findall(r'<section class="text"(.*?)</section>', page, re.DOTALL)
+    assert len(columns) == 2
+    for column, number in zip(columns, (suggestion.subject_id, suggestion.target_id), strict=True):
+        assert f"<small>#{number}</small>" in column
+        assert re.search(rf"<button [^>]*>\s*Keep #{number}\b", column)
+        assert re.search(r"<time [^>]*>\d+ \w+ \d+, \d\d:\d\d", column)
+    assert "Fire the oven</a>" in columns[0]
+    assert "· Mio" in columns[0]
+    assert f"#{suggestion.target_id} Fire the oven" in page
+    assert f"#{suggestion.subject_id} Fire the oven" in page
