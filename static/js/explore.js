@@ -53,6 +53,8 @@
   function fetchPart(part) {
     const here = location.pathname + location.search;
     const place = `#${CSS.escape(part.id)}`;
+    // A swap aborts it, since its answer would be of the slice before; during a swap it waits for the next settling.
+    part.setAttribute("hx-sync", "body:drop");
     htmx.ajax("GET", here, { source: part, target: place, select: place, swap: "morph show:none" });
   }
   document.addEventListener("toggle", ({ target }) => {
