@@ -507,6 +507,8 @@ def test_nothing_runs_over_the_edge(open_page, site):
         for width in (320, 390, 768, 1024):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            cut = "(ticks) => ticks.filter((t) => t.offsetLeft + t.offsetWidth > t.parentElement.clientWidth).length"
+            assert page.locator(".ticks span:visible").evaluate_all(cut) == 0
 
 
 def test_tap_takes_the_nearest_bar(open_page):
