@@ -566,17 +566,17 @@ def test_journey_without_scripts(open_page):
 
 
 def test_parts_that_scripts_fetch_are_links_without_them(open_page):
-    page = open_page("/explore/?q=kettle", java_script_enabled=False)
+    page = open_page("/explore/?q=tea", java_script_enabled=False)
     page.locator("#facet-type").get_by_role("link", name="Exclude…").click()
     page.get_by_role("link", name="Exclude type note").click(force=True)
-    assert address(page) == "/explore/?q=kettle&-type=note"
+    assert address(page) == "/explore/?q=tea&-type=note"
     page.locator("details.why summary").first.click()
     page.locator("details.why").first.get_by_role("link", name="Explain").click()
     expect(page.locator(".sentence")).to_be_visible()
     page.go_back()
     page.locator("#facet-author > summary").click()
     page.locator("#facet-author").get_by_role("link", name="All").click()
-    assert address(page) == "/facets/author/?q=kettle&-type=note"
+    assert address(page) == "/facets/author/?q=tea&-type=note"
     page.go_back()
     page.locator("#histogram-table > summary").click()
     expect(page.locator("#histogram-table tbody tr").first).to_be_visible()

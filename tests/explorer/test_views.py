@@ -266,15 +266,6 @@ def test_excluded_word_alone_is_named_in_the_sentence_of_matches(reader):
     assert "12 do not contain “kettle”" in html_of(reader.get("/explore/?q=-kettle&mode=keyword"))
 
 
-def test_unified_search_shows_one_total_by_kind(reader):
-    page = html_of(reader.get("/explore/?q=oven&mode=unified"))
-    heading = re.search(r'<h1 id="total" tabindex="-1">\s*(\d+)\s*results?\s*<small>([^<]+)</small>', page)
-    assert heading
-    assert int(heading[1]) == sum(map(int, re.findall(r"\d+", heading[2])))
-    assert int(heading[1]) == len(re.findall(r'<div class="result">', page))
-    assert re.search(r"facets count \d+ memor", page)
-
-
 def test_page_past_the_last_links_to_the_last(reader):
     response = reader.get("/explore/?page=9")
     assert response.status_code == 200

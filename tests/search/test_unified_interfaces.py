@@ -176,7 +176,16 @@ def test_legs_that_were_left_out_are_named_on_the_page(reader, monkeypatch, sett
 def test_the_mode_is_offered_and_the_facets_are_of_the_memories(reader):
     text = html_of(reader.get("/explore/?q=wheel&mode=unified"))
     assert '<option value="unified" selected>' in text
-    assert re.search(r'<h1 id="total"[^>]*>5 memories', text)
+    assert "facets count 5 memories: " in text
+
+
+def test_unified_search_shows_one_total_by_kind(reader):
+    page = html_of(reader.get("/explore/?q=wheel&mode=unified"))
+    heading = re.search(r'<h1 id="total" tabindex="-1">\s*(\d+)\s*results?\s*<small>([^<]+)</small>', page)
+    assert heading
+    assert int(heading[1]) == sum(map(int, re.findall(r"\d+", heading[2])))
+    assert int(heading[1]) == len(re.findall(r'<div class="result">', page))
+    assert re.search(r"facets count \d+ memor", page)
 
 
 def test_nothing_found_is_said_as_everywhere(reader):
