@@ -1,10 +1,14 @@
-"""A folder of Markdown files, or a single one: front matter, folders as categories, wiki links and relative links."""
+"""A folder of Markdown files, or a single one: front matter, folders as categories, wiki links and relative links.
+
+Notes of basic-memory have observations and typed relations; vaults of Obsidian have inline tags, aliases and embeds.
+"""
 
 import contextlib
 import os
 import posixpath
 import re
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +26,7 @@ from memories.importers.base import (
     RefusedRecord,
     SourceRecord,
 )
-from memories.records import MAX_CONTENT, MemoryRecord
+from memories.records import MAX_CONTENT, MAX_LIST, MemoryRecord
 from web.validation import field_names, shown
 
 SUFFIXES = (".md", ".markdown")
@@ -38,6 +42,18 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<title>.+?)[ \t]*#*[ \t]*$", re.MU
 _CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _WIKI_LINK = re.compile(r"(?P<embedded>!?)\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target><[^>\n]*>|[^()\s]+)(?:\s+\"[^\"\n]*\")?\)")
+_LIST_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?P<text>\S.*)$", re.MULTILINE)
+# `[category] text`; not a task, a link, a time code or a mark such as [x] or [>].
+_OBSERVATION = re.compile(r"\[(?P<category>[^\[\]()\n]+)\][ \t]+(?P<text>.+)")
+_TIME_CODE = re.compile(r"\d{1,3}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?(?:\s+-\s+\d{1,3}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?)?")
+# `relation [[Target]] (context)`: one word, or several in quotation marks, and nothing else after the target.
+_RELATION = re.compile(
+    r"(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<word>[^\s\[\]\"'!]+))[ \t]*"
+    r"\[\[(?P<target>[^\[\]|#\n]+)[^\[\]\n]*\]\][ \t]*(?:\((?P<context>[^()\n]*)\))?[ \t]*"
+)
+_OBSERVATIONS_HEADING = re.compile(r"^#{1,6}[ \t]+Observations[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_INLINE_TAG = re.compile(r"(?:(?<=\s)|^)#(?P<tag>[\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
+_VAULT = ".obsidian"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 # Fields of other tools -> fields of a record.
 _ALIASES = {
@@ -87,8 +103,9 @@ def read(path: Path, options: Options) -> Reading:
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
         names = _names(files, root)
+        folder = _Folder(root, project, names, (root / _VAULT).is_dir())
         for file in files:
-            yield _record(file, root, project, names)
+            yield _record(file, folder)
             done += 1
         for file in of_records:
             yield RefusedRecord(_place(file, root), f"is not Markdown. {_RECORDS_HERE}")
@@ -109,12 +126,23 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
                 yield Path(folder, name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder that is imported: its project, the names of its notes, and whether it is a vault of Obsidian."""
+
+    root: Path
+    project: str
+    names: dict[str, str]
+    is_vault: bool
+
+
 def _names(files: list[Path], root: Path) -> dict[str, str]:
     """Names that wiki links may use, case-folded -> ids of the memories.
 
-    Matched by patterns in the first lines: files with invalid front matter are refused later.
+    Matched by patterns in the first lines: files with invalid front matter are refused later. Only aliases are parsed.
     """
     names: dict[str, str] = {}
+    aliases: list[tuple[str, str]] = []
     for file in files:
         relative = file.relative_to(root).as_posix()
         start = ""
@@ -131,7 +159,20 @@ def _names(files: list[Path], root: Path) -> dict[str, str]:
         for name in (memory_id, relative, bare, file.stem, fields.get("title")):
             if name:
                 names.setdefault(name.casefold(), memory_id)
+        if match and "aliases:" in match["yaml"]:
+            aliases.extend((alias, memory_id) for alias in _aliases(match["yaml"]))
+    # A note's own name goes before another note's alias.
+    for alias, memory_id in aliases:
+        names.setdefault(alias.casefold(), memory_id)
     return names
+
+
+def _aliases(front_matter: str) -> list[str]:
+    with contextlib.suppress(yaml.YAMLError, RecursionError):
+        loaded = yaml.load(front_matter, Loader=_TextLoader)  # noqa: S506 - a SafeLoader that reads even less
+        if isinstance(loaded, dict) and "aliases" in loaded:
+            return [alias.strip() for alias in _listed(loaded["aliases"]) if isinstance(alias, str) and alias.strip()]
+    return []
 
 
 def _place(file: Path, root: Path) -> str:
@@ -142,7 +183,8 @@ class _UnreadableError(Exception):
     """A file that gives no record. The message is the reason."""
 
 
-def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> SourceRecord | RefusedRecord:
+def _record(file: Path, folder: _Folder) -> SourceRecord | RefusedRecord:
+    root = folder.root
     location = _place(file, root)
     try:
         matter, body = _split(_text(file, root))
@@ -156,14 +198,28 @@ def _record(file: Path, root: Path, project: str, names: dict[str, str]) -> Sour
     relative = file.relative_to(root).as_posix()
     bare = _CODE.sub(" ", body)
     heading = _HEADING.search(bare)
-    data = {"id": relative, "project": project, "source": "markdown", "source_url": relative} | _fields(matter)
+    data = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative} | _fields(matter)
     data["title"] = data.get("title") or (heading["title"] if heading else file.stem)
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
         data["categories"].append("/".join(folders.split("/")[:MAX_DEPTH]))
     links = data["links"] if isinstance(data.get("links"), list) else []
-    data["links"] = [*links, *_links(bare, relative, names)]
+    data["links"] = [*links, *_links(bare, relative, folder.names)]
+    is_basic_memory = "permalink" in matter or _OBSERVATIONS_HEADING.search(bare) is not None
+    tags = _listed(data.get("tags"))
+    if is_basic_memory and (observations := list(_observations(bare))):
+        data["observations"] = observations
+        categories = dict.fromkeys(str(one["category"]) for one in observations if one["category"])
+        data["concepts"] = [
+            *_listed(data.get("concepts")),
+            *({"name": name[:300], "type": "observation"} for name in categories),
+        ]
+        tags += [tag for one in observations for tag in one["tags"]]
+    if folder.is_vault or is_basic_memory:
+        tags += [match["tag"].strip("/") for match in _INLINE_TAG.finditer(bare)]
+    if tags:
+        data["tags"] = list(dict.fromkeys(tag[:200] if isinstance(tag, str) else tag for tag in tags))[:MAX_LIST]
     volatile = frozenset(name for name in ("created_at", "updated_at") if not data.get(name))
     return SourceRecord(location, data | dict.fromkeys(volatile, changed), volatile)
 
@@ -229,9 +285,15 @@ def _listed(value: Any) -> list[Any]:
 def _links(text: str, relative: str, names: dict[str, str]) -> list[dict[str, str]]:
     """Wiki links, and links to other files of the folder by their ids."""
     links: dict[tuple[str, str], None] = {}
+    typed: set[int] = set()
+    for item in _LIST_ITEM.finditer(text):
+        if (match := _RELATION.fullmatch(item["text"])) and (target := match["target"].strip()):
+            rel = match["double"] or match["single"] or match["word"]
+            links[rel.strip()[:100], names.get(target.casefold(), target)] = None
+            typed.add(item.start("text") + match.start("target"))
     for match in _WIKI_LINK.finditer(text):
-        if not match["embedded"] and (target := match["target"].strip()):
-            links["links-to", names.get(target.casefold(), target)] = None
+        if (target := match["target"].strip()) and match.start("target") not in typed:
+            links["embeds" if match["embedded"] else "links-to", names.get(target.casefold(), target)] = None
     for match in _LINK.finditer(text):
         target = unquote(match["target"].strip("<>")).split("#", 1)[0].split("?", 1)[0]
         if not target or _SCHEME.match(target) or not target.lower().endswith(SUFFIXES):
@@ -240,7 +302,25 @@ def _links(text: str, relative: str, names: dict[str, str]) -> list[dict[str, st
         path = posixpath.normpath(posixpath.join(base, target.lstrip("/")))
         if not path.startswith("../"):
             links["links-to", names.get(path.casefold(), path)] = None
-    return [{"rel": rel, "target": target[:500]} for rel, target in links]
+    return [{"rel": rel, "target": target[:500]} for rel, target in list(links)[:MAX_LIST]]
+
+
+def _observations(text: str) -> Iterator[dict[str, Any]]:
+    """The observations of a note of basic-memory: list items with a category, or with inline tags."""
+    for item in _LIST_ITEM.finditer(text):
+        body, category = item["text"].strip(), ""
+        if match := _OBSERVATION.fullmatch(body):
+            category = match["category"].strip()
+            if _TIME_CODE.fullmatch(category) or (len(category) == 1 and not category.isalnum()) or category in "xX":
+                continue
+            body = match["text"].strip()
+        elif body.startswith("[") or not _INLINE_TAG.search(body):
+            continue
+        context = ""
+        if body.endswith(")") and (start := body.rfind("(")) > 0:
+            body, context = body[:start].strip(), body[start + 1 : -1].strip()
+        tags = [match["tag"] for match in _INLINE_TAG.finditer(body)]
+        yield {"category": category, "content": body, "tags": tags, "context": context}
 
 
 IMPORTER = Importer(

@@ -83,7 +83,88 @@ def test_links_name_other_files_by_the_ids_they_have(folder):
         "[b](../b.md#x), [tea](<../ideas/Tea Time.md>), [web](https://x.example/a.md), [up](../../out.md).",
         "sub/a.md",
     )["links"]
-    assert [link["target"] for link in links] == ["tea", "b.md", "Nowhere"]
+    assert [(link["rel"], link["target"]) for link in links] == [
+        ("links-to", "tea"),
+        ("links-to", "b.md"),
+        ("links-to", "Nowhere"),
+        ("embeds", "embedded"),
+    ]
+
+
+BASIC_MEMORY = """---
+title: Pour Over
+type: note
+permalink: coffee/pour-over
+tags: coffee, slow
+---
+# Pour Over
+
+## Observations
+- [method] A slow pour tastes brighter #brewing #taste/light (three tries)
+- [tip with words] Rinse the paper
+- Grind coarsely #grind
+- [ ] buy filters
+- [x] clean the kettle
+- [>] later
+- [00:12:30] the talk begins
+- [a link](https://x.example) #linked
+- [[Wiki]]
+> [!info] a callout
+
+## Relations
+- contrasts_with [[French Press]]
+- "brewed with" [[Kettle|the kettle]] (the blue one)
+- some words [[Filter Paper]]
+- requires [[Grinder]] and more
+"""
+
+
+def test_notes_of_basic_memory_have_observations_and_typed_relations(folder):
+    folder("coffee/press.md", "---\ntitle: French Press\npermalink: coffee/press\n---\nPress.")
+    folder("coffee/pour-over.md", BASIC_MEMORY)
+    data = read(folder.root)["coffee/pour-over"].data
+    assert data["observations"] == [
+        {
+            "category": "method",
+            "content": "A slow pour tastes brighter #brewing #taste/light",
+            "tags": ["brewing", "taste/light"],
+            "context": "three tries",
+        },
+        {"category": "tip with words", "content": "Rinse the paper", "tags": [], "context": ""},
+        {"category": "", "content": "Grind coarsely #grind", "tags": ["grind"], "context": ""},
+    ]
+    assert data["concepts"] == [
+        {"name": "method", "type": "observation"},
+        {"name": "tip with words", "type": "observation"},
+    ]
+    assert data["tags"] == ["coffee", " slow", "brewing", "taste/light", "grind", "linked"]
+    assert [(link["rel"], link["target"]) for link in data["links"]] == [
+        ("contrasts_with", "coffee/press"),
+        ("brewed with", "Kettle"),
+        ("links-to", "Wiki"),
+        ("links-to", "Filter Paper"),
+        ("links-to", "Grinder"),
+    ]
+
+
+def test_a_vault_of_obsidian_has_inline_tags_aliases_and_embeds(folder):
+    (folder.root / ".obsidian").mkdir()
+    folder(
+        "Green Tea.md",
+        "---\naliases: [sencha, The Green One]\ntags:\n  - leaf\n---\nTea #drink/hot #42 no#tag `#code`.",
+    )
+    folder("b.md", "See [[Sencha]] and ![[the green one#Brewing]].")
+    found = read(folder.root)
+    assert found["Green Tea.md"].data["tags"] == ["leaf", "drink/hot"]
+    assert found["Green Tea.md"].data["aliases"] == ["sencha", "The Green One"]
+    assert found["b.md"].data["links"] == [
+        {"rel": "links-to", "target": "Green Tea.md"},
+        {"rel": "embeds", "target": "Green Tea.md"},
+    ]
+
+
+def test_a_sharp_in_other_folders_is_no_tag(folder):
+    assert "tags" not in data_of(folder, "Fixes #tag of C #include.")
 
 
 def test_hidden_folders_node_modules_and_other_files_are_left_out(folder):
