@@ -152,6 +152,13 @@ def _tags(value: object) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _tag(value: object) -> str:
+    tags = _tags([value])
+    if not tags:
+        raise refuse("is empty; write a tag")
+    return tags[0]
+
+
 def _names(limit: int, split: Callable[[object], list[Any]]) -> BeforeValidator:
     def names(value: object) -> tuple[str, ...]:
         found: dict[str, None] = {}
@@ -198,6 +205,8 @@ Line300 = Annotated[str, _line(300)]
 Line500 = Annotated[str, _line(500)]
 Slug100 = Annotated[str, _slug(100)]
 Text = Annotated[str, _block(MAX_SUMMARY)]
+Tags = Annotated[tuple[str, ...], BeforeValidator(_tags)]
+RequiredTag = Annotated[str, BeforeValidator(_tag)]
 Url = Annotated[str, _line(MAX_URL)]
 Timestamp = Annotated[datetime | None, BeforeValidator(parse_moment)]
 Fraction = Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -418,7 +427,7 @@ class MemoryRecord(BaseRecord):
     title: Annotated[str, _line(MAX_TITLE)] = ""
     summary: Text = ""
     content: Annotated[str, BeforeValidator(_content)] = Field(validation_alias=AliasChoices("content", "text", "body"))
-    tags: Annotated[tuple[str, ...], BeforeValidator(_tags)] = ()
+    tags: Tags = ()
     categories: CategoryPaths = Field((), validation_alias=AliasChoices("categories", "category"))
     concepts: Annotated[tuple[ConceptName, ...], BeforeValidator(_concepts)] = ()
     entities: Annotated[tuple[EntityName, ...], BeforeValidator(_entities)] = ()

@@ -1,7 +1,7 @@
 """The vocabulary records of a file: projects, sessions, categories, concepts, entities, relationships."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from pydantic import ValidationError
 
@@ -22,7 +22,9 @@ from memories.records import (
     RequiredLine300,
     RequiredLine500,
     RequiredSlug100,
+    RequiredTag,
     Slug100,
+    Tags,
     Text,
     Timestamp,
     Weight,
@@ -57,6 +59,15 @@ class CategoryRecord(BaseRecord):
     description: Text = ""
     aliases: Aliases = ()
     related: CategoryPaths = ()
+    former_paths: CategoryPaths = ()
+
+
+class TagRecord(BaseRecord):
+    """Other names of a tag, which resolve to it."""
+
+    kind: ClassVar[str] = "tag"
+    name: RequiredTag
+    aliases: Tags = ()
 
 
 class ConceptRecord(BaseRecord):
@@ -94,11 +105,10 @@ class RelationshipRecord(BaseRecord):
     project: Slug100 = ""
 
 
-VocabularyRecord = ProjectRecord | SessionRecord | CategoryRecord | ConceptRecord | EntityRecord | RelationshipRecord
-VOCABULARY_RECORDS: dict[str, type[VocabularyRecord]] = {
-    model.kind: model
-    for model in (ProjectRecord, SessionRecord, CategoryRecord, ConceptRecord, EntityRecord, RelationshipRecord)
-}
+VocabularyRecord = (
+    ProjectRecord | SessionRecord | CategoryRecord | TagRecord | ConceptRecord | EntityRecord | RelationshipRecord
+)
+VOCABULARY_RECORDS: dict[str, type[VocabularyRecord]] = {model.kind: model for model in get_args(VocabularyRecord)}
 
 
 def is_vocabulary(data: Mapping[str, object]) -> bool:

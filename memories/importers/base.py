@@ -32,6 +32,8 @@ class SourceRecord:
     raw: Mapping[str, Any] | None = None
     volatile_raw: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    stored: Mapping[str, Any] | None = None
+    """For a line of an export by this program: what a copy of the memory needs besides its record."""
 
 
 @dataclass(frozen=True, slots=True)

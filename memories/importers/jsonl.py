@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,8 @@ from memories.importers.sources import unzipped
 from memories.records import unstorable
 from web.validation import kind_of
 
+# The version of exports by this program.
+EXPORT_VERSION = 1
 MAX_LINE = 20 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -48,11 +51,34 @@ def read(path: Path, options: Options) -> Reading:
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal at
         with path.open("rb") as source:
+            is_export = False
             for record in records_of_lines(unzipped(source), options):
                 at = source.tell()
-                yield record
+                if isinstance(record, SourceRecord) and record.data.get("record") == "export":
+                    is_export = True
+                    _check_version(path, record.data.get("version"))
+                elif is_export and isinstance(record, SourceRecord) and isinstance(record.data.get("stored"), dict):
+                    yield _copied(record)
+                else:
+                    yield record
 
     return Reading(records(), lambda: at / size if size else None)
+
+
+def _check_version(path: Path, version: object) -> None:
+    if version != EXPORT_VERSION:
+        raise ImportFailedError(
+            f"{path}: is an export of version {version!r}, and this program reads version {EXPORT_VERSION}. Nothing "
+            "was imported. Import it with a newer program."
+        )
+
+
+def _copied(record: SourceRecord) -> SourceRecord:
+    """A memory of an export: its record, and what a copy needs besides."""
+    stored = record.data["stored"]
+    data = {name: value for name, value in record.data.items() if name != "stored"}
+    raw = stored.get("raw")
+    return replace(record, data=data, raw=raw if isinstance(raw, dict) else None, stored=stored)
 
 
 def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecord | RefusedRecord]:

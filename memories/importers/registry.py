@@ -2,7 +2,18 @@
 
 from pathlib import Path
 
-from memories.importers import claude_mem, git, jsonl, markdown, mem0, memory_graph, memory_service
+from memories.importers import (
+    claude_code,
+    claude_mem,
+    conversations,
+    csv_table,
+    git,
+    jsonl,
+    markdown,
+    mem0,
+    memory_graph,
+    memory_service,
+)
 from memories.importers.base import Importer, NotReadableError
 from memories.importers.sources import Source
 
@@ -13,8 +24,11 @@ IMPORTERS = (
     memory_service.IMPORTER,
     memory_graph.IMPORTER,
     mem0.IMPORTER,
+    conversations.IMPORTER,
+    claude_code.IMPORTER,
     markdown.IMPORTER,
     jsonl.IMPORTER,
+    csv_table.IMPORTER,
 )
 
 

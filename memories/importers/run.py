@@ -99,6 +99,10 @@ class ImportRun:
     """The projects with memories of this import."""
     proven: dict[str, set[int]] = field(default_factory=dict)
     """Locked rows that memories of this import refer to, by table."""
+    keeps_numbers: bool | None = None
+    """Whether copies keep their numbers; None before the first copy."""
+    numbers: set[int] = field(default_factory=set)
+    """The numbers of copies in this import."""
     analyze_at: int = ANALYZE_FROM
     sink: IndexSink | None = None
     """Writes the search index while the import runs; None for a dry run."""

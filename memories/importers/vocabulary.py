@@ -17,7 +17,10 @@ from categories.details import (
     entity_merge_details,
     relationship_merge_details,
 )
-from categories.services import EntityKey
+from categories.models import FormerPath, TagAlias
+from categories.paths import slug_of
+from categories.queries import ids_by_path
+from categories.services import EntityKey, tags_ensure
 from memories.importers.base import SourceRecord
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project, Session
@@ -33,6 +36,7 @@ from memories.vocabulary_records import (
     ProjectRecord,
     RelationshipRecord,
     SessionRecord,
+    TagRecord,
     parse_vocabulary,
 )
 from text.analysis import languages
@@ -61,6 +65,8 @@ def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
                 details=CategoryDetails(record.path, record.name, record.description, record.aliases),
                 vocabulary=run.vocabulary,
             )
+            if record.former_paths:
+                _former_paths_make(run, record)
             if record.related:
                 run.deferred.append((found.location, record))
         case ConceptRecord():
@@ -72,6 +78,8 @@ def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
             )
             if record.broader or record.narrower or record.related:
                 run.deferred.append((found.location, record))
+        case TagRecord():
+            _tag_aliases_make(run, record)
         case EntityRecord():
             entity_merge_details(
                 details=EntityDetails(record.type, record.name, record.description, record.aliases),
@@ -79,6 +87,25 @@ def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
             )
         case RelationshipRecord():
             run.deferred.append((found.location, record))
+
+
+def _former_paths_make(run: ImportRun, record: CategoryRecord) -> None:
+    """Let former paths lead to a category, unless they lead somewhere already."""
+    paths = [slug_of(path) for path in record.former_paths]
+    known = ids_by_path([record.path, *paths])
+    category_id = run.vocabulary.categories[slug_of(record.path)][-1]
+    FormerPath.objects.bulk_create(
+        [FormerPath(path=path, category_id=category_id) for path in paths if path not in known], ignore_conflicts=True
+    )
+
+
+def _tag_aliases_make(run: ImportRun, record: TagRecord) -> None:
+    """Let aliases lead to a tag, unless they lead somewhere already. An alias of an alias leads to its tag."""
+    tags_ensure(tags=[record.name, *record.aliases], vocabulary=run.vocabulary)
+    tag = run.vocabulary.tags.get(record.name, record.name)
+    new = [alias for alias in record.aliases if run.vocabulary.tags.get(alias, alias) == alias != tag]
+    TagAlias.objects.bulk_create([TagAlias(alias=alias, tag=tag) for alias in new], ignore_conflicts=True)
+    run.vocabulary.tags.update(dict.fromkeys(new, tag))
 
 
 # The fields of a project that a record may fill in.

@@ -24,6 +24,7 @@ from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.bulk_copy import InsertBlock, array_literal, insert_block
 from memories.importers.analysers import Analysers, analysers
 from memories.importers.base import Reading, RefusedRecord, SourceRecord
+from memories.importers.copies import copied, numbers_settle
 from memories.importers.run import ANALYZE_FROM, ImportCounts, ImportRun, IndexSink, WriteOptions, projects_ensure
 from memories.importers.vocabulary import deferred_write, vocabulary_record_write
 from memories.models import Memory
@@ -33,7 +34,6 @@ from memories.services import DEFAULT_PROJECT
 from memories.snapshot import MemorySnapshot, NamedLink, content_hash_of
 from memories.storage import (
     memories_audit,
-    memory_ids_draw,
     memory_text,
     outbox_add_batch,
     snapshots_insert,
@@ -77,6 +77,7 @@ class Incoming(NamedTuple):
     content_hash: str
     volatile: frozenset[str]
     notes: tuple[str, ...]
+    stored: Mapping[str, Any] | None
 
 
 # The project id, whether the record has an id, and the id or the hash of its text.
@@ -297,7 +298,7 @@ def _names_settle(
     names_ensure(names, run.vocabulary)
     _sessions_ensure(run, written)
     _changed_update(run, changed)
-    return list(zip(new, memory_ids_draw(len(new)), strict=True)) if new else []
+    return list(zip(new, numbers_settle(run, [one.stored for one in new]), strict=True)) if new else []
 
 
 def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
@@ -339,6 +340,7 @@ def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
         content_hash_of(title, record.content),
         found.volatile,
         found.notes,
+        found.stored,
     )
 
 
@@ -394,7 +396,7 @@ def _compared(
         known = stored.get(key)
         if known is None:
             new.append(one)
-        elif known[1] == one.record_hash:
+        elif one.stored is None and known[1] == one.record_hash:
             run.tally.unchanged += 1
         else:
             changed.append((one, known[0]))
@@ -465,7 +467,7 @@ def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
     project_id = run.projects[_project_of(run, record)].id
     if record.supersedes:
         run.superseding.append((one.location, memory_id, project_id, record.supersedes))
-    return record_snapshot(
+    snapshot = record_snapshot(
         record=record,
         memory_id=memory_id,
         project_id=project_id,
@@ -477,6 +479,7 @@ def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
         record_hash=one.record_hash,
         title=one.title,
     )
+    return snapshot if one.stored is None else copied(snapshot, one.stored, run.vocabulary)
 
 
 def _successors(snapshot: MemorySnapshot) -> set[NamedLink]:
@@ -515,13 +518,16 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
             new,
             batch_id=old.batch_id,
             state=one.record.state or (old.state if names_same_successor else Memory.State.ACTIVE.value),
-            state_reason=old.state_reason,
-            superseded_by_id=old.superseded_by_id if names_same_successor else None,
+            state_reason=old.state_reason if one.stored is None else new.state_reason,
+            superseded_by_id=new.superseded_by_id or (old.superseded_by_id if names_same_successor else None),
             created_at=old.created_at if "created_at" in one.volatile else given or old.created_at,
             updated_at=one.record.updated_at or run.now,
             external_id=old.external_id or new.external_id,
         )
         changes.append((old, new))
+    compared = len(changes)
     changes = snapshots_update(changes)
+    # A copy from an export is compared with the memory itself, not by its hash.
+    run.tally.unchanged += compared - len(changes)
     memories_audit(run.viewer, "import", changes, batch_id=run.batch_id)
     run.tally.updated += len(changes)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shlex
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from access.viewer import command_viewer
 from curation.import_undo import BatchUndoRefusedError, Undone, batch_undo
 from memories.importers.base import Importer, ImportFailedError, RefusedRecord
 from memories.importers.batches import ImportChoices, Outcome, import_path
+from memories.importers.discovery import discoveries
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
 from memories.importers.run import ImportCounts
 from memories.models import ImportBatch
@@ -33,7 +35,7 @@ ProgressCall = Callable[[ImportCounts, float | None], None]
 
 
 class Command(BaseCommand):
-    help = "Import memories from JSON lines, a folder of Markdown or a git repository; list and undo imports."
+    help = "Import memories from files, folders, databases and repositories; list and undo imports."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("paths", nargs="*", metavar="PATH", help="A file, a folder or a repository.")
@@ -51,6 +53,11 @@ class Command(BaseCommand):
             "--keep-going", action="store_true", help="Import the records before the damage in a damaged file."
         )
         parser.add_argument("--report", metavar="FILE", help="Write every refused record to a file, as JSON lines.")
+        parser.add_argument(
+            "--discover",
+            action="store_true",
+            help="Look for memories of other systems in their usual places on this machine, without importing them.",
+        )
         parser.add_argument("--list", action="store_true", help="List the imports so far.")
         parser.add_argument(
             "--undo", type=int, metavar="BATCH", help="Undo an import: remove everything that it added."
@@ -66,6 +73,8 @@ class Command(BaseCommand):
         try:
             if options["list"]:
                 self._list()
+            elif options["discover"]:
+                self._discover()
             elif options["undo"] is not None:
                 self._undo(options["undo"], options["force"])
             elif options["paths"]:
@@ -199,6 +208,27 @@ class Command(BaseCommand):
                 batch.origin,
             )
         self.console.print(table)
+
+    def _discover(self) -> None:
+        table = Table()
+        for heading in ("format", "memories", "from", "to", "path"):
+            table.add_column(heading, overflow="fold")
+        paths: list[Path] = []
+        for found in discoveries():
+            if isinstance(found, str):
+                self.console.print(found, style="yellow", markup=False)
+                continue
+            paths.append(found.path)
+            dates = [f"{moment:%Y-%m-%d}" if moment else "" for moment in (found.first, found.last)]
+            count = f"{found.memories:,}" if found.is_complete else f"{found.memories:,}+"
+            table.add_row(found.importer.name, count, *dates, str(found.path))
+        if not paths:
+            self.console.print("No memories of other systems were found in their usual places.")
+            return
+        self.console.print(table)
+        self.console.print("Nothing was imported. Import them, or try it first with --dry-run:")
+        for path in paths:
+            self.console.print(f"  manage.py import_memories {shlex.quote(str(path))}", markup=False)
 
     def _undo(self, batch_id: int, force: bool) -> None:
         try:

@@ -1,0 +1,200 @@
+import gzip
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from access.viewer import Viewer
+from categories.models import FormerPath, TagAlias
+from memories.exporters.jsonl import Selection, export_lines
+from memories.models import Memory, Project
+from memories.records import MemoryChanges, MemoryRecord
+from memories.services import memory_create, memory_delete, memory_supersede, memory_update
+from tests.memories.imports import EVERYTHING, LINKED, VOCABULARY, batch_counts, failing, last_batch, memories, run
+
+pytestmark = pytest.mark.django_db
+
+TABLES = {
+    "memories_memory": "batch_id",
+    "memories_memorylink": "",
+    "memories_project": "batch_id created_at",
+    "memories_session": "batch_id",
+    "categories_category": "batch_id created_at",
+    "categories_categorylink": "created_at",
+    "categories_concept": "batch_id created_at",
+    "categories_conceptlink": "created_at",
+    "categories_entity": "batch_id created_at",
+    "categories_entitylink": "created_at",
+    "categories_relationship": "batch_id created_at",
+    "categories_formerpath": "id",
+    "categories_tagalias": "id",
+}
+
+
+def export(*args, **options):
+    out = io.StringIO()
+    call_command("export_memories", *map(str, args), stdout=out, stderr=io.StringIO(), **options)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def rows():
+    """Every row of every table, without what belongs to the import itself."""
+    everything = {}
+    with connection.cursor() as cursor:
+        for table, without in TABLES.items():
+            # The hash of a term's own terms also depends on when projects with other languages were made.
+            without = "".join(f" - '{name}'" for name in ("terms_hash", *without.split()))
+            cursor.execute(f"SELECT (to_jsonb(t){without})::text FROM {table} t ORDER BY 1")
+            everything[table] = [row[0] for row in cursor.fetchall()]
+    return everything
+
+
+def empty():
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        for table in (*TABLES, "memories_importbatch", "access_auditevent"):
+            cursor.execute(f"DELETE FROM {table}")
+        cursor.execute("SET LOCAL session_replication_role = origin")
+
+
+@pytest.fixture
+def filled(jsonl):
+    """Imported, stored by a person, edited, superseded and deleted memories, with vocabulary of every kind."""
+    run(jsonl(*VOCABULARY, *LINKED, *memories(5)[3:], {"content": "No id.", "extra": {"kept": [1, 2.5]}}))
+    person = Viewer(None, frozenset({"read", "write"}), None)
+    made = memory_create(
+        record=MemoryRecord(
+            content="By hand.",
+            project="beta",
+            categories=["Ops/Day shift"],
+            entities=["tool:Redis"],
+            concepts=[{"name": "caching", "weight": 0.25}],
+            links=["m3"],
+            created_at="2024-02-29",
+        ),
+        viewer=person,
+    )
+    later = memory_create(record=MemoryRecord(content="By hand again.", project="beta"), viewer=person)
+    memory_supersede(memory_id=made.pk, by_id=later.pk, viewer=person, reason="Newer.")
+    three, four = (Memory.objects.get(external_id=name).pk for name in ("m3", "m4"))
+    memory_update(memory_id=three, changes=MemoryChanges(content="Edited.", tags=["new"]), viewer=person)
+    memory_delete(memory_id=four, viewer=person, reason="Wrong.")
+    category = Memory.objects.get(pk=made.pk).category_ids[0]
+    FormerPath.objects.create(path="ops/day", category_id=category)
+    TagAlias.objects.create(alias="t-three", tag="t3")
+    connection.cursor().execute(
+        "UPDATE categories_categorylink SET made_by = 'human', weight = 0.5 WHERE memory_id = %s", [made.pk]
+    )
+    return made
+
+
+def test_an_export_makes_an_equal_instance(filled, tmp_path):
+    path = tmp_path / "everything.jsonl.gz"
+    export(path)
+    before = rows()
+    empty()
+    run(path)
+    after = rows()
+    for table in TABLES:
+        assert _numbered(after)[table] == _numbered(before)[table], table
+    assert last_batch().refused == 0
+    run(path)
+    assert batch_counts(last_batch()) == (7, 0, 0, 7, 0)
+
+
+def _numbered(everything):
+    """Rows with the ids of vocabulary replaced by their names, since a copy draws new ones."""
+    names = {}
+    for table, name in (
+        ("memories_project", "slug"),
+        ("memories_session", "external_id"),
+        ("categories_category", "path"),
+        ("categories_concept", "name"),
+        ("categories_entity", "name"),
+    ):
+        for text in everything[table]:
+            row = json.loads(text)
+            names[table, row["id"]] = row[name]
+    columns = {
+        "project_id": "memories_project",
+        "session_id": "memories_session",
+        "parent_id": "categories_category",
+        **dict.fromkeys(("category_id", "category_ids", "category_path_ids"), "categories_category"),
+        **dict.fromkeys(("concept_id", "concept_ids", "broader_ids", "narrower_ids"), "categories_concept"),
+        **dict.fromkeys(("entity_id", "entity_ids", "source_id", "target_id"), "categories_entity"),
+    }
+
+    def named(table, row):
+        for column, value in row.items():
+            kind = columns.get(column) or (table if column == "related_ids" else None)
+            if kind and isinstance(value, list):
+                row[column] = sorted(names[kind, one] for one in value)
+            elif kind and value is not None:
+                row[column] = names[kind, value]
+        if table != "memories_memory":
+            row.pop("id", None)
+        return row
+
+    return {
+        table: sorted(json.dumps(named(table, json.loads(text)), sort_keys=True) for text in texts)
+        for table, texts in everything.items()
+    }
+
+
+def test_numbers_stay_and_new_ones_follow(filled, tmp_path):
+    export(tmp_path / "all.jsonl")
+    highest = Memory.objects.latest("id").pk
+    empty()
+    run(tmp_path / "all.jsonl")
+    assert Memory.objects.get(content="By hand.").pk == filled.pk
+    new = memory_create(record=MemoryRecord(content="New.", project="beta"), viewer=EVERYTHING)
+    assert new.pk > highest
+
+
+def test_an_export_among_other_memories_draws_new_numbers(filled, tmp_path, jsonl):
+    export(tmp_path / "all.jsonl")
+    empty()
+    run(jsonl({"content": "Here before."}))
+    run(tmp_path / "all.jsonl")
+    assert batch_counts(last_batch()) == (7, 7, 0, 0, 0)
+    assert Memory.objects.get(content="By hand.").pk != filled.pk
+    assert Memory.objects.get(external_id="m1").superseded_by.external_id == "m2"
+
+
+def test_a_project_or_a_query_is_exported_with_the_vocabulary_that_it_uses(filled):
+    lines = export(project=["beta"])
+    assert [line.get("record", "memory") for line in lines] == [
+        *("export", "project", "category", "category", "concept", "entity", "memory", "memory")
+    ]
+    assert lines[1] == {"record": "project", "slug": "beta", "name": "beta", "language": "english"}
+    found = export(query="q=edited&mode=keyword")
+    assert [line["content"] for line in found if "content" in line] == ["Edited."]
+    with pytest.raises(CommandError, match="There is no project 'gamma'"):
+        export(project=["gamma"])
+    with pytest.raises(CommandError, match="--query: "):
+        export(query="stat=x")
+
+
+def test_an_export_holds_nothing_that_its_viewer_may_not_open(filled):
+    beta = Project.objects.get(slug="beta").pk
+    lines = list(export_lines(Selection(Viewer(frozenset({beta}), frozenset({"read"}), frozenset()))))
+    assert {line["content"] for line in lines if "content" in line} == {"By hand.", "By hand again."}
+    assert [line["slug"] for line in lines if line.get("record") == "project"] == ["beta"]
+    assert not [line for line in lines if line.get("record") in ("relationship", "session", "tag")]
+
+
+def test_an_export_of_another_version_is_refused(tmp_path):
+    path = tmp_path / "later.jsonl"
+    path.write_text('{"record": "export", "version": 2}\n{"content": "x"}\n')
+    assert "is an export of version 2, and this program reads version 1" in failing(path)
+
+
+def test_a_file_appears_when_it_is_complete(filled, tmp_path, monkeypatch):
+    path = tmp_path / "all.jsonl.gz"
+    export(path)
+    assert json.loads(gzip.decompress(path.read_bytes()).splitlines()[0]) == {"record": "export", "version": 1}
+    assert [entry.name for entry in tmp_path.iterdir() if "all" in entry.name] == ["all.jsonl.gz"]
+    with pytest.raises(CommandError, match="cannot be written: "):
+        export(tmp_path / "absent" / "all.jsonl")
