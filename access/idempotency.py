@@ -6,10 +6,11 @@ key and credential wait for each other.
 
 import hashlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
@@ -31,10 +32,22 @@ PARAMETER = {
 _SWEPT = 20
 
 
-def idempotent(request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+class _NotDoneError(Exception):
+    """The view refused the request, so that nothing of it is to be stored."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        self.response = response
+        super().__init__()
+
+
+def idempotent(
+    request: HttpRequest, view: Callable[[], HttpResponse], within: Callable[[], AbstractContextManager[None]]
+) -> HttpResponse:
     """The response of a view, or the stored one if this key was sent before. Refusals are not stored.
 
-    Raises ApiError for a key that is too long, and for one that was sent with another request.
+    `within` is a transaction of writers, which raises the revision at its end: what follows a write, such as the search
+    for similar memories, must not make other writers wait. Raises ApiError for a key that is too long, and for one that
+    was sent with another request.
     """
     key = request.headers.get(HEADER, "").strip()
     if request.method != "POST" or not key:
@@ -44,29 +57,37 @@ def idempotent(request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpRe
             422, "invalid_request", f"{HEADER}: has {len(key):,} characters", f"write up to {_LONGEST}, such as a UUID"
         )
     owner, asked = _owner(request), _digest(request.get_full_path().encode(), request.body)
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"idempotency:{owner}:{key}"])
-        known = IdempotentReply.objects.filter(owner=owner, key=key, at__gt=timezone.now() - KEPT).first()
-        if known is not None:
-            return _repeated(request, known, asked)
-        response = view()
-        if not 200 <= response.status_code < 300:
-            transaction.set_rollback(True)
-            return response
-        _sweep()
-        IdempotentReply.objects.update_or_create(
-            owner=owner,
-            key=key,
-            defaults={
-                "request_hash": asked,
-                "status": response.status_code,
-                "headers": {name: response[name] for name in ("Location", "ETag") if name in response},
-                "body": response.content.decode(),
-                "at": timezone.now(),
-            },
-        )
-        return response
+    try:
+        with within():
+            return _done_once(request, view, owner, key, asked)
+    except _NotDoneError as refused:
+        return refused.response
+
+
+def _done_once(
+    request: HttpRequest, view: Callable[[], HttpResponse], owner: str, key: str, asked: str
+) -> HttpResponse:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"idempotency:{owner}:{key}"])
+    known = IdempotentReply.objects.filter(owner=owner, key=key, at__gt=timezone.now() - KEPT).first()
+    if known is not None:
+        return _repeated(request, known, asked)
+    response = view()
+    if not 200 <= response.status_code < 300:
+        raise _NotDoneError(response)
+    _sweep()
+    IdempotentReply.objects.update_or_create(
+        owner=owner,
+        key=key,
+        defaults={
+            "request_hash": asked,
+            "status": response.status_code,
+            "headers": {name: response[name] for name in ("Location", "ETag") if name in response},
+            "body": response.content.decode(),
+            "at": timezone.now(),
+        },
+    )
+    return response
 
 
 def _repeated(request: HttpRequest, known: IdempotentReply, asked: str) -> HttpResponse:

@@ -19,6 +19,7 @@ from ninja.renderers import JSONRenderer
 
 from access.idempotency import idempotent
 from access.keys import AUTHENTICATORS, allowance_of
+from memories.storage import one_revision
 from web.errors import ApiError, close_to
 from web.responses import answer, error_of_input
 from web.timing import server_timing, timings_of
@@ -101,7 +102,7 @@ def framed(view: View) -> View:
             request.method = "GET"
         try:
             _check_length(request)
-            response = idempotent(request, lambda: view(request, *args, **kwargs))
+            response = idempotent(request, lambda: view(request, *args, **kwargs), one_revision)
         except Exception as error:
             response = answer(request, error)
         if isinstance(response, HttpResponseNotAllowed):

@@ -212,7 +212,9 @@ class Stored(Written):
     """The result of storing a memory, with those that say nearly the same."""
 
     near_duplicates: list[NearDuplicateReply] = Field(description="The most similar first; at most 3.")
-    not_by_meaning: str = Field(description="Why they were looked for by words alone; empty if by meaning as well.")
+    not_by_meaning: str = Field(
+        description="Why they were looked for by words alone, or not at all; empty if by meaning as well."
+    )
 
 
 class RelationRequest(BaseModel):

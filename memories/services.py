@@ -13,7 +13,7 @@ from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.bulk_copy import LINK_TABLES, insert_block
 from memories.history import value_before, values_at
-from memories.models import Memory, Project
+from memories.models import Memory, Project, Session
 from memories.queries import memory_version, visible_to
 from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.resolve import (
@@ -103,6 +103,17 @@ class VersionConflictError(Refusal):
         super().__init__(f"#{memory_id} was changed since you read it; nothing was written.")
 
 
+class NoVersionError(Refusal):
+    """The memory whose version the writer has read does not exist."""
+
+    status = 412
+    code = "version_conflict"
+    suggestion = "Leave out the version, or If-Match, to store it as a new memory."
+
+    def __init__(self, external_id: str) -> None:
+        super().__init__(f"There is no memory with the id {external_id!r} that could have this version.")
+
+
 class ChangeRefusedError(Refusal):
     """An invalid change. `field` is the field at fault."""
 
@@ -154,7 +165,7 @@ def memory_upsert(
     """Store a memory, or replace the one of the project with its `id`, as an import does. Returns whether it is new.
 
     The date, the state and the successor of a memory that is replaced stay, unless the record gives them. A record that
-    changes nothing leaves no trace.
+    changes nothing leaves no trace. Raises NoVersionError if a version is given and there is no memory.
     """
     if not record.id:
         raise ChangeRefusedError("external_id", "is missing; it says which memory is meant")
@@ -166,6 +177,8 @@ def memory_upsert(
     known = Memory.objects.filter(project=project, external_id=record.id).order_by("id").values_list("id", flat=True)
     memory_id = known.first()
     if memory_id is None:
+        if if_version:
+            raise NoVersionError(record.id)
         return memory_create(record=record, viewer=viewer), True
     changes = _replacement(record)
     return (
@@ -430,10 +443,13 @@ def _successor(before: MemorySnapshot, changes: MemoryChanges, values: dict[str,
     successor_id = _named_memories([changes.superseded_by], before.project_id).get(changes.superseded_by)
     if successor_id is None:
         raise _not_of_project("superseded_by", changes.superseded_by)
+    # A deleted memory stays deleted.
+    hidden = Memory.State.DELETED if before.state == Memory.State.DELETED else Memory.State.SUPERSEDED
+    state = {"state": values.get("state", hidden.value)}
+    if successor_id == before.superseded_by_id:
+        return state
     _refuse_cycle(before.id, successor_id)
-    cleared["superseded_by_id"] = successor_id
-    cleared.setdefault("state", values.get("state", Memory.State.SUPERSEDED.value))
-    return cleared
+    return {**cleared, **state, "superseded_by_id": successor_id}
 
 
 def _refuse_cycle(memory_id: int, successor_id: int) -> None:
@@ -460,6 +476,8 @@ def memory_supersede(*, memory_id: int, by_id: int, viewer: Viewer, reason: str 
         raise MemoryNotFoundError(by_id)
     if successor.project_id != before.project_id:
         raise ChangeRefusedError("superseded_by", f"#{by_id} is in another project than #{memory_id}")
+    if before.superseded_by_id == by_id and before.state == Memory.State.SUPERSEDED:
+        return Memory.objects.get(pk=memory_id)
     _refuse_cycle(memory_id, by_id)
     after = replace(
         before,
@@ -630,6 +648,9 @@ def memory_version_restore(
         if not Memory.objects.filter(pk=after.superseded_by_id, project_id=before.project_id).exists():
             raise ChangeRefusedError("superseded_by", f"#{after.superseded_by_id}, which replaced it then, is gone")
         _refuse_cycle(memory_id, after.superseded_by_id)
+    if after.session_id is not None and not Session.objects.filter(pk=after.session_id).exists():
+        # It went with the import that had made it.
+        after = replace(after, session_id=None)
     after = replace(after, updated_at=timezone.now())
     return _store(before, after, "restore_version", viewer, reason or f"Restored as it was after event {event_id}.")
 

@@ -5,12 +5,16 @@ beginning, or by runs of words while no model is loaded. The last memories store
 by words in any case.
 """
 
+import logging
 import re
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
 from django.conf import settings
+from django.db import connection, transaction
+from django.db.models.functions import Left
 
 from access.viewer import Viewer
 from memories.embedding.chunking import embedded_text
@@ -22,6 +26,8 @@ from search.engines.base import EngineQuery, Filter, VectorQuery
 from search.query import Mode, SearchQuery
 from search.result import HitDetail
 from search.run import run
+
+logger = logging.getLogger(__name__)
 
 By = Literal["text", "meaning", "words"]
 
@@ -56,7 +62,7 @@ class NearDuplicate:
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicates:
-    """The most similar memories, the nearest first. `reason` says why they were not compared by meaning."""
+    """The most similar memories, the nearest first. `reason` says why they were not compared by meaning, or at all."""
 
     memories: tuple[NearDuplicate, ...] = ()
     reason: str = ""
@@ -66,6 +72,16 @@ def near_duplicates(memory: Memory, viewer: Viewer) -> NearDuplicates:
     """The visible memories that say nearly the same as this one. Without the scope read there are none."""
     if "read" not in viewer.scopes:
         return NearDuplicates()
+    # The memory is stored, and a failure here must not look as if it were not. Its transaction may still be open.
+    try:
+        with transaction.atomic() if connection.in_atomic_block else nullcontext():
+            return _nearest(memory, viewer)
+    except Exception:
+        logger.exception("Memories similar to #%s could not be looked for", memory.pk)
+        return NearDuplicates(reason="looking for them failed")
+
+
+def _nearest(memory: Memory, viewer: Viewer) -> NearDuplicates:
     found: dict[int, tuple[float, By]] = dict.fromkeys(_same_text(memory, viewer), (1.0, "text"))
     reason = ""
     try:
@@ -130,7 +146,8 @@ def _by_words(memory: Memory, candidates: Iterable[int], viewer: Viewer) -> Iter
     newest = Memory.objects.order_by("-pk").values_list("pk", flat=True)[:_LAST_STORED]
     wanted = {*candidates, *newest} - {memory.pk}
     own = _runs(memory.content)
-    for pk, content in visible_to(viewer).filter(pk__in=wanted, state__in=_STATES).values_list("pk", "content"):
+    near = visible_to(viewer).filter(pk__in=wanted, state__in=_STATES)
+    for pk, content in near.values_list("pk", Left("content", _BEGINNING)):
         theirs = _runs(content)
         shared = len(own & theirs) / max(1, len(own | theirs))
         if shared >= _LEAST_SHARED_RUNS:

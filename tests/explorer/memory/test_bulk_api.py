@@ -9,6 +9,7 @@ from django.utils import timezone
 from access.idempotency import KEPT
 from access.models import AuditEvent, IdempotentReply, MemoryChange
 from memories.models import Corpus, Memory, Project
+from search.near_duplicates import NearDuplicates
 from tests.explorer.memory.test_memory_api import Caller, key
 
 pytestmark = pytest.mark.django_db
@@ -137,6 +138,29 @@ def test_put_stores_replaces_and_leaves_alone(caller):
     assert conflict.status_code == 412
 
 
+@pytest.mark.parametrize("field", ["supersedes", "superseded_by"])
+def test_put_that_is_sent_again_with_a_supersession_changes_nothing(caller, field):
+    caller.send("post", "/api/memories", {"content": "Other.", "project": "docs", "external_id": "other"})
+    put(caller, "docs/a", {"content": "One.", field: "other"})
+    events = AuditEvent.objects.count()
+    assert put(caller, "docs/a", {"content": "One.", field: "other"}).status_code == 200
+    assert AuditEvent.objects.count() == events
+
+
+def test_put_leaves_a_deleted_memory_deleted(caller):
+    caller.send("post", "/api/memories", {"content": "Other.", "project": "docs", "external_id": "other"})
+    made = put(caller, "docs/a", {"content": "One."}).json()
+    caller.delete(f"/api/memories/{made['id']}")
+    for content in ("One.", "Two."):
+        again = put(caller, "docs/a", {"content": content, "superseded_by": "other"}).json()
+        assert (again["state"], again["memory"]["superseded_by"]["title"]) == ("deleted", "Other.")
+
+
+def test_put_of_a_version_of_nothing_stores_nothing(caller):
+    refused = put(caller, "docs/a", {"content": "x"}, **{"If-Match": '"0123"'})
+    assert (refused.status_code, refused.json()["error"], Memory.objects.count()) == (412, "version_conflict", 0)
+
+
 def test_put_refuses_another_id_in_the_body_and_a_project_of_others(caller):
     refused = put(caller, "docs/a", {"content": "x", "external_id": "b"})
     assert (refused.status_code, refused.json()["detail"]) == (
@@ -184,6 +208,20 @@ def test_refusals_are_not_stored(caller):
     assert post(caller, {"content": ""}, "k1").status_code == 422
     assert post(caller, {"content": "Tea."}, "k1").status_code == 201
     assert post(caller, {"content": "Tea."}, "x" * 256).status_code == 422
+
+
+def test_revision_is_raised_after_what_follows_a_write(caller, monkeypatch):
+    caller.send("post", "/api/memories", {"content": "Coffee."})
+    before = Corpus.objects.get().revision
+    seen = []
+
+    def near(memory, viewer):
+        seen.append(Corpus.objects.get().revision)
+        return NearDuplicates()
+
+    monkeypatch.setattr("explorer.memory_api.near_duplicates", near)
+    assert post(caller, {"content": "Tea."}, "k1").status_code == 201
+    assert (seen, Corpus.objects.get().revision) == ([before], before + 1)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -444,6 +444,19 @@ def test_near_duplicates_are_only_those_that_the_key_may_see(caller):
     assert writer.send("post", "/api/memories", {**record, "project": "third"}).json()["near_duplicates"] == []
 
 
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k1"}], ids=["alone", "with a key of its own"])
+def test_memory_is_stored_though_the_search_for_near_duplicates_fails(caller, monkeypatch, headers):
+    def fail(*arguments):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 / 0")
+
+    monkeypatch.setattr("search.near_duplicates._same_text", fail)
+    created = caller.post("/api/memories", {"content": "Tea."}, content_type="application/json", headers=headers)
+    assert (created.status_code, created.json()["near_duplicates"]) == (201, [])
+    assert created.json()["not_by_meaning"] == "looking for them failed"
+    assert Memory.objects.get().pk == created.json()["id"]
+
+
 def test_same_text_and_same_id_are_refused_with_different_codes(caller, stored):
     caller.send("post", "/api/memories", {"content": "Tea at four."})
     repeated = caller.send("post", "/api/memories", {"content": "Tea at four."})
