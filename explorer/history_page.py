@@ -153,7 +153,8 @@ def compare_texts(before: str, after: str) -> list[Part]:
     if max(len(old), len(new)) > _MOST_TOKENS:
         return [Part("del", f"{len(before):,} characters"), Part("ins", f"{len(after):,} characters")]
     parts: list[Part] = []
-    for how, a1, a2, b1, b2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    # A text of few different words would take a second: common words do not begin a match.
+    for how, a1, a2, b1, b2 in difflib.SequenceMatcher(None, old, new).get_opcodes():
         if how == "equal":
             parts.append(Part("same", "".join(old[a1:a2])))
             continue

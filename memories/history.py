@@ -4,10 +4,12 @@ Changes of single memories are events of the audit trail. Changes of many at onc
 a layer above adds through `history_source_register`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
+
+from django.db.models import BooleanField, ExpressionWrapper, Q
 
 from access.models import AuditEvent, MemoryChange
 from access.viewer import Viewer
@@ -20,6 +22,10 @@ from memories.queries import visible_to
 from web.errors import Refusal
 
 MOST_EVENTS = 10_000
+# Events whose values are read at once.
+_BLOCK = 50
+# The verbs of the first event of a memory.
+_ARRIVALS = ("create", "import")
 # The event of a memory whose arrival the audit trail does not have by itself, such as that of an imported one.
 FIRST = "first"
 # Columns that describe a record's arrival, not its content.
@@ -130,7 +136,7 @@ def memory_history(viewer: Viewer, memory_id: int, *, before: str = "", limit: i
         return None
     events = _events_of(memory, viewer)
     begin = _place_of(before, memory_id, events) + 1 if before else 0
-    page = events[begin : begin + limit]
+    page = list(_with_values(events[begin : begin + limit]))
     names = _Names.of(page)
     has_more = len(events) > begin + limit
     return History(memory_id, tuple(_shown(event, names) for event in page), page[-1].id if page and has_more else "")
@@ -144,7 +150,7 @@ def values_at(memory: Memory, event_id: str, links: Mapping[str, Any], viewer: V
     """
     events = _events_of(memory, viewer)
     values: dict[str, Any] = {}
-    for event in events[: _place_of(event_id, memory.pk, events)]:
+    for event in _with_values(events[: _place_of(event_id, memory.pk, events)]):
         values |= {name: value for name, value in event.before.items() if name not in _NOT_RESTORED}
         for plural, change in event.links.items():
             refs = [ref for ref in values.get(plural, links[plural]) if ref[0] not in change.added]
@@ -161,7 +167,7 @@ def values_at(memory: Memory, event_id: str, links: Mapping[str, Any], viewer: V
 def value_before(memory_id: int, name: str, now: Any, viewer: Viewer) -> Any:
     """The value of a field before the last event that gave it its present value; None without such an event."""
     memory = Memory.objects.select_related("batch").defer("content", "terms", "raw").get(pk=memory_id)
-    events = (event for event in _events_of(memory, viewer) if name in event.before)
+    events = (event for event in _with_values(_events_of(memory, viewer)) if name in event.before)
     return next((event.before[name] for event in events if event.after.get(name) == now), None)
 
 
@@ -207,16 +213,42 @@ def _former_names(kind: str, ids: Collection[int]) -> dict[int, str]:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def _events_of(memory: Memory, viewer: Viewer) -> list[RawEvent]:
+@dataclass(frozen=True, slots=True)
+class _StoredEvent:
+    """The place of an event of the audit trail, whose values may be long texts."""
+
+    pk: int
+    at: datetime
+
+    @property
+    def id(self) -> str:
+        return str(self.pk)
+
+
+_Event = RawEvent | _StoredEvent
+
+
+def _events_of(memory: Memory, viewer: Viewer) -> list[_Event]:
     """All changes of a memory, the newest first; auditevent_subject_idx."""
-    stored = AuditEvent.objects.filter(subject_type="memory", subject_id=memory.pk).select_related("user", "api_key")
-    events = [_audited(event) for event in stored[:MOST_EVENTS]]
-    if not any(event.kind == MemoryChange.Kind.CREATED for event in events):
+    stored = AuditEvent.objects.filter(subject_type="memory", subject_id=memory.pk)
+    is_arrival = ExpressionWrapper(Q(verb__in=_ARRIVALS, before__isnull=True), BooleanField())
+    rows = stored.annotate(is_arrival=is_arrival).values_list("pk", "at", "is_arrival")[:MOST_EVENTS]
+    events: list[_Event] = [_StoredEvent(pk, at) for pk, at, _ in rows]
+    if not any(is_arrival for *_, is_arrival in rows):
         events.append(_arrival(memory))
     for source in _sources:
         events += source.events(memory.pk, viewer)
     # Stable: events of one time stay in the order of their ids.
     return sorted(events, key=lambda event: event.at, reverse=True)
+
+
+def _with_values(events: Sequence[_Event]) -> Iterator[RawEvent]:
+    """The events with their values, which are read a few at a time."""
+    for start in range(0, len(events), _BLOCK):
+        block = events[start : start + _BLOCK]
+        ids = [event.pk for event in block if isinstance(event, _StoredEvent)]
+        stored = AuditEvent.objects.select_related("user", "api_key").in_bulk(ids)
+        yield from (_audited(stored[event.pk]) if isinstance(event, _StoredEvent) else event for event in block)
 
 
 def _audited(event: AuditEvent) -> RawEvent:
@@ -235,7 +267,7 @@ def _audited(event: AuditEvent) -> RawEvent:
 
 
 def _kind_of(verb: str, before: Mapping[str, Any], after: Mapping[str, Any], *, is_first: bool) -> str:
-    if is_first and verb in {"create", "import"}:
+    if is_first and verb in _ARRIVALS:
         return MemoryChange.Kind.CREATED
     state = None if before.get("state") == after.get("state") else after.get("state")
     was = before.get("state")
@@ -259,7 +291,7 @@ def maker_of(event: AuditEvent) -> str:
     return str(event.user) if event.user else event.api_key.name if event.api_key else ""
 
 
-def _place_of(event_id: str, memory_id: int, events: Sequence[RawEvent]) -> int:
+def _place_of(event_id: str, memory_id: int, events: Sequence[_Event]) -> int:
     for place, event in enumerate(events):
         if event.id == event_id:
             return place

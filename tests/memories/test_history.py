@@ -7,8 +7,8 @@ from access.viewer import Viewer, command_viewer
 from categories.models import Concept
 from curation.schemas import Merge, Retag
 from curation.services import curation_apply, curation_undo
-from memories.history import EventNotFoundError, TermGoneError, memory_history
-from memories.models import Memory, Project
+from memories.history import EventNotFoundError, TermGoneError, _audited, memory_history
+from memories.models import Memory, Project, Session
 from memories.queries import memory_version
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import (
@@ -162,6 +162,30 @@ def test_version_that_cannot_be_had_is_refused_with_the_reason():
     Concept.objects.all().delete()
     with pytest.raises(TermGoneError, match="had the concept #"):
         memory_version_restore(memory_id=memory.pk, event_id=version, viewer=EVERYTHING)
+
+
+def test_version_of_a_session_that_is_gone_comes_back_without_it():
+    memory = create(session="s1")
+    version = events_of(memory)[0].id
+    update(memory, session="")
+    Session.objects.all().delete()
+    update(memory, title="New")
+    restored = memory_version_restore(memory_id=memory.pk, event_id=version, viewer=EVERYTHING)
+    assert (restored.title, restored.session_id) == ("A text.", None)
+
+
+def test_page_of_a_history_reads_the_values_of_its_events_alone(monkeypatch):
+    memory = create()
+    for number in range(5):
+        update(memory, title=f"Title {number}")
+    read = []
+    monkeypatch.setattr(
+        "memories.history._audited", lambda event, audited=_audited: read.append(event) or audited(event)
+    )
+    first = memory_history(EVERYTHING, memory.pk, limit=2)
+    second = memory_history(EVERYTHING, memory.pk, limit=2, before=first.next)
+    assert [event.changes[0].after for event in (*first.events, *second.events)] == [f"Title {n}" for n in (4, 3, 2, 1)]
+    assert len(read) == 4
 
 
 def test_version_is_only_restored_by_who_may_write():
