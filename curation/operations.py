@@ -297,6 +297,9 @@ def _check_evidence(operation: Relate, source_id: int, target_id: int, viewer: V
 
 def _forget(operation: Forget, viewer: Viewer) -> tuple[str, WorkingCopy]:
     query = parse_query(operation.query)
+    if not query.text and query == query.without_filters():
+        # Such as a page size or a sort order alone.
+        raise CurationRefusedError("The query would delete all memories: give a text or a filter.", "query")
     chosen = _writable_matches(query, viewer)
     there = Memory.objects.filter(pk__in=chosen).exclude(state=Memory.State.DELETED)
     ids = tuple(there.order_by("pk").values_list("pk", flat=True))

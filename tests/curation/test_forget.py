@@ -37,6 +37,10 @@ def test_preview_counts_and_names_what_would_be_deleted_and_deletes_nothing(call
     assert states(notes) == ["active", "proposed", "archived"]
     assert forget(caller, status=422, query="tag=old")["detail"].startswith("token: is missing")
     assert forget(caller, status=422, query="?", dry_run=True)["detail"].startswith("query: is empty")
+    for query in ("page_size=1", "sort=newest&mode=keyword"):
+        assert forget(caller, query=query, dry_run=True)["plan"]["refusals"] == [
+            "The query would delete all memories: give a text or a filter."
+        ]
 
 
 def test_confirmed_preview_deletes_exactly_what_it_showed(caller, notes):
