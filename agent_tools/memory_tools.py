@@ -211,6 +211,8 @@ def restore(arguments: Arguments, viewer: Viewer) -> str:
     if "event" in given:
         given["event"] = str(given["event"])
     asked = read_model(RestoreRequest, given)
+    if asked.forgotten and (asked.id or asked.event):
+        raise QueryError([Problem("forgotten", "is given together with a memory", "give one of the two")])
     if asked.forgotten:
         undone = curation_undo(curation_id=asked.forgotten, viewer=viewer)
         return encode({"done": f"undone: {undone.title}", "memories": undone.memories}, "toon")

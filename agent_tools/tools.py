@@ -294,7 +294,10 @@ def store_memory(arguments: Arguments, viewer: Viewer) -> str:
         f"#{one.id} {cut_title(one.title)} ({one.project}, {one.state}): {one.similarity:.2f} by {one.by}"
         for one in near.memories
     ]
-    return written(memory, "stored", **({"near_duplicates": alike} if alike else {}))
+    more: dict[str, Any] = {"near_duplicates": alike} if alike else {}
+    if near.reason:
+        more["near_duplicates_note"] = f"not looked for by meaning: {near.reason}"
+    return written(memory, "stored", **more)
 
 
 def update_memory(arguments: Arguments, viewer: Viewer) -> str:
@@ -305,8 +308,12 @@ def update_memory(arguments: Arguments, viewer: Viewer) -> str:
             [Problem("", "nothing to change is given", "name the fields to change, such as tags or content")]
         )
     changes = read_model(MemoryChanges, given)
+    before = _last_event(named.id, viewer)
     memory = memory_update(memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason)
-    return written(memory, "updated", **_last_change(memory, viewer))
+    last = _last_event(named.id, viewer)
+    if last is None or before is None:
+        return written(memory, "updated")
+    return written(memory, "updated", changed=changes_text(last) if last.id != before.id else "nothing")
 
 
 def relate(arguments: Arguments, viewer: Viewer) -> str:
@@ -478,7 +485,7 @@ def _value(value: Any) -> str:
     return text if len(text) <= _VALUE_LENGTH else f"{text[: _VALUE_LENGTH - 1]}…"
 
 
-def _last_change(memory: Memory, viewer: Viewer) -> dict[str, str]:
+def _last_event(memory_id: int, viewer: Viewer) -> HistoryEvent | None:
     """The last event of a memory, for a viewer who may read it."""
-    found = memory_history(viewer, memory.pk, limit=1) if "read" in viewer.scopes else None
-    return {"changed": changes_text(found.events[0])} if found and found.events else {}
+    found = memory_history(viewer, memory_id, limit=1) if "read" in viewer.scopes else None
+    return found.events[0] if found and found.events else None

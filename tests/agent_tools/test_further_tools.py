@@ -123,6 +123,7 @@ def test_changes_and_history_show_values_before_and_after_and_lead_back(ids):
     cursor = ask("changes", limit=500)["cursor"]
     changed = told("update_memory", id=ids["b1"], title="Crane brake slips when wet", reason="clearer")
     assert 'changed: "title: Crane brake slips → Crane brake slips when wet"' in changed
+    assert "changed: nothing" in told("update_memory", id=ids["b1"], title="Crane brake slips when wet")
     (row,) = ask("changes", after=cursor)["changes"]
     assert (row["kind"], row["id"], row["reason"]) == ("edited", ids["b1"], "clearer")
     assert ask("changes", viewer_of("tea"), after=cursor)["changes"] == []
@@ -148,6 +149,8 @@ def test_memories_are_forgotten_after_a_preview_and_come_back_together(ids):
     told("restore", forgotten=int(done["undo"].partition("=")[2].rstrip(")")))
     assert ask("search", tag="crane")["total"] == 3
     assert "would delete all memories" in refused("forget")
+    assert "would delete all memories" in told("forget", limit=5)
+    assert "forgotten: is given together with a memory" in refused("restore", id=ids["b1"], forgotten=1)
     assert "nothing" in told("forget", viewer_of("tea"), tag="crane", project="boat")
 
 
@@ -159,6 +162,7 @@ def test_reply_to_a_new_memory_names_its_project_and_what_says_the_same(ids):
     first = toon_format.decode(told("store_memory", project="tea", **text))
     second = toon_format.decode(told("store_memory", project="boat", **text))
     assert f"#{first['id']} Ballast (tea, active): 1.00 by text" in second["near_duplicates"]
+    assert second["near_duplicates_note"] == "not looked for by meaning: no memory has been embedded yet"
 
 
 def test_states_other_than_active_are_shown_and_hidden_matches_mentioned(ids):
