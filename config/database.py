@@ -17,8 +17,9 @@ EMBEDDED_DATABASE = "mnemoscope"
 EXAMPLE = "postgresql://user:password@host:5432/name?sslmode=require"
 
 # The connections of a process: eight for requests, and six for the legs of unified search. A request that gets none
-# within five seconds fails.
-POOL = {"min_size": 1, "max_size": 14, "timeout": 5}
+# within five seconds fails. Pauses between attempts to connect would double for five minutes: after two seconds the
+# pool gives up, and the next request begins again, so that the site is back as soon as the database is.
+POOL = {"min_size": 1, "max_size": 14, "timeout": 5, "reconnect_timeout": 2}
 
 
 def database_settings(home: Path, *, durable: bool = True) -> dict[str, Any]:

@@ -10,7 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Entries that Mnemoscope creates directly in the folder. Anything else in there is left alone.
-OWN = ("address*", "backups", "bench", "evaluation", "index", "postgres.*", "secret_key*", "static", "test")
+OWN = (
+    "address*",
+    "backups",
+    "bench",
+    "evaluation",
+    "index",
+    "postgres.*",
+    "queries.sock",
+    "secret_key*",
+    "static",
+    "test",
+    "verify-*",
+)
 # Postgres guards its own files.
 POSTGRES = "postgres"
 
@@ -28,7 +40,7 @@ def create_home(path: Path) -> None:
     """Create the folder. Raise OSError."""
     if not path.exists():
         path.mkdir(parents=True)
-        path.chmod(_folder_mode())
+        path.chmod(folder_mode())
 
 
 def _mend(home: Path) -> None:
@@ -54,7 +66,7 @@ def _close(path: Path) -> bool:
     """Take the rights of others away. Return whether they had any."""
     with contextlib.suppress(FileNotFoundError):
         found = path.lstat()
-        allowed = _folder_mode() if stat.S_ISDIR(found.st_mode) else 0o700
+        allowed = folder_mode() if stat.S_ISDIR(found.st_mode) else 0o700
         mode = stat.S_IMODE(found.st_mode)
         if found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode) and mode & 0o077 & ~allowed:
             path.chmod(mode & (allowed | 0o7000))
@@ -62,5 +74,6 @@ def _close(path: Path) -> bool:
     return False
 
 
-def _folder_mode() -> int:
+def folder_mode() -> int:
+    """The mode of a folder that Postgres has to pass through."""
     return 0o711 if os.geteuid() == 0 else 0o700

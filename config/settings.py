@@ -228,7 +228,11 @@ SESSION_COOKIE_NAME = f"sessionid_{_SITE}"
 CSRF_COOKIE_NAME = f"csrftoken_{_SITE}"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-SECURE_COOKIES = env_bool("SECURE_COOKIES", False)
+# A proxy terminates TLS, and overwrites this header of clients.
+BEHIND_TLS_PROXY = env_bool("BEHIND_TLS_PROXY", False)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS_PROXY else None
+SECURE_HSTS_SECONDS = env_int("HSTS_SECONDS", 0, low=0, high=63_072_000)
+SECURE_COOKIES = env_bool("SECURE_COOKIES", BEHIND_TLS_PROXY)
 SESSION_COOKIE_SECURE = SECURE_COOKIES
 CSRF_COOKIE_SECURE = SECURE_COOKIES
 SECURE_REFERRER_POLICY = "same-origin"
@@ -273,6 +277,11 @@ UNIFIED_DEDUP_SIMILARITY = env_share("UNIFIED_DEDUP_SIMILARITY", 0.85)
 # Slower facets are reported as unavailable; the hits are returned all the same.
 SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high=600_000)
 
+# Backups that `up` makes: where, how often (0: never), and how many of them stay.
+BACKUP_FOLDER = Path(os.environ.get("BACKUP_FOLDER") or HOME / "backups").expanduser().resolve()
+BACKUP_EVERY_HOURS = env_int("BACKUP_EVERY_HOURS", 0, low=0, high=8760)
+BACKUP_KEEP = env_int("BACKUP_KEEP", 7, low=1, high=10_000)
+
 # The key of `manage.py mcp`.
 MNEMOSCOPE_KEY = os.environ.get("MNEMOSCOPE_KEY", "").strip()
 # The limit of keys without their own.
@@ -306,6 +315,8 @@ LOGGING = {
     "loggers": {
         "django.request": {"filters": ["our_fault"]},
         "django.security.DisallowedHost": {"filters": ["without_traceback"]},
+        # One line for every attempt to connect; whoever needed the connection reports that there is none.
+        "psycopg.pool": {"level": "ERROR" if _CALM else LOG_LEVEL},
     },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
 }

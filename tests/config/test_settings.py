@@ -22,10 +22,10 @@ READERS = {
 }
 
 
-def settings_of(home, *names):
+def settings_of(home, *names, **chosen):
     """Settings as a server with this home has them."""
     program = f"import json; from config import settings; print(json.dumps([getattr(settings, n) for n in {names}]))"
-    environment = {**os.environ, "MNEMOSCOPE_HOME": str(home)}
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(home), **chosen}
     environment.pop("SECRET_KEY", None)
     asked = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
     return json.loads(asked.stdout)
@@ -36,6 +36,13 @@ def test_two_installations_on_one_machine_do_not_share_cookies(tmp_path):
     first, second = (settings_of(tmp_path / home, *names) for home in ("first", "second"))
     assert len({*first, *second}) == 4
     assert settings_of(tmp_path / "first", *names) == first
+
+
+def test_proxy_that_terminates_tls_is_believed_only_if_there_is_one(tmp_path):
+    names = ("SECURE_PROXY_SSL_HEADER", "SECURE_HSTS_SECONDS", "SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE")
+    assert settings_of(tmp_path, *names) == [None, 0, False, False]
+    behind = settings_of(tmp_path, *names, BEHIND_TLS_PROXY="1", HSTS_SECONDS="3600")
+    assert behind == [["HTTP_X_FORWARDED_PROTO", "https"], 3600, True, True]
 
 
 @pytest.mark.parametrize(

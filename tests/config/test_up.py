@@ -99,6 +99,13 @@ class Up:
         with urllib.request.build_opener().open(f"http://127.0.0.1:{self.port}/api/health", timeout=60) as response:
             return json.load(response)["index"]["state"]
 
+    def total(self, key):
+        """The number of memories that a search without words finds."""
+        headers = {"Authorization": f"Bearer {key}"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/search", headers=headers)
+        with urllib.request.build_opener().open(request, timeout=60) as response:
+            return json.load(response)["total"]
+
     def end(self, number, seconds=60):
         """Send a signal, as the terminal does to the whole group, and wait for the end; returns the exit code."""
         if number == signal.SIGINT:
@@ -386,6 +393,32 @@ def test_what_was_stored_is_found_by_the_next_search_while_the_follower_restarts
     eventually(lambda: outbox_of(prepared_home) == 0)
     assert call("search?q=samovar&mode=keyword")["engine"] == "tantivy"
     assert run.end(signal.SIGTERM) == 0
+
+
+def test_backup_of_a_running_server_is_restored_into_an_empty_home_and_no_other(runs, prepared_home, server_folder):
+    run = runs(free_port(), BACKUP_EVERY_HOURS="1")
+    run.link()
+    (scheduled,) = eventually(lambda: list((prepared_home / "backups").glob("*.backup")), 60)
+    key = command(prepared_home, "create_api_key", "agent", "-v", "0").strip()
+    file = server_folder / "kitchen.backup"
+    assert "memories" in command(prepared_home, "backup", str(file))
+    assert "is whole" in command(prepared_home, "verify", str(scheduled))
+    memories, found = query(prepared_home, "SELECT count(*) FROM memories_memory"), run.total(key)
+    assert run.end(signal.SIGTERM) == 0
+    with pytest.raises(AssertionError, match="an empty one only"):
+        command(prepared_home, "restore", str(file))
+
+    empty = server_folder / "empty"
+    assert f"Restored {memories} memories" in command(empty, "restore", str(file))
+    moved = Up(empty, free_port())
+    try:
+        moved.link()
+        assert "loading the sample" not in moved.output
+        eventually(lambda: moved.index_state() == "ready")
+        assert moved.total(key) == found > 0
+        assert open_to_others(empty) == []
+    finally:
+        moved.end(signal.SIGTERM)
 
 
 def test_interruption_before_the_index_is_there_ends_in_order(runs, home):

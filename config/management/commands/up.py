@@ -23,6 +23,7 @@ from access.sign_in import owner_ensure, owner_to_sign_in, sign_in_link, superus
 from access.viewer import command_viewer
 from agent_tools import asgi
 from categories.searched_terms import terms_refresh_all
+from config.backup_schedule import scheduled_backups
 from memories.embedding import shared
 from memories.embedding.models import missing_packages
 from memories.models import Memory
@@ -101,7 +102,7 @@ class Command(BaseCommand):
                     "Create an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with supervise() as start, address_file(site), shared.offer():
+            with supervise() as start, address_file(site), shared.offer(), scheduled_backups():
                 self.start_helpers(start)
                 serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
 

@@ -1,0 +1,34 @@
+"""`manage.py backup [FILE]`: writes a backup of the database while Mnemoscope runs."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from config.backup import BackupError, backup_create
+from config.backup_schedule import backup_now
+
+
+class Command(BaseCommand):
+    help = "Write a backup of the database to a file, while Mnemoscope runs or not."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "file",
+            nargs="?",
+            type=Path,
+            help="the file to write, which must not exist (default: a new one in BACKUP_FOLDER)",
+        )
+
+    def handle(self, *, file: Path | None, **options: Any) -> None:
+        begun = time.monotonic()
+        try:
+            path, manifest = (file, backup_create(file)) if file else backup_now()
+        except BackupError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(
+            f"{path}: {manifest.memories:,} memories, {len(manifest.tables)} tables, "
+            f"{path.stat().st_size / 1e6:,.1f} MB, {time.monotonic() - begun:.1f} s. "
+            f"To try it: manage.py verify {path}"
+        )
