@@ -12,12 +12,15 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from access.forms import AdminSignInForm
 from access.keys import GRACE, KeyRefusedError, key_state, make_key, revoke_key, rotate_key
 from access.models import ApiKey, AuditEvent, Membership, SignInToken
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from access.services import membership_remove, membership_set
 from access.viewer import SCOPES
 from web.admin import CurationAdmin, ModelForm, OwnersOnly, ShownOnlyAdmin
+
+admin.site.login_form = AdminSignInForm
 
 
 class OwnersAdmin(OwnersOnly, CurationAdmin):

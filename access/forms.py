@@ -1,15 +1,25 @@
-"""The form for a new key."""
+"""The forms for a new key and for signing in."""
 
+import logging
+import math
 from datetime import timedelta
 from typing import Any
 
 from django import forms
+from django.contrib.admin.forms import AdminAuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm
 from django.utils import timezone
 
 from access.key_rights import KeyRights
 from access.keys import MAX_PER_MINUTE
+from access.limits import attempts
 from access.viewer import SCOPES
 
+logger = logging.getLogger("mnemoscope.sign_in")
+
+# Wrong passwords within a quarter of an hour.
+PER_ACCOUNT = 10
+PER_ADDRESS = 30
 EXPIRES = {"30": "in 30 days", "90": "in 90 days", "365": "in a year", "": "never"}
 EVERY = "every"
 
@@ -59,3 +69,33 @@ class KeyForm(forms.Form):
             "expires_at": timezone.now() + timedelta(days=int(days)) if days else None,
             "requests_per_minute": data["requests_per_minute"],
         }
+
+
+class SignInForm(AuthenticationForm):
+    """Name and password. After several wrong ones the next is not even checked: checking takes a quarter of a second of
+    computing, and guessing must not get anywhere.
+    """
+
+    error_messages = {
+        **AuthenticationForm.error_messages,
+        "too_many": "Too many wrong passwords. Wait %(seconds)s seconds, or sign in by a link: manage.py sign_in_link",
+    }
+
+    def clean(self) -> dict[str, Any]:
+        name = self.cleaned_data.get("username") or ""
+        address = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
+        account, sender = ("account", name.casefold()), ("address", address)
+        taken = [attempts.take(account, PER_ACCOUNT), attempts.take(sender, PER_ADDRESS)]
+        if wait := max(one.wait for one in taken):
+            logger.warning("Too many wrong passwords for %r from %s.", name[:100], address)
+            raise forms.ValidationError(
+                self.error_messages["too_many"], code="too_many", params={"seconds": math.ceil(wait)}
+            )
+        cleaned = super().clean()
+        attempts.fill(account)
+        attempts.fill(sender)
+        return cleaned
+
+
+class AdminSignInForm(SignInForm, AdminAuthenticationForm):
+    """The same for the admin."""

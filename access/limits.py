@@ -1,4 +1,4 @@
-"""Rate limits: a token bucket for each key, refilled evenly.
+"""Rate limits: token buckets, refilled evenly, for the requests of each key and for attempts to sign in.
 
 Buckets are in the memory of each server process, so that a request costs no write.
 """
@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 # The number of buckets, those used last. A bucket that is full again need not be stored.
@@ -15,7 +16,7 @@ _LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The requests that a key may make: per minute, and still now. `wait` is 0, or the seconds until the next one."""
+    """The requests that are allowed: in all, and still now. `wait` is 0, or the seconds until the next one."""
 
     limit: int
     remaining: int
@@ -29,19 +30,20 @@ class Allowance:
 
 
 class Buckets:
-    """Per key, the time at which its bucket will be full again."""
+    """Per owner of a bucket, the time at which it will be full again. A full bucket has the tokens of `seconds`."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 60) -> None:
+        self._seconds = seconds
         self._lock = threading.Lock()
-        self._due: OrderedDict[int, float] = OrderedDict()
+        self._due: OrderedDict[Hashable, float] = OrderedDict()
 
-    def take(self, key_id: int, per_minute: int, now: float | None = None) -> Allowance:
-        """Take a token unless the bucket is empty. A full bucket has the tokens of a minute."""
+    def take(self, key_id: Hashable, tokens: int, now: float | None = None) -> Allowance:
+        """Take a token unless the bucket is empty."""
         at = time.monotonic() if now is None else now
-        each = 60 / per_minute
+        each = self._seconds / tokens
         with self._lock:
             due = max(self._due.pop(key_id, at), at)
-            wait = due + each - at - 60
+            wait = due + each - at - self._seconds
             # Less than a millisecond is a rounding error.
             wait = wait if wait > 0.001 else 0.0
             due = due if wait else due + each
@@ -50,8 +52,13 @@ class Buckets:
                 self._due.popitem(last=False)
         spent = due - at
         # Half a token is a rounding error, not a token.
-        remaining = max(0, math.floor((60 - spent) / each + 0.001))
-        return Allowance(per_minute, remaining, math.ceil(spent), wait)
+        remaining = max(0, math.floor((self._seconds - spent) / each + 0.001))
+        return Allowance(tokens, remaining, math.ceil(spent), wait)
+
+    def fill(self, key_id: Hashable) -> None:
+        """Give all tokens back."""
+        with self._lock:
+            self._due.pop(key_id, None)
 
     def forget(self) -> None:
         with self._lock:
@@ -59,3 +66,5 @@ class Buckets:
 
 
 buckets = Buckets()
+# Passwords tried, per account and per address.
+attempts = Buckets(seconds=15 * 60)

@@ -6,13 +6,14 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import NON_FIELD_ERRORS, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from access.forms import KeyForm
+from access.forms import KeyForm, SignInForm
 from access.key_rights import KeyRights, key_rights, shown_keys
 from access.keys import GRACE, KeyRefusedError, NewKey, make_key, revoke_key, rotate_key
 from access.models import ApiKey
@@ -22,6 +23,7 @@ from access.viewer import viewer_of_user
 
 class SignIn(LoginView):
     template_name = "access/sign_in.html"
+    authentication_form = SignInForm
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         token = request.GET.get("token")
@@ -35,6 +37,12 @@ class SignIn(LoginView):
         if request.user.is_authenticated:
             return HttpResponseRedirect(self.get_success_url())
         return self.render_to_response(self.get_context_data(link_is_spent=True), status=403)
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        response = super().form_invalid(form)
+        if form.has_error(NON_FIELD_ERRORS, code="too_many"):
+            response.status_code = 429
+        return response
 
 
 # --- keys --------------------------------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ class SiteStatus:
     models: tuple[ModelStatus, ...]
     not_ready: str
     """Why semantic search is unavailable; empty if it is available."""
-    queries: QueryCache
+    queries: QueryCache | None
+    """None if hidden: the activity of others shows in it."""
     engine: str
     index: IndexHealth
     version: str
@@ -78,7 +79,7 @@ def site_status(viewer: Viewer) -> SiteStatus:
             for one in models
         ),
         not_ready=not_ready_reason(),
-        queries=query_cache(),
+        queries=query_cache() if viewer.project_ids is None else None,
         engine=settings.SEARCH_ENGINE,
         index=index_health(viewer),
         version=VERSION,
@@ -118,6 +119,7 @@ class StatusPage:
     index: str
     index_is_ready: bool
     queries: str
+    """Empty if hidden."""
     version: str
     vocabulary: str
     """Progress of the vocabulary; empty if hidden."""
@@ -129,7 +131,6 @@ _ROLES = {"serving": "In use", "building": "Replaces it when all memories are em
 
 
 def build_status(status: SiteStatus) -> StatusPage:
-    total = status.queries.hits + status.queries.misses
     return StatusPage(
         memories=f"{status.memories:,}",
         models=tuple(
@@ -145,11 +146,15 @@ def build_status(status: SiteStatus) -> StatusPage:
         meaning_is_ready=not status.not_ready,
         index=_index_text(status.index),
         index_is_ready=status.index.state in ("ready", "off"),
-        queries=f"{status.queries.hits:,} of {total:,} hits",
+        queries=_queries_text(status.queries),
         version=status.version,
         vocabulary=_vocabulary_text(status.pending_vocabulary),
         refresh_seconds=0 if status.is_settled and not status.not_ready else _REFRESH_SECONDS,
     )
+
+
+def _queries_text(queries: QueryCache | None) -> str:
+    return f"{queries.hits:,} of {queries.hits + queries.misses:,} hits" if queries else ""
 
 
 def _meaning_text(status: SiteStatus) -> str:

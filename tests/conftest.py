@@ -6,7 +6,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
-from access.limits import buckets
+from access.limits import attempts, buckets
 from memories.embedding import query
 from web.cache import clear_caches
 
@@ -17,6 +17,7 @@ def _nothing_kept():
     clear_caches()
     query.forget()
     buckets.forget()
+    attempts.forget()
 
 
 @pytest.fixture

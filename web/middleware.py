@@ -64,12 +64,17 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise car
         return response
 
 
+# Nothing of this is used: a page that somebody manages to put in a frame or a script cannot ask for it either.
+PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in ("camera", "geolocation", "microphone", "payment", "usb"))
+
+
 def policy_headers(get_response: GetResponse) -> Middleware:
-    """Every answer carries the policy; a view that needs another one sets its own."""
+    """Every response has the policies; a view that needs another one sets its own."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
         return response
 
     return middleware
@@ -91,13 +96,16 @@ def is_outage(error: BaseException | None) -> bool:
     return state is None or state.startswith(OUTAGE_STATES)
 
 
-def outage_response(request: HttpRequest) -> HttpResponse:
+def outage_response(request: HttpRequest, error: BaseException | None = None) -> HttpResponse:
     """503, made without the database: the API's error shape below /api/, a small page elsewhere."""
     detail = "The database does not answer, so nothing can be read or written now."
     suggestion = "Try again in a few seconds. If it lasts, run: python manage.py check --database default"
+    if error is not None and _is_disk_full(error):
+        detail = "The disk of the database is full, so nothing can be written now, and perhaps nothing read."
+        suggestion = "Make room on the disk of the database. It continues by itself."
     if request.path_info.startswith("/api/"):
-        error = {"error": "database_unavailable", "detail": detail, "suggestion": suggestion, "did_you_mean": []}
-        response: HttpResponse = JsonResponse(error, status=503)
+        body = {"error": "database_unavailable", "detail": detail, "suggestion": suggestion, "did_you_mean": []}
+        response: HttpResponse = JsonResponse(body, status=503)
     else:
         # Without the request, so that no context processor asks for the user.
         page = render_to_string("outage.html", {"detail": detail, "suggestion": suggestion})
@@ -105,6 +113,11 @@ def outage_response(request: HttpRequest) -> HttpResponse:
     response["Retry-After"] = "5"
     response["Cache-Control"] = "no-store"
     return response
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    """Whether Postgres says so: in its error, or at the end of its log if it has stopped itself."""
+    return "No space left on device" in str(error) or getattr(error.__cause__, "sqlstate", None) == "53100"
 
 
 class _DatabaseOutage:
@@ -116,13 +129,14 @@ class _DatabaseOutage:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         # Django has already turned what a middleware raised into a response; the signal left a note on the request.
-        return outage_response(request) if getattr(request, "met_outage", False) else response
+        outage = getattr(request, "met_outage", None)
+        return outage_response(request, outage) if outage else response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not is_outage(exception):
             return None
         logger.warning("%s %s: the database does not answer: %s", request.method, request.path, _first_line(exception))
-        return outage_response(request)
+        return outage_response(request, exception)
 
 
 def database_outage(get_response: GetResponse) -> Middleware:
@@ -130,8 +144,9 @@ def database_outage(get_response: GetResponse) -> Middleware:
 
 
 def _note_outage(*, request: HttpRequest | None = None, **_: object) -> None:
-    if request is not None and is_outage(sys.exc_info()[1]):
-        request.met_outage = True  # type: ignore[attr-defined]
+    error = sys.exc_info()[1]
+    if request is not None and is_outage(error):
+        request.met_outage = error  # type: ignore[attr-defined]
 
 
 got_request_exception.connect(_note_outage, dispatch_uid="web.middleware.note_outage")

@@ -22,7 +22,7 @@ def answer(request: HttpRequest, error: Exception | type[Exception]) -> HttpResp
     raised = error if isinstance(error, Exception) else error()
     if is_outage(raised):
         logger.warning("%s %s: the database does not answer", request.method, request.path)
-        return outage_response(request)
+        return outage_response(request, raised)
     return error_of(raised).response()
 
 

@@ -12,13 +12,15 @@ from typing import IO, Any
 from pydantic_core import from_json
 
 from memories.importers.base import Importer, ImportFailedError, Options, Reading, RefusedRecord, SourceRecord
-from memories.importers.sources import unzipped
+from memories.importers.sources import DamagedError, unzipped
 from memories.records import unstorable
 from web.validation import kind_of
 
 # The version of exports by this program.
 EXPORT_VERSION = 1
 MAX_LINE = 20 * 1024 * 1024
+# A small gzip can unpack to very many of them.
+_MAX_BLANK = 1_000_000
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
@@ -83,15 +85,17 @@ def _copied(record: SourceRecord) -> SourceRecord:
 
 def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecord | RefusedRecord]:
     """The objects of lines, with the numbers of the lines as locations."""
-    number = 0
+    number = blank = 0
     while True:
         try:
+            if blank > _MAX_BLANK:
+                raise DamagedError(f"More than {_MAX_BLANK:,} lines are empty")
             line = lines.readline(MAX_LINE + 1)
             if len(line) > MAX_LINE:
                 yield _too_long(lines, number + 1)
                 number += 1
                 continue
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error, DamagedError) as error:
             reason = _damage(error)
             if options.keep_going:
                 yield RefusedRecord(f"after line {number}", f"{reason}; everything after it is lost")
@@ -107,9 +111,13 @@ def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecor
             line = line.removeprefix(_BOM)
         if stripped := line.strip():
             yield _parsed(stripped, f"line {number}")
+        else:
+            blank += 1
 
 
 def _damage(error: Exception) -> str:
+    if isinstance(error, DamagedError):
+        return str(error)
     if isinstance(error, EOFError):
         return "The gzip file ends in the middle: it is cut off"
     if isinstance(error, zlib.error | gzip.BadGzipFile):

@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 from django.utils import timezone
 
+from access.forms import PER_ACCOUNT, PER_ADDRESS
 from access.models import SignInToken
 from access.sign_in import (
     owner_ensure,
@@ -128,6 +129,37 @@ def test_wrong_password_says_so(client):
     assert response.status_code == 200
     assert "correct username and password" in html_of(response)
     assert signed_in(client) is None
+
+
+@pytest.mark.parametrize("address", [SIGN_IN, "/admin/login/"])
+def test_guessing_a_password_is_slowed_down_without_looking_at_it(client, monkeypatch, address):
+    User.objects.create_superuser("ada", password="a long enough one")
+    for _ in range(PER_ACCOUNT):
+        client.post(address, {"username": "ada", "password": "wrong"})
+    # Not even the right one is compared, under no spelling of the name and from no other address.
+    with monkeypatch.context() as patch:
+        patch.setattr(User, "check_password", None)
+        response = client.post(address, {"username": "ADA", "password": "a long enough one"}, REMOTE_ADDR="192.0.2.7")
+    assert response.status_code == (429 if address == SIGN_IN else 200)
+    assert "Too many wrong passwords. Wait 90 seconds" in html_of(response)
+    assert signed_in(client) is None
+
+
+def test_guessing_many_accounts_from_one_address_is_slowed_down(client):
+    for number in range(PER_ADDRESS):
+        client.post(SIGN_IN, {"username": f"user{number}", "password": "wrong"})
+    assert client.post(SIGN_IN, {"username": "ada", "password": "wrong"}).status_code == 429
+    elsewhere = client.post(SIGN_IN, {"username": "ada", "password": "wrong"}, REMOTE_ADDR="192.0.2.7")
+    assert elsewhere.status_code == 200
+
+
+def test_right_password_forgives_the_wrong_ones_before(client):
+    User.objects.create_user("ada", password="a long enough one")
+    for _ in range(3):
+        for _ in range(PER_ACCOUNT - 1):
+            client.post(SIGN_IN, {"username": "ada", "password": "wrong"})
+        response = client.post(SIGN_IN, {"username": "ada", "password": "a long enough one"})
+        assert response.status_code == 302
 
 
 def test_sign_out_takes_a_post(client, owner):

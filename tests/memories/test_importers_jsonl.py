@@ -70,6 +70,13 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(tmp_path, monk
     assert found.location == "line 2"
 
 
+def test_a_small_gzip_of_very_many_empty_lines_is_not_read_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(jsonl, "_MAX_BLANK", 1_000)
+    packed = gzip.compress(b'{"content": "fine"}\n' + b"\n" * 5_000_000 + b"{}")
+    with pytest.raises(ImportFailedError, match=r"More than 1,000 lines are empty after line 1,002\. Nothing was"):
+        read(written(tmp_path, packed, "memories.jsonl.gz"))
+
+
 def damaged(tmp_path, *, cut):
     packed = gzip.compress("".join(json.dumps({"content": f"{n} {n * 7919}"}) + "\n" for n in range(5000)).encode())
     middle = len(packed) // 2

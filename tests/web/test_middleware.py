@@ -16,7 +16,7 @@ from django.shortcuts import render
 from django.test import RequestFactory
 from django.urls import include, path
 
-from web.middleware import CONTENT_SECURITY_POLICY, StaticFiles, is_outage
+from web.middleware import CONTENT_SECURITY_POLICY, StaticFiles, is_outage, outage_response
 
 pytestmark = pytest.mark.urls(__name__)
 
@@ -89,6 +89,7 @@ def visitor(client):
 def test_every_answer_carries_the_policy(visitor, address):
     policy = visitor.get(address)["Content-Security-Policy"]
     assert policy == CONTENT_SECURITY_POLICY
+    assert "camera=()" in visitor.get(address)["Permissions-Policy"]
     assert "script" not in policy  # so default-src 'self' rules scripts: no inline ones, no other host
 
 
@@ -115,6 +116,23 @@ def test_outage_below_the_api_has_the_shape_of_its_errors(visitor):
     body = json.loads(response.content)
     assert sorted(body) == ["detail", "did_you_mean", "error", "suggestion"]
     assert body["error"] == "database_unavailable"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(psycopg.errors.DiskFull("could not extend file"), id="said by Postgres"),
+        pytest.param(OperationalError("PANIC: could not write: No space left on device"), id="in the log of Postgres"),
+    ],
+)
+def test_full_disk_is_reported_as_such(error):
+    wrapped = OperationalError(str(error))
+    wrapped.__cause__ = error
+    for path_info in ("/", "/api/search"):
+        response = outage_response(RequestFactory().get(path_info), wrapped)
+        assert response.status_code == 503
+        assert "The disk of the database is full" in response.text
+        assert "Make room" in response.text
 
 
 def session_table_is_gone(*args, **kwargs):
