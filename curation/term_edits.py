@@ -341,6 +341,10 @@ def tag_aliases_set(copy: WorkingCopy, tag: str, add: Iterable[str], remove: Ite
             raise CurationRefusedError(f"“{alias}” is the tag itself.", "add")
         if alias in known:
             raise CurationRefusedError(f"“{alias}” is already an alias of {known[alias]['tag']}.", "add")
+        # A tag that no memory has any more may still have aliases: they follow it.
+        for row in rows.values():
+            if row["tag"] == alias:
+                row["tag"] = tag
         copy.add_row("tag_alias", alias=alias, tag=tag)
         copy.add_line("alias", "", alias, subject=("tag", tag))
     copy.title = f"Changed the aliases of the tag {tag}"

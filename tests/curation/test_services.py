@@ -201,11 +201,20 @@ def test_a_merged_tag_stands_where_the_old_one_stood_and_what_comes_by_it_is_the
     assert memory.tags == ["guests", "new"]
 
 
-def test_words_of_a_tag_are_found_and_those_of_the_old_one_are_not(corpus, curator):
+def test_a_renamed_tag_is_found_by_its_words_and_by_its_whole_old_name(corpus, curator):
     apply(curator, Rename(kind="tag", term="hardware", name="Iron Ware"))
     assert TagAlias.objects.get().tag == "iron-ware"
     assert total(curator, q="ware", mode="keyword") == 3
-    assert total(curator, q="hardware", mode="keyword") == 0
+    assert total(curator, q="hardware", mode="keyword") == 3
+    assert total(curator, q='"hardware"', mode="keyword") == 0
+
+
+def test_aliases_of_a_tag_that_becomes_an_alias_follow_it(corpus, curator):
+    apply(curator, Rename(kind="tag", term="hardware", name="iron"))
+    Memory.objects.filter(tags__contains=["iron"]).update(tags=["kettle"])
+    apply(curator, Alias(kind="tag", term="kettle", add=["iron"]))
+    assert dict(TagAlias.objects.values_list("alias", "tag")) == {"hardware": "kettle", "iron": "kettle"}
+    assert findings() == []
 
 
 def test_a_relationship_is_stated_and_taken_back(corpus, curator):

@@ -200,7 +200,8 @@ def test_a_vocabulary_line_says_what_it_is():
     with pytest.raises(ValidationError) as caught:
         parse_vocabulary({"record": "categry"})
     assert reasons(caught.value, MemoryRecord) == [
-        "record: 'categry' is not known: write one of memory, project, category, concept, entity, relationship"
+        "record: 'categry' is not known: write one of memory, project, session, category, tag, concept,"
+        " entity, relationship"
     ]
 
 
