@@ -1,7 +1,10 @@
 """All pages of the admin: every model is there, and no list runs a query for each row."""
 
+from importlib import import_module
+
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
@@ -32,10 +35,16 @@ pytestmark = pytest.mark.django_db
 OURS = [
     model for app in ("memories", "categories", "access", "search") for model in apps.get_app_config(app).get_models()
 ]
-# Changes not yet applied to the index: `manage.py index` shows their number. The feed of changes repeats the audit trail,
-# and stored replies are for those who asked.
+# Changes not yet applied to the index: `manage.py index` shows their number. The feed of changes repeats the audit
+# trail, and stored replies are for those who asked.
 PASSING = {OutboxEntry, VectorChange, MemoryChange, IdempotentReply}
 LISTED = [m for m in OURS if not isinstance(m._meta.pk, CompositePrimaryKey) and m not in PASSING]
+
+
+@pytest.fixture(autouse=True)
+def _registered():
+    """The pages of the admin are registered with the addresses of the site."""
+    import_module(settings.ROOT_URLCONF)
 
 
 @pytest.fixture
