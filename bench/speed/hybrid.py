@@ -30,7 +30,7 @@ from bench.speed.query_log import KEYWORDS, SAMPLED_RECORDS, build_query_log
 from bench.speed.runner import Benchmark, Job
 from bench.speed.synthetic_vectors import Block, SyntheticVectors, Vectors
 from bench.speed.vectors import MODEL_ID, MODEL_NAME, write_chunks
-from categories.searched_terms import ENTITIES, RELATIONSHIPS, SearchableTable, terms_refresh_all
+from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, SearchableTable, terms_refresh_all
 from memories.embedding import query as embeddings
 from memories.embedding.models import EmbedderUnavailableError, HashedWords, load_embedder
 from memories.embedding.vectors import column_dimensions
@@ -121,13 +121,13 @@ def run(job: Job, size: int) -> Row:
 
 
 def _write_vectors(space: SyntheticVectors, progress: Progress) -> None:
-    """Vectors for each memory, entity and relationship, and the replica of those of memories."""
+    """Vectors for each memory, term and relationship, and the replica of those of memories."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT array_agg(id ORDER BY id) FROM memories_memory")
         ids = np.array(cursor.fetchone()[0], dtype=np.int64)
         write_chunks(_assigned(space.blocks(), ids), space.chunks, progress)
         cursor.execute(_EMBEDDED, [MODEL_ID])
-    for searched in (ENTITIES, RELATIONSHIPS):
+    for searched in (ENTITIES, CONCEPTS, CATEGORIES, RELATIONSHIPS):
         _write_vocabulary(searched, space)
     Revision.objects.update(vectors=1)
     vacuum()
