@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import re
+import time
 from html import unescape
 
 import httpx2
@@ -12,6 +13,7 @@ from django.contrib.auth.models import User
 from django.test import Client as Browser
 from mcp import Client
 
+from memories.embedding.query import not_ready_reason
 from search.query import Mode
 from tests.agent_tools.conftest import key_for
 from tests.agent_tools.test_clients import over_http, stdio
@@ -96,7 +98,12 @@ def of_page(response):
 @pytest.fixture
 def embedded(shared_ids):
     embed_all()
-    return shared_ids
+    # A server without its model says so, while the command waits for its own: compare them when both are ready.
+    for _ in range(600):
+        if not not_ready_reason():
+            return shared_ids
+        time.sleep(0.1)
+    raise AssertionError(not_ready_reason())
 
 
 def test_random_queries_give_the_same_answer_through_every_interface(embedded, site, database_url):
