@@ -80,6 +80,13 @@ def similar(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def _proposed(query: SearchQuery, limit: int, viewer: Viewer) -> list[dict[str, CellValue]]:
+    """The pairs of memories that are proposed as duplicates. Raises QueryError for other filters than a project."""
+    others = dict.fromkeys(key for key, _ in query.parameters() if key != "project")
+    if others or len(query.project) > 1:
+        wrong = next(iter(others), "project")
+        raise QueryError(
+            [Problem(wrong, "does not apply to proposed pairs", "give one project at most, or id or text")]
+        )
     review = ReviewQuery(kind=Kind.MEMORY_DUPLICATE.value, project=next(iter(query.project), ""))
     pairs = list(suggestions_matching(viewer, review)[:limit])
     ids = {pk for pair in pairs for pk in (pair.subject_id, pair.target_id) if pk}

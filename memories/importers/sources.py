@@ -3,7 +3,6 @@
 import codecs
 import contextlib
 import gzip
-import io
 import json
 import sqlite3
 import zipfile
@@ -383,18 +382,3 @@ def document_reading(
             yield from at_end()
 
     return Reading(found(), position.fraction)
-
-
-def small_text(document: Document, limit: int) -> str:
-    """The text of a small document. Raises DamagedError if it is larger than the limit, or no text."""
-    try:
-        with document.opened() as file:
-            found = file.read(limit + 1)
-    except (EOFError, *_UNREADABLE) as error:
-        raise DamagedError(f"is damaged ({error})") from None
-    if len(found) > limit:
-        raise DamagedError(f"has more than {limit:,} bytes")
-    try:
-        return io.TextIOWrapper(io.BytesIO(found), encoding=encoding_of(found)).read()
-    except UnicodeDecodeError as error:
-        raise DamagedError(f"is not UTF-8: byte {error.start + 1}") from None

@@ -99,6 +99,9 @@ def test_similar_lists_the_proposed_duplicates(ids):
     assert (row["id"], row["duplicate_of"], row["title"]) == (ids["b1"], ids["b5"], "Crane brake slips")
     assert ask("similar", viewer_of("tea"))["memories"] == []
     assert "is given together with id" in refused("similar", id=1, text="x")
+    assert len(ask("similar", project="boat")["memories"]) == 1
+    assert "tag: does not apply to proposed pairs" in refused("similar", tag=["crane"])
+    assert "project: does not apply to proposed pairs" in refused("similar", project=["boat", "tea"])
     assert ask("similar", id=ids["b1"])["reason"]
 
 

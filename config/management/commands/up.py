@@ -60,7 +60,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--claude-mem-port",
             type=int,
-            help="also serve claude-mem clients on this port: read-only, without a key, for this machine only",
+            help="also serve claude-mem clients on this port: without a key, for this machine, storing only corpora",
         )
 
     def handle(
