@@ -162,29 +162,39 @@ def changes(
     wanted = matching[: limit + 1]
     if len(matching) > len(wanted):
         end, is_cut = wanted[-1], True
+    listed, rest = _listed(place, wanted, limit)
+    if rest is not None:
+        end, is_cut = rest, True
+    return ChangeFeed(_described(viewer, listed), _write_cursor(end), is_cut)
+
+
+def _listed(
+    place: _Place, wanted: Sequence[_Place], limit: int
+) -> tuple[list[tuple[MemoryChange, int]], _Place | None]:
+    """The first `limit` memories of the entries, each with its entry, and the place of the rest, None without one."""
     entries = MemoryChange.objects.select_related("event__user", "event__api_key").in_bulk([at.id for at in wanted])
     listed: list[tuple[MemoryChange, int]] = []
     for at in wanted:
         entry = entries[at.id]
         begin = place.done if at.id == place.id else 0
-        left = limit - len(listed)
-        listed += [(entry, memory_id) for memory_id in entry.memory_ids[begin : begin + left]]
-        if begin + left < len(entry.memory_ids):
-            end, is_cut = _Place(at.revision, at.id, begin + left), True
-            break
-        if len(listed) == limit and at != wanted[-1]:
-            end, is_cut = _Place(at.revision, at.id, len(entry.memory_ids)), True
-            break
+        end = begin + limit - len(listed)
+        listed += [(entry, memory_id) for memory_id in entry.memory_ids[begin:end]]
+        if end < len(entry.memory_ids) or (len(listed) == limit and at != wanted[-1]):
+            return listed, _Place(at.revision, at.id, min(end, len(entry.memory_ids)))
+    return listed, None
+
+
+def _described(viewer: Viewer, listed: Sequence[tuple[MemoryChange, int]]) -> tuple[ChangedMemory, ...]:
+    """The changes with the titles of the memories that the viewer may open, and the names of their projects."""
     titles = visible_to(viewer).filter(pk__in=[memory_id for _, memory_id in listed])
     projects = Project.objects.filter(pk__in={entry.project_id for entry, _ in listed})
     slugs = dict(projects.values_list("pk", "slug"))
     title_of = dict(titles.values_list("pk", "title"))
-    found = [
+    return tuple(
         ChangedMemory(pk, title_of.get(pk), slugs.get(entry.project_id, ""), entry.kind, entry.at, entry.event)
         for entry, pk in listed
         if entry.at is not None
-    ]
-    return ChangeFeed(tuple(found), _write_cursor(end), is_cut)
+    )
 
 
 def _window(

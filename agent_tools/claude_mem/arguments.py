@@ -6,7 +6,7 @@ unknown names are ignored. A filter that cannot be read is still an error: ignor
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -47,27 +47,8 @@ class Asked:
 
 def read_arguments(pairs: Iterable[Pair], viewer: Viewer) -> Asked:
     """Read the arguments of a search or a timeline. Raises QueryError for a filter that cannot be read."""
-    ours: dict[str, list[str]] = defaultdict(list)
-    others: dict[str, str] = {}
-    notes: list[str] = []
-    for given, raw in pairs:
-        name = _NAMES.get(given, ALIASES.get(given, given))
-        value = raw.strip()
-        if not value:
-            continue
-        if given in {"limit", "offset"} or name not in SearchQuery.names():
-            others[given] = value
-        elif name in _LISTS:
-            ours[name] += [item.strip() for item in value.split(",") if item.strip()]
-        else:
-            ours[name].append(value)
-    if kinds := [kind for kind in ours["type"] if kind in _KINDS]:
-        ours["type"] = [kind for kind in ours["type"] if kind not in _KINDS]
-        ours["type"] += [name for kind in kinds for name in _TYPES_OF_KIND.get(kind, ())]
-    notes += [
-        f"Mnemoscope keeps no {kind} of their own: memories of the type {', '.join(_TYPES_OF_KIND[kind])}."
-        for kind in sorted(set(kinds) - {"observations"})
-    ]
+    ours, others = _sorted_out(pairs)
+    ours["type"], notes = _types(ours["type"])
     for name in ("from", "to"):
         ours[name] = [_iso(value) for value in ours[name]]
     if (order := ours.pop("sort", [])) and SORT_ALIASES.get(order[0], order[0]) in set(Sort):
@@ -82,6 +63,34 @@ def read_arguments(pairs: Iterable[Pair], viewer: Viewer) -> Asked:
     query = SearchQuery.from_pairs([(name, value) for name, values in ours.items() for value in values])
     offset = whole_number(others.get("offset"), 0, 0, 1_000_000)
     return Asked(query.with_(page_size=limit).starting_at(offset), tuple(notes), others)
+
+
+def _sorted_out(pairs: Iterable[Pair]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The arguments of a search by our names, each with its values, and all others as they were given."""
+    ours: dict[str, list[str]] = defaultdict(list)
+    others: dict[str, str] = {}
+    for given, raw in pairs:
+        name = _NAMES.get(given, ALIASES.get(given, given))
+        value = raw.strip()
+        if not value:
+            continue
+        if given in {"limit", "offset"} or name not in SearchQuery.names():
+            others[given] = value
+        elif name in _LISTS:
+            ours[name] += [item.strip() for item in value.split(",") if item.strip()]
+        else:
+            ours[name].append(value)
+    return ours, others
+
+
+def _types(given: Collection[str]) -> tuple[list[str], list[str]]:
+    """The types of memory for the given types and kinds of record, and remarks on kinds that are not kept apart."""
+    types = [name for one in given for name in (_TYPES_OF_KIND.get(one, ()) if one in _KINDS else (one,))]
+    apart = sorted(_TYPES_OF_KIND.keys() & set(given))
+    return types, [
+        f"Mnemoscope keeps no {kind} of their own: memories of the type {', '.join(_TYPES_OF_KIND[kind])}."
+        for kind in apart
+    ]
 
 
 def whole_number(value: object, default: int, least: int, most: int) -> int:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import posixpath
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -197,9 +197,10 @@ def _record(file: Path, folder: _Folder) -> SourceRecord | RefusedRecord:
         return RefusedRecord(location, str(error))
     relative = file.relative_to(root).as_posix()
     bare = _CODE.sub(" ", body)
-    heading = _HEADING.search(bare)
     data = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative} | _fields(matter)
-    data["title"] = data.get("title") or (heading["title"] if heading else file.stem)
+    if not data.get("title"):
+        heading = _HEADING.search(bare)
+        data["title"] = heading["title"] if heading else file.stem
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
@@ -207,21 +208,26 @@ def _record(file: Path, folder: _Folder) -> SourceRecord | RefusedRecord:
     links = data["links"] if isinstance(data.get("links"), list) else []
     data["links"] = [*links, *_links(bare, relative, folder.names)]
     is_basic_memory = "permalink" in matter or _OBSERVATIONS_HEADING.search(bare) is not None
-    tags = _listed(data.get("tags"))
-    if is_basic_memory and (observations := list(_observations(bare))):
-        data["observations"] = observations
-        categories = dict.fromkeys(str(one["category"]) for one in observations if one["category"])
-        data["concepts"] = [
-            *_listed(data.get("concepts")),
-            *({"name": name[:300], "type": "observation"} for name in categories),
-        ]
-        tags += [tag for one in observations for tag in one["tags"]]
-    if folder.is_vault or is_basic_memory:
-        tags += [match["tag"].strip("/") for match in _INLINE_TAG.finditer(bare)]
+    observations = list(_observations(bare)) if is_basic_memory else []
+    if observations:
+        data |= _observed(observations, data.get("concepts"))
+    inline = _INLINE_TAG.finditer(bare) if folder.is_vault or is_basic_memory else ()
+    tags = [
+        *_listed(data.get("tags")),
+        *(tag for one in observations for tag in one["tags"]),
+        *(match["tag"].strip("/") for match in inline),
+    ]
     if tags:
         data["tags"] = list(dict.fromkeys(tag[:200] if isinstance(tag, str) else tag for tag in tags))[:MAX_LIST]
     volatile = frozenset(name for name in ("created_at", "updated_at") if not data.get(name))
     return SourceRecord(location, data | dict.fromkeys(volatile, changed), volatile)
+
+
+def _observed(observations: Sequence[Mapping[str, Any]], concepts: Any) -> dict[str, Any]:
+    """The fields that the observations of a note give: themselves, and their categories as further concepts."""
+    categories = dict.fromkeys(str(one["category"]) for one in observations if one["category"])
+    further = ({"name": name[:300], "type": "observation"} for name in categories)
+    return {"observations": observations, "concepts": [*_listed(concepts), *further]}
 
 
 def _text(file: Path, root: Path) -> str:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -317,16 +317,12 @@ def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
     except ValidationError as error:
         return RefusedRecord(found.location, "; ".join(reasons(error, MemoryRecord)))
     title = record.title or derived_title(record.content)
-    known_by = raw_bytes
-    if found.volatile:
-        lasting = {name: value for name, value in found.data.items() if name not in found.volatile | {text_key}}
-        known_by = _CANONICAL(lasting).encode()
+    known_by = _lasting(found.data, found.volatile | {text_key}) if found.volatile else raw_bytes
     if found.raw is not None:
         try:
             raw = _CANONICAL(found.raw)
             raw.encode()
-            lasting = {name: value for name, value in found.raw.items() if name not in found.volatile_raw}
-            known_by += b"\0" + _CANONICAL(lasting).encode()
+            known_by += b"\0" + _lasting(found.raw, found.volatile_raw)
         except (ValueError, RecursionError):
             return RefusedRecord(found.location, _unstorable(found.raw) or "cannot be stored as JSON")
         if "\\u0000" in raw and (reason := _unstorable(found.raw)):
@@ -342,6 +338,11 @@ def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
         found.notes,
         found.stored,
     )
+
+
+def _lasting(data: Mapping[str, Any], volatile: Collection[str]) -> bytes:
+    """The fields by which a record is known again, as canonical JSON. Raises ValueError for what is no UTF-8."""
+    return _CANONICAL({name: value for name, value in data.items() if name not in volatile}).encode()
 
 
 def _unstorable(data: Mapping[str, Any]) -> str:
