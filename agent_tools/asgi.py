@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -24,6 +25,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from agent_tools.claude_mem.worker import worker
 from agent_tools.workflow import DEFAULT_PROFILE
+from web.admission import requests
 from web.errors import ApiError, sentences
 from web.params import Params
 from web.responses import answer
@@ -77,23 +79,46 @@ class McpApplication:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
-            _profile_of(scope)
-            if self._server is None:
-                raise ApiError(
-                    503,
-                    "not_started",
-                    "The web server has not started the ASGI lifespan of this application.",
-                    "Run it with the lifespan on (uvicorn: --lifespan on), or use manage.py mcp.",
-                )
-            manager = await self._server.manager()
-        except Exception as error:
-            await _send(await sync_to_async(_refusal)(error, scope), send)
-            return
-        scope[_VIEWER] = viewer
-        # The MCP server expects a single spelling of its path.
-        await manager.handle_request({**scope, "path": PATHS[0]}, receive, send)
+        # Read before its turn, which a slow client must not hold.
+        receive = await _read_ahead(receive)
+        async with contextlib.AsyncExitStack() as turn:
+            try:
+                await turn.enter_async_context(requests.turn())
+                viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
+                _profile_of(scope)
+                if self._server is None:
+                    raise ApiError(
+                        503,
+                        "not_started",
+                        "The web server has not started the ASGI lifespan of this application.",
+                        "Run it with the lifespan on (uvicorn: --lifespan on), or use manage.py mcp.",
+                    )
+                manager = await self._server.manager()
+            except Exception as error:
+                await _send(await sync_to_async(_refusal)(error, scope), send)
+                return
+            if scope["method"] != "POST":
+                # A stream stays open for as long as its client likes, and reads nothing.
+                await turn.aclose()
+            scope[_VIEWER] = viewer
+            # The MCP server expects a single spelling of its path.
+            await manager.handle_request({**scope, "path": PATHS[0]}, receive, send)
+
+
+async def _read_ahead(receive: Receive) -> Receive:
+    """A `receive` that returns the body that has been read here, up to the largest one that is accepted."""
+    messages: deque[MutableMapping[str, Any]] = deque()
+    size, more = 0, True
+    while more and size <= MAX_BYTES:
+        message = await receive()
+        messages.append(message)
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
+
+    async def replay() -> MutableMapping[str, Any]:
+        return messages.popleft() if messages else await receive()
+
+    return replay
 
 
 class _McpServer:

@@ -46,7 +46,6 @@ from search.timeline import TimelineRequest, timeline
 from search.unified.service import unified
 from text.formatting import legible, number
 from web.errors import ApiError
-from web.middleware import is_outage
 from web.params import Params, QueryError, unknown_parameter
 from web.responses import error_of, error_of_input
 from web.validation import Problem, field_names
@@ -183,8 +182,6 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
 
 
 def _explained(error: Exception, tool: Tool) -> str:
-    if is_outage(error):
-        return "The database does not answer. Try again in a few seconds."
     failure = error_of(error)
     suggestion = failure.suggestion
     match error:

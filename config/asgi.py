@@ -1,19 +1,22 @@
-"""The ASGI entry point: the site, and `/mcp` for agents."""
+"""The ASGI entry point: the site, `/mcp` for agents, and `/healthz` and `/readyz` for supervisors."""
 
 import os
 
-from django.core.asgi import get_asgi_application
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-site = get_asgi_application()
+
+import django
+
+django.setup(set_prefix=False)
 
 from agent_tools.asgi import McpApplication  # noqa: E402 - they read the settings
 from memories.embedding.query import load_in_background  # noqa: E402
 from search.cross_encoder import load_in_background as load_cross_encoder  # noqa: E402
 from search.warmup import warm_in_background  # noqa: E402
+from web.handler import SiteHandler  # noqa: E402
+from web.health import HealthEndpoints  # noqa: E402
 from web.serving import steady_memory  # noqa: E402
 
-application = McpApplication(site)
+application = HealthEndpoints(McpApplication(SiteHandler()))
 steady_memory()
 # Objects loaded with the model are permanent too.
 load_in_background(then=steady_memory)

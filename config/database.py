@@ -16,16 +16,23 @@ EMBEDDED_ENGINE = "config.embedded"
 EMBEDDED_DATABASE = "mnemoscope"
 EXAMPLE = "postgresql://user:password@host:5432/name?sslmode=require"
 
-# The connections of a process: eight for requests, and six for the legs of unified search. A request that gets none
-# within five seconds fails. Pauses between attempts to connect would double for five minutes: after two seconds the
-# pool gives up, and the next request begins again, so that the site is back as soon as the database is.
-POOL = {"min_size": 1, "max_size": 14, "timeout": 5, "reconnect_timeout": 2}
+# Connections of a process besides those of its requests: six for the legs of unified search, and two for threads that
+# count in the background.
+BACKGROUND_CONNECTIONS = 8
+# A request that gets no connection within five seconds fails. Pauses between attempts to connect would double for five minutes:
+# after two seconds the pool gives up, and the next request begins again, so that the site is back as soon as the
+# database is. Each connection is a process of the server: idle ones are closed, one a minute.
+POOL = {"min_size": 1, "timeout": 5, "reconnect_timeout": 2, "max_idle": 60}
 
 
-def database_settings(home: Path, *, durable: bool = True) -> dict[str, Any]:
-    """The value of DATABASES["default"]. `durable=False`, for tests, risks the data if the machine crashes."""
+def database_settings(home: Path, *, requests: int = 8, durable: bool = True) -> dict[str, Any]:
+    """The value of DATABASES["default"], for a process that answers as many requests at once.
+
+    `durable=False`, for tests, risks the data if the machine crashes.
+    """
     url = os.environ.get("DATABASE_URL", "").strip()
     chosen = _named(url) if url else _embedded(home, durable)
+    chosen["OPTIONS"]["pool"] = {**POOL, "max_size": requests + BACKGROUND_CONNECTIONS}
     # The pool checks connections before handing them out, so a restart of the server fails no request.
     return {**chosen, "CONN_HEALTH_CHECKS": True}
 
@@ -34,7 +41,7 @@ def _embedded(home: Path, durable: bool) -> dict[str, Any]:
     return {
         "ENGINE": EMBEDDED_ENGINE,
         "NAME": EMBEDDED_DATABASE,
-        "OPTIONS": {"pool": dict(POOL)},
+        "OPTIONS": {},
         "EMBEDDED": {"data": home / "postgres", "durable": durable},
     }
 
@@ -74,7 +81,7 @@ def _named(url: str) -> dict[str, Any]:
         "HOST": host,
         "PORT": port,
         # An unreachable host must not block a thread for minutes.
-        "OPTIONS": {"connect_timeout": 10, **parts, "pool": dict(POOL)},
+        "OPTIONS": {"connect_timeout": 10, **parts},
     }
 
 

@@ -171,8 +171,9 @@ MIDDLEWARE = [
     "web.middleware.sign_in_redirect_for_htmx",
 ]
 
-# The port of `up`.
+# The port and the number of web processes of `up`.
 PORT = env_int("PORT", 8000, low=1, high=65535)
+WORKERS = env_int("WORKERS", 1, low=1, high=8)
 
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
@@ -193,7 +194,13 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASES = {"default": database_settings(HOME)}
+# Requests that a process answers at once; the others wait for their turn, up to this number, and more are refused.
+REQUESTS_AT_ONCE = env_int("REQUESTS_AT_ONCE", 8, low=1, high=64)
+REQUESTS_WAITING = env_int("REQUESTS_WAITING", 500, low=0, high=100_000)
+# Static files and the health of the site, which do not wait for the others.
+LIGHT_REQUESTS_AT_ONCE = 2
+
+DATABASES = {"default": database_settings(HOME, requests=REQUESTS_AT_ONCE + LIGHT_REQUESTS_AT_ONCE)}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},

@@ -18,7 +18,6 @@ from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
 from access.keys import ApiRequest, allowed, known_viewer
 from access.viewer import Viewer
 from explorer.status import SiteStatus, site_status
-from memories.checks import database_answers
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
@@ -33,7 +32,8 @@ from memories.services import (
 from search.engines.health import index_health
 from search.near_duplicates import near_duplicates
 from web.errors import GUARDED, ApiError, errors
-from web.middleware import outage_response
+from web.health import database_answers
+from web.middleware import DatabaseUnavailableError
 from web.params import Params, Text, pairs_of
 from web.validation import refuse
 from web.version import VERSION
@@ -283,11 +283,11 @@ class Health(BaseModel):
 @health_router.get(
     "/health", auth=None, response={200: Health, **errors(401, 422, 429)}, exclude_unset=True, operation_id="health"
 )
-def health(request: HttpRequest) -> Health | HttpResponse:
+def health(request: HttpRequest) -> Health:
     """Health of the site, for anybody; with a key also numbers of its content."""
     Params.from_pairs(pairs_of(request.GET))
     if not database_answers():
-        return outage_response(request)
+        raise DatabaseUnavailableError
     viewer = known_viewer(request)
     known = {} if viewer is None else _site_fields(site_status(viewer))
     index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}

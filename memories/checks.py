@@ -1,8 +1,6 @@
 """System checks of the database: whether it is reachable and fit for the schema. See `check --database default`."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLate
 from typing import Any
 
 import psycopg
@@ -10,9 +8,9 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.utils import DatabaseError, InterfaceError
+from django.db.utils import DatabaseError
 
 from memories.embedding.models import HASHED, dimensions_of, model_name
 from memories.embedding.vectors import column_dimensions
@@ -190,30 +188,3 @@ def vector_is_too_old(available: str, installed: str | None) -> list[Error]:
 def version_numbers(version: str) -> tuple[int, ...]:
     """'0.8.0' -> (0, 8, 0). What is not a number counts as nought."""
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
-
-
-# Seconds. A health check needs an answer now; waiting for a free connection may take far longer.
-DEADLINE = 1.0
-
-# One thread: while the database hangs, one request waits for it and the others give up at their deadline.
-_probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="health")
-
-
-def database_answers(within: float = DEADLINE) -> bool:
-    """Whether the database answers a statement within the given seconds."""
-    probe = _probes.submit(_ask_database)
-    try:
-        probe.result(within)
-    except (DatabaseError, InterfaceError, psycopg.Error, TooLate):
-        probe.cancel()
-        return False
-    return True
-
-
-def _ask_database() -> None:
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-    finally:
-        # The thread stays, but its connection returns to the pool.
-        connection.close()

@@ -8,6 +8,7 @@ from django.test import TransactionTestCase
 
 from access.limits import attempts, buckets
 from memories.embedding import query
+from web import health
 from web.cache import clear_caches
 
 
@@ -18,6 +19,9 @@ def _nothing_kept():
     query.forget()
     buckets.forget()
     attempts.forget()
+    yield
+    # The database is dropped after the last test.
+    health.close_probe()
 
 
 @pytest.fixture

@@ -25,11 +25,12 @@ class Error(BaseModel):
 class Refusal(Exception):  # noqa: N818 - the base of errors, whose own names end so
     """A request that is refused. A subclass sets the status, the code for programs and the suggestion of its response.
 
-    The message is shown to people.
+    The message is shown to people, on a page of its own below the title.
     """
 
     status: int = 422
     code: str = "invalid_request"
+    title: str = "This request is refused"
     message: str = ""
     suggestion: str = ""
     did_you_mean: tuple[str, ...] = ()

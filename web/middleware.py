@@ -6,22 +6,28 @@ All of it is synchronous, as the views are: under ASGI a request then crosses in
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import psycopg
 from django.conf import settings
 from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import resolve_url
 from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
+from psycopg_pool import PoolTimeout, TooManyRequests
 from whitenoise.middleware import WhiteNoiseMiddleware
+
+from web.admission import BusyError
+from web.errors import Refusal
+from web.health import database_answers
 
 logger = logging.getLogger("mnemoscope.request")
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
+Response = TypeVar("Response", bound=HttpResponseBase)
 
 
 class Middleware(Protocol):
@@ -72,12 +78,15 @@ def policy_headers(get_response: GetResponse) -> Middleware:
     """Every response has the policies; a view that needs another one sets its own."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
-        response = get_response(request)
-        response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
-        response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
-        return response
+        return set_policies(get_response(request))
 
     return middleware
+
+
+def set_policies(response: Response) -> Response:
+    response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+    response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
+    return response
 
 
 # ── A database that is down ───────────────────────────────────────────────────────────────────────────────────────────
@@ -96,21 +105,39 @@ def is_outage(error: BaseException | None) -> bool:
     return state is None or state.startswith(OUTAGE_STATES)
 
 
-def outage_response(request: HttpRequest, error: BaseException | None = None) -> HttpResponse:
-    """503, made without the database: the API's error shape below /api/, a small page elsewhere."""
-    detail = "The database does not answer, so nothing can be read or written now."
+class DatabaseUnavailableError(Refusal):
+    """The database cannot be reached."""
+
+    status = 503
+    code = "database_unavailable"
+    title = "The database does not answer"
+    message = "The database does not answer, so nothing can be read or written now."
     suggestion = "Try again in a few seconds. If it lasts, run: python manage.py check --database default"
-    if error is not None and _is_disk_full(error):
-        detail = "The disk of the database is full, so nothing can be written now, and perhaps nothing read."
-        suggestion = "Make room on the disk of the database. It continues by itself."
-    if request.path_info.startswith("/api/"):
-        body = {"error": "database_unavailable", "detail": detail, "suggestion": suggestion, "did_you_mean": []}
-        response: HttpResponse = JsonResponse(body, status=503)
+    headers = {"Retry-After": "5"}
+
+
+class DiskFullError(DatabaseUnavailableError):
+    title = "The disk is full"
+    message = "The disk of the database is full, so nothing can be written now, and perhaps nothing read."
+    suggestion = "Make room on the disk of the database. It continues by itself."
+
+
+def refusal_of_outage(error: BaseException) -> Refusal:
+    """The refusal that an outage amounts to: no connection was free in time, or there is none."""
+    if any(isinstance(one, (PoolTimeout, TooManyRequests)) for one in (error, error.__cause__)) and database_answers():
+        return BusyError()
+    return DiskFullError() if _is_disk_full(error) else DatabaseUnavailableError()
+
+
+def refusal_response(path: str, refusal: Refusal) -> HttpResponse:
+    """A refusal, made without the database: the API's error shape below /api/, a small page elsewhere."""
+    if path.startswith("/api/"):
+        response = refusal.response()
     else:
         # Without the request, so that no context processor asks for the user.
-        page = render_to_string("outage.html", {"detail": detail, "suggestion": suggestion})
-        response = HttpResponse(page, status=503)
-    response["Retry-After"] = "5"
+        context = {"title": refusal.title, "detail": refusal.detail, "suggestion": refusal.suggestion}
+        page = render_to_string("outage.html", context)
+        response = HttpResponse(page, status=refusal.status, headers=dict(refusal.headers))
     response["Cache-Control"] = "no-store"
     return response
 
@@ -130,13 +157,20 @@ class _DatabaseOutage:
         response = self.get_response(request)
         # Django has already turned what a middleware raised into a response; the signal left a note on the request.
         outage = getattr(request, "met_outage", None)
-        return outage_response(request, outage) if outage else response
+        return refusal_response(request.path_info, refusal_of_outage(outage)) if outage else response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not is_outage(exception):
             return None
-        logger.warning("%s %s: the database does not answer: %s", request.method, request.path, _first_line(exception))
-        return outage_response(request, exception)
+        refusal = refusal_of_outage(exception)
+        log_outage(request, refusal, exception)
+        return refusal_response(request.path_info, refusal)
+
+
+def log_outage(request: HttpRequest, refusal: Refusal, error: Exception) -> None:
+    # The load of a server is no news of each request.
+    level = logging.INFO if isinstance(refusal, BusyError) else logging.WARNING
+    logger.log(level, "%s %s: %s (%s)", request.method, request.path, refusal.code, _first_line(error))
 
 
 def database_outage(get_response: GetResponse) -> Middleware:

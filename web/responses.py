@@ -11,7 +11,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import BaseModel
 
 from web.errors import FIELDS_LISTED, ApiError, Refusal, UnauthorizedError
-from web.middleware import is_outage, outage_response
+from web.middleware import is_outage, log_outage, refusal_of_outage, refusal_response
 from web.validation import problems_of, sentence
 
 logger = logging.getLogger("mnemoscope.api")
@@ -20,10 +20,11 @@ logger = logging.getLogger("mnemoscope.api")
 def answer(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
     """The response for an exception, whatever it is."""
     raised = error if isinstance(error, Exception) else error()
+    refusal = error_of(raised)
     if is_outage(raised):
-        logger.warning("%s %s: the database does not answer", request.method, request.path)
-        return outage_response(request, raised)
-    return error_of(raised).response()
+        log_outage(request, refusal, raised)
+        return refusal_response("/api/", refusal)
+    return refusal.response()
 
 
 def error_of(error: Exception) -> Refusal:
@@ -47,7 +48,9 @@ def error_of(error: Exception) -> Refusal:
             return ApiError(413, "too_large", "The body is too large.", "Send one memory at a time.")
         case SuspiciousOperation():
             return ApiError(400, "malformed_request", str(error) or "The request cannot be read.")
-        # An outage never comes this far: what is left is a deadlock lost, or a statement out of time.
+        case _ if is_outage(error):
+            return refusal_of_outage(error)
+        # Only a lost deadlock or a statement out of time is left.
         case OperationalError() | InterfaceError() | psycopg.OperationalError():
             return _busy(error)
     logger.error("An unforeseen error in the API", exc_info=error)

@@ -24,6 +24,7 @@ from search.query import SORT_ALIASES
 from search.result import Hit, HitDetail
 from search.run import run
 from search.timeline import TimelineRequest, timeline
+from web.admission import BusyError, requests
 from web.errors import ApiError
 from web.params import Pair
 from web.responses import error_of
@@ -57,11 +58,17 @@ async def worker(scope: MutableMapping[str, Any], receive: Receive, send: Send) 
         message = await receive()
         body += message.get("body", b"")
         more = message.get("more_body", False)
-    status, reply = await sync_to_async(answer, thread_sensitive=False)(scope, body)
+    try:
+        async with requests.turn():
+            status, reply = await sync_to_async(answer, thread_sensitive=False)(scope, body)
+    except BusyError as busy:
+        status, reply = busy.status, {"error": busy.explanation}
     is_text = isinstance(reply, str)
     content = (reply if is_text else json.dumps(reply, ensure_ascii=False)).encode(errors="replace")
     kind = b"text/plain; charset=utf-8" if is_text else b"application/json"
     headers = [(b"content-type", kind), (b"content-length", str(len(content)).encode())]
+    if status == BusyError.status:
+        headers.append((b"retry-after", BusyError.headers["Retry-After"].encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
 

@@ -481,7 +481,8 @@ def configuration(socket_dir: Path, *, durable: bool) -> str:
         "unix_socket_directories": '"{}"'.format(str(socket_dir).replace('"', '""')),
         "unix_socket_permissions": "0700",
         "cluster_name": "mnemoscope",
-        "max_connections": 100,
+        # Eight web processes, and the others.
+        "max_connections": 200,
         "shared_buffers": f"{max(32, min(512, megabytes // 8))}MB",
         "effective_cache_size": f"{max(128, megabytes // 2)}MB",
         "work_mem": "32MB",

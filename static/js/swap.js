@@ -42,8 +42,10 @@
     toast.querySelector("[data-toast-text]").textContent = text(event.detail.xhr);
     toast.hidden = false;
   };
+  // The heading of the page says whether the database is away or the server has too much to do.
+  const heading = (html) => new DOMParser().parseFromString(html, "text/html").querySelector("h1")?.textContent.trim();
   document.addEventListener("htmx:responseError", complain((xhr) =>
-    xhr.status === 503 ? "The database does not answer." : `The server could not answer (${xhr.status}).`));
+    (xhr.status === 503 && heading(xhr.responseText)) || `The server could not answer (${xhr.status}).`));
   document.addEventListener("htmx:sendError", complain(() => "The server cannot be reached."));
   document.addEventListener("htmx:timeout", complain(() => "The server took too long."));
   document.addEventListener("htmx:beforeSwap", (event) => {

@@ -39,7 +39,7 @@ def test_url_is_taken_apart(monkeypatch):
         "5433",
     ]
     assert found["OPTIONS"]["sslmode"] == "require"
-    assert found["OPTIONS"]["pool"]["max_size"] == 14
+    assert found["OPTIONS"]["pool"]["max_size"] == 16
     # After a long outage the pool would otherwise be away for another half of it.
     assert found["OPTIONS"]["pool"]["reconnect_timeout"] == 2
     assert found["CONN_HEALTH_CHECKS"] is True

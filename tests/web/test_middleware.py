@@ -9,14 +9,15 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.sessions.backends.db import SessionStore
-from django.core.asgi import get_asgi_application
 from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.test import RequestFactory
 from django.urls import include, path
 
-from web.middleware import CONTENT_SECURITY_POLICY, StaticFiles, is_outage, outage_response
+from tests.web.applications import ask
+from web.handler import SiteHandler
+from web.middleware import CONTENT_SECURITY_POLICY, StaticFiles, is_outage, refusal_of_outage, refusal_response
 
 pytestmark = pytest.mark.urls(__name__)
 
@@ -129,7 +130,7 @@ def test_full_disk_is_reported_as_such(error):
     wrapped = OperationalError(str(error))
     wrapped.__cause__ = error
     for path_info in ("/", "/api/search"):
-        response = outage_response(RequestFactory().get(path_info), wrapped)
+        response = refusal_response(path_info, refusal_of_outage(wrapped))
         assert response.status_code == 503
         assert "The disk of the database is full" in response.text
         assert "Make room" in response.text
@@ -205,48 +206,24 @@ def test_plain_request_is_redirected_as_ever(visitor):
 
 
 def get_under_asgi(address):
-    """Status, headers and body, through the application that the real server runs."""
-    sent, to_come = [], [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def receive():
-        return to_come.pop() if to_come else await asyncio.Event().wait()  # this visitor never hangs up
-
-    async def send(message):
-        sent.append(message)
-
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": address,
-        "raw_path": address.encode(),
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(b"host", b"localhost")],
-        "client": ("127.0.0.1", 50000),
-        "server": ("127.0.0.1", 8000),
-    }
-    asyncio.run(get_asgi_application()(scope, receive, send))
-    headers = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+    """The answer of the handler that the real server runs."""
+    return asyncio.run(ask(SiteHandler(), address))
 
 
 def test_outage_under_asgi():
-    status, headers, body = get_under_asgi("/api/outage")
-    assert status == 503
-    assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY
-    assert json.loads(body)["error"] == "database_unavailable"
+    answer = get_under_asgi("/api/outage")
+    assert answer.status == 503
+    assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert json.loads(answer.text)["error"] == "database_unavailable"
 
 
 def test_static_file_under_asgi_comes_whole_and_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        status, headers, body = get_under_asgi("/static/css/outage.css")
-    assert status == 200
-    assert headers["content-type"].startswith("text/css")
-    assert b"color-scheme" in body
+        answer = get_under_asgi("/static/css/outage.css")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/css")
+    assert "color-scheme" in answer.text
 
 
 def test_static_file_that_the_browser_has_is_not_sent_again():

@@ -1,0 +1,77 @@
+"""Django as an ASGI application whose requests run in a limited number of threads.
+
+Django's own handler starts a thread for each request. All views and middleware of this project are synchronous, so a
+request is one call in a thread here.
+"""
+
+import asyncio
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import IO, Any
+
+from django.conf import settings
+from django.core import signals
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
+from django.http import HttpResponseBase
+from django.urls import set_script_prefix
+
+from web.admission import Admission, BusyError, light_requests, requests
+from web.middleware import refusal_response, set_policies
+
+HEALTH = "/api/health"
+
+
+class SiteHandler(ASGIHandler):
+    """Django's handler, with the middleware in the thread of the view."""
+
+    def __init__(self) -> None:
+        self.load_middleware(is_async=False)
+        self._threads: dict[Admission, Executor] = {
+            lane: ThreadPoolExecutor(lane.running, thread_name_prefix=name)
+            for lane, name in ((requests, "request"), (light_requests, "light-request"))
+        }
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            raise ValueError(f"This application serves HTTP, not {scope['type']}.")
+        try:
+            body = await self.read_body(receive)
+        except RequestAborted:
+            return
+        response = await self._answer(scope, body, receive)
+        if response is not None:
+            await self.send_response(response, send)
+
+    async def _answer(self, scope: Any, body: IO[bytes], receive: Any) -> HttpResponseBase | None:
+        """The response; None if the client has hung up while it waited."""
+        lane = light_requests if is_light(scope["path"]) else requests
+        gone = asyncio.ensure_future(receive())
+        try:
+            async with lane.turn():
+                if gone.done():
+                    body.close()
+                    return None
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._threads[lane], self._respond, scope, body)
+        except BusyError as busy:
+            body.close()
+            return set_policies(refusal_response(scope["path"], busy))
+        finally:
+            gone.cancel()
+
+    def _respond(self, scope: Any, body: IO[bytes]) -> HttpResponseBase:
+        set_script_prefix(get_script_prefix(scope))
+        signals.request_started.send(sender=self.__class__, scope=scope)
+        with body:
+            request, refusal = self.create_request(scope, body)
+            response: Any = refusal if request is None else self.get_response(request)
+            response._handler_class = self.__class__
+            # Returns the connection to the pool, before a slow client has read everything.
+            response.close()
+        found: HttpResponseBase = response
+        return found
+
+
+def is_light(path: str) -> bool:
+    """Whether the answer is a file, or the health of the site."""
+    return path == HEALTH or path.startswith(settings.STATIC_URL)
