@@ -19,9 +19,9 @@ EXAMPLE = "postgresql://user:password@host:5432/name?sslmode=require"
 # Connections of a process besides those of its requests: six for the legs of unified search, and two for threads that
 # count in the background.
 BACKGROUND_CONNECTIONS = 8
-# A request that gets no connection within five seconds fails. Pauses between attempts to connect would double for five minutes:
-# after two seconds the pool gives up, and the next request begins again, so that the site is back as soon as the
-# database is. Each connection is a process of the server: idle ones are closed, one a minute.
+# A request that gets no connection within five seconds fails. Pauses between attempts to connect would double for five
+# minutes: after two seconds the pool gives up, and the next request begins again, so that the site is back as soon as
+# the database is. Each connection is a process of the server: idle ones are closed, one a minute.
 POOL = {"min_size": 1, "timeout": 5, "reconnect_timeout": 2, "max_idle": 60}
 
 
