@@ -217,6 +217,13 @@ def _named(
 def _text_warnings(query: SearchQuery, words: TextQuery, *, is_named: bool) -> Iterable[SearchWarning]:
     if words.is_empty and not query.mode.looks_by_meaning and not is_named:
         yield SearchWarning("The text has no word to search for.", "q")
+    if words.left_out:
+        count = sum(len(group.words) for group in words.groups)
+        yield SearchWarning(
+            f"The text has {count + words.left_out:,} different words. The {count} that it repeats most, or that are"
+            " the longest, were searched for; meaning takes in the whole text.",
+            "q",
+        )
     for flag in words.flags:
         message = f'“{flag}” was read as a command-line flag. To exclude a word, write -"{flag[1:]}".'
         yield SearchWarning(message, "q")

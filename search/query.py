@@ -19,7 +19,7 @@ from text.formatting import date_text
 from web.params import MAX_PAGE, Pair, Params, QueryError, Text, Values, unknown_parameter
 from web.validation import Problem
 
-MAX_TEXT_LENGTH = 1_000
+MAX_TEXT_LENGTH = 10_000
 
 # Names that the seeds and other systems use for a parameter. The API's plural names of facets are among them.
 ALIASES: dict[str, str] = {
@@ -123,7 +123,8 @@ class SearchQuery(Params):
         "",
         alias="q",
         max_length=MAX_TEXT_LENGTH,
-        description='Words, "phrases", prefix*, title:word, +must, -not, `or` between choices.',
+        description='Words, "phrases", prefix*, title:word, +must, -not, `or` between choices. A text of more than 40'
+        ' words is read as prose, where only "phrases" have a meaning of their own.',
     )
     mode: Mode = Field(
         Mode.HYBRID,

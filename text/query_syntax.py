@@ -3,16 +3,17 @@
 Does not know engines: each compiles a `TextQuery` itself, and none parses typed text.
 """
 
-import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice, pairwise
 
 from text.analysis import (
     FIELD_WEIGHTS,
+    TOKEN,
     Pattern,
     RawToken,
     fold,
@@ -36,6 +37,11 @@ _PREFIX = re.compile(r"\w\*\s*\Z")
 _MIN_PREFIX = 2
 _SHORT_FLAG = re.compile(r"-[A-Za-z0-9]{1,2}")
 _LONG_FLAG = re.compile(r"--\w")
+# A text of more words than this, or of more characters in scripts without spaces, is prose, such as a question in
+# sentences or a pasted error: its signs are none of ours.
+_TYPED_WORDS = 40
+# The number of distinct words of prose that are searched for, so that the longest text takes bounded time.
+MAX_WORDS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,10 @@ class TextQuery:
     ignored: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     short_prefixes: tuple[str, ...] = ()
+    repeated: tuple[tuple[Pattern, int], ...] = ()
+    """The patterns that the text has more than once, and how often: they count more in the ranking."""
+    left_out: int = 0
+    """The number of distinct words that were left out of a very long text."""
 
     @property
     def is_empty(self) -> bool:
@@ -126,12 +136,14 @@ class TextQuery:
 
 
 def words_needed(count: int) -> int:
-    """The number of distinct words of a query that a memory needs: all of up to two, two of three or four, and a third,
-    rounded up, of more.
+    """The number of distinct words of a query that a memory needs: all of up to two, two of up to six, three of up to
+    15, and one more each time that the number of words doubles: four from 16 on, five from 32 on.
     """
     if count <= 2:
         return count
-    return 2 if count <= 4 else math.ceil(count / 3)
+    if count <= 6:
+        return 2
+    return max(3, count.bit_length() - 1)
 
 
 def pattern_occurs(pattern: Pattern, index: Index) -> bool:
@@ -155,13 +167,21 @@ def _positions(pattern: Pattern, place: int, index: Index) -> set[int]:
     return {at for known in found for at, weighs in index[known] if weight in (None, weighs)}
 
 
-@lru_cache(maxsize=4096)
+def is_prose(text: str) -> bool:
+    """Whether a text is too long to be a typed query, so that it is read without operators."""
+    return next(islice(TOKEN.finditer(text), _TYPED_WORDS, None), None) is not None
+
+
+@lru_cache(maxsize=1024)
 def parse_text(text: str, language: str = "english") -> TextQuery:
     """Parse a query: words, "quoted phrases", prefixes*, title:words, +required, -excluded, and `or` between
     alternatives.
 
     A single dash before one or two characters is a command-line flag (`rm -rf`), not an exclusion; `-"rf"` excludes.
+    Prose has no operators but "quoted phrases" of several words, and of very many words only some are searched for.
     """
+    if is_prose(text):
+        return _parse_prose(text, language)
     parsed = _ParsedText(language)
     chunks = list(_CHUNK.finditer(text))
     for place, chunk in enumerate(chunks):
@@ -174,6 +194,15 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
             sign, bare = _split_sign(bare, parsed.flags)
             field, bare = _split_field(bare)
             parsed.add(sign, field, bare, is_quoted=False)
+    return parsed.query()
+
+
+def _parse_prose(text: str, language: str) -> TextQuery:
+    parsed = _ParsedText(language, is_prose=True)
+    for chunk in _CHUNK.finditer(text):
+        _, _, quoted, bare = chunk.groups()
+        is_phrase = bare is None and " " in quoted.strip()
+        parsed.add("", None, quoted if is_phrase else chunk.group(), is_quoted=is_phrase)
     return parsed.query()
 
 
@@ -191,10 +220,12 @@ class _ParsedText:
     """The parts of a query that were read so far."""
 
     language: str
+    is_prose: bool = False
     required: dict[Pattern, None] = dataclass_field(default_factory=dict)
     excluded: dict[Pattern, None] = dataclass_field(default_factory=dict)
     flags: dict[str, None] = dataclass_field(default_factory=dict)
     short: dict[str, None] = dataclass_field(default_factory=dict)
+    times: Counter[Pattern] = dataclass_field(default_factory=Counter)
     groups: list[_ParsedAlternative] = dataclass_field(default_factory=lambda: [_ParsedAlternative()])
 
     def add(self, sign: str, field: str | None, written: str, *, is_quoted: bool) -> None:
@@ -202,12 +233,12 @@ class _ParsedText:
         raws = list(raw_tokens(written, self.language))
         if not raws:
             return
-        prefix = _prefix(written, raws[-1], self.language, self.short)
+        prefix = "" if self.is_prose else _prefix(written, raws[-1], self.language, self.short)
         field = (field or "").lower()
         if sign:
             (self.required if sign == "+" else self.excluded)[_pattern(raws, prefix, field)] = None
         elif is_quoted:
-            self.groups[-1].phrases[_pattern(raws, prefix, field)] = None
+            self._add(self.groups[-1].phrases, _pattern(raws, prefix, field))
         else:
             self._add_words(raws, prefix, field, written)
 
@@ -219,16 +250,28 @@ class _ParsedText:
         if len(raws) == 1 and not raws[0].whole and not prefix and is_stopword(word, self.language):
             group.weak[_pattern(raws, "", field)] = word
             return
-        # A run of characters written without spaces is a single word.
+        # A run of characters written without spaces is a single word; in prose, which has sentences of them, any two.
         runs: list[list[RawToken]] = []
         for unspaced, run in groupby(raws, is_unspaced):
             together = list(run)
-            runs.extend([together] if unspaced else [[raw] for raw in together])
-        group.words.update(dict.fromkeys(_pattern(run, "", field) for run in runs[:-1]))
-        group.words[_pattern(runs[-1], prefix, field)] = None
+            if unspaced and self.is_prose and len(together) > 2:
+                runs.extend(list(pair) for pair in pairwise(together))
+            else:
+                runs.extend([together] if unspaced else [[raw] for raw in together])
+        for before_last in runs[:-1]:
+            self._add(group.words, _pattern(before_last, "", field))
+        self._add(group.words, _pattern(runs[-1], prefix, field))
+
+    def _add(self, found: dict[Pattern, None], pattern: Pattern) -> None:
+        found[pattern] = None
+        self.times[pattern] += 1
 
     def query(self) -> TextQuery:
-        """The whole query. Stop words are ignored, except in an alternative that has nothing else."""
+        """The whole query. Stop words are ignored, except in an alternative that has nothing else.
+
+        Of more than MAX_WORDS words of prose, those that the text repeats most are kept, then the longest: which ones
+        are rare is not for the query to know, since what matches must not depend on the other memories.
+        """
         ignored: dict[str, None] = {}
         is_signed_only = len(self.groups) == 1 and bool(self.required or self.excluded)
         for group in self.groups:
@@ -237,14 +280,27 @@ class _ParsedText:
             else:
                 group.words.update(dict.fromkeys(group.weak))
         used = [group for group in self.groups if group.phrases or group.words]
+        left_out = 0
+        for group in used:
+            if self.is_prose and len(group.words) > MAX_WORDS:
+                left_out += len(group.words) - MAX_WORDS
+                kept = set(sorted(group.words, key=self._telling, reverse=True)[:MAX_WORDS])
+                group.words = {word: None for word in group.words if word in kept}
+        positive = {*self.required, *(pattern for group in used for pattern in (*group.phrases, *group.words))}
         return TextQuery(
             groups=tuple(Alternative(tuple(group.phrases), tuple(group.words)) for group in used),
             required=tuple(self.required),
             excluded=tuple(self.excluded),
-            ignored=tuple(ignored),
+            # A long text has most of them; naming them would say nothing.
+            ignored=() if self.is_prose else tuple(ignored),
             flags=tuple(self.flags),
             short_prefixes=tuple(self.short),
+            repeated=tuple((one, times) for one, times in self.times.items() if times > 1 and one in positive),
+            left_out=left_out,
         )
+
+    def _telling(self, word: Pattern) -> tuple[int, int]:
+        return self.times[word], sum(map(len, word.terms))
 
 
 def spellings(text: str, language: str = "english") -> dict[Pattern, str]:
@@ -258,7 +314,9 @@ def spellings(text: str, language: str = "english") -> dict[Pattern, str]:
 
 
 def plain_text_of(text: str) -> str:
-    """A typed text without signs and excluded parts, for semantic search."""
+    """A typed text without signs and excluded parts, for semantic search. Prose has none."""
+    if is_prose(text):
+        return text.strip()
     parts = []
     for chunk in _CHUNK.finditer(text):
         sign, _, quoted, bare = chunk.groups()

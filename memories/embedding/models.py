@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 
-from memories.embedding.chunking import Offsets, as_offsets, spans_of
+from memories.embedding.chunking import Offsets, as_offsets, spans_of, windows
 from text.analysis import raw_tokens
 
 Vectors = npt.NDArray[np.float32]
@@ -133,9 +133,14 @@ class SentenceTransformerModel:
         return np.asarray(found, dtype=np.float32).reshape(len(texts), self.dimensions)
 
     def encode_query(self, text: str) -> npt.NDArray[np.float32]:
+        """The vector of a query; of one that is longer than the model reads, the mean of those of its parts."""
+        parts = [text[part.start : part.end] for part in windows(text, self.offsets([text])[0], self.window)]
         with self._turn:
-            found = self._model.encode_query([text], normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(found[0], dtype=np.float32)
+            found = self._model.encode_query(parts, normalize_embeddings=True, show_progress_bar=False)
+        if len(parts) == 1:
+            return np.asarray(found[0], dtype=np.float32)
+        total = np.asarray(found, dtype=np.float32).sum(axis=0)
+        return np.asarray(total / np.linalg.norm(total), dtype=np.float32)
 
     def clone(self) -> "SentenceTransformerModel":
         shared = {id(tensor): tensor for tensor in (*self._model.parameters(), *self._model.buffers())}

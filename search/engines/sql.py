@@ -174,15 +174,24 @@ class Sql:
         """The rank of a row by the positive words, their frequency and field weights."""
         ranks = []
         for text in plan.texts:
-            positive = text.words.positive
-            if not positive:
+            if not text.words.positive:
                 continue
-            rank = _RANK % self.bind(" | ".join(f"({tsquery(pattern)})" for pattern in positive))
+            rank = self.words_rank(text.words)
             if text.project_ids is not None:
                 bound = self.bind(list(text.project_ids))
                 rank = f"CASE WHEN m.project_id = ANY({bound}::bigint[]) THEN {rank} ELSE 0 END"
             ranks.append(rank)
         return f"greatest({', '.join(ranks)})" if ranks else "0::real"
+
+    def words_rank(self, words: TextQuery) -> str:
+        """The rank of a row by the words of one language. Words that the query repeats count twice."""
+        repeated = [pattern for pattern, _ in words.repeated]
+        ranks = (
+            _RANK % self.bind(" | ".join(f"({tsquery(pattern)})" for pattern in patterns))
+            for patterns in (words.positive, repeated)
+            if patterns
+        )
+        return " + ".join(ranks)
 
 
 def tsquery(pattern: Pattern) -> str:
@@ -208,11 +217,7 @@ def words_sql(
     sql = Sql()
     sql.parameters.update(beside or {})
     conditions = [sql.words(words.always if always else words, anything=always) for words in texts]
-    ranks = [
-        _RANK % sql.bind(" | ".join(f"({tsquery(pattern)})" for pattern in words.positive))
-        for words in texts
-        if words.positive
-    ]
+    ranks = [sql.words_rank(words) for words in texts if words.positive]
     rank = f"greatest({', '.join(ranks)})" if ranks else "0::real"
     return f"({' OR '.join(conditions) or 'false'})", rank, sql.parameters
 

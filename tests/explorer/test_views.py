@@ -235,7 +235,7 @@ def test_apply_is_there_for_those_without_scripts(reader):
         pytest.param("from=yesterday", "from", "Write YYYY-MM-DD", id="malformed date"),
         pytest.param("page=0", "page", "Write a number from 1 to 1,000,000", id="page zero"),
         pytest.param("sort=best", "sort", "Write one of relevance", id="unknown sort"),
-        pytest.param("q=" + "x" * 10_000, "q", "Write at most 1,000", id="long query"),
+        pytest.param("q=" + "x" * 10_001, "q", "Write at most 10,000", id="long query"),
         pytest.param("q=a%00b", "q", "holds a character that is not text", id="NUL"),
         pytest.param("mode=tag", "tag", "Add tag=", id="contradiction"),
     ],

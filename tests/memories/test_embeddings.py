@@ -268,6 +268,19 @@ def test_packaged_model_finds_what_is_meant(minilm):
 
 
 @packaged
+@pytest.mark.filterwarnings("default")
+def test_query_longer_than_the_model_reads_means_all_of_its_parts(minilm):
+    bread = " ".join(
+        f"The dough rested for {n} minutes, and the crust was better than at {n - 5}." for n in range(20, 40)
+    )
+    vector = minilm.encode_query(f"{bread} At last: why does the database refuse new connections?")
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
+    beginning, connections = minilm.encode([bread, "Postgres is out of connections"])
+    assert vector @ beginning > 0.7
+    assert vector @ connections > beginning @ connections + 0.1
+
+
+@packaged
 def test_tokenizer_of_the_packaged_model_tells_where_its_tokens_are(minilm):
     (offsets,) = minilm.offsets(["Naïve café, foo_bar!"])
     assert offsets.tolist() == [[0, 5], [6, 10], [10, 11], [12, 15], [15, 16], [16, 19], [19, 20]]

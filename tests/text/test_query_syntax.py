@@ -10,7 +10,7 @@ def matches(query, text, title=""):
 
 
 @pytest.mark.parametrize(
-    ("count", "need"), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 2), (6, 2), (7, 3), (9, 3), (10, 4), (30, 10)]
+    ("count", "need"), [(1, 1), (2, 2), (3, 2), (6, 2), (7, 3), (15, 3), (16, 4), (31, 4), (32, 5), (64, 6)]
 )
 def test_words_needed_follow_the_design(count, need):
     assert words_needed(count) == need
@@ -196,6 +196,38 @@ def test_description_says_what_was_needed():
 def test_positive_patterns_are_what_a_match_may_show():
     assert Pattern(("milk",)) not in parse_text("tea -milk").positive
     assert parse_text("tea tea").positive == (Pattern(("tea",)),)
+    assert parse_text("tea tea -milk").repeated == ((Pattern(("tea",)), 2),)
+
+
+PROSE = "Why does the job stop? " + " ".join(f"step{n}" for n in range(40))
+
+
+def test_long_text_is_read_without_operators():
+    query = parse_text(f"{PROSE} -verbose +now or title:later conn*")
+    assert (query.required, query.excluded, query.flags, len(query.groups)) == ((), (), (), 1)
+    words = [pattern.terms for pattern in query.groups[0].words]
+    assert {("-verbose",), ("now",), ("title:later",), ("conn",)} <= set(words)
+    assert not any(pattern.prefix or pattern.field for pattern in query.positive)
+
+
+def test_phrase_of_several_words_is_required_in_a_long_text_too():
+    (group,) = parse_text(f'{PROSE} says "connection refused" and "timeout"').groups
+    assert group.phrases == (Pattern(("connect", "refus"), (1,)),)
+    assert Pattern(("timeout",)) in group.words
+
+
+def test_the_most_repeated_and_then_the_longest_words_stand_for_a_very_long_text():
+    query = parse_text(" ".join(f"w{n}" for n in range(100)) + " tea" * 3 + " connectivity" * 2)
+    assert (len(query.groups[0].words), query.left_out) == (64, 38)
+    assert query.repeated == ((Pattern(("tea",)), 3), (Pattern(("connect",)), 2))
+    assert query.describe() == "at least 6 of the 64 words"
+
+
+def test_long_text_in_a_script_without_spaces_is_searched_for_by_its_pairs():
+    sentence = "記憶の断面を見せる道具です"
+    query = parse_text(sentence * 4)
+    assert Pattern(("断", "面"), (1,)) in query.groups[0].words
+    assert query.matches(index_terms([(f"前書き{sentence}", "D")]))
 
 
 @pytest.mark.parametrize(

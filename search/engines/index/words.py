@@ -31,6 +31,8 @@ _PHRASES_AT_ONCE = 500
 
 # The weight of a word in the title, added to its weight elsewhere.
 _TITLE_BOOST = 0.5
+# How much more a word counts that the query has several times: up to 1 + this many times, by Okapi BM25.
+_K3 = 8.0
 _HEAP_BYTES = 128_000_000
 
 # A lexeme of a tsvector as Postgres writes it, with its positions; weight A is the title.
@@ -245,7 +247,7 @@ def docs_of(searcher: tantivy.Searcher, query: tantivy.Query, first: int, limit:
 
 
 def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tantivy.Query | None:
-    """The ranking query: BM25 over all positive patterns, with a higher weight for the title.
+    """The ranking query: BM25 over all positive patterns, with a higher weight for the title and for repeated words.
 
     It may match more than the text does, and the caller leaves the rest out. With `matching`, patterns that every match
     has are required, which leaves less to filter; otherwise any of them is enough.
@@ -254,14 +256,25 @@ def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tanti
     if not patterns:
         return None
     needed = set(_needed_by_all(texts)) if matching else set()
+    times = {pattern: count for text in texts for pattern, count in text.words.repeated}
     clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
     for pattern in patterns:
         occur = tantivy.Occur.Must if pattern in needed else tantivy.Occur.Should
-        clauses.append((occur, pattern_query(pattern)))
+        weight = _query_weight(times.get(pattern, 1))
+        clauses.append((occur, _boosted(pattern_query(pattern), weight)))
         if not pattern.prefix and not pattern.field and len(pattern.terms) == 1:
             title = tantivy.Query.term_query(_SCHEMA, TITLE, pattern.terms[0])
-            clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(title, _TITLE_BOOST)))
+            clauses.append((tantivy.Occur.Should, _boosted(title, _TITLE_BOOST * weight)))
     return tantivy.Query.boolean_query(clauses)
+
+
+def _query_weight(times: int) -> float:
+    """The weight of a word by how often the query has it."""
+    return (_K3 + 1) * times / (_K3 + times)
+
+
+def _boosted(query: tantivy.Query, weight: float) -> tantivy.Query:
+    return query if weight == 1 else tantivy.Query.boost_query(query, weight)
 
 
 def _needed_by_all(texts: Sequence[LanguageText]) -> Iterable[Pattern]:
