@@ -28,6 +28,7 @@ from agent_tools.resources import TEMPLATES as TEMPLATES
 from agent_tools.resources import get_prompt, read_resource
 from agent_tools.tools import Arguments, Tool, ToolRefusedError, call
 from web.errors import close_to
+from web.exchange import begin, current, set_route, set_tool_refused
 
 logger = logging.getLogger("mnemoscope.mcp")
 
@@ -47,15 +48,20 @@ def answer(
     """The result of a call. Errors are results too, and tell the model what to do next."""
     close_old_connections()
     site_address.set(site)
+    # Over standard input and output a call is a request of its own.
+    if current() is None:
+        begin()
     tools = TOOL | {tool.name: tool for tool in PROFILES[profile]}
     try:
         tool = tools.get(name)
         if tool is None:
             near = "".join(f" Did you mean {other}?" for other in close_to(name, tools, 1))
             raise ToolRefusedError(f"There is no tool {name[:60]!a}.{near} The tools are {', '.join(tools)}.")
+        set_route(f"/mcp {tool.name}")
         return _text(call(tool, arguments, viewer_of(context)))
     except ToolRefusedError as error:
-        logger.info("%s: %s", name[:60], error)
+        set_tool_refused()
+        logger.info("%s refused: %s", name[:60], type(error.__cause__ or error).__name__)
         return _text(str(error), is_error=True)
     finally:
         close_old_connections()

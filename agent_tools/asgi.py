@@ -27,6 +27,7 @@ from agent_tools.claude_mem.worker import worker
 from agent_tools.workflow import DEFAULT_PROFILE
 from web.admission import requests
 from web.errors import ApiError, sentences
+from web.exchange import set_route
 from web.params import Params
 from web.responses import answer
 
@@ -62,8 +63,10 @@ class McpApplication:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http" and _is_for_worker(scope):
+            set_route("claude-mem")
             await worker(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in PATHS:
+            set_route(PATHS[0])
             await self._enter(scope, receive, send)
         else:
             await self._site(scope, receive, send)

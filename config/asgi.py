@@ -8,15 +8,22 @@ import django
 
 django.setup(set_prefix=False)
 
+from django.conf import settings  # noqa: E402
+
 from agent_tools.asgi import McpApplication  # noqa: E402 - they read the settings
 from memories.embedding.query import load_in_background  # noqa: E402
 from search.cross_encoder import load_in_background as load_cross_encoder  # noqa: E402
 from search.warmup import warm_in_background  # noqa: E402
+from web.exchange import ExchangeApplication  # noqa: E402
 from web.handler import SiteHandler  # noqa: E402
 from web.health import HealthEndpoints  # noqa: E402
 from web.serving import steady_memory  # noqa: E402
 
-application = HealthEndpoints(McpApplication(SiteHandler()))
+application = ExchangeApplication(HealthEndpoints(McpApplication(SiteHandler())))
+if settings.METRICS_TOKEN:
+    from config.metrics import measured
+
+    application = measured(application)
 steady_memory()
 # Objects loaded with the model are permanent too.
 load_in_background(then=steady_memory)

@@ -16,6 +16,7 @@ OWN = (
     "bench",
     "evaluation",
     "index",
+    "metrics",
     "postgres.*",
     "queries.sock",
     "secret_key*",

@@ -79,6 +79,14 @@ def env_choice(name: str, default: str, choices: list[str]) -> str:
     return value or default
 
 
+def env_secret(name: str, *, least: int) -> str:
+    """Read a text that is hard to guess, empty if there is none."""
+    value = os.environ.get(name, "").strip()
+    if value and (len(value) < least or not value.isascii()):
+        raise ImproperlyConfigured(f"{name} is no random text of at least {least} ASCII characters.")
+    return value
+
+
 def env_zone(name: str, default: str) -> str:
     """Read the name of a time zone."""
     value = os.environ.get(name, "").strip() or default
@@ -288,12 +296,16 @@ BACKUP_FOLDER = Path(os.environ.get("BACKUP_FOLDER") or HOME / "backups").expand
 BACKUP_EVERY_HOURS = env_int("BACKUP_EVERY_HOURS", 0, low=0, high=8760)
 BACKUP_KEEP = env_int("BACKUP_KEEP", 7, low=1, high=10_000)
 
+# The token by which Prometheus reads /metrics; without one there is no such address.
+METRICS_TOKEN = env_secret("METRICS_TOKEN", least=16)
+
 # The key of `manage.py mcp`.
 MNEMOSCOPE_KEY = os.environ.get("MNEMOSCOPE_KEY", "").strip()
 # The limit of keys without their own.
 API_REQUESTS_PER_MINUTE = env_int("API_REQUESTS_PER_MINUTE", 1_200, low=1, high=1_000_000)
 
 LOG_LEVEL = env_choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
+LOG_FORMAT = env_choice("LOG_FORMAT", "TEXT", ["TEXT", "JSON"]).lower()
 _CALM = LOG_LEVEL not in {"DEBUG", "INFO"}
 
 
@@ -302,27 +314,26 @@ def _is_our_fault(record: logging.LogRecord) -> bool:
     return not _CALM or getattr(record, "status_code", 500) not in {*range(400, 500), 503}
 
 
-def _without_traceback(record: logging.LogRecord) -> bool:
-    """A request that is refused, for its host or its form, is a line and not a traceback of Django."""
-    if _CALM:
-        record.exc_info = None
-    return True
-
-
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
         "our_fault": {"()": "django.utils.log.CallbackFilter", "callback": _is_our_fault},
-        "without_traceback": {"()": "django.utils.log.CallbackFilter", "callback": _without_traceback},
     },
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "text": {"()": "web.logs.TextLine", "tracebacks": LOG_LEVEL == "DEBUG"},
+        "json": {"()": "web.logs.JsonLine", "tracebacks": LOG_LEVEL == "DEBUG"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "loggers": {
         "django.request": {"filters": ["our_fault"]},
-        "django.security.DisallowedHost": {"filters": ["without_traceback"]},
         # One line for every attempt to connect; whoever needed the connection reports that there is none.
-        "psycopg.pool": {"level": "ERROR" if _CALM else LOG_LEVEL},
+        "psycopg.pool": {"level": "ERROR" if _CALM else "DEBUG" if LOG_LEVEL == "DEBUG" else "WARNING"},
+        # The reports of `up`, in the same form as the rest of the log.
+        "mnemoscope.up": {"level": "INFO"},
+        # Lines about clients that break their connection or the protocol.
+        "uvicorn.error": {"level": "ERROR" if _CALM else LOG_LEVEL},
+        "asyncio": {"level": "ERROR" if _CALM else LOG_LEVEL},
     },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
 }

@@ -1,12 +1,14 @@
 """The site map: pages at the root, the API below /api/, curation below /admin/."""
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseRedirect, HttpResponseServerError
+from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 
 from config.api import api
+from web.exchange import current_id
 
 admin.autodiscover()
 
@@ -15,6 +17,13 @@ def favicon(request: HttpRequest) -> HttpResponseRedirect:
     """For pages without an icon of their own, such as the admin."""
     return HttpResponseRedirect(static("favicon.svg"))
 
+
+def server_error(request: HttpRequest) -> HttpResponseServerError:
+    """The page for what nobody has foreseen. It needs neither the database nor the request."""
+    return HttpResponseServerError(render_to_string("500.html", {"request_id": current_id()}))
+
+
+handler500 = server_error
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="explorer:explore", query_string=True), name="home"),

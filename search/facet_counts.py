@@ -60,7 +60,7 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
         # Without the database there are no results to degrade to.
         raise
     except DatabaseError:
-        logger.exception("the facets of %r could not be counted", query.querystring())
+        logger.exception("The facets could not be counted.")
         return _unavailable(engine, plan, "Counting failed.")
     summary = counts.summary
     hides = hidden_by_exclusions(engine, resolved, summary.total)

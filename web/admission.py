@@ -35,6 +35,14 @@ class Admission:
         self._free, self._longest, self._seconds = running, waiting, seconds
         self._queue: deque[asyncio.Future[None]] = deque()
 
+    @property
+    def free(self) -> int:
+        return self._free
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait until fewer than `running` others run. Raise BusyError if too many wait, or after `seconds`."""

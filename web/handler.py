@@ -6,6 +6,8 @@ request is one call in a thread here.
 
 import asyncio
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import IO, Any
 
 from django.conf import settings
@@ -51,8 +53,9 @@ class SiteHandler(ASGIHandler):
                 if gone.done():
                     body.close()
                     return None
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._threads[lane], self._respond, scope, body)
+                # With the variables of the request, such as its id.
+                respond = partial(copy_context().run, self._respond, scope, body)
+                return await asyncio.get_running_loop().run_in_executor(self._threads[lane], respond)
         except BusyError as busy:
             body.close()
             return set_policies(refusal_response(scope["path"], busy))

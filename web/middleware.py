@@ -5,6 +5,8 @@ All of it is synchronous, as the views are: under ASGI a request then crosses in
 
 import logging
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -22,7 +24,9 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 
 from web.admission import BusyError
 from web.errors import Refusal
+from web.exchange import UNMATCHED, set_route
 from web.health import database_answers
+from web.logs import first_line
 
 logger = logging.getLogger("mnemoscope.request")
 
@@ -58,6 +62,7 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise car
 
     @staticmethod
     def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
+        set_route("static")
         found = static_file.get_response(request.method, request.META)
         content = b""
         if found.file is not None:
@@ -74,11 +79,25 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise car
 PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in ("camera", "geolocation", "microphone", "payment", "usb"))
 
 
+# All addresses of the API that lead nowhere.
+_ANYTHING = "[\\s\\S]+"
+
+
+def _route(pattern: str) -> str:
+    if _ANYTHING in pattern:
+        return UNMATCHED
+    # The admin has several hundred.
+    return "/admin/" if pattern.startswith("admin/") else f"/{pattern}"
+
+
 def policy_headers(get_response: GetResponse) -> Middleware:
     """Every response has the policies; a view that needs another one sets its own."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
-        return set_policies(get_response(request))
+        response = get_response(request)
+        if match := request.resolver_match:
+            set_route(_route(match.route))
+        return set_policies(response)
 
     return middleware
 
@@ -147,6 +166,33 @@ def _is_disk_full(error: BaseException) -> bool:
     return "No space left on device" in str(error) or getattr(error.__cause__, "sqlstate", None) == "53100"
 
 
+class _OutageLog:
+    """A line for an outage every ten seconds, not one for each request that meets it."""
+
+    SECONDS = 10
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self._others = 0
+
+    def log(self, refusal: Refusal, error: BaseException) -> None:
+        if isinstance(refusal, BusyError):
+            # The load of a server is no news of each request.
+            logger.info("%s: %s", refusal.code, first_line(error))
+            return
+        with self._lock:
+            if time.monotonic() < self._next:
+                self._others += 1
+                return
+            others, self._others, self._next = self._others, 0, time.monotonic() + self.SECONDS
+        since = f" ({others} more requests since the last line)" if others else ""
+        logger.warning("%s%s: %s", refusal.code, since, first_line(error))
+
+
+outages = _OutageLog()
+
+
 class _DatabaseOutage:
     """Answers for views (process_exception) and for the middleware between here and them (the signal)."""
 
@@ -163,14 +209,8 @@ class _DatabaseOutage:
         if not is_outage(exception):
             return None
         refusal = refusal_of_outage(exception)
-        log_outage(request, refusal, exception)
+        outages.log(refusal, exception)
         return refusal_response(request.path_info, refusal)
-
-
-def log_outage(request: HttpRequest, refusal: Refusal, error: Exception) -> None:
-    # The load of a server is no news of each request.
-    level = logging.INFO if isinstance(refusal, BusyError) else logging.WARNING
-    logger.log(level, "%s %s: %s (%s)", request.method, request.path, refusal.code, _first_line(error))
 
 
 def database_outage(get_response: GetResponse) -> Middleware:
@@ -184,10 +224,6 @@ def _note_outage(*, request: HttpRequest | None = None, **_: object) -> None:
 
 
 got_request_exception.connect(_note_outage, dispatch_uid="web.middleware.note_outage")
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
 
 
 # ── An expired sign-in ────────────────────────────────────────────────────────────────────────────────────────────────

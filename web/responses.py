@@ -11,7 +11,8 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import BaseModel
 
 from web.errors import FIELDS_LISTED, ApiError, Refusal, UnauthorizedError
-from web.middleware import is_outage, log_outage, refusal_of_outage, refusal_response
+from web.exchange import current_id, internal_error
+from web.middleware import is_outage, outages, refusal_of_outage, refusal_response
 from web.validation import problems_of, sentence
 
 logger = logging.getLogger("mnemoscope.api")
@@ -22,7 +23,7 @@ def answer(request: HttpRequest, error: Exception | type[Exception]) -> HttpResp
     raised = error if isinstance(error, Exception) else error()
     refusal = error_of(raised)
     if is_outage(raised):
-        log_outage(request, refusal, raised)
+        outages.log(refusal, raised)
         return refusal_response("/api/", refusal)
     return refusal.response()
 
@@ -54,16 +55,12 @@ def error_of(error: Exception) -> Refusal:
         case OperationalError() | InterfaceError() | psycopg.OperationalError():
             return _busy(error)
     logger.error("An unforeseen error in the API", exc_info=error)
-    return ApiError(
-        500,
-        "internal_error",
-        "Internal error. It has been logged.",
-        "Try again. If it persists, report it with the time and the request.",
-    )
+    told = internal_error(current_id())
+    return ApiError(500, told.error, told.detail, told.suggestion)
 
 
 def _busy(error: Exception) -> ApiError:
-    logger.error("The database cancelled a statement", exc_info=error)
+    logger.warning("The database cancelled a statement", exc_info=error)
     return ApiError(
         503,
         "database_busy",

@@ -18,6 +18,8 @@ from types import FrameType
 import uvicorn
 from django.conf import settings
 
+from web.exchange import access_logger
+
 SHUTDOWN_SECONDS = 3
 
 
@@ -104,10 +106,13 @@ def serve(listeners: Sequence[socket.socket], when_ready: Callable[[], None], *,
         "config.asgi:application",
         lifespan="on",
         log_config=None,
-        access_log=access_log,
+        # Its lines have the queries, which may contain tokens.
+        access_log=False,
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
+    if access_log:
+        access_logger.setLevel(logging.INFO)
     _Server(config, when_ready).run(sockets=list(listeners))
 
 

@@ -494,6 +494,9 @@ def configuration(socket_dir: Path, *, durable: bool) -> str:
         "timezone": "UTC",
         "log_timezone": "UTC",
         "log_checkpoints": "off",
+        # Statements and the details of errors contain the texts of memories.
+        "log_min_error_statement": "panic",
+        "log_error_verbosity": "terse",
         "synchronous_commit": "on",
     }
     if not durable:

@@ -28,16 +28,20 @@ class IndexHealth:
     left_out: tuple[int, ...] | None = None
 
 
-def index_health(viewer: Viewer | None) -> IndexHealth:
-    """The health that a viewer may see: numbers need a key, and the number of changes a viewer of all projects."""
+def index_state() -> str:
     if settings.SEARCH_ENGINE != "tantivy":
-        return IndexHealth("off")
+        return "off"
     try:
         IndexEngine()
-        state = "ready"
     except EngineUnavailableError:
-        state = "missing"
-    if viewer is None:
+        return "missing"
+    return "ready"
+
+
+def index_health(viewer: Viewer | None) -> IndexHealth:
+    """The health that a viewer may see: numbers need a key, and the number of changes a viewer of all projects."""
+    state = index_state()
+    if state == "off" or viewer is None:
         return IndexHealth(state)
     behind = backlog()
     if viewer.project_ids is not None:

@@ -185,6 +185,25 @@ def test_client_of_an_older_protocol_is_answered(shared_ids, site):
         assert http.post("/mcp/", json=body, headers=old).status_code == 200
 
 
+def test_id_of_a_request_is_in_its_reply_and_in_the_text_of_an_internal_error(shared_ids, site, monkeypatch):
+    monkeypatch.setattr("agent_tools.tools.run", lambda *a, **k: 1 / 0)
+    headers = {"Authorization": f"Bearer {key_for()}", "Accept": "application/json, text/event-stream"}
+    call = {"name": "search", "arguments": {"query": "tea"}}
+    body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+    with httpx2.Client(base_url=site, headers=headers, timeout=120) as http:
+        response = http.post(
+            "/mcp", json=body, headers={"MCP-Protocol-Version": "2025-06-18", "X-Request-ID": "agent-7"}
+        )
+        assert response.headers["X-Request-ID"] == "agent-7"
+        assert "with the id of the request, agent-7" in response.json()["result"]["content"][0]["text"]
+        refused = http.post("/mcp", json=body, headers={"Authorization": "Bearer mnk_wrong", "X-Request-ID": "agent-8"})
+        assert (refused.status_code, refused.headers["X-Request-ID"]) == (401, "agent-8")
+        monkeypatch.setattr("explorer.api.run", lambda *a, **k: 1 / 0)
+        failed = http.get("/api/search", headers={"X-Request-ID": "program-9"})
+        assert (failed.status_code, failed.headers["X-Request-ID"]) == (500, "program-9")
+        assert "with the id of the request, program-9" in failed.json()["suggestion"]
+
+
 @pytest.mark.parametrize(
     ("headers", "status", "error"),
     [

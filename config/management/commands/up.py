@@ -2,7 +2,9 @@
 
 import contextlib
 import hashlib
+import logging
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
@@ -35,6 +38,8 @@ from search.query import SearchQuery
 from search.run import run
 from web.processes import SupervisedProcess, supervise
 from web.serving import CannotListenError, address_file, is_loopback, listen, serve, site_address, stop_signals
+
+logger = logging.getLogger("mnemoscope.up")
 
 # The sample memories of an invented team, loaded into an empty database.
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
@@ -102,7 +107,7 @@ class Command(BaseCommand):
                     "Create an account first: python manage.py createsuperuser (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with supervise() as start, address_file(site), shared.offer(), scheduled_backups():
+            with shared_metrics(), supervise() as start, address_file(site), shared.offer(), scheduled_backups():
                 self.start_helpers(start)
                 serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
 
@@ -169,8 +174,8 @@ class Command(BaseCommand):
     def welcome(self, host: str, site: str) -> None:
         warm_up()
         user = owner_to_sign_in()
-        # A sign-in link must not appear in the logs of a server that others can reach.
-        if not is_loopback(host) or user is None:
+        # A sign-in link must not appear in the logs of a server that others can reach, nor where logs are collected.
+        if not is_loopback(host) or user is None or settings.LOG_FORMAT == "json":
             self.say(f"\nMnemoscope is ready at {site}/\nStop it with Ctrl-C.")
             if user is None:
                 self.say(f"There is no superuser. Create one: {PYTHON} manage.py createsuperuser")
@@ -183,6 +188,9 @@ class Command(BaseCommand):
         connections.close_all()
 
     def say(self, text: str) -> None:
+        if settings.LOG_FORMAT == "json":
+            logger.info("%s", text.strip())
+            return
         self.stdout.write(text)
         self.stdout.flush()  # readers of a pipe wait for the link
 
@@ -213,6 +221,27 @@ def refuse_open_doors_without_environment(host: str) -> None:
             "A superuser with a password is also needed: python manage.py createsuperuser. "
             "For this machine alone leave --host out."
         )
+
+
+@contextlib.contextmanager
+def shared_metrics() -> Iterator[None]:
+    """A folder in which the processes of this server add up their metrics, if these are on.
+
+    Its name is the id of this process, so that the folder of a server that was killed is removed by the next one.
+    """
+    if not settings.METRICS_TOKEN:
+        yield
+        return
+    folder = Path(settings.HOME) / "metrics" / str(os.getpid())
+    for left in folder.parent.glob("*"):
+        if left == folder or (left.name.isdigit() and not psutil.pid_exists(int(left.name))):
+            shutil.rmtree(left, ignore_errors=True)
+    folder.mkdir(parents=True)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
