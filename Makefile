@@ -3,11 +3,12 @@ PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 BENCH_ARGS ?= --size 21000 --size 200000
 EVAL_ARGS ?=
+LOCK_ARGS ?=
 RUN = .venv/bin/python
 TEMPLATES = $(shell find templates -name '*.html')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench eval
+.PHONY: help run test lint format bench eval lock sbom package
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +37,20 @@ format: ## rewrite the code in the project's style
 	$(RUN) -m ruff check --fix
 	$(RUN) -m ruff format
 	.venv/bin/djade $(TEMPLATES)
+
+lock: ## write the lock files in requirements/ from pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
+	@$(PYTHON) bootstrap.py lock
+	$(RUN) requirements/lock.py $(LOCK_ARGS)
+
+sbom: ## write the bill of materials of the lock files, as CycloneDX, to dist/
+	@$(PYTHON) bootstrap.py release
+	@mkdir -p dist
+	cat requirements/base.txt requirements/embeddings.txt requirements/torch.txt | .venv/bin/cyclonedx-py requirements - \
+	  --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file dist/mnemoscope.cdx.json
+
+package: ## build the wheel and the source distribution in dist/
+	@$(PYTHON) bootstrap.py release
+	$(RUN) -m build --no-isolation
 
 bench: ## measure imports and searches on generated corpora, beside others (BENCH_ARGS="--size 21000")
 	@$(PYTHON) bootstrap.py bench

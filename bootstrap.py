@@ -1,10 +1,12 @@
 """Makes .venv beside this file and installs what the project needs into it. The standard library is all it uses.
 
-`python3 bootstrap.py` installs what running takes, `python3 bootstrap.py dev` also what testing and linting take,
-`python3 bootstrap.py bench` what the benchmarks compare with. It does nothing, quickly, when nothing has changed since.
+`python3 bootstrap.py` installs what running takes, `python3 bootstrap.py dev` also what testing and linting take, and
+likewise for the other extras of pyproject.toml. It does nothing, quickly, when nothing has changed since.
 
-Search by meaning takes torch. What pip would install as that may be gigabytes, for graphics cards: then a smaller one
-is looked for, and none is installed without being asked for.
+The versions, and the hashes of all files, are those in requirements/. Search by meaning takes torch. What pip would
+install as that may be gigabytes, for graphics cards: then a smaller one is looked for, and none is installed without
+being asked for. It has the version of requirements/torch.txt; the smaller one for Linux is not on PyPI, so its hash is
+shown instead of checked.
 """
 
 # Old Pythons must get as far as the message that they are too old: no syntax here that is younger than 3.7.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,13 +26,12 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LEAST = (3, 11)
 NEWEST_TO_TRY = 15
-# The first of these that pip would install without what only graphics cards need.
-TORCH = ("torch==2.13.0", "torch")
+EXTRAS = ("dev", "bench", "release", "lock")
 
 
 def main(arguments: list[str]) -> None:
-    if arguments not in ([], ["dev"], ["bench"]):
-        sys.exit("usage: python3 bootstrap.py [dev|bench]")
+    if len(arguments) > 1 or not set(arguments) <= set(EXTRAS):
+        sys.exit(f"usage: python3 bootstrap.py [{'|'.join(EXTRAS)}]")
     if os.name == "nt":
         sys.exit("This creates a Unix layout. On Windows use WSL, or see 'Without make' in README.md.")
     make_environment()
@@ -73,23 +75,57 @@ def python_to_use() -> str:
 
 
 def install(extra: str) -> None:
-    """Run pip, unless pyproject.toml is what it was when pip last succeeded. Any extra covers running too."""
-    words_only = switched_on("WITHOUT_EMBEDDINGS")
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest() + (" words" if words_only else "")
-    covering = [extra] if extra else ["run", "dev", "bench"]
+    """Run pip, unless its input is what it was when it last succeeded. Any extra covers running too."""
+    words_only, unlocked = switched_on("WITHOUT_EMBEDDINGS"), switched_on("WITHOUT_LOCK")
+    wanted = f"{digest_of_requirements()}{' words' if words_only else ''}{' unlocked' if unlocked else ''}"
+    covering = [extra] if extra else ["run", *EXTRAS]
     stamps = [VENV / f"installed-{name}" for name in covering]
     if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
         return
-    print("Installing the packages that pyproject.toml names; the first time this takes a minute ...", flush=True)
+    print("Installing the packages; the first time this takes a minute ...", flush=True)
     if not words_only:
         install_torch()
-    extras = ",".join(([] if words_only else ["embeddings"]) + ([extra] if extra else []))
-    if subprocess.call(pip("--editable", f"{ROOT}[{extras}]" if extras else str(ROOT))) != 0:
+    extras = ([] if words_only else ["embeddings"]) + ([extra] if extra else [])
+    if unlocked:
+        install_packages("--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT))
+    else:
+        install_packages(*locked("base", *extras))
+    (VENV / f"installed-{extra or 'run'}").write_text(wanted)
+
+
+def digest_of_requirements() -> str:
+    digest = hashlib.sha256()
+    for path in (ROOT / "pyproject.toml", *sorted((ROOT / "requirements").glob("*.txt"))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def locked(*names: str) -> list[str]:
+    """The arguments of pip for lock files. They are complete: pip need not look for dependencies."""
+    files = [str(ROOT / "requirements" / f"{name}.txt") for name in names]
+    return [
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        *(word for file in files for word in ("--requirement", file)),
+    ]
+
+
+def install_packages(*arguments: str) -> None:
+    done = subprocess.run(pip(*arguments), stderr=subprocess.PIPE, text=True)
+    sys.stderr.write(done.stderr)
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        sys.exit(
+            "A file is not the one that the lock file in requirements/ names; pip shows above which. Nothing was "
+            "installed. Either it was changed on its way, or the index that pip is configured for has a build of its "
+            "own. If you trust that index, install by the versions in pyproject.toml: WITHOUT_LOCK=1 make run"
+        )
+    if done.returncode != 0:
         sys.exit(
             "pip could not install the packages; its output is above. This step needs the network (PyPI, or the index "
-            "that pip is configured for). Run it again when the network works; downloads are not repeated."
+            "that pip is configured for). Run it again when the network works; downloads are not repeated. If there "
+            "is no such version for this machine or this Python: WITHOUT_LOCK=1 make run"
         )
-    (VENV / f"installed-{extra or 'run'}").write_text(wanted)
 
 
 def switched_on(name: str) -> bool:
@@ -109,16 +145,25 @@ def install_torch() -> None:
     if subprocess.call([str(PYTHON), "-c", there]) == 0:
         return
     print("Installing torch, for search by meaning ...", flush=True)
+    lock = (ROOT / "requirements" / "torch.txt").read_text()
+    pinned = re.search(r"^torch==[^\s;]+", lock, re.MULTILINE)
+    assert pinned is not None  # noqa: S101  # the tests hold the file against pyproject.toml
     if switched_on("ALLOW_CUDA_TORCH"):
-        if subprocess.call(pip("torch")) == 0:
+        # With its libraries, of which it names the exact versions.
+        if subprocess.call(pip(pinned[0])) == 0:
             return
     else:
-        for candidate in TORCH:
-            if is_small(candidate) and subprocess.call(pip(candidate)) == 0:
+        found = hash_of_small(pinned[0])
+        if found and found in lock:
+            if subprocess.call(pip(*locked("torch"))) == 0:
                 return
+        elif found is not None and subprocess.call(pip("--no-deps", pinned[0])) == 0:
+            print(f"The lock file does not know this build of {pinned[0]}: SHA-256 {found or 'not known'}.", flush=True)
+            return
         # uv knows where torch for the processor alone is to be had.
         uv = [str(PYTHON), "-m", "uv", "pip", "install", "--quiet", "--python", str(PYTHON), "--torch-backend=cpu"]
-        if subprocess.call(pip("uv")) == 0 and subprocess.call([*uv, "torch"]) == 0:
+        if subprocess.call(pip(*locked("lock"))) == 0 and subprocess.call([*uv, "--no-deps", pinned[0]]) == 0:
+            print(f"The lock file does not know this build of {pinned[0]}, from torch's own index.", flush=True)
             return
     sys.exit(
         "torch, which search by meaning needs, could not be installed for the CPU only (a download of about 200 MB). "
@@ -128,16 +173,21 @@ def install_torch() -> None:
     )
 
 
-def is_small(candidate: str) -> bool:
-    """Whether pip would install it, and without the libraries for graphics cards. Asks, and installs nothing."""
+def hash_of_small(candidate: str) -> str | None:
+    """The SHA-256 of the file that pip would install, empty if it is not known; None if there is no such file, or if it
+    needs the libraries for graphics cards. Asks, and installs nothing.
+    """
     asked = subprocess.run(pip("--dry-run", "--report", "-", candidate), capture_output=True)
     if asked.returncode != 0:
-        return False
+        return None
     try:
-        names = [str(one["metadata"]["name"]).lower() for one in json.loads(asked.stdout)["install"]]
-    except (ValueError, KeyError, TypeError):  # a pip that is older than its reports
-        return False
-    return not any(name.startswith("nvidia") or "cuda" in name for name in names)
+        files = {str(one["metadata"]["name"]).lower(): one for one in json.loads(asked.stdout)["install"]}
+        if any(name.startswith("nvidia") or "cuda" in name for name in files):
+            return None
+        archive = files["torch"]["download_info"].get("archive_info", {})
+        return str(archive.get("hashes", {}).get("sha256", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):  # a pip that is older than its reports
+        return None
 
 
 if __name__ == "__main__":

@@ -1,18 +1,24 @@
 """The bootstrap: installs when something has changed, says in words what is missing."""
 
+import itertools
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import bootstrap
+
+KNOWN, UNKNOWN = "a" * 64, "b" * 64
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A project folder whose virtual environment works, and a record of what would have been run."""
     (tmp_path / "pyproject.toml").write_text("[project]\n")
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "torch.txt").write_text(f"torch==2.13.0 \\\n    --hash=sha256:{KNOWN}\n")
     environment = tmp_path / ".venv"
     (environment / "bin").mkdir(parents=True)
     python = environment / "bin" / "python"
@@ -24,17 +30,26 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _no_switches(monkeypatch):
-    for name in ("WITHOUT_EMBEDDINGS", "ALLOW_CUDA_TORCH"):
+    for name in ("WITHOUT_EMBEDDINGS", "WITHOUT_LOCK", "ALLOW_CUDA_TORCH"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The commands of the bootstrap, by their last words; `calls.code` is their exit code."""
+    """The commands of the bootstrap.
+
+    `calls.code` is their exit code, `calls.report` what pip says that it would install.
+    """
 
     class Calls(list):
         code = 0
         has_torch = True
+        report = None
+
+        @property
+        def installed(self):
+            """The lock files, or the last word where there are none."""
+            return [word for command in self for word in files_of(command) or command[-1:]]
 
     seen = Calls()
 
@@ -46,85 +61,92 @@ def calls(monkeypatch):
             bootstrap.VENV.mkdir()
         return seen.code
 
+    def run(command, **options):
+        if "--dry-run" in command:
+            code = 1 if seen.report is None else 0
+            return subprocess.CompletedProcess(command, code, json.dumps({"install": seen.report}).encode(), b"")
+        return subprocess.CompletedProcess(command, call(command), "", "")
+
     monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(subprocess, "run", run)
     return seen
 
 
-def test_pip_runs_once_and_again_when_the_project_changes(place, calls):
+def files_of(command):
+    return [Path(word).stem for option, word in itertools.pairwise(command) if option == "--requirement"]
+
+
+def test_pip_runs_once_and_again_when_the_project_or_the_lock_changes(place, calls):
     bootstrap.main([])
     bootstrap.main([])
-    assert [command[-1] for command in calls] == [f"{place}[embeddings]"]
+    assert calls.installed == ["base", "embeddings"]
+    assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(calls[0])
     (place / "pyproject.toml").write_text("[project]\ndependencies = []\n")
     bootstrap.main([])
-    assert len(calls) == 2
+    (place / "requirements" / "base.txt").write_text("small==1.0\n")
+    bootstrap.main([])
+    assert len(calls) == 3
 
 
 def test_what_testing_takes_covers_running_and_not_the_other_way(place, calls):
-    bootstrap.main([])
-    bootstrap.main(["dev"])
-    bootstrap.main([])
-    bootstrap.main(["dev"])
-    assert [command[-1] for command in calls] == [f"{place}[embeddings]", f"{place}[embeddings,dev]"]
+    for arguments in ([], ["dev"], [], ["dev"]):
+        bootstrap.main(arguments)
+    assert calls.installed == ["base", "embeddings", "base", "embeddings", "dev"]
 
 
 def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testing_takes(place, calls):
-    bootstrap.main(["dev"])
-    bootstrap.main(["bench"])
-    for arguments in (["bench"], ["dev"], []):
+    for arguments in (["dev"], ["bench"], ["bench"], ["dev"], []):
         bootstrap.main(arguments)
-    assert [command[-1] for command in calls] == [f"{place}[embeddings,dev]", f"{place}[embeddings,bench]"]
+    assert calls.installed == ["base", "embeddings", "dev", "base", "embeddings", "bench"]
+
+
+def test_without_the_lock_the_bounds_of_the_project_decide(place, calls, monkeypatch):
+    monkeypatch.setenv("WITHOUT_LOCK", "1")
+    bootstrap.main([])
+    bootstrap.main(["dev"])
+    assert [command[-1] for command in calls] == [f"{place}[embeddings]", f"{place}[embeddings,dev]"]
+    monkeypatch.delenv("WITHOUT_LOCK")
+    bootstrap.main([])
+    assert calls.installed[-2:] == ["base", "embeddings"]
 
 
 # --- torch ----------------------------------------------------------------------------------------------------------
 
 
-def reports(monkeypatch, **packages):
-    """The packages that pip would install, by requirement; an error for None."""
-
-    def run(command, **options):
-        assert "--dry-run" in command
-        names = packages[command[-1].replace("==2.13.0", "_2_13_0")]
-        report = {"install": [{"metadata": {"name": name}} for name in names or ()]}
-        return subprocess.CompletedProcess(command, 1 if names is None else 0, json.dumps(report).encode(), b"")
-
-    monkeypatch.setattr(subprocess, "run", run)
+def package(name, digest=UNKNOWN):
+    return {"metadata": {"name": name}, "download_info": {"archive_info": {"hashes": {"sha256": digest}}}}
 
 
 @pytest.mark.parametrize(
-    ("packages", "installed"),
+    ("report", "installed", "shown"),
     [
-        pytest.param({"torch_2_13_0": ["torch", "sympy"]}, ["torch==2.13.0"], id="the first one is small"),
-        pytest.param({"torch_2_13_0": None, "torch": ["torch"]}, ["torch"], id="there is no such one"),
-        pytest.param(
-            {"torch_2_13_0": ["torch", "nvidia-cublas"], "torch": ["torch", "cuda-bindings"]},
-            ["uv", "torch"],
-            id="both come with what graphics cards need",
-        ),
+        pytest.param([package("torch", KNOWN), package("sympy")], ["torch"], "", id="the file of the lock"),
+        pytest.param([package("torch")], ["torch==2.13.0"], UNKNOWN, id="another build, and small"),
+        pytest.param([package("torch"), package("nvidia-cublas")], ["lock", "torch==2.13.0"], "own index", id="large"),
+        pytest.param(None, ["lock", "torch==2.13.0"], "own index", id="none"),
     ],
 )
-def test_smallest_torch_is_installed_before_what_needs_it(place, calls, monkeypatch, packages, installed):
-    calls.has_torch = False
-    reports(monkeypatch, **packages)
+def test_small_torch_is_installed_before_what_needs_it(place, calls, capsys, report, installed, shown):
+    calls.has_torch, calls.report = False, report
     bootstrap.main([])
-    assert [command[-1] for command in calls] == [*installed, f"{place}[embeddings]"]
-    if "uv" in installed:
-        assert "--torch-backend=cpu" in calls[1]
+    assert calls.installed == [*installed, "base", "embeddings"]
+    assert all("--no-deps" in command for command in calls)
+    assert shown in capsys.readouterr().out
+    assert ("--torch-backend=cpu" in calls[1]) == ("lock" in installed)
 
 
 def test_torch_of_gigabytes_is_not_installed_unasked(place, calls, monkeypatch):
-    calls.has_torch = False
-    calls.code = 1
-    reports(monkeypatch, torch_2_13_0=["torch", "nvidia-cublas"], torch=["torch", "nvidia-cublas"])
+    calls.has_torch, calls.report, calls.code = False, [package("torch"), package("nvidia-cublas")], 1
     with pytest.raises(
         SystemExit, match=r"about 3 GB to download.*ALLOW_CUDA_TORCH=1 make run.*WITHOUT_EMBEDDINGS=1 make run"
     ):
         bootstrap.main([])
-    assert [command[-1] for command in calls] == ["uv"]
+    assert calls.installed == ["lock"]
     calls.code = 0
     calls.clear()
     monkeypatch.setenv("ALLOW_CUDA_TORCH", "1")
     bootstrap.main([])
-    assert [command[-1] for command in calls] == ["torch", f"{place}[embeddings]"]
+    assert calls.installed == ["torch==2.13.0", "base", "embeddings"]
 
 
 def test_without_search_by_meaning_nothing_of_it_is_installed(place, calls, monkeypatch):
@@ -132,11 +154,11 @@ def test_without_search_by_meaning_nothing_of_it_is_installed(place, calls, monk
     monkeypatch.setenv("WITHOUT_EMBEDDINGS", "1")
     bootstrap.main([])
     bootstrap.main(["dev"])
-    assert [command[-1] for command in calls] == [str(place), f"{place}[dev]"]
+    assert calls.installed == ["base", "base", "dev"]
     monkeypatch.delenv("WITHOUT_EMBEDDINGS")
     calls.has_torch = True
     bootstrap.main([])
-    assert calls[-1][-1] == f"{place}[embeddings]"
+    assert calls.installed[-2:] == ["base", "embeddings"]
 
 
 def test_switch_that_is_none_is_told(place, calls, monkeypatch):

@@ -1,0 +1,5 @@
+"""`python -m mnemoscope`: the same as the command `mnemoscope`."""
+
+from mnemoscope import main
+
+main()
