@@ -76,7 +76,7 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
         return found.timings, _unified_reply(found, request, extra.view)
     here = continued(query, extra.cursor, viewer) if extra.cursor else Continued(query)
     detail = HitDetail.FULL if extra.view == "full" else HitDetail.INDEX
-    result = run(here.query, viewer, facet_limit=FACET_LIMIT, detail=detail)
+    result = run(here.query, viewer, facet_limit=FACET_LIMIT, detail=detail, after=here.after)
     result = replace(result, warnings=(*here.warnings, *result.warnings))
     return result.timings, _search_reply(result, request, extra.view)
 

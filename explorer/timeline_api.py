@@ -33,7 +33,10 @@ class ViewRequest(ExtraParams):
         description="index: of each memory id, title, date, type and project alone, 50 to 100 tokens a hit; a page"
         f" then has {INDEX_PAGE_SIZE} by default.",
     )
-    cursor: Text = Field("", max_length=500, description="`next_cursor` of the page before, with the same parameters.")
+    # A cursor in the order of titles holds a title.
+    cursor: Text = Field(
+        "", max_length=8_000, description="`next_cursor` of the page before, with the same parameters."
+    )
 
     @classmethod
     def with_query(cls, pairs: Iterable[Pair]) -> tuple[Self, SearchQuery]:

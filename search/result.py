@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from search.engines.base import Place
 from search.facets import FACET, DateBuckets, Facet, FacetValue
 from search.histogram import Histogram
 from search.query import ExtraParams, SearchQuery
@@ -174,6 +175,10 @@ class SearchResult:
     """Labels of selected values by (facet, value), if they differ from the value."""
     min_similarity: float | None = None
     corpus: CorpusCounts = CorpusCounts()
+    last: Place | None = None
+    """The place of the last hit in an order by date or title."""
+    goes_on: bool | None = None
+    """Whether more results follow a page that a place begins, where the total does not tell."""
     engine: str = "postgres"
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -191,7 +196,7 @@ class SearchResult:
 
     @property
     def has_more(self) -> bool:
-        return self.query.begin + self.query.page_size < self.total
+        return self.query.begin + self.query.page_size < self.total if self.goes_on is None else self.goes_on
 
     @property
     def took_ms(self) -> float:

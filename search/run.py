@@ -22,6 +22,7 @@ from search.engines.base import (
     FacetCounts,
     FacetRequest,
     MatchSet,
+    Place,
     Value,
     VectorQuery,
 )
@@ -71,16 +72,18 @@ def run(
     facet_limit: int | None = None,
     detail: HitDetail = HitDetail.FULL,
     with_corpus: bool = False,
+    after: Place | None = None,
 ) -> SearchResult:
     """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
 
     `include_facets` overrides that of the query. `facet_limit` is the number of values per facet, largest first,
-    instead of those of the sidebar. `with_corpus` adds the counts of all visible memories.
+    instead of those of the sidebar. `with_corpus` adds the counts of all visible memories. In an order by date or
+    title, the hits begin `after` a place, if one is given, wherever the page of the query begins.
     """
 
     def answer(engine: Engine) -> SearchResult:
         counts_facets = query.include_facets if include_facets is None else include_facets
-        result = _run(engine, query, viewer, counts_facets, facet_limit, detail)
+        result = _run(engine, query, viewer, counts_facets, facet_limit, detail, after)
         return replace(result, corpus=corpus_counts(engine, viewer)) if with_corpus else result
 
     return with_engine(answer, viewer)
@@ -93,6 +96,7 @@ def _run(
     include_facets: bool,
     facet_limit: int | None,
     detail: HitDetail,
+    after: Place | None,
 ) -> SearchResult:
     watch = Stopwatch(engine.waited_ms)
     counted: Counted | None = None
@@ -105,14 +109,15 @@ def _run(
         with watch.stage("search"):
             summary = counted.summary if counted else engine.match([resolved.plan], reuse=True)[0]
             total = summary.total
-            ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total)
+            ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total, after)
             named = count_named(engine, resolved)
             matched_by = describe_match_set(engine, resolved, query.text, total, named)
             hidden, hidden_at_least, relaxations = count_alternatives(engine, query, resolved, total)
             warnings = (
                 *resolved.warnings,
                 *ranked.warnings,
-                *match_warnings(engine, query, resolved, total, viewer),
+                # A page after a place is never past the end.
+                *match_warnings(engine, query.starting_at(0) if after else query, resolved, total, viewer),
                 *engine_notices(engine, viewer),
             )
         with watch.stage("hits"):
@@ -134,6 +139,8 @@ def _run(
         relaxations=relaxations,
         labels=resolved.labels,
         min_similarity=resolved.plan.meaning.min_similarity if resolved.plan.meaning else None,
+        last=ranked.last,
+        goes_on=ranked.goes_on,
         engine=engine.name,
         timings=watch.timings,
     )
@@ -237,21 +244,23 @@ def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
 
 @dataclass(frozen=True, slots=True)
 class RankedHits:
-    """Ranked hits of a page, and warnings about their order."""
+    """Ranked hits of a page, and warnings about their order. `last` and `goes_on` as in a SearchResult."""
 
     hits: tuple[Ranked, ...] = ()
     warnings: tuple[SearchWarning, ...] = ()
+    last: Place | None = None
+    goes_on: bool | None = None
 
 
-def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, total: int) -> RankedHits:
+def _ranked_hits(
+    engine: Engine, resolved: ResolvedQuery, query: SearchQuery, total: int, after: Place | None
+) -> RankedHits:
     plan = resolved.plan
     offset = query.begin
-    if offset >= total:
+    if offset >= total and not after:
         return RankedHits()
     if query.order != Sort.RELEVANCE:
-        page = [pk for pk, _ in engine.hits(plan, query.order, limit=query.page_size, offset=offset)]
-        near = engine.similarities(plan.meaning, page) if plan.meaning else {}
-        return RankedHits(tuple(Ranked(pk, similarity=near.get(pk)) for pk in page))
+        return _ordered_hits(engine, plan, query, after)
     found = ranked_page(engine, plan, resolved.plain_text, limit=query.page_size, offset=offset, now=resolved.now)
     warnings = []
     if found.rerank_failure:
@@ -260,6 +269,19 @@ def _ranked_hits(engine: Engine, resolved: ResolvedQuery, query: SearchQuery, to
     # Scores reveal how rare a word is among all memories, so only viewers of all projects get them.
     hits = found.hits if plan.project_ids is None else [hit.without_scores() for hit in found.hits]
     return RankedHits(tuple(hits), tuple(warnings))
+
+
+def _ordered_hits(engine: Engine, plan: EngineQuery, query: SearchQuery, after: Place | None) -> RankedHits:
+    """A page in an order by date or title."""
+    if after is None:
+        places, goes_on = engine.places(plan, query.order, limit=query.page_size, offset=query.begin), None
+    else:
+        places = engine.places(plan, query.order, limit=query.page_size + 1, after=after)
+        places, goes_on = places[: query.page_size], len(places) > query.page_size
+    ids = [place.id for place in places]
+    near = engine.similarities(plan.meaning, ids) if plan.meaning else {}
+    hits = tuple(Ranked(pk, similarity=near.get(pk)) for pk in ids)
+    return RankedHits(hits, last=places[-1] if places else None, goes_on=goes_on)
 
 
 def count_named(engine: Engine, resolved: ResolvedQuery) -> tuple[NamedTerm, ...]:

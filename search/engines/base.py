@@ -75,6 +75,17 @@ class VectorQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a memory in an order by date or title: its date, or its title in lower case, and its id.
+
+    It stays the same place whatever is stored, changed or deleted afterwards.
+    """
+
+    key: datetime | str
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Neighbours:
     """Memories and their similarities, the nearest first. `truncated` if the limit may have cut off more."""
 
@@ -243,6 +254,11 @@ class Engine(Protocol):
 
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         """A page of ids and scores. The order is total, so that the same page always has the same ids."""
+
+    def places(
+        self, plan: EngineQuery, order: Sort, *, limit: int, offset: int = 0, after: Place | None = None
+    ) -> list[Place]:
+        """A page in an order by date or title, of the matches after a place: its cost does not grow with the place."""
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True

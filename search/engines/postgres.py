@@ -31,6 +31,7 @@ from search.engines.base import (
     Ids,
     MatchSet,
     Neighbours,
+    Place,
     Value,
     ValueCount,
     VectorQuery,
@@ -41,14 +42,21 @@ from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetKin
 from search.histogram import NO_DAYS, DayCounts, HourCount
 from search.query import Sort
 
+# The key of each order, its direction, and the comparison that holds after a place. Ties are broken by the id.
 _ORDERS = {
     # memory_created_idx serves newest and oldest where nothing filters.
-    Sort.NEWEST: "m.created_at DESC, m.id DESC",
-    Sort.OLDEST: "m.created_at ASC, m.id ASC",
+    Sort.NEWEST: ("m.created_at", "DESC", "<"),
+    Sort.OLDEST: ("m.created_at", "ASC", ">"),
     # memory_updated_idx
-    Sort.UPDATED: "m.updated_at DESC, m.id DESC",
-    Sort.TITLE: 'lower(m.title) COLLATE "C" ASC, m.id ASC',
+    Sort.UPDATED: ("m.updated_at", "DESC", "<"),
+    Sort.TITLE: ('lower(m.title) COLLATE "C"', "ASC", ">"),
 }
+
+
+def _order_by(order: Sort) -> str:
+    key, direction, _ = _ORDERS[order]
+    return f"{key} {direction}, m.id {direction}"
+
 
 # The counts of one facet. The window counts the groups before the cut to the largest. Arrays are unnested in the target
 # list, which is a third faster than a lateral join.
@@ -204,15 +212,30 @@ class PostgresEngine:
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         sql = self._sql()
         if order == Sort.RELEVANCE:
-            score, by = sql.rank(plan), f"2 DESC, {_ORDERS[Sort.NEWEST]}"
+            score, by = sql.rank(plan), f"2 DESC, {_order_by(Sort.NEWEST)}"
         else:
-            score, by = "NULL::real", _ORDERS[order]
+            score, by = "NULL::real", _order_by(order)
         where = sql.where(plan)
         statement = (
             f"SELECT m.id, {score} FROM memories_memory m WHERE {where} ORDER BY {by}"
             f" LIMIT {sql.bind(limit)} OFFSET {sql.bind(offset)}"
         )
         return list(self._rows(statement, sql))
+
+    def places(
+        self, plan: EngineQuery, order: Sort, *, limit: int, offset: int = 0, after: Place | None = None
+    ) -> list[Place]:
+        sql = self._sql()
+        key, _, beyond = _ORDERS[order]
+        where = sql.where(plan)
+        if after is not None:
+            kind = "text" if order == Sort.TITLE else "timestamptz"
+            where += f" AND ({key}, m.id) {beyond} ({sql.bind(after.key)}::{kind}, {sql.bind(after.id)}::bigint)"
+        statement = (
+            f"SELECT {key}, m.id FROM memories_memory m WHERE {where} ORDER BY {_order_by(order)}"
+            f" LIMIT {sql.bind(limit)} OFFSET {sql.bind(offset)}"
+        )
+        return [Place(*row) for row in self._rows(statement, sql)]
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from access.viewer import Viewer, command_viewer
 from memories.exporters.jsonl import Selection, export_lines
 from memories.models import Project
-from search.cursors import continued, cursor_after
+from search.cursors import Continued, continued, cursor_after
 from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run
@@ -64,12 +64,13 @@ def _found(text: str, viewer: Viewer) -> list[int]:
             update={"page_size": _PAGE, "page": 1, "offset": 0}
         )
         ids: list[int] = []
+        here = Continued(query)
         while True:
-            result = run(query, viewer, include_facets=False, detail=HitDetail.INDEX)
+            result = run(here.query, viewer, include_facets=False, detail=HitDetail.INDEX, after=here.after)
             ids += [hit.id for hit in result.hits]
             if (cursor := cursor_after(result)) is None:
                 return ids
-            query = continued(query.model_copy(update={"page": 1, "offset": 0}), cursor, viewer).query
+            here = continued(query, cursor, viewer)
     except QueryError as error:
         raise CommandError(f"--query: {error}") from None
 

@@ -23,13 +23,17 @@ _EARLIEST = datetime(1, 1, 8, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 24, tzinfo=UTC)
 
 
+def instant_of(microseconds: int) -> datetime:
+    """The instant, or the end of the calendar that it is beyond."""
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC) if microseconds < 0 else datetime.max.replace(tzinfo=UTC)
+
+
 def moment_of(microseconds: int) -> datetime:
     """The instant, at least a week inside the calendar."""
-    try:
-        moment = _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return _EARLIEST if microseconds < 0 else _LATEST
-    return min(max(moment, _EARLIEST), _LATEST)
+    return min(max(instant_of(microseconds), _EARLIEST), _LATEST)
 
 
 def microseconds_of(moment: datetime) -> int:

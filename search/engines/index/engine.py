@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
 import numpy as np
 from django.db import connection
@@ -22,13 +23,15 @@ from search.engines.base import (
     Ids,
     MatchSet,
     Neighbours,
+    Place,
     Value,
     VectorQuery,
 )
 from search.engines.column_snapshot import ColumnSnapshot
-from search.engines.index import outbox, store, words
+from search.engines.index import days, outbox, store, words
 from search.engines.index.counts import FacetCounter
 from search.engines.index.match import MatchMasks
+from search.engines.index.segments import title_keys
 from search.engines.index.store import View, docs_of, ids_at, values_at
 from search.engines.knn import similarities_of
 from search.engines.segment_store import NotReadableError
@@ -141,12 +144,25 @@ class IndexEngine:
                 # them.
                 show_scores = plan.project_ids is None
                 return [(memory_id, score if show_scores else None) for memory_id, score in found]
-            docs = self._matches.docs(mask)
-            if order == Sort.TITLE:
-                docs = by_title(self._view, docs, offset, limit)
-            else:
-                docs = by_date(self._view, docs, offset + limit, order)[offset:]
-            return [(memory_id, None) for memory_id in ids_at(self._view, docs)]
+            return [(place.id, None) for place in self._places(plan, order, limit, offset)]
+
+    def places(
+        self, plan: EngineQuery, order: Sort, *, limit: int, offset: int = 0, after: Place | None = None
+    ) -> list[Place]:
+        with reporting_failures(self._view):
+            return self._places(plan, order, limit, offset, after)
+
+    def _places(
+        self, plan: EngineQuery, order: Sort, limit: int, offset: int, after: Place | None = None
+    ) -> list[Place]:
+        docs = self._matches.docs(self._matches.of(plan))
+        if order == Sort.TITLE:
+            return by_title(self._view, docs, offset, limit, after)
+        if after is not None:
+            docs = _after(self._view, docs, order, after)
+        docs = by_date(self._view, docs, offset + limit, order)[offset:]
+        dates = values_at(self._view, _date_of(order), docs).tolist()
+        return [Place(*one) for one in zip(map(days.instant_of, dates), ids_at(self._view, docs), strict=True)]
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
@@ -230,10 +246,27 @@ def by_date(view: View, docs: Array, limit: int, order: Sort = Sort.NEWEST) -> A
     if order != Sort.UPDATED:
         # Quarters of an hour take half the memory of instants, and decide most comparisons.
         docs = docs[_top_positions(values_at(view, "quarter", docs), limit, oldest=order == Sort.OLDEST)]
-    keys = values_at(view, "updated" if order == Sort.UPDATED else "created", docs)
+    keys = values_at(view, _date_of(order), docs)
     docs = docs[kept := _top_positions(keys, limit, oldest=order == Sort.OLDEST)]
     sign = 1 if order == Sort.OLDEST else -1
     found: Array = docs[np.lexsort((sign * values_at(view, "id", docs), sign * keys[kept]))[:limit]]
+    return found
+
+
+def _date_of(order: Sort) -> str:
+    """The column of an order by date."""
+    return "updated" if order == Sort.UPDATED else "created"
+
+
+def _after(view: View, docs: Array, order: Sort, place: Place) -> Array:
+    """The docs after a place in an order by date."""
+    sign = 1 if order == Sort.OLDEST else -1
+    beyond = sign * values_at(view, _date_of(order), docs)
+    edge = sign * days.microseconds_of(place.key)  # type: ignore[arg-type]
+    tied = np.flatnonzero(beyond == edge)
+    mask = beyond > edge
+    mask[tied] = sign * values_at(view, "id", docs[tied]) > sign * place.id
+    found: Array = docs[mask]
     return found
 
 
@@ -302,12 +335,20 @@ def ranked(view: View, matches: MatchMasks, plan: EngineQuery, mask: Mask, limit
     return docs, scores
 
 
-def by_title(view: View, docs: Array, offset: int, limit: int) -> Array:
+def by_title(view: View, docs: Array, offset: int, limit: int, after: Place | None = None) -> list[Place]:
     """A page by title. The first bytes decide most comparisons; titles that begin alike are read from the database."""
-    wanted = min(offset + limit, len(docs))
-    if offset >= wanted:
-        return docs[:0]
     first, second = values_at(view, "title1", docs), values_at(view, "title2", docs)
+    undecided = 0
+    if after is not None:
+        edge1, edge2 = (keys[0] for keys in title_keys([str(after.key)]).values())
+        like_edge = (first == edge1) & (second == edge2)
+        remaining = like_edge | (first > edge1) | ((first == edge1) & (second > edge2))
+        docs, first, second = docs[remaining], first[remaining], second[remaining]
+        # The database leaves out some of these.
+        undecided = int(np.count_nonzero(like_edge))
+    wanted = min(offset + limit + undecided, len(docs))
+    if offset >= wanted:
+        return []
     order = np.lexsort((second, first))
     docs, first, second = docs[order], first[order], second[order]
     # All that begin like the first or the last of the page: the database orders them.
@@ -316,19 +357,24 @@ def by_title(view: View, docs: Array, offset: int, limit: int) -> Array:
     end = len(docs) - int(np.argmax(like_last[::-1]))
     _, which = np.unique(np.stack([first[begin:end], second[begin:end]]), axis=1, return_inverse=True)
     ids = values_at(view, "id", docs[begin:end])
-    page = _in_title_order(ids.tolist(), which.tolist(), offset - begin, wanted - offset)
-    at = dict(zip(ids.tolist(), docs[begin:end].tolist(), strict=True))
-    return np.array([at[memory_id] for memory_id in page], np.int64)
+    return _in_title_order(ids.tolist(), which.tolist(), offset - begin, limit, after)
 
 
-def _in_title_order(ids: Sequence[int], keys: Sequence[int], offset: int, limit: int) -> list[int]:
+def _in_title_order(
+    ids: Sequence[int], keys: Sequence[int], offset: int, limit: int, after: Place | None
+) -> list[Place]:
     """A page of memories by the keys of their titles, then by the whole title and the id."""
+    parameters: dict[str, Any] = {"ids": list(ids), "keys": list(keys), "offset": offset, "limit": limit}
+    beyond = ""
+    if after is not None:
+        beyond = 'WHERE (lower(m.title) COLLATE "C", asked.id) > (%(title)s, %(id)s)'
+        parameters |= {"title": after.key, "id": after.id}
     with connection.cursor() as cursor:
-        # By the primary key. A deleted memory keeps its place, so that pages stay the same.
+        # By the primary key. Without a place, a deleted memory keeps its own, so that pages stay the same.
         cursor.execute(
-            "SELECT asked.id FROM unnest(%s::bigint[], %s::int[]) AS asked (id, key)"
-            " LEFT JOIN memories_memory m ON m.id = asked.id"
-            ' ORDER BY asked.key, lower(m.title) COLLATE "C", asked.id OFFSET %s LIMIT %s',
-            [list(ids), list(keys), offset, limit],
+            "SELECT lower(m.title), asked.id FROM unnest(%(ids)s::bigint[], %(keys)s::int[]) AS asked (id, key)"
+            f" LEFT JOIN memories_memory m ON m.id = asked.id {beyond}"
+            ' ORDER BY asked.key, lower(m.title) COLLATE "C", asked.id OFFSET %(offset)s LIMIT %(limit)s',
+            parameters,
         )
-        return [memory_id for (memory_id,) in cursor.fetchall()]
+        return [Place(title, memory_id) for title, memory_id in cursor.fetchall() if title is not None]
