@@ -5,6 +5,7 @@ request is one call in a thread here.
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -14,7 +15,8 @@ from django.conf import settings
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
-from django.http import HttpResponseBase
+from django.db import connections
+from django.http import HttpResponseBase, StreamingHttpResponse
 from django.urls import set_script_prefix
 
 from web.admission import Admission, BusyError, light_requests, requests
@@ -41,8 +43,14 @@ class SiteHandler(ASGIHandler):
         except RequestAborted:
             return
         response = await self._answer(scope, body, receive)
-        if response is not None:
+        if response is None:
+            return
+        try:
             await self.send_response(response, send)
+        finally:
+            if response.streaming:
+                # Again for a client that has hung up before the first piece.
+                await asyncio.to_thread(response.close)
 
     async def _answer(self, scope: Any, body: IO[bytes], receive: Any) -> HttpResponseBase | None:
         """The response; None if the client has hung up while it waited."""
@@ -55,7 +63,10 @@ class SiteHandler(ASGIHandler):
                     return None
                 # With the variables of the request, such as its id.
                 respond = partial(copy_context().run, self._respond, scope, body)
-                return await asyncio.get_running_loop().run_in_executor(self._threads[lane], respond)
+                response = await asyncio.get_running_loop().run_in_executor(self._threads[lane], respond)
+                if isinstance(response, StreamingHttpResponse):
+                    response.streaming_content = _pieces(response, iter(response), asyncio.ensure_future(receive()))
+                return response
         except BusyError as busy:
             body.close()
             return set_policies(refusal_response(scope["path"], busy))
@@ -69,10 +80,35 @@ class SiteHandler(ASGIHandler):
             request, refusal = self.create_request(scope, body)
             response: Any = refusal if request is None else self.get_response(request)
             response._handler_class = self.__class__
-            # Returns the connection to the pool, before a slow client has read everything.
-            response.close()
+            if not response.streaming:
+                # Returns the connection to the pool, before a slow client has read everything.
+                response.close()
         found: HttpResponseBase = response
         return found
+
+
+async def _pieces(
+    response: HttpResponseBase, iterator: Iterator[bytes], gone: asyncio.Future[Any]
+) -> AsyncIterator[bytes]:
+    """The pieces of a streaming response, each made when the client has taken the one before, until it has hung up.
+
+    All in one thread of its own, since what makes them may hold a transaction, which belongs to its thread.
+    """
+    loop = asyncio.get_running_loop()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="stream")
+    try:
+        while not gone.done() and (piece := await loop.run_in_executor(thread, next, iterator, None)) is not None:
+            yield piece
+    finally:
+        gone.cancel()
+        thread.submit(_end_stream, response)
+        thread.shutdown(wait=False)
+
+
+def _end_stream(response: HttpResponseBase) -> None:
+    """Close the generators of a response, which ends their transaction, and the connection of this thread."""
+    response.close()
+    connections.close_all()
 
 
 def is_light(path: str) -> bool:

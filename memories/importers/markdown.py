@@ -142,6 +142,7 @@ def _names(files: list[Path], root: Path) -> dict[str, str]:
     Matched by patterns in the first lines: files with invalid front matter are refused later. Only aliases are parsed.
     """
     names: dict[str, str] = {}
+    titles: list[tuple[str, str]] = []
     aliases: list[tuple[str, str]] = []
     for file in files:
         relative = file.relative_to(root).as_posix()
@@ -156,14 +157,15 @@ def _names(files: list[Path], root: Path) -> dict[str, str]:
                 fields.setdefault(line["field"].lower(), line["value"].strip().strip("\"'"))
         memory_id = fields.get("id") or fields.get("permalink") or relative
         bare = posixpath.splitext(relative)[0]
-        for name in (memory_id, relative, bare, file.stem, fields.get("title")):
-            if name:
-                names.setdefault(name.casefold(), memory_id)
+        for name in (memory_id, relative, bare, file.stem):
+            names.setdefault(name.casefold(), memory_id)
+        if "title" in fields:
+            titles.append((fields["title"], memory_id))
         if match and "aliases:" in match["yaml"]:
             aliases.extend((alias, memory_id) for alias in _aliases(match["yaml"]))
-    # A note's own name goes before another note's alias.
-    for alias, memory_id in aliases:
-        names.setdefault(alias.casefold(), memory_id)
+    # The name of a file goes before another note's title, and that before another note's alias.
+    for name, memory_id in (*titles, *aliases):
+        names.setdefault(name.casefold(), memory_id)
     return names
 
 
